@@ -1,0 +1,1 @@
+"""A model version made ready to serve: pinned vLLM, its arguments, its compile cache."""

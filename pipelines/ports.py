@@ -1,0 +1,123 @@
+"""What a delivery needs from the world. Adapters implement these; nothing above knows which."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Protocol
+
+from registry.model import ModelVersion
+from rollouts.model import Engine, RegionState
+from tidegate.core.model import Value
+
+
+class Fleet(Protocol):
+    """One region. Every call states a wish, returns when it holds, and may be said again after a crash."""
+
+    region: str
+
+    async def deploy(self, engine: Engine) -> RegionState:
+        """Bring the engine up and ready at weight 0; in an empty region it becomes stable at once."""
+        ...
+
+    async def mirror(self, percent: int) -> RegionState:
+        """Copy that share of user traffic to the canary; its answers reach no user."""
+        ...
+
+    async def shift(self, weight: int) -> RegionState:
+        """Give that percent of user traffic to the canary."""
+        ...
+
+    async def promote(self) -> RegionState:
+        """The canary becomes stable and takes all traffic; the old stable stays warm as previous."""
+        ...
+
+    async def rollback(self, to: str) -> RegionState:
+        """All user traffic to version `to`, now; then the other version drains and stops."""
+        ...
+
+    async def observe(self) -> RegionState:
+        """What the region is doing."""
+        ...
+
+
+class Registry(Protocol):
+    """Where model versions live."""
+
+    def resolve(self, name: str, reference: str) -> ModelVersion:
+        """The version behind an alias or a number."""
+        ...
+
+    def download(self, version: ModelVersion, target: Path) -> Path:
+        """The version's files below `target`, each proven against its digest; returns their folder."""
+        ...
+
+    def promote(self, version: ModelVersion) -> None:
+        """Champion becomes previous, this version champion, challenger goes."""
+        ...
+
+    def mark(self, version: ModelVersion, tags: Mapping[str, str]) -> None:
+        """Write tags on a version, such as why it was taken back."""
+        ...
+
+
+class Event(Value):
+    """One line of the ledger."""
+
+    at: datetime
+    step: str
+    """The step's id, such as `canary@eu-west-1/25`; `delivery` for the delivery itself."""
+    kind: str
+    """`started`, `evidence`, `verdict`, `done`, `failed`, `undone`."""
+    message: str
+    data: Mapping[str, object] = {}
+
+
+class Ledger(Protocol):
+    """The append-only record of one delivery."""
+
+    delivery: str
+    """The delivery's id."""
+
+    def append(self, event: Event) -> None:
+        """Write the event before this returns."""
+        ...
+
+    def measure(self, numbers: Mapping[str, float], *, at: datetime) -> None:
+        """Keep numbers as time series beside the events."""
+        ...
+
+    def attach(self, path: Path) -> None:
+        """Keep a file, such as the report."""
+        ...
+
+    def close(self, outcome: str, reason: str) -> None:
+        """The delivery is over: `delivered`, `rolled-back`, `inconclusive`, `interrupted` or `failed`."""
+        ...
+
+
+class Answer(Value):
+    """What an engine said to one prompt, and how fast."""
+
+    text: str
+    tokens: tuple[int, ...]
+    finish_reason: str
+    ttft_seconds: float
+    duration_seconds: float
+
+
+class Chat(Protocol):
+    """Asks one engine directly, at temperature 0."""
+
+    async def ask(self, url: str, model: str, prompt: str, *, max_tokens: int) -> Answer:
+        """Stream one chat completion."""
+        ...
+
+
+class Tokenizer(Protocol):
+    """What the registered files say a conversation's tokens are, for comparison with the engine's own."""
+
+    def encode(self, folder: Path, messages: Sequence[Mapping[str, str]]) -> list[int]:
+        """Render the chat template in `folder` and tokenize the result."""
+        ...

@@ -1,0 +1,1 @@
+"""MLflow: model versions, aliases, and the ledger of every delivery."""

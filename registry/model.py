@@ -1,0 +1,34 @@
+"""The nouns of the registry: model versions, their files, the aliases that say what they are for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+from tidegate.core.model import Value
+
+
+class Alias(StrEnum):
+    """What a model version is for. MLflow keeps at most one version behind each."""
+
+    CHAMPION = "champion"
+    CHALLENGER = "challenger"
+    PREVIOUS = "previous"
+
+
+class ModelVersion(Value):
+    """One registered version of a model, with what is needed to prove that its files are its own."""
+
+    name: str
+    version: str
+    digest: str
+    """SHA-256 over the sorted list of file digests: one name for all the files together."""
+    files: Mapping[str, str]
+    """Relative path to SHA-256, for every file of the Hugging Face directory."""
+    size_bytes: int
+    aliases: tuple[str, ...] = ()
+
+    @property
+    def uri(self) -> str:
+        """As MLflow writes it."""
+        return f"models:/{self.name}/{self.version}"

@@ -1,0 +1,1 @@
+"""The fleet of a region: engines, traffic, rollback."""

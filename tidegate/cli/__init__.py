@@ -1,0 +1,1 @@
+"""Commands: they build the adapters and hand them down."""

@@ -1,0 +1,63 @@
+"""What can go wrong, and the exit code that says so.
+
+    TidegateError
+    ├── UsageError     2   asked for something that cannot be
+    │   ├── SpecError      a file is wrong; carries every problem found in it
+    │   └── Refused        right in itself, but not now (another delivery runs, too little memory)
+    ├── Interrupted    1   a person or the system asked us to stop; the delivery was taken back
+    └── OutsideError   4   registry, Prometheus, proxy, engine: something outside was not there
+
+A message is one line that says what happened; `hint` says what to do about it. Anything that is not
+a `TidegateError` is a bug in tidegate and keeps its traceback.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import ClassVar
+
+
+class ExitCode(IntEnum):
+    """What every command promises to its caller."""
+
+    DELIVERED = 0
+    ROLLED_BACK = 1
+    USAGE = 2
+    INCONCLUSIVE = 3
+    OUTSIDE = 4
+
+
+class TidegateError(Exception):
+    """The base of every error a person is meant to read."""
+
+    exit_code: ClassVar[ExitCode] = ExitCode.OUTSIDE
+
+    def __init__(self, message: str, *, hint: str | None = None, detail: str | None = None) -> None:
+        """`message` is the one line; `hint` what to do; `detail` the rest, shown with `--debug`."""
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.detail = detail
+
+    def __str__(self) -> str:
+        return f"{self.message}; {self.hint}" if self.hint else self.message
+
+
+class UsageError(TidegateError):
+    """The caller asked for something that cannot be."""
+
+    exit_code = ExitCode.USAGE
+
+
+class Refused(UsageError):
+    """Right in itself, but not now: nothing was changed."""
+
+
+class Interrupted(TidegateError):
+    """Asked to stop before the end."""
+
+    exit_code = ExitCode.ROLLED_BACK
+
+
+class OutsideError(TidegateError):
+    """Something that tidegate depends on was not there or did not do its part."""

@@ -1,0 +1,165 @@
+"""Reads a YAML spec and reports every problem at once, each with its file, line and path.
+
+A problem reads `delivery.yaml:14: stages[2].canary.weights[0]: found 140; expected at most 99`.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from tidegate.core.errors import UsageError
+
+Loc = tuple[int | str, ...]
+Spec = TypeVar("Spec", bound=BaseModel)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing that is wrong in a file."""
+
+    file: str
+    line: int
+    path: str
+    found: str
+    expected: str
+
+    def __str__(self) -> str:
+        where = f"{self.file}:{self.line}: {self.path}: " if self.path else f"{self.file}:{self.line}: "
+        return f"{where}found {self.found}; expected {self.expected}"
+
+
+class SpecError(UsageError):
+    """A spec cannot be used as it is."""
+
+    def __init__(self, problems: list[Problem]) -> None:
+        """`problems` are all that were found, in the order of the file."""
+        super().__init__("\n".join(str(problem) for problem in problems))
+        self.problems = problems
+
+
+def load_spec(path: Path, kind: type[Spec]) -> Spec:
+    """Read the YAML file at `path` as a `kind`.
+
+    Raises:
+        SpecError: with every problem, when the file is missing, is not YAML, or is not a `kind`.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        reason = error.strerror or "an unreadable file"
+        raise SpecError([Problem(str(path), 1, "", reason.lower(), "a readable YAML file")]) from error
+    return parse_spec(text, kind, file=str(path))
+
+
+def parse_spec(text: str, kind: type[Spec], *, file: str) -> Spec:
+    """As `load_spec`, for text at hand; `file` is the name used in problems."""
+    try:
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+        duplicates = [] if root is None else list(_duplicates(root, file, ""))
+        data = yaml.safe_load(text)
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        raise SpecError([Problem(file, line, "", error.problem or "a syntax error", "valid YAML")]) from error
+    try:
+        spec = kind.model_validate(data)
+    except ValidationError as error:
+        problems = duplicates + [_problem(detail, file, root, kind) for detail in error.errors()]
+        raise SpecError(sorted(problems, key=lambda problem: problem.line)) from error
+    if duplicates:
+        raise SpecError(duplicates)
+    return spec
+
+
+def _duplicates(node: yaml.Node, file: str, path: str) -> Iterator[Problem]:
+    """YAML keeps the last of two equal keys in silence; a spec must not."""
+    if isinstance(node, yaml.SequenceNode):
+        for index, item in enumerate(node.value):
+            yield from _duplicates(item, file, f"{path}[{index}]")
+    if isinstance(node, yaml.MappingNode):
+        seen: set[str] = set()
+        for key, value in node.value:
+            here = f"{path}.{key.value}" if path else str(key.value)
+            if key.value in seen:
+                yield Problem(file, key.start_mark.line + 1, here, "the key twice", "each key once")
+            seen.add(key.value)
+            yield from _duplicates(value, file, here)
+
+
+def _problem(detail: ErrorDetails, file: str, root: yaml.Node | None, kind: type[BaseModel]) -> Problem:
+    found, expected = _sentence(detail, kind)
+    path, line = _locate(root, detail["loc"])
+    return Problem(file, line, path, found, expected)
+
+
+def _locate(root: yaml.Node | None, loc: Loc) -> tuple[str, int]:
+    """The path as a person writes it, and the line of its deepest node that is in the file."""
+    path, node, line = "", root, 1
+    for part in loc:
+        if isinstance(part, int):
+            path += f"[{part}]"
+            node = node.value[part] if isinstance(node, yaml.SequenceNode) and part < len(node.value) else None
+        else:
+            # pydantic puts the tag of a union into the location; it is no key of the file.
+            path += f".{part}" if path else part
+            pair = _entry(node, part)
+            node = pair[1] if pair else None
+            line = pair[0].start_mark.line + 1 if pair else line
+        if node is not None and isinstance(part, int):
+            line = node.start_mark.line + 1
+    return path, line
+
+
+def _entry(node: yaml.Node | None, key: str) -> tuple[yaml.Node, yaml.Node] | None:
+    if not isinstance(node, yaml.MappingNode):
+        return None
+    return next((pair for pair in node.value if pair[0].value == key), None)
+
+
+def _sentence(detail: ErrorDetails, kind: type[BaseModel]) -> tuple[str, str]:
+    """What was found and what would be right, in words that need no knowledge of pydantic."""
+    context: dict[str, Any] = detail.get("ctx", {})
+    if detail["type"] == "extra_forbidden":
+        return "an unknown key", _known_keys(detail["loc"], kind)
+    if detail["type"] == "missing":
+        return "nothing", "a value here"
+    found = repr(detail["input"])
+    if detail["type"] == "value_error":
+        return found, str(context["error"])
+    return found, detail["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
+
+
+def _known_keys(loc: Loc, kind: type[BaseModel]) -> str:
+    owner: Any = kind
+    for part in loc[:-1]:
+        owner = _child(owner, part)
+    known = [field.alias or name for name, field in owner.model_fields.items()] if _is_model(owner) else []
+    near = difflib.get_close_matches(str(loc[-1]), known, n=1)
+    if near:
+        return f"{near[0]} (the nearest known key)"
+    return "one of " + ", ".join(known) if known else "a known key"
+
+
+def _child(owner: Any, part: int | str) -> Any:
+    """The model one step down, through lists, mappings and optionals; None when there is none."""
+    if _is_model(owner):
+        names = {field.alias or name: field.annotation for name, field in owner.model_fields.items()}
+        owner = names.get(str(part))
+    return next((inner for inner in _unwrapped(owner) if _is_model(inner)), None) if owner else None
+
+
+def _unwrapped(annotation: Any) -> Iterator[Any]:
+    yield annotation
+    for inner in getattr(annotation, "__args__", ()):
+        yield from _unwrapped(inner)
+
+
+def _is_model(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, BaseModel)
