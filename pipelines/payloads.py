@@ -1,0 +1,72 @@
+"""What the events of a delivery carry in their `data`, one class per kind.
+
+The ledger stores plain JSON; these give it types again. Unknown keys are let through, so that an
+older tidegate still shows what a newer one recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pydantic import BaseModel, Field, field_validator
+
+from gates.model import Outcome
+
+
+class PlannedStep(BaseModel):
+    """One step of the plan, as `delivery/started` lists it."""
+
+    id: str
+    stage: str
+    region: str | None = None
+    weight: int | None = None
+    expected_seconds: float = 0.0
+
+
+class Opening(BaseModel):
+    """`delivery/started`: what is to be delivered, and the plan."""
+
+    model: str
+    version: str
+    champion: str | None = None
+    spec: str = ""
+    steps: tuple[PlannedStep, ...] = ()
+    regions: tuple[str, ...] = ()
+
+
+class Move(BaseModel):
+    """`traffic`: how a region shares out its users from now on, in percent."""
+
+    region: str
+    weight: int = 0
+    mirror: int = 0
+
+
+class Count(BaseModel):
+    """`evidence`: how far a step is, where it counts something."""
+
+    done: int | None = None
+    total: int | None = None
+
+
+class Said(BaseModel):
+    """`verdict`: what a gate says, for now or for good."""
+
+    gate: str
+    outcome: Outcome
+    reason: str = ""
+    numbers: Mapping[str, float] = Field(default_factory=dict)
+    region: str | None = None
+
+    @field_validator("outcome", mode="before")
+    @classmethod
+    def _by_name(cls, value: object) -> object:
+        return Outcome[value.upper()] if isinstance(value, str) else value
+
+
+class Closing(BaseModel):
+    """`delivery/closed`: how it ended."""
+
+    outcome: str
+    reason: str = ""
+    exit_code: int | None = None

@@ -1,0 +1,157 @@
+"""A delivery's events become what a person wants to know of it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from fakes.deliveries import START, Delivery, bad_answers, delivered, interrupted, slow
+
+from gates.model import Outcome
+from pipelines.story import StepState, Story, tell
+
+
+def states(story: Story) -> dict[str, StepState]:
+    return {step.id: step.state for step in story.steps}
+
+
+def weights(story: Story, region: str) -> list[int]:
+    return [change.weight for each in story.regions if each.name == region for change in each.history]
+
+
+def test_no_events_are_an_empty_story() -> None:
+    story = tell([])
+    assert story.outcome is None
+    assert story.elapsed_seconds(START) == 0
+    assert story.seconds_left(START) is None
+
+
+def test_the_opening_names_versions_and_lists_every_step_as_waiting() -> None:
+    story = tell(Delivery("3", champion="2").open().events)
+    assert (story.model, story.version, story.champion) == ("support-llm", "3", "2")
+    assert set(states(story).values()) == {StepState.WAITING}
+    assert [region.name for region in story.regions] == ["eu-west-1", "us-east-1"]
+
+
+def test_telling_all_at_once_equals_telling_event_by_event() -> None:
+    story = Story()
+    for event in slow():
+        story = story.with_event(event)
+    assert story == tell(slow())
+
+
+def test_a_delivered_version_has_every_step_done_and_all_traffic_everywhere() -> None:
+    story = tell(delivered())
+    assert set(states(story).values()) == {StepState.DONE}
+    assert {region.weight for region in story.regions} == {100}
+    assert weights(story, "us-east-1") == [25, 50, 100]
+    assert (story.outcome, story.exit_code, story.deciding) == ("delivered", 0, None)
+
+
+def test_mirroring_is_kept_beside_the_weight() -> None:
+    story = tell(delivered())
+    assert [change.mirror for change in story.regions[0].history] == [100, 0, 0, 0, 0]
+
+
+def test_repeating_a_traffic_state_adds_nothing_to_its_history() -> None:
+    delivery = Delivery().open().traffic("canary@eu-west-1/25", weight=25).traffic("canary@eu-west-1/25", weight=25)
+    assert weights(tell(delivery.events), "eu-west-1") == [25]
+
+
+def test_a_promoted_region_is_all_on_the_new_version_even_when_its_canary_weight_is_zero() -> None:
+    delivery = Delivery().open().say("promote@eu-west-1", "started").traffic("promote@eu-west-1", weight=0)
+    assert tell(delivery.events).regions[0].weight == 100
+
+
+def test_the_gate_that_failed_decided_and_the_rest_of_the_plan_is_skipped() -> None:
+    story = tell(bad_answers())
+    assert story.deciding is not None
+    assert story.deciding.latest.outcome is Outcome.FAIL
+    assert story.deciding.latest.numbers["quality_canary"] == 0.21
+    assert states(story)["shadow@eu-west-1"] is StepState.SKIPPED
+    assert states(story)["offline@eu-west-1"] is StepState.FAILED
+
+
+def test_a_region_taken_back_shows_its_changes_as_undone_and_its_proofs_as_done() -> None:
+    after = states(tell(interrupted()))
+    assert after["promote@eu-west-1"] is StepState.UNDONE
+    assert after["canary@eu-west-1/25"] is StepState.UNDONE
+    assert after["smoke@eu-west-1"] is StepState.DONE
+    assert after["undo@eu-west-1"] is StepState.DONE
+
+
+def test_an_undo_outside_the_plan_joins_the_steps_with_its_region() -> None:
+    step = tell(bad_answers()).step("undo@eu-west-1")
+    assert step is not None
+    assert (step.stage, step.region) == ("undo", "eu-west-1")
+
+
+def test_an_interruption_is_decided_by_no_gate() -> None:
+    assert tell(interrupted()).deciding is None
+
+
+def test_a_gate_keeps_what_it_said_before() -> None:
+    latency = next(gate for gate in tell(slow()).gates if gate.name == "latency")
+    assert [each.verdict.outcome for each in latency.history] == [Outcome.RUNNING] * 3 + [Outcome.FAIL]
+
+
+def test_one_gate_in_two_steps_is_two_gates_of_the_story() -> None:
+    steps = [gate.step for gate in tell(delivered()).gates if gate.name == "latency"]
+    assert len(steps) == len(set(steps)) == 4
+
+
+def test_an_unknown_outcome_is_an_error_and_never_a_pass() -> None:
+    delivery = Delivery().open().verdict("offline@eu-west-1", "quality", "fine", "?")
+    with pytest.raises(KeyError):
+        tell(delivery.events)
+
+
+def test_evidence_moves_the_progress_of_its_step() -> None:
+    delivery = Delivery().open().say("offline@eu-west-1", "started")
+    delivery.say("offline@eu-west-1", "evidence", "asked both", done=8, total=24)
+    step = tell(delivery.events).step("offline@eu-west-1")
+    assert step is not None
+    assert (step.message, step.progress) == ("asked both", (8, 24))
+
+
+def test_time_left_is_the_sum_of_what_the_remaining_steps_are_expected_to_take() -> None:
+    story = tell(Delivery().open().events)
+    assert story.seconds_left(START) == sum(step.expected_seconds for step in story.steps)
+
+
+def test_time_left_shrinks_while_a_step_runs() -> None:
+    delivery = Delivery().open().say("build", "started")
+    story = tell(delivery.events)
+    before, after = story.seconds_left(START), story.seconds_left(START + timedelta(seconds=4))
+    assert before is not None
+    assert after == before - 4
+
+
+def test_steps_that_took_twice_as_long_double_the_time_left() -> None:
+    opened = Delivery().open()
+    expected = sum(step.expected_seconds for step in tell(opened.events).steps if step.stage != "build")
+    story = tell(opened.pass_through("build", 12).events)
+    assert story.seconds_left(opened.now) == 2 * expected
+
+
+def test_nobody_knows_the_time_left_once_something_failed() -> None:
+    delivery = Delivery().open().say("build", "started").say("build", "failed", "no memory", after=1)
+    assert tell(delivery.events).seconds_left(delivery.now) is None
+
+
+def test_elapsed_time_stops_with_the_delivery() -> None:
+    story = tell(bad_answers())
+    assert story.ended is not None
+    late = story.ended + timedelta(hours=1)
+    assert story.elapsed_seconds(late) == story.elapsed_seconds(story.ended)
+
+
+def test_a_step_still_running_at_the_end_failed() -> None:
+    delivery = Delivery().open().say("build", "started").close("failed", "the registry is gone", 4)
+    assert states(tell(delivery.events))["build"] is StepState.FAILED
+
+
+def test_an_event_of_an_unknown_kind_changes_nothing() -> None:
+    opened = Delivery().open()
+    before = tell(opened.events)
+    assert tell(opened.say("build", "hiccup").events) == before
