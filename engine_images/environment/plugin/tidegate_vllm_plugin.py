@@ -22,8 +22,12 @@ def register() -> None:
         loaded = original(file, **options)
         compiled = loaded._artifacts.compiled_fn
         if not hasattr(compiled, "finalize_loading"):
-            compiled.finalize_loading = lambda vllm_config: None
+            compiled.finalize_loading = _nothing_to_finalize
         return loaded
 
     load.wrapped_by_tidegate = True  # type: ignore[attr-defined]
     torch.compiler.load_compiled_function = load
+
+
+def _nothing_to_finalize(_vllm_config: object) -> None:
+    """A plain function is complete as it was loaded."""

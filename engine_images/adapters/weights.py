@@ -1,0 +1,47 @@
+"""Reads the headers of safetensors files: a few kilobytes each, never the weights."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections import Counter
+from math import prod
+from pathlib import Path
+from typing import Any
+
+from engine_images.errors import NotAModel
+from engine_images.model import Weights
+
+HEADER_LIMIT_BYTES = 100_000_000
+"""The format's own limit; a larger number means that the file is something else."""
+
+_LENGTH = struct.Struct("<Q")
+
+
+def read_weights(folder: Path) -> Weights:
+    """What the weights in the Hugging Face directory `folder` consist of.
+
+    Raises:
+        NotAModel: there are no safetensors files, or one of them is damaged.
+    """
+    files = sorted(folder.glob("*.safetensors"))
+    if not files:
+        raise NotAModel(f"{folder} has no *.safetensors file", hint="register a Hugging Face directory")
+    elements: Counter[str] = Counter()
+    for file in files:
+        for tensor in _tensors(file):
+            elements[tensor["dtype"]] += prod(tensor["shape"])
+    return Weights(elements=dict(elements))
+
+
+def _tensors(file: Path) -> list[dict[str, Any]]:
+    """The entries of one file's header: a JSON object behind its length as eight bytes."""
+    try:
+        with file.open("rb") as stream:
+            (length,) = _LENGTH.unpack(stream.read(_LENGTH.size))
+            if length > HEADER_LIMIT_BYTES:
+                raise NotAModel(f"{file} is not a safetensors file: its header would be {length} bytes")
+            header = json.loads(stream.read(length))
+    except (struct.error, ValueError) as error:
+        raise NotAModel(f"{file} is not a safetensors file: its header cannot be read") from error
+    return [tensor for name, tensor in header.items() if name != "__metadata__"]

@@ -1,0 +1,22 @@
+"""What can go wrong while a model version is made ready to serve.
+
+VersionMismatch (UsageError)        the spec pins a vLLM that is not the installed one
+NotAModel (UsageError)              the folder is no Hugging Face directory with safetensors weights
+EnvironmentMissing (OutsideError)   the engine environment is not there, or could not be made
+"""
+
+from __future__ import annotations
+
+from tidegate.core.errors import OutsideError, UsageError
+
+
+class VersionMismatch(UsageError):
+    """The spec pins a vLLM that is not the installed one."""
+
+
+class NotAModel(UsageError):
+    """The folder is no Hugging Face directory with safetensors weights."""
+
+
+class EnvironmentMissing(OutsideError):
+    """The engine environment is not there, or could not be made."""

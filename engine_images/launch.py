@@ -1,0 +1,96 @@
+"""Settings, model and environment become the command that starts the engine. Pure: nothing is started here.
+
+The model's path and everything else that vLLM puts into the key of its compile cache must be the same
+for all versions of an architecture, or each version compiles anew (docs/decisions/0003). So the model is
+always `model`, relative to the engine's own folder, and the cache lies outside of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from engine_images.errors import VersionMismatch
+from engine_images.memory import estimate_memory, kv_cache_bytes
+from engine_images.model import EngineEnvironment, LaunchCommand, Weights
+from engine_images.spec import ArgumentValue, CompileMode, EngineSettings
+
+PORT = "{port}"
+"""Stands in a command for the port that whoever starts it picks."""
+
+MODEL_FOLDER = "model"
+"""Name of the model's folder inside the engine's own."""
+
+SERVER = "vllm.entrypoints.launchers.api_server.entry"
+
+DRAIN_SECONDS = 30
+"""How long an engine told to stop may finish its answers. vLLM's default, 0, cuts streams without a word."""
+
+
+def launch_command(
+    settings: EngineSettings,
+    environment: EngineEnvironment,
+    weights: Weights,
+    *,
+    name: str,
+    workdir: Path,
+    cache: Path,
+    threads: int,
+) -> LaunchCommand:
+    """How to serve `workdir/model` under the name `name` with `threads` threads.
+
+    `cache` holds the compile cache; engines share it.
+
+    Raises:
+        VersionMismatch: the settings pin another vLLM than the environment has.
+    """
+    _require_version(settings.vllm.version, environment)
+    command = (environment.python, "-m", SERVER, *_fixed_arguments(settings, name), *_flags(settings.vllm.args))
+    return LaunchCommand(
+        command=command,
+        environment=_process_environment(cache, threads),
+        workdir=str(workdir),
+        memory_bytes=estimate_memory(weights, settings.vllm.args),
+    )
+
+
+def _require_version(pinned: str, environment: EngineEnvironment) -> None:
+    if pinned != environment.vllm:
+        raise VersionMismatch(
+            f"the spec pins vLLM {pinned}, but {environment.python} has {environment.vllm}",
+            hint=f"set engine.vllm.version to {environment.vllm}",
+        )
+
+
+def _fixed_arguments(settings: EngineSettings, name: str) -> Iterator[str]:
+    yield from ("--model", MODEL_FOLDER, "--served-model-name", name)
+    yield from ("--host", "127.0.0.1", "--port", PORT)
+    yield from ("--load-format", "safetensors")
+    yield from ("--shutdown-timeout", str(DRAIN_SECONDS), "--enable-tokenizer-info-endpoint")
+    if "kv-cache-memory-bytes" not in settings.vllm.args:
+        yield from ("--kv-cache-memory-bytes", str(kv_cache_bytes(settings.vllm.args)))
+    if settings.compile.mode is CompileMode.NONE:
+        yield "--enforce-eager"
+
+
+def _flags(args: Mapping[str, ArgumentValue]) -> Iterator[str]:
+    for name, value in sorted(args.items()):
+        if value is True:
+            yield f"--{name}"
+        elif value is False:
+            yield f"--no-{name}"
+        else:
+            yield f"--{name}={value}"
+
+
+def _process_environment(cache: Path, threads: int) -> dict[str, str]:
+    return {
+        "VLLM_CACHE_ROOT": str(cache.absolute()),
+        # One process less: 1 GB and 5 s less for each engine.
+        "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+        "VLLM_NO_USAGE_STATS": "1",
+        "HF_HUB_OFFLINE": "1",
+        "OMP_NUM_THREADS": str(threads),
+        # The working directory holds files of a model version: never import from there.
+        "PYTHONSAFEPATH": "1",
+    }

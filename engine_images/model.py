@@ -1,0 +1,36 @@
+"""The nouns of an engine: where vLLM is installed, what a model's weights are, how to start the two."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tidegate.core.model import Value
+
+
+class EngineEnvironment(Value):
+    """The Python environment that holds vLLM and torch; tidegate's own has neither."""
+
+    python: str
+    """The path of its interpreter."""
+    vllm: str
+    """The version of vLLM in it."""
+
+
+class Weights(Value):
+    """What the headers of a model's safetensors files say, read without the weights themselves."""
+
+    elements: Mapping[str, int]
+    """Number of elements for each dtype as safetensors writes it (`F32`, `BF16`, `I8`)."""
+
+
+class LaunchCommand(Value):
+    """How to start an engine; a fleet needs to know no more."""
+
+    command: tuple[str, ...]
+    """The process to start; `{port}` in it is replaced by the port to listen on."""
+    environment: Mapping[str, str]
+    """Added to the environment of whoever starts it."""
+    workdir: str
+    """Where the process starts; the model is the folder `model` in it."""
+    memory_bytes: int
+    """What the process is expected to need when it serves."""
