@@ -1,0 +1,153 @@
+"""A delivery on the screen: live on a terminal, plain lines everywhere else."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from io import StringIO
+
+from fakes.clock import FakeClock
+from fakes.deliveries import Delivery, bad_answers, delivered, interrupted, slow
+from rich.console import Console
+
+from pipelines.ports import Event
+from pipelines.story import tell
+from tidegate.cli.progress import LiveProgress, PlainProgress, follow
+from tidegate.cli.view import screen, summary, visible
+
+
+def terminal(width: int = 80) -> Console:
+    return Console(file=StringIO(), force_terminal=True, width=width, height=30, color_system="truecolor")
+
+
+def text(console: Console) -> str:
+    assert isinstance(console.file, StringIO)
+    return console.file.getvalue()
+
+
+def plain_lines(events: list[Event]) -> list[str]:
+    console = Console(file=StringIO(), width=80)
+    with PlainProgress(console) as progress:
+        for event in events:
+            progress.on_event(event)
+    return text(console).splitlines()
+
+
+def shown(events: list[Event], *, width: int = 80, rows: int = 30, later: float = 0) -> str:
+    console = Console(file=StringIO(), width=width)
+    console.print(screen(tell(events), events[-1].at + timedelta(seconds=later), rows=rows))
+    return text(console)
+
+
+def in_canary() -> list[Event]:
+    delivery = Delivery("3", champion="2").open()
+    delivery.prepare("eu-west-1").offline(canary=0.92).shadow("eu-west-1")
+    delivery.say("canary@eu-west-1/25", "started").traffic("canary@eu-west-1/25", weight=25)
+    numbers = {"ttft_p95_canary_seconds": 0.104, "ttft_p95_stable_seconds": 0.098}
+    return delivery.verdict("canary@eu-west-1/25", "latency", "running", "24 of 50 requests", after=7, **numbers).events
+
+
+def test_a_terminal_gets_the_live_view_and_a_file_plain_lines() -> None:
+    assert isinstance(follow(terminal(), FakeClock(), {}), LiveProgress)
+    assert isinstance(follow(Console(file=StringIO()), FakeClock(), {}), PlainProgress)
+
+
+def test_ci_gets_plain_lines_even_on_a_terminal() -> None:
+    assert isinstance(follow(terminal(), FakeClock(), {"CI": "true"}), PlainProgress)
+
+
+def test_plain_lines_carry_the_time_since_the_start() -> None:
+    assert "   0:05  build: done in 5 s, engine 9f3c41d2 is ready" in plain_lines(delivered())
+
+
+def test_plain_lines_are_never_wrapped_or_coloured() -> None:
+    lines = plain_lines(slow())
+    assert any(len(line) > 80 for line in lines)
+    assert "\x1b" not in "".join(lines)
+
+
+def test_plain_lines_say_who_gets_what_whenever_traffic_changes() -> None:
+    assert any(line.endswith("eu-west-1: 25% on 2, 75% on 1") for line in plain_lines(delivered()))
+
+
+def test_a_gate_that_keeps_running_is_told_every_ten_seconds_at_most() -> None:
+    delivery = Delivery().open()
+    for seen in range(21):
+        delivery.verdict("shadow@eu-west-1", "errors", "running", f"{seen} requests", after=1)
+    assert len([line for line in plain_lines(delivery.events) if "errors running" in line]) == 3
+
+
+def test_a_changed_outcome_is_told_at_once_and_a_repeated_one_is_not() -> None:
+    delivery = Delivery().open().verdict("shadow@eu-west-1", "errors", "running", "early")
+    delivery.verdict("shadow@eu-west-1", "errors", "fail", "too many", after=1)
+    delivery.verdict("shadow@eu-west-1", "errors", "fail", "too many", after=30)
+    assert [line.split(": ", 1)[1] for line in plain_lines(delivery.events)[1:]] == [
+        "errors running: early",
+        "errors FAIL: too many",
+    ]
+
+
+def test_messages_are_never_read_as_markup() -> None:
+    delivery = Delivery().open().say("build", "failed", "no [bold]memory[/bold]")
+    assert plain_lines(delivery.events)[-1].endswith("FAILED: no [bold]memory[/bold]")
+
+
+def test_the_last_plain_line_is_the_end_and_its_reason() -> None:
+    assert plain_lines(interrupted())[-1].endswith("support-llm 5: interrupted: stopped by Ctrl-C")
+
+
+def test_the_screen_shows_versions_weights_verdicts_and_the_time_left() -> None:
+    view = shown(in_canary())
+    assert "support-llm 3 is on its way, champion is 2" in view
+    assert "left" in view.splitlines()[0]
+    assert "25% on 3, 75% on 2" in view
+    assert "TTFT p95 104 ms against 98 ms" in view
+
+
+def test_the_screen_moves_with_the_clock_between_events() -> None:
+    assert "0:07" in shown(in_canary())
+    assert "0:12" in shown(in_canary(), later=5)
+
+
+def test_nothing_is_wider_than_the_terminal() -> None:
+    for width in (80, 120):
+        assert max(len(line) for line in shown(slow(), width=width).splitlines()) <= width
+
+
+def test_while_a_delivery_runs_the_screen_fits_the_terminal() -> None:
+    assert len(shown(in_canary(), rows=24).splitlines()) <= 24
+
+
+def test_the_steps_around_the_running_one_stay_in_sight() -> None:
+    story = tell(in_canary())
+    first, last = visible(story.steps, 8)
+    running = next(index for index, step in enumerate(story.steps) if step.id == "canary@eu-west-1/25")
+    assert first < running < last
+    assert last - first == 6
+
+
+def test_at_the_end_what_was_skipped_is_one_line() -> None:
+    view = shown(bad_answers())
+    assert "skipped" in view
+    assert "finalize" not in view
+
+
+def test_the_live_view_leaves_its_last_frame_on_the_terminal() -> None:
+    console = terminal()
+    with LiveProgress(console, FakeClock()) as progress:
+        for event in bad_answers():
+            progress.on_event(event)
+    assert "was taken back" in text(console)
+
+
+def test_no_color_in_the_environment_leaves_no_colour_on_the_terminal() -> None:
+    console = Console(file=StringIO(), force_terminal=True, width=80, _environ={"NO_COLOR": "1", "TERM": "xterm"})
+    console.print(screen(tell(slow()), slow()[-1].at, rows=30))
+    assert "\x1b[31m" not in text(console)
+    assert "38;5" not in text(console)
+
+
+def test_the_summary_names_version_outcome_what_decided_and_the_duration() -> None:
+    console = Console(file=StringIO(), width=80)
+    console.print(summary(tell(bad_answers())))
+    for part in ("support-llm 3", "rolled-back", "quality at offline@eu-west-1: quality 0.21 against 0.92", "45 s"):
+        assert part in text(console)
