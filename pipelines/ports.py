@@ -114,10 +114,26 @@ class Chat(Protocol):
         """Stream one chat completion."""
         ...
 
+    async def tokenize(self, url: str, model: str, messages: Sequence[Mapping[str, str]]) -> list[int]:
+        """The tokens that the engine itself makes of a conversation, generation prompt included."""
+        ...
+
 
 class Tokenizer(Protocol):
     """What the registered files say a conversation's tokens are, for comparison with the engine's own."""
 
     def encode(self, folder: Path, messages: Sequence[Mapping[str, str]]) -> list[int]:
         """Render the chat template in `folder` and tokenize the result."""
+        ...
+
+
+class Engines(Protocol):
+    """Model versions made ready to serve on this machine."""
+
+    def prepare(self, version: ModelVersion) -> Engine:
+        """The engine of a version, its files in place and proven; saying it again is cheap."""
+        ...
+
+    def folder(self, version: ModelVersion) -> Path:
+        """Where the version's files are, once prepared."""
         ...

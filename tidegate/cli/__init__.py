@@ -1,1 +1,45 @@
 """Commands: they build the adapters and hand them down."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; returns its exit code. An error a person is meant to read is one line on stderr."""
+    from tidegate.cli.shadowing import refuse_shadowed_packages
+    from tidegate.core.errors import TidegateError
+
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    debug = "--debug" in arguments
+    try:
+        refuse_shadowed_packages()
+        return _run([argument for argument in arguments if argument != "--debug"])
+    except TidegateError as error:
+        if debug:
+            raise
+        print(f"tidegate: {error}" if "\n" not in str(error) else str(error), file=sys.stderr)
+        if error.detail:
+            print("(more with --debug)" if not _short(error.detail) else error.detail, file=sys.stderr)
+        return int(error.exit_code)
+    except KeyboardInterrupt:
+        print("tidegate: stopped", file=sys.stderr)
+        return 1
+
+
+def _short(detail: str) -> bool:
+    return detail.count("\n") <= 20
+
+
+def _run(arguments: list[str]) -> int:
+    from typer.exceptions import TyperException
+
+    from tidegate.cli.app import app
+
+    try:
+        result = app(arguments, prog_name="tidegate", standalone_mode=False)
+    except TyperException as error:
+        error.show()
+        return int(error.exit_code)
+    return int(result or 0)

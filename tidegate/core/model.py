@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+
 from pydantic import BaseModel, ConfigDict
+
+Loc = tuple[int | str, ...]
+"""Where something is in a spec, key by key and index by index."""
 
 
 class Value(BaseModel):
@@ -11,5 +17,18 @@ class Value(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
 
 
+@dataclass(frozen=True)
+class Contradiction:
+    """Two parts of a spec that are right alone and wrong together."""
+
+    where: Loc
+    found: str
+    expected: str
+
+
 class SpecModel(Value):
     """A part of a file that a person writes; unknown keys are errors."""
+
+    def contradictions(self) -> Iterator[Contradiction]:
+        """What no single field can see; asked of the whole spec once every field is right."""
+        yield from ()

@@ -16,9 +16,9 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from tidegate.core.errors import UsageError
+from tidegate.core.model import Loc, SpecModel
 
-Loc = tuple[int | str, ...]
-Spec = TypeVar("Spec", bound=BaseModel)
+Spec = TypeVar("Spec", bound=SpecModel)
 
 
 @dataclass(frozen=True)
@@ -73,8 +73,12 @@ def parse_spec(text: str, kind: type[Spec], *, file: str) -> Spec:
     except ValidationError as error:
         problems = duplicates + [_problem(detail, file, root, kind) for detail in error.errors()]
         raise SpecError(sorted(problems, key=lambda problem: problem.line)) from error
-    if duplicates:
-        raise SpecError(duplicates)
+    problems = duplicates + [
+        Problem(file, _locate(root, odd.where)[1], _locate(root, odd.where)[0], odd.found, odd.expected)
+        for odd in spec.contradictions()
+    ]
+    if problems:
+        raise SpecError(problems)
     return spec
 
 
@@ -103,6 +107,9 @@ def _locate(root: yaml.Node | None, loc: Loc) -> tuple[str, int]:
     """The path as a person writes it, and the line of its deepest node that is in the file."""
     path, node, line = "", root, 1
     for part in loc:
+        if part == "[key]":
+            # So pydantic marks a mapping's key that is wrong itself; the part before it names the key.
+            continue
         if isinstance(part, int):
             path += f"[{part}]"
             node = node.value[part] if isinstance(node, yaml.SequenceNode) and part < len(node.value) else None
@@ -149,10 +156,10 @@ def _known_keys(loc: Loc, kind: type[BaseModel]) -> str:
 
 def _child(owner: Any, part: int | str) -> Any:
     """The model one step down, through lists, mappings and optionals; None when there is none."""
-    if _is_model(owner):
-        names = {field.alias or name: field.annotation for name, field in owner.model_fields.items()}
-        owner = names.get(str(part))
-    return next((inner for inner in _unwrapped(owner) if _is_model(inner)), None) if owner else None
+    if isinstance(part, int) or not _is_model(owner):
+        return owner
+    annotations = {field.alias or name: field.annotation for name, field in owner.model_fields.items()}
+    return next((inner for inner in _unwrapped(annotations.get(part)) if _is_model(inner)), None)
 
 
 def _unwrapped(annotation: Any) -> Iterator[Any]:

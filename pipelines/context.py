@@ -1,0 +1,63 @@
+"""What a stage is given: the plan, and the adapters that the command has built."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from gates.model import ArmKey
+from gates.ports import MetricSource
+from pipelines.journal import Journal
+from pipelines.model import Plan, Step
+from pipelines.ports import Chat, Engines, Fleet, Registry, Tokenizer
+from pipelines.spec import Delivery
+from rollouts.model import Arm, RegionState
+from tidegate.core.clock import Clock
+from tidegate.core.errors import OutsideError
+
+
+@dataclass(frozen=True)
+class Context:
+    """One delivery's surroundings. Stages keep nothing in it: whatever they need later is in the world."""
+
+    spec: Delivery
+    plan: Plan
+    folder: Path
+    """Where the spec lies; relative paths in it start here."""
+    clock: Clock
+    journal: Journal
+    registry: Registry
+    engines: Engines
+    fleets: Mapping[str, Fleet]
+    chat: Chat
+    tokenizer: Tokenizer
+    users: MetricSource
+    """Latency as users see it."""
+    errors: tuple[MetricSource, ...]
+    """Failed requests, as every place that can see them counts them."""
+
+    def fleet(self, step: Step) -> Fleet:
+        """The fleet of the step's region."""
+        assert step.region is not None, f"{step.id} has no region"
+        return self.fleets[step.region]
+
+    def arms(self, step: Step, *, canary_role: str = "canary") -> tuple[ArmKey, ArmKey]:
+        """The keys of stable and canary in the step's region, as metrics know them."""
+        assert step.region is not None, f"{step.id} has no region"
+        stable = ArmKey(region=step.region, role="stable", version=self.plan.champion.version)
+        return stable, ArmKey(region=step.region, role=canary_role, version=self.plan.version.version)
+
+
+def both_arms(state: RegionState) -> tuple[Arm, Arm]:
+    """The stable and the canary of a region where a trial is on.
+
+    Raises:
+        OutsideError: when one of them is gone.
+    """
+    if state.stable is None or state.canary is None:
+        missing = "stable" if state.stable is None else "canary"
+        raise OutsideError(f"{state.region}: there is no {missing} engine", detail=state.problem)
+    return state.stable, state.canary
+
+

@@ -1,0 +1,29 @@
+"""How a delivery stops before its end.
+
+    Stopped            a stage said no; carries the ending and the reason
+    PlanRefused (2)    the plan could never reach a verdict
+    DeliveryRuns (2)   another delivery of this model is on its way
+"""
+
+from __future__ import annotations
+
+from pipelines.model import Ending
+from tidegate.core.errors import Refused
+
+
+class Stopped(Exception):
+    """A stage ended the delivery. Not an error: the gates did their work."""
+
+    def __init__(self, ending: Ending, reason: str) -> None:
+        """`ending` decides the exit code; `reason` is what people will read at night."""
+        super().__init__(reason)
+        self.ending = ending
+        self.reason = reason
+
+
+class PlanRefused(Refused):
+    """A stage could not reach a verdict in its time; nothing was deployed."""
+
+
+class DeliveryRuns(Refused):
+    """Two deliveries of one model never run at once."""

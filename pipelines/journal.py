@@ -1,0 +1,103 @@
+"""Everything a delivery says, to everyone who listens: the ledger first, then the displays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from gates.model import Verdict
+from pipelines.model import Ending, Plan, Result, Step
+from pipelines.ports import Event, Ledger
+from rollouts.model import RegionState
+from tidegate.core.clock import Clock
+
+RUNNING_INTERVAL_SECONDS = 10.0
+"""How often the ledger repeats a verdict that has not changed; displays see every one."""
+
+
+class Listener(Protocol):
+    """Sees every event the moment after it is durable."""
+
+    def on_event(self, event: Event) -> None:
+        """Take note."""
+        ...
+
+
+class Journal:
+    """Writes events for one delivery."""
+
+    def __init__(self, ledger: Ledger, clock: Clock, listeners: Sequence[Listener] = ()) -> None:
+        self._ledger = ledger
+        self._clock = clock
+        self._listeners = tuple(listeners)
+        self._last: dict[tuple[str, str], tuple[str, float]] = {}
+
+    def say(self, step: str, kind: str, message: str = "", data: Mapping[str, object] | None = None) -> None:
+        """Record one event, durably, before the world is touched or after it was."""
+        event = self._event(step, kind, message, data or {})
+        self._ledger.append(event)
+        self._tell(event)
+
+    def opened(self, plan: Plan) -> None:
+        """The delivery starts; the event carries the whole plan."""
+        steps = [step.model_dump(mode="json", exclude={"gates"}) | {"id": step.id} for step in plan.steps]
+        self.say(
+            "delivery",
+            "started",
+            f"{plan.version.uri} to {', '.join(plan.regions)}; champion is version {plan.champion.version}",
+            {
+                "name": plan.name,
+                "model": plan.version.name,
+                "version": plan.version.version,
+                "champion": plan.champion.version,
+                "regions": list(plan.regions),
+                "steps": steps,
+            },
+        )
+
+    def traffic(self, step: Step, state: RegionState) -> None:
+        """User traffic or mirroring changed and was confirmed."""
+        message = f"{state.region}: {state.weight} % on the canary, {state.mirror} % mirrored"
+        self.say(
+            step.id, "traffic", message, {"region": state.region, "weight": state.weight, "mirror": state.mirror}
+        )
+
+    def progress(self, step: Step, message: str, done: int, total: int) -> None:
+        """How far a long step is; for displays only."""
+        self._tell(self._event(step.id, "evidence", message, {"done": done, "total": total}))
+
+    def verdict(self, step: Step, verdict: Verdict) -> None:
+        """A gate answered. Its numbers become time series; the ledger repeats an unchanged answer rarely."""
+        data = {
+            "gate": verdict.gate,
+            "outcome": str(verdict.outcome),
+            "reason": verdict.reason,
+            "numbers": dict(verdict.numbers),
+            "region": step.region,
+        }
+        event = self._event(step.id, "verdict", verdict.reason, data)
+        key, now = (step.id, verdict.gate), self._clock.monotonic()
+        outcome, when = self._last.get(key, ("", float("-inf")))
+        if outcome != str(verdict.outcome) or now - when >= RUNNING_INTERVAL_SECONDS:
+            self._last[key] = (str(verdict.outcome), now)
+            self._ledger.append(event)
+            place = f"{step.region}." if step.region else ""
+            numbers = {f"{place}{verdict.gate}.{name}": value for name, value in verdict.numbers.items()}
+            self._ledger.measure(numbers, at=event.at)
+        self._tell(event)
+
+    def closed(self, ending: Ending, reason: str, exit_code: int) -> Result:
+        """The delivery is over."""
+        data = {"outcome": str(ending), "reason": reason, "exit_code": exit_code}
+        self.say("delivery", "closed", f"{ending}: {reason}", data)
+        self._ledger.close(str(ending), reason)
+        return Result.model_validate(
+            {"delivery": self._ledger.delivery, "ending": ending, "reason": reason, "exit_code": exit_code}
+        )
+
+    def _event(self, step: str, kind: str, message: str, data: Mapping[str, object]) -> Event:
+        return Event(at=self._clock.now(), step=step, kind=kind, message=message, data=data)
+
+    def _tell(self, event: Event) -> None:
+        for listener in self._listeners:
+            listener.on_event(event)

@@ -1,0 +1,114 @@
+"""The nouns of a delivery: its steps, its plan, how it ended."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from gates.model import Outcome
+from registry.model import ModelVersion
+from tidegate.core.errors import ExitCode
+from tidegate.core.model import Value
+
+
+class StageName(StrEnum):
+    """The stages, in the order in which a version meets them."""
+
+    BUILD = "build"
+    DEPLOY = "deploy"
+    SMOKE = "smoke"
+    OFFLINE = "offline"
+    SHADOW = "shadow"
+    CANARY = "canary"
+    PROMOTE = "promote"
+    BAKE = "bake"
+    FINALIZE = "finalize"
+
+
+class GatePlan(Value):
+    """What a gate needs before it can answer."""
+
+    gate: str
+    needs: int
+    """Requests (or prompts, or pairs) on the canary."""
+    seconds: float | None
+    """How long those take at the stated traffic; None when no traffic is stated."""
+
+
+class Step(Value):
+    """One stage in one place: the unit that is started, recorded and, after a crash, said again."""
+
+    stage: StageName
+    wave: int = 0
+    """From 1; 0 for what is done once for the whole delivery."""
+    region: str | None = None
+    weight: int | None = None
+    expected_seconds: float = 0.0
+    gates: tuple[GatePlan, ...] = ()
+
+    @property
+    def id(self) -> str:
+        """As it stands in the ledger: `canary@eu-west-1/25`."""
+        if self.stage is StageName.BAKE:
+            return f"bake@{self.wave}"
+        name = f"{self.stage}@{self.region}" if self.region else str(self.stage)
+        return f"{name}/{self.weight}" if self.weight is not None else name
+
+
+class Plan(Value):
+    """What will happen, in order, before anything does."""
+
+    name: str
+    version: ModelVersion
+    champion: ModelVersion
+    regions: tuple[str, ...]
+    steps: tuple[Step, ...]
+
+    @property
+    def expected_seconds(self) -> float:
+        """How long it takes when every gate answers as soon as it can; regions of a wave run together."""
+        total = sum(step.expected_seconds for step in self.steps if step.region is None)
+        for wave in {step.wave for step in self.steps if step.region}:
+            lanes: dict[str, float] = {}
+            for step in self.steps:
+                if step.region and step.wave == wave:
+                    lanes[step.region] = lanes.get(step.region, 0.0) + step.expected_seconds
+            total += max(lanes.values())
+        return total
+
+
+class Ending(StrEnum):
+    """How a delivery ended."""
+
+    DELIVERED = "delivered"
+    ROLLED_BACK = "rolled-back"
+    INCONCLUSIVE = "inconclusive"
+    INTERRUPTED = "interrupted"
+    FAILED = "failed"
+
+
+ENDING_OF = {
+    Outcome.PASS: Ending.DELIVERED,
+    Outcome.RUNNING: Ending.INCONCLUSIVE,
+    Outcome.INCONCLUSIVE: Ending.INCONCLUSIVE,
+    Outcome.ERROR: Ending.FAILED,
+    Outcome.FAIL: Ending.ROLLED_BACK,
+}
+"""What the worst verdict of a stage makes of the delivery."""
+
+
+EXIT_CODES = {
+    Ending.DELIVERED: ExitCode.DELIVERED,
+    Ending.ROLLED_BACK: ExitCode.ROLLED_BACK,
+    Ending.INCONCLUSIVE: ExitCode.INCONCLUSIVE,
+    Ending.INTERRUPTED: ExitCode.ROLLED_BACK,
+    Ending.FAILED: ExitCode.OUTSIDE,
+}
+
+
+class Result(Value):
+    """How a delivery ended, and why."""
+
+    delivery: str
+    ending: Ending
+    reason: str
+    exit_code: ExitCode

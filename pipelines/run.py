@@ -1,0 +1,88 @@
+"""Walks a plan to its end, or back to where it began. Whatever happens in between, it ends in one of the two."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+from pipelines.context import Context
+from pipelines.errors import Stopped
+from pipelines.model import EXIT_CODES, Ending, Result, Step
+from pipelines.stages import STAGES
+from pipelines.unwind import unwind
+from tidegate.core.errors import ExitCode, TidegateError
+
+
+async def deliver(context: Context) -> Result:
+    """Run every step; on a verdict, an error or a cancellation undo what was done, then close the ledger."""
+    context.journal.opened(context.plan)
+    try:
+        for lanes in stretches(context.plan.steps):
+            await _together(context, lanes)
+    except Stopped as stop:
+        return await _give_up(context, stop.ending, stop.reason, EXIT_CODES[stop.ending])
+    except asyncio.CancelledError:
+        reason = "asked to stop before the end"
+        return await _give_up(context, Ending.INTERRUPTED, reason, ExitCode.ROLLED_BACK)
+    except TidegateError as error:
+        return await _give_up(context, Ending.FAILED, str(error), error.exit_code)
+    except Exception as bug:
+        await _give_up(context, Ending.FAILED, f"a bug in tidegate: {bug!r}", ExitCode.OUTSIDE)
+        raise
+    reason = f"version {context.plan.version.version} serves {', '.join(context.plan.regions)}"
+    return context.journal.closed(Ending.DELIVERED, reason, ExitCode.DELIVERED)
+
+
+def stretches(steps: Sequence[Step]) -> Iterator[list[list[Step]]]:
+    """The plan cut into stretches: each a list of lanes, one lane a region, that go side by side."""
+    for regional, stretch in groupby(steps, key=lambda step: (step.wave, step.region is not None)):
+        if not regional[1]:
+            yield from ([[step]] for step in stretch)
+            continue
+        lanes: dict[str | None, list[Step]] = {}
+        for step in stretch:
+            lanes.setdefault(step.region, []).append(step)
+        yield list(lanes.values())
+
+
+async def _together(context: Context, lanes: list[list[Step]]) -> None:
+    """Run lanes side by side; the first that stops cancels the others and is what is raised."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            for lane in lanes:
+                group.create_task(_lane(context, lane))
+    except* (Stopped, TidegateError) as stops:
+        raise _first(stops) from None
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    first = group.exceptions[0]
+    return _first(first) if isinstance(first, BaseExceptionGroup) else first
+
+
+async def _lane(context: Context, lane: list[Step]) -> None:
+    for step in lane:
+        await run_step(context, step)
+
+
+async def run_step(context: Context, step: Step) -> None:
+    """Say that the step starts, do it, say that it is done: in this order, so that a crash can be told."""
+    context.journal.say(step.id, "started")
+    try:
+        await STAGES[step.stage](context, step)
+    except (Stopped, TidegateError) as stop:
+        context.journal.say(step.id, "failed", str(stop))
+        raise
+    context.journal.say(step.id, "done")
+
+
+async def _give_up(context: Context, ending: Ending, reason: str, exit_code: ExitCode) -> Result:
+    """Take every region back, mark the version, close the ledger. A second cancellation changes nothing."""
+    await unwind(context)
+    tags = {"tidegate.outcome": str(ending), "tidegate.reason": reason}
+    try:
+        context.registry.mark(context.plan.version, tags)
+    except TidegateError as error:
+        context.journal.say("delivery", "evidence", f"the version could not be marked: {error}")
+    return context.journal.closed(ending, reason, exit_code)

@@ -1,0 +1,176 @@
+"""`delivery.yaml`: everything a delivery is, in one file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field, field_validator, model_validator
+
+from engine_images.spec import EngineSettings
+from gates.spec import Gates
+from tidegate.core.model import Contradiction, SpecModel
+from tidegate.core.quantities import Duration
+
+Weight = Annotated[int, Field(ge=1, le=99)]
+Port = Annotated[int, Field(ge=1024, le=65535)]
+Name = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")]
+
+
+class Metadata(SpecModel):
+    """Whose delivery this is."""
+
+    name: Name
+
+
+class ModelReference(SpecModel):
+    """Which model version moves, and what it becomes: both are MLflow aliases."""
+
+    name: str = Field(min_length=1)
+    origin: str = Field(default="challenger", alias="from", min_length=1)
+    target: Literal["champion"] = Field(default="champion", alias="to")
+
+
+class OfflineStage(SpecModel):
+    """Questions with known answers, asked of the challenger and of the champion."""
+
+    dataset: Path
+    gates: tuple[Literal["quality"], ...] = ("quality",)
+
+
+class ShadowStage(SpecModel):
+    """Real traffic copied to the canary, and paired prompts sent to both arms."""
+
+    percent: int = Field(default=100, ge=1, le=100)
+    pairs_per_second: float = Field(default=1.0, gt=0, le=50)
+    at_least: Duration = timedelta(minutes=5)
+    within: Duration = timedelta(minutes=20)
+    gates: tuple[Literal["latency", "errors", "agreement"], ...] = ("latency", "errors", "agreement")
+
+
+def _rising(weights: tuple[int, ...]) -> tuple[int, ...]:
+    if list(weights) != sorted(set(weights)):
+        raise ValueError("weights that rise from step to step, such as [5, 25, 50]")
+    return weights
+
+
+class CanaryStage(SpecModel):
+    """User traffic moved to the canary a little at a time."""
+
+    weights: Annotated[tuple[Weight, ...], Field(min_length=1), AfterValidator(_rising)] = (5, 25, 50)
+    at_least: Duration = timedelta(0)
+    within: Duration = timedelta(minutes=30)
+    gates: tuple[Literal["latency", "errors"], ...] = ("latency", "errors")
+
+
+class StageEntry(SpecModel):
+    """One item of `stages`: exactly one stage under its name."""
+
+    offline: OfflineStage | None = None
+    shadow: ShadowStage | None = None
+    canary: CanaryStage | None = None
+
+    @model_validator(mode="after")
+    def _exactly_one(self) -> StageEntry:
+        if len(self.model_fields_set) != 1:
+            raise ValueError("exactly one of offline, shadow, canary in each item of the list")
+        return self
+
+    @property
+    def name(self) -> str:
+        """The stage's name."""
+        return next(iter(self.model_fields_set))
+
+
+class Regions(SpecModel):
+    """Where the version goes: wave after wave, the regions of a wave together."""
+
+    waves: tuple[Annotated[tuple[Name, ...], Field(min_length=1)], ...] = Field(min_length=1)
+    bake: Duration = timedelta(minutes=30)
+
+    @field_validator("waves")
+    @classmethod
+    def _each_once(cls, waves: tuple[tuple[str, ...], ...]) -> tuple[tuple[str, ...], ...]:
+        names = [region for wave in waves for region in wave]
+        if len(names) != len(set(names)):
+            raise ValueError("each region in one wave only")
+        return waves
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All regions in the order of the waves."""
+        return tuple(region for wave in self.waves for region in wave)
+
+
+class LocalFleet(SpecModel):
+    """The fleet on this machine; a region without a port gets a free one."""
+
+    kind: Literal["local"] = "local"
+    ports: dict[Name, Port] = {}
+
+
+class Traffic(SpecModel):
+    """The users of each region: what planning expects, and what `tidegate traffic` plays."""
+
+    requests_per_second: float = Field(gt=0, le=1000)
+    prompts: Path | None = None
+    max_tokens: int = Field(default=32, ge=1, le=4096)
+
+
+class Delivery(SpecModel):
+    """One model version's way to every production region."""
+
+    api_version: Literal["tidegate/v1"] = Field(alias="apiVersion")
+    kind: Literal["Delivery"]
+    metadata: Metadata
+    model: ModelReference
+    engine: EngineSettings
+    gates: Gates
+    stages: tuple[StageEntry, ...] = Field(min_length=1)
+    regions: Regions
+    fleet: LocalFleet = LocalFleet()
+    traffic: Traffic | None = None
+
+    @field_validator("stages")
+    @classmethod
+    def _in_order(cls, stages: tuple[StageEntry, ...]) -> tuple[StageEntry, ...]:
+        order = ["offline", "shadow", "canary"]
+        names = [stage.name for stage in stages]
+        if names != [name for name in order if name in names]:
+            raise ValueError("each stage at most once, in the order offline, shadow, canary")
+        return stages
+
+    def contradictions(self) -> Iterator[Contradiction]:
+        """A stage that asks a gate without settings; a port for a region that no wave has."""
+        for index, stage in enumerate(self.stages):
+            for place, gate in enumerate(getattr(self, stage.name).gates):
+                if getattr(self.gates, gate) is None:
+                    where = ("stages", index, stage.name, "gates", place)
+                    yield Contradiction(where, f"'{gate}' without settings", f"settings at gates.{gate}")
+        for region in self.fleet.ports:
+            if region not in self.regions.names:
+                where = ("fleet", "ports", region)
+                yield Contradiction(where, "an unknown region", "one of " + ", ".join(self.regions.names))
+
+    def _stage(self, name: str) -> StageEntry | None:
+        return next((stage for stage in self.stages if stage.name == name), None)
+
+    @property
+    def offline(self) -> OfflineStage | None:
+        """The offline stage, when there is one."""
+        entry = self._stage("offline")
+        return entry.offline if entry else None
+
+    @property
+    def shadow(self) -> ShadowStage | None:
+        """The shadow stage, when there is one."""
+        entry = self._stage("shadow")
+        return entry.shadow if entry else None
+
+    @property
+    def canary(self) -> CanaryStage | None:
+        """The canary stage, when there is one."""
+        entry = self._stage("canary")
+        return entry.canary if entry else None

@@ -1,0 +1,38 @@
+"""build: both versions become engines, and every region serves the champion before anything is tried."""
+
+from __future__ import annotations
+
+import asyncio
+
+from pipelines.context import Context
+from pipelines.model import Step
+from pipelines.ports import Fleet
+from pipelines.unwind import needs_undoing
+from rollouts.model import Engine
+
+
+async def build(context: Context, step: Step) -> None:
+    """Download, verify and prepare; then mend what an earlier delivery may have left half done."""
+    champion = await _prepare(context, step, "champion")
+    await _prepare(context, step, "challenger")
+    for region in context.plan.regions:
+        await _serve_champion(context, step, context.fleets[region], champion)
+
+
+async def _prepare(context: Context, step: Step, which: str) -> Engine:
+    version = context.plan.champion if which == "champion" else context.plan.version
+    engine = await asyncio.to_thread(context.engines.prepare, version)
+    message = f"{which} {version.uri} is here, {len(version.files)} files proven, digest {version.digest[:12]}"
+    context.journal.say(step.id, "evidence", message)
+    return engine
+
+
+async def _serve_champion(context: Context, step: Step, fleet: Fleet, champion: Engine) -> None:
+    """An empty region gets the champion; one that is not on it goes back to it."""
+    state = await fleet.observe()
+    if state.stable is None:
+        context.journal.say(step.id, "evidence", f"{fleet.region}: starting the champion")
+        await fleet.deploy(champion)
+    elif needs_undoing(state, champion.version):
+        context.journal.say(step.id, "evidence", f"{fleet.region}: back to version {champion.version} first")
+        await fleet.rollback(champion.version)

@@ -1,0 +1,13 @@
+"""deploy: the canary is up and ready in a region, and no user has met it."""
+
+from __future__ import annotations
+
+from pipelines.context import Context
+from pipelines.model import Step
+
+
+async def deploy(context: Context, step: Step) -> None:
+    """Start the challenger beside the stable."""
+    engine = context.engines.prepare(context.plan.version)
+    state = await context.fleet(step).deploy(engine)
+    context.journal.traffic(step, state)

@@ -1,0 +1,14 @@
+"""finalize: the registry says what the regions already do."""
+
+from __future__ import annotations
+
+from pipelines.context import Context
+from pipelines.model import Step
+
+
+async def finalize(context: Context, step: Step) -> None:
+    """champion becomes previous, challenger becomes champion; the version remembers its delivery."""
+    version = context.plan.version
+    context.registry.promote(version)
+    context.registry.mark(version, {"tidegate.outcome": "delivered", "tidegate.reason": "every gate passed"})
+    context.journal.say(step.id, "evidence", f"champion is version {version.version}")

@@ -1,0 +1,66 @@
+"""smoke: it answers, it reads prompts as its registered files do, and it says the same thing twice."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from gates.model import Outcome, Verdict
+from pipelines.context import Context, both_arms
+from pipelines.errors import Stopped
+from pipelines.model import Ending, Step
+from pipelines.ports import Answer
+
+PROMPT = "Name three colours of the rainbow."
+MAX_TOKENS = 16
+CONVERSATION: Sequence[Mapping[str, str]] = (
+    {"role": "system", "content": "You are terse."},
+    {"role": "user", "content": "Qu'est-ce que c'est? 価格は $1,299.00!"},
+    {"role": "assistant", "content": "A price."},
+    {"role": "user", "content": "  In which currency?\n"},
+)
+"""Every role, two scripts, digits, quotes and white space: where templates and tokenizers differ."""
+
+
+async def smoke(context: Context, step: Step) -> None:
+    """Three short questions to the canary alone.
+
+    Raises:
+        Stopped: on the first wrong answer.
+    """
+    _, canary = both_arms(await context.fleet(step).observe())
+    model = context.plan.name
+    served = await context.chat.tokenize(canary.url, model, CONVERSATION)
+    registered = context.tokenizer.encode(context.engines.folder(context.plan.version), CONVERSATION)
+    first = await context.chat.ask(canary.url, model, PROMPT, max_tokens=MAX_TOKENS)
+    second = await context.chat.ask(canary.url, model, PROMPT, max_tokens=MAX_TOKENS)
+    for verdict in (_answers(first), _tokenizer(served, registered), _same_twice(first, second)):
+        context.journal.verdict(step, verdict)
+        if verdict.outcome is not Outcome.PASS:
+            raise Stopped(Ending.ROLLED_BACK, f"{step.id}: gate {verdict.gate}: {verdict.reason}")
+
+
+def _verdict(gate: str, good: bool, reason: str, numbers: Mapping[str, float]) -> Verdict:
+    return Verdict(gate=gate, outcome=Outcome.PASS if good else Outcome.FAIL, reason=reason, numbers=numbers)
+
+
+def _answers(answer: Answer) -> Verdict:
+    count = len(answer.tokens)
+    return _verdict("answers", count > 0, f"{count} tokens to a first prompt", {"tokens": float(count)})
+
+
+def _tokenizer(served: Sequence[int], registered: Sequence[int]) -> Verdict:
+    same = list(served) == list(registered)
+    at = next((i for i, (a, b) in enumerate(zip(served, registered, strict=False)) if a != b), min(len(served), len(registered)))
+    reason = (
+        f"chat template and tokenizer give the registered {len(registered)} tokens"
+        if same
+        else f"the engine reads a conversation as {len(served)} tokens, its registered files as {len(registered)}; "
+        f"they part at token {at}"
+    )
+    return _verdict("tokenizer", same, reason, {"tokens_served": len(served), "tokens_registered": len(registered)})
+
+
+def _same_twice(first: Answer, second: Answer) -> Verdict:
+    same = first.tokens == second.tokens
+    reason = "the same prompt gives the same tokens twice" if same else "the same prompt gives other tokens the second time"
+    return _verdict("determinism", same, reason, {"tokens": float(len(first.tokens))})

@@ -1,0 +1,47 @@
+"""Where a machine keeps what its deliveries need between two commands."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class StateFolder:
+    """The layout of `.tidegate/`. Nothing in it is precious but the registry."""
+
+    root: Path
+
+    @property
+    def tracking_uri(self) -> str:
+        """The embedded registry, when no other is named."""
+        return f"sqlite:///{self.root.resolve() / 'mlflow.db'}"
+
+    @property
+    def artifacts(self) -> Path:
+        """Where the embedded registry keeps files."""
+        return self.root / "artifacts"
+
+    @property
+    def engines(self) -> Path:
+        """Downloaded model versions, one folder for each digest."""
+        return self.root / "engines"
+
+    @property
+    def cache(self) -> Path:
+        """The compile cache, shared by all versions of an architecture."""
+        return self.root / "cache"
+
+    @property
+    def traffic(self) -> Path:
+        """One record for each user request."""
+        return self.root / "traffic"
+
+    @property
+    def lock(self) -> Path:
+        """Held by the process that runs a delivery; the fleet host watches it."""
+        return self.root / "delivery.lock"
+
+    def delivery(self, delivery: str) -> Path:
+        """What one delivery leaves behind: its events and its report."""
+        return self.root / "deliveries" / delivery

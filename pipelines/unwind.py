@@ -1,0 +1,36 @@
+"""Takes every region back to the champion. Each region on its own: one that is lost does not hold the others."""
+
+from __future__ import annotations
+
+import asyncio
+
+from pipelines.context import Context
+from rollouts.model import RegionState
+from tidegate.core.errors import TidegateError
+
+
+def needs_undoing(state: RegionState, champion: str) -> bool:
+    """Whether a region has a canary or serves something other than the champion."""
+    return state.canary is not None or (state.stable is not None and state.stable.version != champion)
+
+
+async def unwind(context: Context) -> None:
+    """Roll back all regions side by side; returns when each is back or has been reported lost."""
+    await asyncio.gather(*(_undo(context, region) for region in context.plan.regions))
+
+
+async def _undo(context: Context, region: str) -> None:
+    step, champion = f"undo@{region}", context.plan.champion.version
+    fleet = context.fleets[region]
+    try:
+        if not needs_undoing(await fleet.observe(), champion):
+            return
+        context.journal.say(step, "started", f"{region} goes back to version {champion}")
+        state = await fleet.rollback(champion)
+    except TidegateError as error:
+        message = f"{region} could not be taken back and keeps serving what it serves: {error}"
+        context.journal.say(step, "failed", message)
+        return
+    traffic = {"region": region, "weight": state.weight, "mirror": state.mirror}
+    context.journal.say(step, "traffic", f"{region}: all users are on version {champion}", traffic)
+    context.journal.say(step, "done", f"{region} serves version {champion}")

@@ -1,0 +1,78 @@
+"""Asks a stage's gates again and again until they decide, the time is over, or the region breaks."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+from gates.model import Outcome, Verdict, worst
+from pipelines.context import Context
+from pipelines.errors import Stopped
+from pipelines.model import ENDING_OF, Ending, Step
+from rollouts.model import RegionState
+from tidegate.core.errors import OutsideError
+
+LOOK_SECONDS = 2.0
+"""Between two looks: Prometheus has nothing new sooner."""
+BLIND_SECONDS = 20.0
+"""How long evidence may be unreadable before the delivery gives up."""
+
+Ask = Callable[[bool], Awaitable[Sequence[Verdict]]]
+"""Called with whether the time is over; answers with every gate's verdict."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """How long a stage lasts, in seconds: at least, and at most."""
+
+    at_least: float
+    within: float
+
+
+async def watch(context: Context, step: Step, window: Window, ask: Ask) -> None:
+    """Return when every gate passes.
+
+    Raises:
+        Stopped: when a gate fails, the time is over without a verdict, or the canary is gone.
+    """
+    start = context.clock.monotonic()
+    last_seen = start
+    while True:
+        refuse_broken_region(step, await context.fleet(step).observe())
+        elapsed = context.clock.monotonic() - start
+        verdicts = await _look(ask, final=elapsed >= window.within)
+        for verdict in verdicts:
+            context.journal.verdict(step, verdict)
+        outcome = worst(verdict.outcome for verdict in verdicts)
+        if outcome is not Outcome.ERROR:
+            last_seen = context.clock.monotonic()
+        blind = context.clock.monotonic() - last_seen
+        if outcome is Outcome.PASS and elapsed >= window.at_least:
+            return
+        if outcome is Outcome.FAIL or elapsed >= window.within or blind >= BLIND_SECONDS:
+            raise Stopped(ENDING_OF[outcome], _reason(step, verdicts, outcome))
+        await context.clock.sleep(LOOK_SECONDS)
+
+
+async def _look(ask: Ask, *, final: bool) -> Sequence[Verdict]:
+    try:
+        return await ask(final)
+    except OutsideError as error:
+        return [Verdict(gate="evidence", outcome=Outcome.ERROR, reason=str(error))]
+
+
+def _reason(step: Step, verdicts: Sequence[Verdict], outcome: Outcome) -> str:
+    culprits = [verdict for verdict in verdicts if verdict.outcome is outcome]
+    return f"{step.id}: " + "; ".join(f"gate {verdict.gate}: {verdict.reason}" for verdict in culprits)
+
+
+def refuse_broken_region(step: Step, state: RegionState) -> None:
+    """A canary that died or lost its traffic behind our back has no verdict to wait for."""
+    canary = state.canary
+    if canary is None or not canary.ready:
+        problem = (canary.problem if canary else state.problem) or "it is gone"
+        raise Stopped(Ending.ROLLED_BACK, f"{step.id}: the canary does not serve: {problem}")
+    if step.weight is not None and state.weight != step.weight:
+        raise Stopped(
+            Ending.FAILED, f"{step.id}: somebody else set the weight to {state.weight} %; this delivery set {step.weight} %"
+        )

@@ -1,0 +1,110 @@
+"""A wrong spec is told with file, line, path, what was found and what would be right: all problems at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from pydantic import Field
+
+from tidegate.core.errors import ExitCode
+from tidegate.core.model import Contradiction, SpecModel
+from tidegate.core.quantities import Duration, Percent
+from tidegate.core.spec import SpecError, load_spec, parse_spec
+
+
+class Harbour(SpecModel):
+    depth: int = Field(ge=1)
+    berths: tuple[str, ...] = ()
+
+
+class Voyage(SpecModel):
+    name: str
+    wait: Duration = timedelta(seconds=5)
+    load: Percent = 0.5
+    harbours: tuple[Harbour, ...] = ()
+
+    def contradictions(self) -> Iterator[Contradiction]:
+        for index, harbour in enumerate(self.harbours):
+            if harbour.depth > 100:
+                yield Contradiction(("harbours", index, "depth"), f"{harbour.depth}", "a depth that ships have")
+
+
+def problems(text: str) -> list[str]:
+    with pytest.raises(SpecError) as caught:
+        parse_spec(text, Voyage, file="voyage.yaml")
+    assert caught.value.exit_code is ExitCode.USAGE
+    return [str(problem) for problem in caught.value.problems]
+
+
+def test_a_right_spec_is_read_with_its_units() -> None:
+    spec = parse_spec("name: north\nwait: 250ms\nload: 20%\n", Voyage, file="voyage.yaml")
+    assert (spec.name, spec.wait, spec.load) == ("north", timedelta(milliseconds=250), 0.2)
+
+
+def test_an_unknown_key_is_told_with_the_nearest_known_one() -> None:
+    assert problems("name: north\nweit: 5s\n") == [
+        "voyage.yaml:2: weit: found an unknown key; expected wait (the nearest known key)"
+    ]
+
+
+def test_an_unknown_key_inside_a_list_names_the_keys_of_that_place() -> None:
+    assert problems("name: n\nharbours:\n  - depth: 3\n    zzz: 1\n") == [
+        "voyage.yaml:4: harbours[0].zzz: found an unknown key; expected one of depth, berths"
+    ]
+
+
+def test_a_missing_key_points_at_the_place_where_it_belongs() -> None:
+    assert problems("harbours:\n  - berths: [a]\nname: n\n") == [
+        "voyage.yaml:2: harbours[0].depth: found nothing; expected a value here"
+    ]
+
+
+def test_a_value_without_its_unit_is_told_what_would_be_right() -> None:
+    assert problems("name: n\nwait: 5\n") == [
+        "voyage.yaml:2: wait: found 5; expected a duration such as 250ms, 30s, 10m, 2h or 30d"
+    ]
+
+
+def test_a_number_out_of_range_says_the_range() -> None:
+    assert problems("name: n\nharbours: [{depth: 0}]\n") == [
+        "voyage.yaml:2: harbours[0].depth: found 0; expected greater than or equal to 1"
+    ]
+
+
+def test_all_problems_come_at_once_in_the_order_of_the_file() -> None:
+    found = problems("nam: n\nwait: soon\nharbours: [{depth: 0}]\n")
+    assert [line.split(":")[1] for line in found] == ["1", "1", "2", "3"]
+
+
+def test_a_key_twice_is_an_error_and_not_the_last_one() -> None:
+    assert problems("name: a\nname: b\n") == ["voyage.yaml:2: name: found the key twice; expected each key once"]
+
+
+def test_parts_that_are_wrong_together_are_told_at_their_line() -> None:
+    assert problems("name: n\nharbours:\n  - depth: 101\n") == [
+        "voyage.yaml:3: harbours[0].depth: found 101; expected a depth that ships have"
+    ]
+
+
+def test_text_that_is_no_yaml_names_the_line() -> None:
+    (line,) = problems("name: [a\nwait: 5s\n")
+    assert line.startswith("voyage.yaml:2: found ") and line.endswith("expected valid YAML")
+
+
+@pytest.mark.parametrize("text", ["", "just words", "[1, 2]"])
+def test_a_file_that_is_no_mapping_is_one_clear_line(text: str) -> None:
+    (line,) = problems(text)
+    assert line.startswith("voyage.yaml:1: found ")
+
+
+def test_a_file_that_is_not_there_is_one_clear_line(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match=r"nowhere.yaml:1: found no such file or directory; expected a readable"):
+        load_spec(tmp_path / "nowhere.yaml", Voyage)
+
+
+def test_a_file_is_read_from_disk(tmp_path: Path) -> None:
+    (tmp_path / "voyage.yaml").write_text("name: south\n")
+    assert load_spec(tmp_path / "voyage.yaml", Voyage).name == "south"

@@ -1,0 +1,281 @@
+"""Every command's name, options and help; what a command does is imported when it is called."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(
+    name="tidegate",
+    help="Take a model version to every production region, a little traffic at a time, and back when it is worse.",
+    epilog="Exit codes: 0 delivered, 1 rolled back or gate failed, 2 usage or spec error, 3 inconclusive, "
+    "4 something outside was not there. Add --debug to any command for the whole error.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+fleet = typer.Typer(no_args_is_help=True, help="The fleet on this machine: engines, proxies, Prometheus.")
+model = typer.Typer(no_args_is_help=True, help="Model versions in the registry.")
+app.add_typer(fleet, name="fleet")
+app.add_typer(model, name="model")
+
+
+class Output(StrEnum):
+    """How a command reports."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+Spec = Annotated[Path, typer.Argument(help="The delivery's spec.", show_default=True)]
+State = Annotated[Path, typer.Option("--state", envvar="TIDEGATE_STATE", help="Where this machine keeps its state.")]
+Tracking = Annotated[
+    str | None,
+    typer.Option("--tracking-uri", envvar="MLFLOW_TRACKING_URI", help="The MLflow registry; default: one in --state."),
+]
+As = Annotated[Output, typer.Option("--output", help="How to report.")]
+SPEC = Path("delivery.yaml")
+STATE = Path(".tidegate")
+
+
+@app.command()
+def deliver(
+    spec: Spec = SPEC,
+    state: State = STATE,
+    tracking_uri: Tracking = None,
+    output: As = Output.TEXT,
+    users: Annotated[bool, typer.Option("--users", help="Play the users that `traffic` in the spec describes.")] = False,
+    keep: Annotated[bool, typer.Option("--keep-fleet", help="Leave the fleet up when this command started it.")] = False,
+) -> int:
+    """Deliver the challenger to every region, or take it back.
+
+    Starts engines, moves user traffic and MLflow aliases. When a gate fails, on an error and on
+    Ctrl-C every region goes back to the champion. Changes no model version's files.
+
+    \b
+    Examples:
+      tidegate deliver delivery.yaml
+      tidegate deliver delivery.yaml --users --output json
+    """
+    from tidegate.cli.commands.deliver import run
+
+    return run(spec, state, tracking_uri, as_json=output is Output.JSON, users=users, keep=keep)
+
+
+@app.command()
+def plan(spec: Spec = SPEC, state: State = STATE, tracking_uri: Tracking = None, output: As = Output.TEXT) -> int:
+    """Show every step of a delivery, what each gate needs, and how long it takes. Changes nothing.
+
+    \b
+    Examples:
+      tidegate plan delivery.yaml
+      tidegate plan delivery.yaml --output json
+    """
+    from tidegate.cli.commands.plan import run
+
+    return run(spec, state, tracking_uri, as_json=output is Output.JSON)
+
+
+@app.command()
+def status(spec: Spec = SPEC, state: State = STATE, tracking_uri: Tracking = None, output: As = Output.TEXT) -> int:
+    """Show the last delivery, whether it still runs, and what every region serves. Changes nothing.
+
+    \b
+    Examples:
+      tidegate status
+      tidegate status delivery.yaml --output json
+    """
+    from tidegate.cli.commands.status import run
+
+    return run(spec, state, tracking_uri, as_json=output is Output.JSON)
+
+
+@app.command()
+def rollback(spec: Spec = SPEC, state: State = STATE, tracking_uri: Tracking = None, output: As = Output.TEXT) -> int:
+    """Take every region back, now.
+
+    A running delivery is stopped and takes its regions back itself. When none runs, every region goes
+    to the version behind the alias `previous`, which becomes the champion again.
+
+    \b
+    Examples:
+      tidegate rollback delivery.yaml
+    """
+    from tidegate.cli.commands.rollback import run
+
+    return run(spec, state, tracking_uri, as_json=output is Output.JSON)
+
+
+@app.command()
+def report(
+    spec: Spec = SPEC,
+    state: State = STATE,
+    tracking_uri: Tracking = None,
+    last: Annotated[int, typer.Option(min=1, help="How many deliveries, newest last.")] = 1,
+    target: Annotated[Path, typer.Option("--to", help="The file to write.")] = Path("report.html"),
+) -> int:
+    """Write the last deliveries as one self-contained HTML page.
+
+    \b
+    Examples:
+      tidegate report delivery.yaml --last 3 --to report.html
+    """
+    from tidegate.cli.commands.report import run
+
+    return run(spec, state, tracking_uri, last=last, target=target)
+
+
+@app.command()
+def traffic(
+    spec: Spec = SPEC,
+    state: State = STATE,
+    seconds: Annotated[float | None, typer.Option(min=1, help="Stop after this long; default: at Ctrl-C.")] = None,
+) -> int:
+    """Play the users of every region, as `traffic` in the spec describes them.
+
+    Writes one record for each request (times and counts, never prompts); says at the end how many failed.
+
+    \b
+    Examples:
+      tidegate traffic delivery.yaml --seconds 60
+    """
+    from tidegate.cli.commands.traffic import run
+
+    return run(spec, state, seconds=seconds)
+
+
+@app.command()
+def init(folder: Annotated[Path, typer.Argument(help="Where to write.")] = Path()) -> int:
+    """Write a delivery.yaml, a golden set and users' prompts to start from. Overwrites nothing.
+
+    \b
+    Examples:
+      tidegate init support
+    """
+    from tidegate.cli.commands.init import run
+
+    return run(folder)
+
+
+@app.command()
+def schema(kind: Annotated[str, typer.Argument(help="Which spec: delivery.")] = "delivery") -> int:
+    """Print the JSON schema of a spec, for editors and checks.
+
+    \b
+    Examples:
+      tidegate schema delivery > delivery.schema.json
+    """
+    from tidegate.cli.commands.schema import run
+
+    return run(kind)
+
+
+@app.command()
+def setup() -> int:
+    """Bring what the fleet on this machine needs: Prometheus, a compiler, the engine environment.
+
+    Installs packages as root, or says what to run; creates the engine environment at its fixed path
+    (TIDEGATE_ENGINE_HOME, default /opt/tidegate/engine). Does nothing when all is there.
+
+    \b
+    Examples:
+      tidegate setup
+    """
+    from tidegate.cli.setup import run_setup
+
+    return run_setup()
+
+
+@fleet.command("up")
+def fleet_up(
+    spec: Spec = SPEC,
+    state: State = STATE,
+    tracking_uri: Tracking = None,
+    detach: Annotated[bool, typer.Option("--detach", help="Return once every region serves.")] = False,
+) -> int:
+    """Start the fleet and serve the champion in every region until Ctrl-C.
+
+    \b
+    Examples:
+      tidegate fleet up delivery.yaml --detach
+    """
+    from tidegate.cli.commands.fleet import up
+
+    return up(spec, state, tracking_uri, detach=detach)
+
+
+@fleet.command("down")
+def fleet_down(state: State = STATE) -> int:
+    """Drain and stop everything that the fleet runs on this machine.
+
+    \b
+    Examples:
+      tidegate fleet down
+    """
+    from tidegate.cli.commands.fleet import down
+
+    return down(state)
+
+
+@model.command("register")
+def model_register(
+    name: Annotated[str, typer.Argument(help="The registered model's name.")],
+    folder: Annotated[Path, typer.Argument(help="A Hugging Face folder: safetensors, tokenizer, config.")],
+    alias: Annotated[str | None, typer.Option(help="champion or challenger.")] = None,
+    description: Annotated[str, typer.Option(help="What this version is.")] = "",
+    state: State = STATE,
+    tracking_uri: Tracking = None,
+    output: As = Output.TEXT,
+) -> int:
+    """Register a folder as the next version of a model, with a digest of every file.
+
+    \b
+    Examples:
+      tidegate model register support-llm ./export --alias challenger
+    """
+    from tidegate.cli.commands.model import register
+
+    return register(
+        name, folder, state, tracking_uri, alias=alias, description=description, as_json=output is Output.JSON
+    )
+
+
+@model.command("list")
+def model_list(
+    name: Annotated[str, typer.Argument(help="The registered model's name.")],
+    state: State = STATE,
+    tracking_uri: Tracking = None,
+    output: As = Output.TEXT,
+) -> int:
+    """List a model's versions, their aliases and digests. Changes nothing.
+
+    \b
+    Examples:
+      tidegate model list support-llm
+    """
+    from tidegate.cli.commands.model import versions
+
+    return versions(name, state, tracking_uri, as_json=output is Output.JSON)
+
+
+@model.command("alias")
+def model_alias(
+    name: Annotated[str, typer.Argument(help="The registered model's name.")],
+    version: Annotated[str, typer.Argument(help="The version's number.")],
+    alias: Annotated[str, typer.Argument(help="champion, challenger or previous.")],
+    state: State = STATE,
+    tracking_uri: Tracking = None,
+) -> int:
+    """Say what a version is for. Moves the alias when another version has it.
+
+    \b
+    Examples:
+      tidegate model alias support-llm 2 challenger
+    """
+    from tidegate.cli.commands.model import set_alias
+
+    return set_alias(name, version, alias, state, tracking_uri)
