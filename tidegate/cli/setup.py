@@ -1,0 +1,21 @@
+"""`tidegate setup`: brings everything that a delivery on this machine needs beside tidegate itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from engine_images.adapters.environment import engine_home, ensure_engine_environment
+from engine_images.adapters.system_packages import ensure_system_packages
+
+
+def run_setup(progress: Callable[[str], None]) -> None:
+    """Bring Prometheus, a compiler and the engine environment; what is there already is left alone.
+
+    `progress` gets one line before each long step and one at the end.
+
+    Raises:
+        TidegateError: something is missing and cannot be brought from here; the hint says what to do.
+    """
+    ensure_system_packages(progress)
+    environment = ensure_engine_environment(progress)
+    progress(f"ready: vLLM {environment.vllm} at {engine_home()}")
