@@ -1,0 +1,33 @@
+"""Names that tidegate writes into MLflow, in one place, so that other tools can rely on them."""
+
+from __future__ import annotations
+
+DIGEST = "tidegate.digest"
+FILE_PREFIX = "tidegate.file."
+"""One tag per file of a model version: this prefix and its relative path; the value is its SHA-256."""
+SIZE = "tidegate.size_bytes"
+
+EVENT_PREFIX = "tidegate.event."
+REGION_PREFIX = "tidegate.region."
+MODEL = "tidegate.model"
+VERSION = "tidegate.version"
+CHAMPION = "tidegate.champion"
+HOST = "tidegate.host"
+PID = "tidegate.pid"
+HEARTBEAT = "tidegate.heartbeat"
+STATE = "tidegate.state"
+"""`opening`, `running`, or the outcome once there is one."""
+OUTCOME = "tidegate.outcome"
+REASON = "tidegate.reason"
+LAST_STEP = "tidegate.last_step"
+
+NOTE = "mlflow.note.content"
+"""MLflow's own tag for the description that its UI renders as Markdown."""
+
+MODEL_FOLDER = "model"
+"""The Hugging Face directory inside a model version's artifacts, and inside an engine's folder."""
+
+
+def experiment_name(model: str) -> str:
+    """The MLflow experiment that holds a model's logged versions and its deliveries."""
+    return f"tidegate/{model}"

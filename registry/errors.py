@@ -1,0 +1,50 @@
+"""What the registry can fail at.
+
+UnknownModel, UnknownVersion, UnknownAlias (UsageError)   the name leads nowhere; says what there is
+UnfitModel (UsageError)                                   a folder or version that tidegate will not serve
+DeliveryRuns (Refused)                                    another delivery of the model is alive
+RegistryError (OutsideError)
+├── StoreUnreachable   the tracking store did not answer
+├── DigestMismatch     files are not the registered ones; names each
+└── DeliveryLost       somebody else closed this delivery while we were away
+"""
+
+from __future__ import annotations
+
+from tidegate.core.errors import OutsideError, Refused, UsageError
+
+
+class UnknownModel(UsageError):
+    """No registered model has that name."""
+
+
+class UnknownVersion(UsageError):
+    """The model has no such version."""
+
+
+class UnknownAlias(UsageError):
+    """No version of the model carries that alias."""
+
+
+class UnfitModel(UsageError):
+    """The folder or version is not one that tidegate registers or serves."""
+
+
+class DeliveryRuns(Refused):
+    """Another delivery of the same model is alive; nothing was opened."""
+
+
+class RegistryError(OutsideError):
+    """The registry did not do its part."""
+
+
+class StoreUnreachable(RegistryError):
+    """The tracking store could not be opened or did not answer."""
+
+
+class DigestMismatch(RegistryError):
+    """Files differ from what was registered; nothing of them was kept."""
+
+
+class DeliveryLost(RegistryError):
+    """The delivery was closed by another process, so this one may no longer act for it."""
