@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import typer
+
 from engine_images.adapters.environment import engine_home, ensure_engine_environment
 from engine_images.adapters.system_packages import ensure_system_packages
+from tidegate.core.errors import ExitCode
 
 
-def run_setup(progress: Callable[[str], None]) -> None:
+def _to_stderr(line: str) -> None:
+    typer.echo(line, err=True)
+
+
+def run_setup(progress: Callable[[str], None] = _to_stderr) -> ExitCode:
     """Bring Prometheus, a compiler and the engine environment; what is there already is left alone.
 
     `progress` gets one line before each long step and one at the end.
@@ -19,3 +26,4 @@ def run_setup(progress: Callable[[str], None]) -> None:
     ensure_system_packages(progress)
     environment = ensure_engine_environment(progress)
     progress(f"ready: vLLM {environment.vllm} at {engine_home()}")
+    return ExitCode.DELIVERED

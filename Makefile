@@ -1,0 +1,93 @@
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+VENV ?= .venv
+BIN := $(VENV)/bin
+PYTHON ?= $(shell for python in python3.11 python3.12 python3.13 python3; do \
+	"$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$python" && break; done)
+SOURCES := tidegate pipelines rollouts gates registry engine_images
+GENERATED := schema/delivery.schema.json cli.md
+
+help: ## Show this list.
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+
+demo: setup ## Deliver a real model on this machine and take back two bad ones.
+	@$(BIN)/python examples/demo/run.py
+
+test: lint type check-gen setup ## Everything that must hold: lint, types, generated files, all tests.
+	@$(BIN)/pytest
+
+unit: $(VENV)/installed ## The tests that need nothing but Python (seconds).
+	@$(BIN)/pytest tests/unit
+
+integration: setup ## The tests against real engines, proxies and servers (minutes).
+	@$(BIN)/pytest tests/integration
+
+lint: $(VENV)/installed ## Style, formatting, direction of imports, spelling.
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
+	@$(BIN)/lint-imports
+	@$(BIN)/codespell $(SOURCES) tests examples benchmarks docs *.md
+
+type: $(VENV)/installed ## Types, strictly.
+	@$(BIN)/mypy
+
+fmt: $(VENV)/installed ## Put the code into the one format.
+	@$(BIN)/ruff check --fix
+	@$(BIN)/ruff format
+
+setup: $(VENV)/installed ## Install what is not Python, and the engine environment; nothing the second time.
+	@$(BIN)/tidegate setup
+
+gen: $(VENV)/installed ## Write the files that are generated from the code.
+	@$(call generate,docs)
+
+check-gen: $(VENV)/installed ## Fail when a generated file is not what the code says.
+	@fresh=$$(mktemp -d); trap 'rm -rf "$$fresh"' EXIT; $(call generate,$$fresh); \
+	for file in $(GENERATED); do diff -u "docs/$$file" "$$fresh/$$file" || { echo "run: make gen" >&2; exit 1; }; done
+
+build: $(VENV)/installed ## Build the wheel and prove that it runs in an environment of its own.
+	@rm -rf dist
+	@$(BIN)/uv build --quiet --out-dir dist
+	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python dist/check
+	@$(BIN)/uv pip install --quiet --python dist/check/bin/python --constraints requirements.lock dist/*.whl
+	@tidegate="$$PWD/dist/check/bin/tidegate"; cd / && "$$tidegate" --help >/dev/null
+	@rm -rf dist/check; ls dist
+
+lock: $(VENV)/installed ## Pin the newest allowed versions of all dependencies.
+	@$(BIN)/uv pip compile pyproject.toml --group dev --universal --generate-hashes --upgrade \
+		--no-emit-index-url --no-emit-find-links --quiet -o requirements.lock
+	@cd engine_images/environment && $(abspath $(BIN))/uv pip compile engine.in torch.in --no-emit-package torch \
+		--excludes excludes.txt --python-version 3.11 --universal --generate-hashes --upgrade --no-annotate --no-header \
+		--no-emit-index-url --no-emit-find-links --quiet -o engine.lock \
+		$(if $(PIP_FIND_LINKS),$(PIP_FIND_LINKS:%=--find-links %),--torch-backend cpu)
+
+clean: ## Remove what was made here, except the state of deliveries in .tidegate.
+	@rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	@find $(SOURCES) tests examples benchmarks -name __pycache__ -prune -exec rm -rf {} +
+
+# uv itself comes from the lock too; pip, which cannot be told to leave out what is not locked, only brings uv.
+$(VENV)/installed: requirements.lock pyproject.toml | $(BIN)/python
+	@echo "installing tidegate into $(VENV)" >&2
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check "$$(grep -oE '^uv==[0-9.]+' requirements.lock)"
+	@$(BIN)/uv pip sync --quiet --python $(BIN)/python --require-hashes requirements.lock
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --editable .
+	@touch $@
+
+$(BIN)/python:
+	@test -n "$(PYTHON)" || { echo "no Python 3.11 or newer on PATH; run: sudo apt-get install -y python3" >&2; exit 1; }
+	@$(PYTHON) -m venv $(VENV) >/dev/null 2>&1 || { rm -rf $(VENV); $(call apt,$(PYTHON)-venv); $(PYTHON) -m venv $(VENV); }
+
+define generate
+mkdir -p $(1)/schema; $(BIN)/tidegate schema delivery > $(1)/schema/delivery.schema.json; \
+$(BIN)/typer tidegate.cli.app utils docs --name tidegate --output $(1)/cli.md >/dev/null
+endef
+
+define apt
+if [ "$$(id -u)" = 0 ]; then apt-get update -qq && apt-get install -y -qq $(1) >/dev/null; \
+elif sudo -n true 2>/dev/null; then sudo -n apt-get update -qq && sudo -n apt-get install -y -qq $(1) >/dev/null; \
+else echo "Python cannot make virtual environments; run: sudo apt-get install -y $(1)" >&2; exit 1; fi
+endef
+
+.PHONY: help demo test unit integration lint type fmt setup gen check-gen build lock clean

@@ -1,0 +1,134 @@
+"""One real start of vLLM, asked everything that needs one."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from fakes.tiny_model import write_tiny_model
+
+from engine_images.adapters.environment import find_engine_environment
+from engine_images.adapters.tokenizer import FileTokenizer
+from engine_images.adapters.weights import read_weights
+from engine_images.launch import PORT, launch_command
+from engine_images.memory import MEBIBYTE
+from engine_images.model import LaunchCommand
+from engine_images.spec import CompileMode, CompileSpec, EngineSettings, VllmSpec
+
+pytestmark = pytest.mark.engine
+
+START_DEADLINE_SECONDS = 120
+
+CONVERSATIONS = [
+    [{"role": "user", "content": "What is the capital of France?"}],
+    [
+        {"role": "system", "content": "Sei höflich. <b>&'\""},
+        {"role": "user", "content": "Grüße 你好 🎉\n\n  two  spaces\t"},
+        {"role": "assistant", "content": "ok <|im_end|> x"},
+        {"role": "user", "content": " "},
+    ],
+]
+
+
+@pytest.fixture(scope="module")
+def launch(tmp_path_factory: pytest.TempPathFactory) -> LaunchCommand:
+    folder = tmp_path_factory.mktemp("engine")
+    model = write_tiny_model(folder)
+    environment = find_engine_environment()
+    settings = EngineSettings(
+        vllm=VllmSpec(version=environment.vllm, args={"max-model-len": 1024, "dtype": "float32"}),
+        compile=CompileSpec(mode=CompileMode.NONE),
+    )
+    weights = read_weights(model)
+    return launch_command(
+        settings, environment, weights, name="tiny", workdir=folder, cache=folder / "cache", threads=1
+    )
+
+
+@pytest.fixture(scope="module")
+def engine(launch: LaunchCommand) -> Iterator[httpx.Client]:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    log = Path(launch.workdir, "log")
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [part.replace(PORT, str(port)) for part in launch.command],
+            env=os.environ | launch.environment,
+            cwd=launch.workdir,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    try:
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30, trust_env=False) as client:
+            _wait_until_healthy(client, process, log)
+            yield client
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def _wait_until_healthy(client: httpx.Client, process: subprocess.Popen[bytes], log: Path) -> None:
+    deadline = time.monotonic() + START_DEADLINE_SECONDS
+    while time.monotonic() < deadline and process.poll() is None:
+        try:
+            if client.get("/health").status_code == httpx.codes.OK:
+                return
+        except httpx.TransportError:
+            time.sleep(0.2)
+    pytest.fail(f"the engine did not start: {log.read_text()[-2000:]}")
+
+
+def _ask(client: httpx.Client, **options: object) -> httpx.Response:
+    body = {"model": "tiny", "messages": CONVERSATIONS[0], "temperature": 0, "max_tokens": 16, **options}
+    return client.post("/v1/chat/completions", json=body)
+
+
+@pytest.mark.parametrize("messages", CONVERSATIONS)
+def test_the_registered_files_give_the_tokens_that_the_engine_gives(
+    engine: httpx.Client, launch: LaunchCommand, messages: list[dict[str, str]]
+) -> None:
+    served = engine.post("/tokenize", json={"model": "tiny", "messages": messages}).json()["tokens"]
+    assert FileTokenizer().encode(Path(launch.workdir, "model"), messages) == served
+
+
+def test_the_same_prompt_gives_the_same_tokens_twice(engine: httpx.Client) -> None:
+    answers = [_ask(engine, return_token_ids=True).json()["choices"][0]["token_ids"] for _ in range(2)]
+    assert answers[0] == answers[1]
+    assert len(answers[0]) == 16
+
+
+def test_the_engine_answers_to_its_name_only(engine: httpx.Client) -> None:
+    assert _ask(engine, model="model").status_code == httpx.codes.NOT_FOUND
+
+
+def test_the_chat_template_can_be_read_from_the_engine(engine: httpx.Client, launch: LaunchCommand) -> None:
+    template = Path(launch.workdir, "model", "chat_template.jinja").read_text(encoding="utf-8")
+    assert engine.get("/tokenizer_info").json()["chat_template"] == template
+
+
+def test_the_estimate_of_memory_is_near_what_the_engine_takes(engine: httpx.Client, launch: LaunchCommand) -> None:
+    _ask(engine)
+    taken = _memory_below(Path(launch.workdir))
+    assert taken < launch.memory_bytes < taken + 600 * MEBIBYTE
+
+
+def _memory_below(workdir: Path) -> int:
+    """Bytes of the processes that run in `workdir`, shared pages counted in parts."""
+    total = 0
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if (process / "cwd").readlink() == workdir:
+                lines = (process / "smaps_rollup").read_text(encoding="ascii").splitlines()
+                total += sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
+        except OSError:
+            continue
+    return total
