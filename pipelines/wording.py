@@ -22,6 +22,9 @@ ENDINGS = {
     "failed": "could not be delivered",
 }
 
+SAMPLE_SIZES = frozenset({"requests", "prompts", "pairs"})
+"""Comparisons that say how much was seen, not what."""
+
 SHARES = ("share", "ratio", "rate", "fraction")
 ACRONYMS = ("ttft", "itl", "tpot", "psi")
 UNITS = ("seconds", "bytes", "percent", *SHARES)
@@ -114,16 +117,16 @@ def headline(story: Story) -> str:
 
 
 def decision(story: Story) -> str:
-    """What decided the end: the deciding gate's first comparison, else its reason, else the delivery's."""
+    """What decided the end: the deciding gate and its key numbers, else its reason, else the delivery's."""
     gate = story.deciding
-    if gate is None:
-        return story.reason
-    return key_numbers(gate) or f"{gate.name}: {gate.latest.reason}"
+    return f"{gate.name}: {key_numbers(gate) or gate.latest.reason}" if gate else story.reason
 
 
 def key_numbers(gate: Gate) -> str:
     """The comparison the gate's verdict rests on; empty when its numbers compare nothing."""
-    return next((str(pair) for pair in comparisons(gate.latest.numbers)), "")
+    telling = [pair for pair in comparisons(gate.latest.numbers) if pair.name not in SAMPLE_SIZES]
+    differing = [pair for pair in telling if pair.canary != pair.stable]
+    return next((str(pair) for pair in differing + telling), "")
 
 
 def shares(region: Region, story: Story) -> str:

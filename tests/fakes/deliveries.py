@@ -76,16 +76,22 @@ class Delivery:
         good = canary > stable - 0.05
         words = "as good as the champion" if good else "worse than the champion by more than 0.05"
         self.verdict(
-            step, "quality", "pass" if good else "fail", words, quality_canary=canary, quality_stable=stable, prompts=24
+            step,
+            "quality",
+            "pass" if good else "fail",
+            words,
+            canary_mean_score=canary,
+            stable_mean_score=stable,
+            prompts=24,
         )
         return self.say(step, "done" if good else "failed", words)
 
     def shadow(self, region: str) -> Delivery:
         step = f"shadow@{region}"
         self.say(step, "started").traffic(step, weight=0, mirror=100)
-        self.verdict(step, "errors", "running", "12 of 40 requests", after=8, requests_canary=12)
+        self.verdict(step, "errors", "running", "12 of 40 requests", after=8, canary_requests=12)
         self.verdict(
-            step, "errors", "pass", "no error in 44 requests", after=12, requests_canary=44, errors_canary_share=0
+            step, "errors", "pass", "no error in 44 requests", after=12, canary_requests=44, errors_canary_share=0
         )
         return self.traffic(step, weight=0).say(step, "done", "both gates pass")
 
@@ -94,15 +100,17 @@ class Delivery:
         step = f"canary@{region}/{weight}"
         self.say(step, "started").traffic(step, weight=weight)
         for seen in (11, 24, 38):
-            self.verdict(step, "latency", "running", f"{seen} of 50 requests", after=5, requests_canary=seen)
-            self.verdict(step, "errors", "running", f"{seen} of 50 requests", requests_canary=seen)
+            self.verdict(step, "latency", "running", f"{seen} of 50 requests", after=5, canary_requests=seen)
+            self.verdict(step, "errors", "running", f"{seen} of 50 requests", canary_requests=seen)
         good = ttft < 1.3 * ttft_stable
         words = "TTFT p95 within 30% of stable" if good else "TTFT p95 is more than 30% above stable"
-        numbers = {"ttft_p95_canary_seconds": ttft, "ttft_p95_stable_seconds": ttft_stable, "requests_canary": 52.0}
+        numbers = {"ttft_p95_canary_seconds": ttft, "ttft_p95_stable_seconds": ttft_stable, "canary_requests": 52.0}
         self.verdict(step, "latency", "pass" if good else "fail", words, after=6, **numbers)
         if not good:
             return self.say(step, "failed", words)
-        self.verdict(step, "errors", "pass", "no error in 52 requests", errors_canary_share=0, errors_stable_share=0)
+        self.verdict(
+            step, "errors", "pass", "no error in 52 requests", canary_failed_requests=0, stable_failed_requests=0
+        )
         return self.say(step, "done", "both gates pass")
 
     def promote(self, region: str, wave: int) -> Delivery:
@@ -150,7 +158,7 @@ def interrupted(version: str = "5", *, champion: str = "2", start: datetime = ST
     delivery.prepare(REGIONS[1])
     step = f"canary@{REGIONS[1]}/25"
     delivery.say(step, "started").traffic(step, weight=25)
-    delivery.verdict(step, "latency", "running", "11 of 50 requests", after=5, requests_canary=11)
+    delivery.verdict(step, "latency", "running", "11 of 50 requests", after=5, canary_requests=11)
     delivery.say(step, "failed", "interrupted").undo(REGIONS[1]).undo(REGIONS[0])
     return delivery.close("interrupted", "stopped by Ctrl-C", 1).events
 

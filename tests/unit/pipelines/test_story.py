@@ -67,7 +67,7 @@ def test_the_gate_that_failed_decided_and_the_rest_of_the_plan_is_skipped() -> N
     story = tell(bad_answers())
     assert story.deciding is not None
     assert story.deciding.latest.outcome is Outcome.FAIL
-    assert story.deciding.latest.numbers["quality_canary"] == 0.21
+    assert story.deciding.latest.numbers["canary_mean_score"] == 0.21
     assert states(story)["shadow@eu-west-1"] is StepState.SKIPPED
     assert states(story)["offline@eu-west-1"] is StepState.FAILED
 

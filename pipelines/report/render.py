@@ -1,0 +1,173 @@
+"""Puts stories, figures and tables into the page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from gates.model import Outcome
+from gates.records import RequestRecord
+from pipelines.ports import Event
+from pipelines.report.arms import during, per_version, quantile, side_by_side
+from pipelines.report.figures import distribution, scores
+from pipelines.report.model import Arm, DeliveryRecord
+from pipelines.report.timeline import timeline
+from pipelines.story import Gate, Step, StepState, Story
+from pipelines.wording import comparisons, decision, duration, headline, others, shares, stopwatch
+
+VERDICT_MARKS = {
+    Outcome.PASS: "✓",
+    Outcome.RUNNING: "…",
+    Outcome.INCONCLUSIVE: "?",
+    Outcome.ERROR: "!",
+    Outcome.FAIL: "✗",
+}
+STEP_MARKS = {
+    StepState.WAITING: "·",
+    StepState.RUNNING: "▸",
+    StepState.DONE: "✓",
+    StepState.FAILED: "✗",
+    StepState.SKIPPED: "–",
+    StepState.UNDONE: "↩",
+}
+FEWEST = 5
+"""A distribution of fewer requests than this is not drawn."""
+
+
+def render_report(deliveries: Sequence[DeliveryRecord], *, records: Sequence[RequestRecord], title: str) -> str:
+    """The page about `deliveries`, in their order; `records` are all user requests, each delivery picks its own."""
+    environment = Environment(
+        loader=PackageLoader("pipelines.report", "."),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    sections = [_section(f"d{number}", delivery, records) for number, delivery in enumerate(deliveries, 1)]
+    return environment.get_template("report.html.j2").render(title=title, sections=sections)
+
+
+def _section(name: str, delivery: DeliveryRecord, records: Iterable[RequestRecord]) -> dict[str, Any]:
+    story = delivery.story
+    own = during(story, records)
+    together = side_by_side(story, own)
+    return {
+        "name": name,
+        "headline": headline(story),
+        "tone": _tone(story),
+        "outcome": story.outcome or "running",
+        "decision": decision(story),
+        "version": story.version,
+        "champion": story.champion,
+        "took": duration(story.elapsed_seconds(story.ended or delivery.events[-1].at)),
+        "facts": _facts(delivery, own),
+        "timeline": Markup(timeline(f"{name}-timeline", story)) if story.started else "",
+        "gates": [_gate(gate) for gate in story.gates],
+        "figures": _figures(name, story, together),
+        "together": together,
+        "requests": [_requests(arm) for arm in per_version(story, own)],
+        "steps": [_step(step, story) for step in story.steps],
+        "log": [_log(event, story) for event in delivery.events],
+    }
+
+
+def _tone(story: Story) -> str:
+    return {"delivered": "good", "inconclusive": "unsure", None: "unsure"}.get(story.outcome, "bad")
+
+
+def _facts(delivery: DeliveryRecord, own: Sequence[RequestRecord]) -> list[tuple[str, str]]:
+    story = delivery.story
+    failed, cut = sum(not record.ok for record in own), sum(record.cut for record in own)
+    met = sum(record.version == story.version for record in own)
+    began = f"{story.started:%Y-%m-%d %H:%M:%S %Z}" if story.started else "never"
+    return [
+        ("Outcome", story.outcome or "running"),
+        ("Decided by", decision(story)),
+        ("Version", f"{story.model} {story.version}"),
+        ("Champion", story.champion or "none"),
+        ("Began", began),
+        ("Took", duration(story.elapsed_seconds(story.ended or delivery.events[-1].at))),
+        ("Users' requests", f"{len(own)}, {failed} failed, {cut} cut" if own else "none recorded"),
+        (f"Answered by {story.version}", str(met)),
+        ("Regions at the end", "; ".join(f"{region.name}: {shares(region, story)}" for region in story.regions)),
+        ("Delivery", delivery.id),
+    ]
+
+
+def _gate(gate: Gate) -> dict[str, Any]:
+    verdict = gate.latest
+    pairs = [(pair.name, f"{pair.canary} against {pair.stable}") for pair in comparisons(verdict.numbers)]
+    return {
+        "name": gate.name,
+        "step": gate.step,
+        "outcome": str(verdict.outcome),
+        "mark": VERDICT_MARKS[verdict.outcome],
+        "reason": verdict.reason,
+        "numbers": pairs + others(verdict.numbers),
+    }
+
+
+def _figures(name: str, story: Story, together: Sequence[Arm]) -> list[dict[str, Any]]:
+    """What can be drawn: a figure without enough data is left out, not drawn empty."""
+    measures = (
+        ("Time to first token", "ttft", Arm.ttft_seconds),
+        ("Time between tokens", "itl", Arm.itl_seconds),
+    )
+    drawn = []
+    for title, key, read in measures:
+        arms = [(arm, read(arm)) for arm in together]
+        if len(arms) == 2 and min(len(values) for _, values in arms) >= FEWEST:
+            curves = [(arm.version, arm.canary, values) for arm, values in arms]
+            notes = [_note(arm, values) for arm, values in arms]
+            drawn.append({"title": title, "svg": Markup(distribution(f"{name}-{key}", title, curves)), "notes": notes})
+    judged = _scores(story)
+    if judged:
+        title = "Quality of the answers"
+        drawn.append({"title": title, "svg": Markup(scores(f"{name}-quality", judged)), "notes": []})
+    return drawn
+
+
+def _note(arm: Arm, seconds: Sequence[float]) -> str:
+    p50, p95 = (duration(quantile(seconds, share)) for share in (0.5, 0.95))
+    return f"version {arm.version}: p50 {p50}, p95 {p95}, {len(seconds)} requests"
+
+
+def _scores(story: Story) -> list[tuple[str, float, float]]:
+    """Final scores that exist for both arms, by gate and region."""
+    found = []
+    for gate in story.gates:
+        numbers = gate.latest.numbers
+        for name, value in numbers.items():
+            stable = numbers.get(name.replace("canary", "stable"))
+            if "canary" in name and "score" in name and stable is not None:
+                found.append((gate.step.replace("@", "\n"), value, stable))
+    return found
+
+
+def _requests(arm: Arm) -> dict[str, Any]:
+    return {
+        "version": arm.version or "no answer",
+        "canary": arm.canary,
+        "count": len(arm.records),
+        "failed": arm.failed,
+        "cut": arm.cut,
+        "tokens": sum(record.output_tokens for record in arm.records),
+    }
+
+
+def _step(step: Step, story: Story) -> dict[str, Any]:
+    return {
+        "id": step.id,
+        "state": str(step.state),
+        "mark": STEP_MARKS[step.state],
+        "took": duration(step.seconds(story.ended or step.started)) if step.started else "",
+        "message": step.message,
+    }
+
+
+def _log(event: Event, story: Story) -> tuple[str, str, str, str]:
+    elapsed = (event.at - story.started).total_seconds() if story.started else 0.0
+    return stopwatch(elapsed), event.step, event.kind, event.message

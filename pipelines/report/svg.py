@@ -1,0 +1,75 @@
+"""Figures as inline SVG that take their colours and fonts from the page, in light and in dark."""
+
+from __future__ import annotations
+
+import io
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+INK = "#010101"
+MUTED = "#010102"
+GRID = "#010103"
+BAND = "#010104"
+STABLE = "#010105"
+CANARY = "#010106"
+GOOD = "#010107"
+BAD = "#010108"
+UNSURE = "#010109"
+_VARIABLES = {
+    INK: "ink",
+    MUTED: "muted",
+    GRID: "grid",
+    BAND: "band",
+    STABLE: "stable",
+    CANARY: "canary",
+    GOOD: "good",
+    BAD: "bad",
+    UNSURE: "unsure",
+}
+"""Colours no figure would pick by itself; each becomes a variable of the page's style sheet."""
+
+STYLE = {
+    "svg.fonttype": "none",
+    "font.family": "DejaVu Sans",
+    "font.size": 8.5,
+    "text.color": INK,
+    "axes.edgecolor": GRID,
+    "axes.labelcolor": MUTED,
+    "axes.facecolor": "none",
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.spines.left": False,
+    "grid.color": GRID,
+    "grid.linewidth": 0.6,
+    "xtick.color": MUTED,
+    "ytick.color": MUTED,
+    "xtick.major.size": 3,
+    "ytick.major.size": 0,
+    "figure.facecolor": "none",
+    "svg.hashsalt": "tidegate",
+}
+
+
+def inline(figure: Figure, *, name: str, label: str) -> str:
+    """The figure as an `<svg>` element; `name` keeps its ids apart from others on the page, `label` says what it shows.
+
+    `label` is put into an attribute as it is and must be escaped.
+    """
+    buffer = io.StringIO()
+    figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
+    text = buffer.getvalue()
+    text = text[text.index("<svg") :]
+    text = re.sub(r"\s*<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
+    text = re.sub(r'\b(id="|href="#|url\(#)', rf"\g<1>{name}-", text)
+    for sentinel, variable in _VARIABLES.items():
+        text = text.replace(sentinel, f"var(--{variable})")
+    text = re.sub(r"'DejaVu Sans'(, sans-serif)*", "var(--font)", text)
+    text = re.sub(r'<svg ([^>]*?)width="[^"]*" height="[^"]*"', r"<svg \1", text, count=1)
+    text = re.sub(r'<svg (height="[^"]*" )', "<svg ", text, count=1)
+    text = re.sub(r'(<svg [^>]*?) width="[^"]*"', r"\1", text, count=1)
+    return text.replace("<svg ", f'<svg role="img" aria-label="{label}" ', 1)
