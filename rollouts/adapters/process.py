@@ -1,0 +1,91 @@
+"""Processes that end with us, keep a log, and leave nobody behind."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+SHIM = Path(__file__).with_name("die_with_parent.py")
+POLL_SECONDS = 0.05
+TAIL_LINES = 20
+
+
+class ChildProcess:
+    """A process that was started, with its group."""
+
+    def __init__(self, process: subprocess.Popen[bytes], log: Path) -> None:
+        self._process = process
+        self.pid = process.pid
+        self.log = log
+
+    @property
+    def alive(self) -> bool:
+        """Whether it runs. The dead are left unburied until `stop`, so that their group keeps its id."""
+        if self._process.returncode is not None:
+            return False
+        return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is None
+
+    def tail(self) -> str:
+        """The last lines of its log."""
+        with self.log.open(encoding="utf-8", errors="replace") as lines:
+            return "".join(deque(lines, maxlen=TAIL_LINES)).rstrip()
+
+    async def stop(self, *, grace_seconds: float) -> None:
+        """SIGTERM, up to `grace_seconds` of patience, then SIGKILL for whatever its group still holds."""
+        if self._process.returncode is not None:
+            return
+        try:
+            if self.alive:
+                self._process.send_signal(signal.SIGTERM)
+            await self._wait(grace_seconds)
+        finally:
+            self.kill()
+
+    def kill(self) -> None:
+        """End the whole group now."""
+        if self._process.returncode is None:
+            os.killpg(self.pid, signal.SIGKILL)
+            self._process.wait()
+
+    async def _wait(self, seconds: float) -> None:
+        deadline = asyncio.get_running_loop().time() + seconds
+        while self.alive and asyncio.get_running_loop().time() < deadline:
+            await asyncio.sleep(POLL_SECONDS)
+
+
+def start(
+    command: Sequence[str],
+    *,
+    log: Path,
+    workdir: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+    orphan_signal: signal.Signals | None = signal.SIGKILL,
+) -> ChildProcess:
+    """Start `command` in a group of its own, which a Ctrl-C at the terminal does not reach.
+
+    Args:
+        command: the program and its arguments.
+        log: gets everything that it prints.
+        workdir: where it starts; here by default.
+        environment: added to our own.
+        orphan_signal: what it gets when this process ends in any way; None lets it live on.
+    """
+    guard = [sys.executable, "-I", "-S", str(SHIM), str(int(orphan_signal)), str(os.getpid())] if orphan_signal else []
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("ab") as output:
+        process = subprocess.Popen(
+            [*guard, *command],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            cwd=workdir,
+            env={**os.environ, **(environment or {})},
+            start_new_session=True,
+        )
+    return ChildProcess(process, log)

@@ -1,0 +1,55 @@
+"""Where the fleet host keeps its things below the state folder."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The paths of one state folder; absolute, because processes elsewhere read them."""
+
+    state: Path
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "state", self.state.absolute())
+
+    @property
+    def fleet(self) -> Path:
+        """Everything of the fleet host."""
+        return self.state / "fleet"
+
+    @property
+    def lock(self) -> Path:
+        """Held by the one fleet host."""
+        return self.fleet / "host.lock"
+
+    @property
+    def record(self) -> Path:
+        """Says how to reach the host that is up; gone when there is none."""
+        return self.fleet / "host.json"
+
+    @property
+    def failure(self) -> Path:
+        """Why the last host did not come up."""
+        return self.fleet / "host.error.json"
+
+    @property
+    def log(self) -> Path:
+        """What the host says."""
+        return self.fleet / "logs" / "host.log"
+
+    @property
+    def logs(self) -> Path:
+        """One file for each start of an engine."""
+        return self.fleet / "logs"
+
+    @property
+    def prometheus(self) -> Path:
+        """Configuration and data of Prometheus."""
+        return self.fleet / "prometheus"
+
+    def proxy(self, region: str) -> Path:
+        """Configuration and log of a region's proxy."""
+        return self.fleet / "regions" / region

@@ -1,0 +1,80 @@
+"""What Prometheus scrapes in a local fleet, and under which labels.
+
+Every series says `region`, `role` and `version`, whether an engine or the proxy in front of it counted:
+a gate compares two roles of one region and need not know who measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from rollouts.model import Arm
+
+Json = dict[str, Any]
+
+INTERVAL_SECONDS = 2
+ENGINE_JOB = "engine"
+PROXY_JOB = "proxy"
+
+_KEPT = {
+    ENGINE_JOB: "vllm:.*|http_requests_total|process_(resident_memory_bytes|cpu_seconds_total)",
+    PROXY_JOB: "envoy_cluster_upstream_(rq|cx)_.*|envoy_cluster_upstream_rq|envoy_http_downstream_.*",
+}
+
+
+def config(targets: Path) -> Json:
+    """Prometheus' own configuration; what to scrape stands in the file `targets` and may change at any time."""
+    return {
+        "global": {"scrape_interval": f"{INTERVAL_SECONDS}s", "scrape_timeout": f"{INTERVAL_SECONDS}s"},
+        "scrape_configs": [
+            _job(ENGINE_JOB, "/metrics", targets, []),
+            _job(PROXY_JOB, "/stats/prometheus", targets, _cluster_labels()),
+        ],
+    }
+
+
+def engine_targets(region: str, arms: Iterable[Arm]) -> list[Json]:
+    """The engines of one region."""
+    return [
+        {
+            "targets": [_host_and_port(arm.url)],
+            "labels": {"part": ENGINE_JOB, "region": region, "role": str(arm.role), "version": arm.version},
+        }
+        for arm in arms
+    ]
+
+
+def proxy_target(region: str, admin: str) -> Json:
+    """The proxy of one region, by the address of its admin."""
+    return {"targets": [_host_and_port(admin)], "labels": {"part": PROXY_JOB, "region": region}}
+
+
+def _job(name: str, path: str, targets: Path, relabel: list[Json]) -> Json:
+    return {
+        "job_name": name,
+        "metrics_path": path,
+        "file_sd_configs": [{"files": [str(targets)], "refresh_interval": "5s"}],
+        "relabel_configs": [
+            {"source_labels": ["part"], "regex": name, "action": "keep"},
+            {"regex": "part", "action": "labeldrop"},
+        ],
+        "metric_relabel_configs": [
+            {"source_labels": ["__name__"], "regex": _KEPT[name], "action": "keep"},
+            *relabel,
+        ],
+    }
+
+
+def _cluster_labels() -> list[Json]:
+    """`envoy_cluster_name="canary_7"` becomes `role="canary", version="7"`."""
+    source = {"source_labels": ["envoy_cluster_name"], "regex": "(stable|canary|shadow|previous)_(.+)"}
+    return [
+        {**source, "target_label": "role", "replacement": "$1"},
+        {**source, "target_label": "version", "replacement": "$2"},
+    ]
+
+
+def _host_and_port(url: str) -> str:
+    return url.removeprefix("http://")

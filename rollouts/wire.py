@@ -1,0 +1,34 @@
+"""Errors on their way from the fleet host to whoever asked: the same class, the same words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rollouts import errors
+from tidegate.core.errors import OutsideError, Refused, TidegateError, UsageError
+
+KNOWN: dict[str, type[TidegateError]] = {
+    kind.__name__: kind
+    for kind in (
+        errors.EngineDidNotStart,
+        errors.Unreachable,
+        errors.NotPossible,
+        errors.FleetError,
+        errors.CapacityError,
+        errors.PortInUse,
+        OutsideError,
+        Refused,
+        UsageError,
+    )
+}
+
+
+def pack(error: TidegateError) -> dict[str, Any]:
+    """The error as JSON; a class that the other side does not know goes as its nearest known base."""
+    kind = next(base.__name__ for base in type(error).__mro__ if base.__name__ in KNOWN)
+    return {"error": kind, "message": error.message, "hint": error.hint, "detail": error.detail}
+
+
+def unpack(data: dict[str, Any]) -> TidegateError:
+    """The error that `pack` was given."""
+    return KNOWN[data["error"]](data["message"], hint=data["hint"], detail=data["detail"])
