@@ -7,6 +7,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Protocol
 
+from registry.model import Event as Event  # noqa: PLC0414  # re-exported: a part of the port Ledger
 from registry.model import ModelVersion
 from rollouts.model import Engine, RegionState
 from tidegate.core.model import Value
@@ -60,18 +61,6 @@ class Registry(Protocol):
     def mark(self, version: ModelVersion, tags: Mapping[str, str]) -> None:
         """Write tags on a version, such as why it was taken back."""
         ...
-
-
-class Event(Value):
-    """One line of the ledger."""
-
-    at: datetime
-    step: str
-    """The step's id, such as `canary@eu-west-1/25`; `delivery` for the delivery itself."""
-    kind: str
-    """`started`, `evidence`, `verdict`, `done`, `failed`, `undone`."""
-    message: str
-    data: Mapping[str, object] = {}
 
 
 class Ledger(Protocol):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from enum import StrEnum
 
 from tidegate.core.model import Value
@@ -32,3 +33,36 @@ class ModelVersion(Value):
     def uri(self) -> str:
         """As MLflow writes it."""
         return f"models:/{self.name}/{self.version}"
+
+
+class Event(Value):
+    """One line of the ledger."""
+
+    at: datetime
+    step: str
+    """The step's id, such as `canary@eu-west-1/25`; `delivery` for the delivery itself."""
+    kind: str
+    """`started`, `traffic`, `evidence`, `verdict`, `done`, `failed`, `undone`, `closed`."""
+    message: str
+    data: Mapping[str, object] = {}
+
+
+class DeliverySummary(Value):
+    """One delivery, as a list of them shows it."""
+
+    id: str
+    name: str
+    """The model's name."""
+    version: str
+    champion: str | None
+    started: datetime
+    ended: datetime | None = None
+    """None while it runs, and for one that died without a word."""
+    outcome: str | None = None
+    reason: str | None = None
+    last_step: str | None = None
+    """The step of the last event."""
+    host: str
+    pid: int
+    heartbeat: datetime
+    """When its process last said that it lives."""

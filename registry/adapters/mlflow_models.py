@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from collections.abc import Mapping
 from functools import cached_property
@@ -211,5 +210,5 @@ def _unknown_alias(name: str, alias: str, model: RegisteredModel) -> UnknownAlia
     there = ", ".join(f"{known} ({number})" for known, number in sorted(_aliases(model).items()))
     return UnknownAlias(
         f"models:/{name}@{alias}: no version has this alias; {'there are ' + there if there else 'there are none yet'}",
-        hint=f"set it: tidegate alias {name} {alias} VERSION",
+        hint=f"set it: tidegate model alias {name} VERSION {alias}",
     )

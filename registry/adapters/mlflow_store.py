@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -35,19 +34,14 @@ def embedded_uri(state: Path) -> str:
 def open_client(tracking_uri: str) -> MlflowClient:
     """A client of that store; makes a SQLite store, and migrates it, on first use (about 3 seconds).
 
-    MLflow reads its settings from the environment at import; those a user has set are left as they are.
-
     Raises:
         StoreUnreachable: the store cannot be opened.
     """
-    for name, value in _SETTINGS.items():
-        os.environ.setdefault(name, value)
-    logging.getLogger("alembic").setLevel(logging.WARNING)
-    from mlflow import MlflowClient
-
     if tracking_uri.startswith(SQLITE):
         _make_parent(tracking_uri)
     with store_errors(tracking_uri):
+        from mlflow import MlflowClient
+
         client = MlflowClient(tracking_uri, registry_uri=tracking_uri)
         client.search_registered_models(max_results=1)
     return client
@@ -80,7 +74,8 @@ def as_global_store(tracking_uri: str) -> Iterator[None]:
     """
     import mlflow
 
-    before = mlflow.get_tracking_uri() if mlflow.is_tracking_uri_set() else None
+    chosen = mlflow.is_tracking_uri_set()  # type: ignore[no-untyped-call]
+    before = mlflow.get_tracking_uri() if chosen else None
     mlflow.set_tracking_uri(tracking_uri)
     try:
         yield
@@ -90,7 +85,13 @@ def as_global_store(tracking_uri: str) -> Iterator[None]:
 
 @contextmanager
 def store_errors(tracking_uri: str) -> Iterator[None]:
-    """Say in one line that the store did not answer, whatever MLflow raised; details go to `--debug`."""
+    """Say in one line that the store did not answer, whatever MLflow raised; details go to `--debug`.
+
+    MLflow reads its settings from the environment when it is imported, so this sets them first; those that a
+    user has set are left as they are.
+    """
+    for name, value in _SETTINGS.items():
+        os.environ.setdefault(name, value)
     from mlflow.exceptions import MlflowException
     from sqlalchemy.exc import SQLAlchemyError
 

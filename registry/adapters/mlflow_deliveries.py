@@ -1,0 +1,207 @@
+"""The deliveries of an MLflow store: opens one at a time for each model, and lists them all."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import psutil
+
+from registry.adapters.mlflow_ledger import MlflowLedger
+from registry.adapters.mlflow_store import experiment_id, open_client, store_errors
+from registry.conventions import (
+    CHAMPION,
+    HEARTBEAT,
+    HOST,
+    LAST_STEP,
+    MODEL,
+    OUTCOME,
+    PID,
+    REASON,
+    STATE,
+    VERSION,
+    experiment_name,
+)
+from registry.errors import DeliveryRuns, StoreUnreachable
+from registry.liveness import contest, is_alive, why_dead
+from registry.model import DeliverySummary, Event, ModelVersion
+from registry.record import read_events
+from tidegate.core.clock import Clock, SystemClock
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+    from mlflow.entities import Run
+
+OPENING, RUNNING = "opening", "running"
+PATIENCE_SECONDS = 5.0
+"""How long the older of two that open at once waits for the younger to withdraw or win."""
+
+
+class MlflowDeliveries:
+    """Opens and reads ledgers in one MLflow tracking store, which may be shared by many machines."""
+
+    def __init__(
+        self,
+        tracking_uri: str,
+        clock: Clock | None = None,
+        *,
+        host: str | None = None,
+        pid: int | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        """`host` and `pid` say who opens; they are this process unless given."""
+        self._uri = tracking_uri
+        self._clock = clock or SystemClock()
+        self._host = host or socket.gethostname()
+        self._pid = pid or os.getpid()
+        self._sleep = sleep
+
+    @cached_property
+    def _client(self) -> MlflowClient:
+        return open_client(self._uri)
+
+    def open_delivery(self, version: ModelVersion, champion: ModelVersion | None, *, spec_digest: str) -> MlflowLedger:
+        """Begin the only delivery of this model, after closing those that died as `interrupted`.
+
+        Raises:
+            DeliveryRuns: another one lives; names its id, host, process and start.
+        """
+        for other, _ in self._live(version.name):
+            raise _refusal(other)
+        run = self._create(version, champion, spec_digest)
+        try:
+            self._win(run.info.run_id, version.name)
+        except BaseException:
+            self._withdraw(run.info.run_id)
+            raise
+        return MlflowLedger(self._client, run, self._clock)
+
+    def deliveries(self, name: str) -> list[DeliverySummary]:
+        """Every delivery of the model, newest first; an empty list when there was none."""
+        return [_summarize(run) for run in self._runs(name)]
+
+    def events(self, delivery: str) -> list[Event]:
+        """What a delivery's ledger holds, oldest first."""
+        with store_errors(self._uri):
+            return read_events(self._client.get_run(delivery).data.tags)
+
+    def is_alive(self, delivery: DeliverySummary) -> bool:
+        """Whether it has not ended and its process still shows signs of life."""
+        return delivery.ended is None and is_alive(delivery, self._clock.now(), self._host, psutil.pid_exists)
+
+    def _create(self, version: ModelVersion, champion: ModelVersion | None, spec_digest: str) -> Run:
+        from mlflow.entities import Param
+
+        now = self._clock.now()
+        tags = {
+            MODEL: version.name,
+            VERSION: version.version,
+            HOST: self._host,
+            PID: str(self._pid),
+            HEARTBEAT: now.isoformat(),
+            STATE: OPENING,
+        } | ({CHAMPION: champion.version} if champion else {})
+        params = {
+            "model": version.name,
+            "version": version.version,
+            "digest": version.digest,
+            "champion": champion.version if champion else "none",
+            "spec_digest": spec_digest,
+        }
+        with store_errors(self._uri):
+            experiment = experiment_id(self._client, version.name)
+            run = self._client.create_run(
+                experiment,
+                start_time=round(now.timestamp() * 1000),
+                tags=tags,
+                run_name=f"{version.name} {version.version} {now:%Y-%m-%d %H:%M:%S}",
+            )
+            self._client.log_batch(run.info.run_id, params=[Param(*item) for item in params.items()])
+            return run
+
+    def _win(self, run_id: str, name: str) -> None:
+        """Return when no other delivery of the model can go on; see `contest`."""
+        deadline = self._clock.monotonic() + PATIENCE_SECONDS
+        while True:
+            with store_errors(self._uri):
+                mine = _summarize(self._client.get_run(run_id))
+            others = [(other, won) for other, won in self._live(name) if other.id != run_id]
+            if not others:
+                break
+            winner = contest(mine, others)
+            if winner is not None or self._clock.monotonic() > deadline:
+                raise _refusal(winner or others[0][0])
+            self._sleep(0.1)
+        with store_errors(self._uri):
+            self._client.set_tag(run_id, STATE, RUNNING)
+
+    def _withdraw(self, run_id: str) -> None:
+        """A delivery that never began leaves nothing in the lists."""
+        try:
+            with store_errors(self._uri):
+                self._client.delete_run(run_id)
+        except StoreUnreachable:
+            return  # its heartbeat never moves again, so others take it for dead
+
+    def _live(self, name: str) -> Iterator[tuple[DeliverySummary, bool]]:
+        """The live deliveries with whether each has won; those that died are closed on the way."""
+        for run in self._runs(name):
+            delivery = _summarize(run)
+            if delivery.ended is not None:
+                continue
+            if self.is_alive(delivery):
+                yield delivery, run.data.tags[STATE] != OPENING
+            else:
+                MlflowLedger(self._client, run, self._clock).close(
+                    delivery.outcome or "interrupted", delivery.reason or why_dead(delivery)
+                )
+
+    def _runs(self, name: str) -> list[Run]:
+        with store_errors(self._uri):
+            experiment = self._client.get_experiment_by_name(experiment_name(name))
+            if experiment is None:
+                return []
+            runs: list[Run] = []
+            token: str | None = None
+            while token != "":
+                page = self._client.search_runs(
+                    [experiment.experiment_id], f"tags.`{MODEL}` = '{name}'", page_token=token
+                )
+                runs += page
+                token = page.token or ""
+            return runs
+
+
+def _summarize(run: Run) -> DeliverySummary:
+    tags, info = run.data.tags, run.info
+    return DeliverySummary(
+        id=info.run_id,
+        name=tags[MODEL],
+        version=tags[VERSION],
+        champion=tags.get(CHAMPION),
+        started=_moment(info.start_time),
+        ended=_moment(info.end_time) if info.status != "RUNNING" and info.end_time else None,
+        outcome=tags.get(OUTCOME),
+        reason=tags.get(REASON),
+        last_step=tags.get(LAST_STEP),
+        host=tags[HOST],
+        pid=int(tags[PID]),
+        heartbeat=datetime.fromisoformat(tags[HEARTBEAT]),
+    )
+
+
+def _moment(milliseconds: int) -> datetime:
+    return datetime.fromtimestamp(milliseconds / 1000, UTC)
+
+
+def _refusal(other: DeliverySummary) -> DeliveryRuns:
+    return DeliveryRuns(
+        f"delivery {other.id} of {other.name} runs since {other.started:%F %T} UTC"
+        f" on {other.host} (process {other.pid})",
+        hint="see `tidegate status`, wait for it, or take it back with `tidegate rollback`",
+    )

@@ -1,0 +1,123 @@
+"""The ledger of one delivery: an MLflow run whose tags are its events."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from registry.adapters.mlflow_store import store_errors
+from registry.conventions import HEARTBEAT, MODEL, NOTE, OUTCOME, REASON, STATE, VERSION
+from registry.errors import DeliveryLost
+from registry.model import Event
+from registry.record import describe, event_tags, jsonl, metric_name, next_number, read_events, summary_tags
+from tidegate.core.clock import Clock
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+    from mlflow.entities import Run
+
+RUN_STATUS = {
+    "delivered": "FINISHED",
+    "rolled-back": "FAILED",
+    "inconclusive": "FAILED",
+    "failed": "FAILED",
+    "interrupted": "KILLED",
+}
+"""How MLflow's list of runs shows each outcome."""
+
+
+class MlflowLedger:
+    """Appends to one run. Every call returns only after the store has said that it has it.
+
+    One process writes it at a time, and it makes sure before each write that it is still the one.
+    """
+
+    def __init__(self, client: MlflowClient, run: Run, clock: Clock) -> None:
+        """`run` is a delivery's, made by `MlflowDeliveries`."""
+        self.delivery: str = run.info.run_id
+        self._client = client
+        self._clock = clock
+        self._uri = client.tracking_uri
+        self._title = f"{run.data.tags[MODEL]} {run.data.tags[VERSION]}"
+        self._started = run.info.start_time / 1000
+        self._events = read_events(run.data.tags)
+        self._next = next_number(run.data.tags)
+
+    def append(self, event: Event) -> None:
+        """Write the event, the list's tags and the story in one request, before this returns.
+
+        Raises:
+            DeliveryLost: another process has closed this delivery.
+            StoreUnreachable: it is not written, or not known to be.
+        """
+        with store_errors(self._uri):
+            self._check_ours()
+            # A failed request may have been carried out: its number is never used again.
+            number, self._next = self._next, self._next + 1
+            tags = event_tags(number, event) | summary_tags(self._title, [*self._events, event])
+            self._write(tags | self._heartbeat())
+        self._events.append(event)
+
+    def measure(self, numbers: Mapping[str, float], *, at: datetime) -> None:
+        """Keep numbers as MLflow metrics; their step is in seconds since the delivery began."""
+        from mlflow.entities import Metric
+
+        step = max(0, round(at.timestamp() - self._started))
+        moment = round(at.timestamp() * 1000)
+        metrics = [Metric(metric_name(name), value, moment, step) for name, value in numbers.items()]
+        with store_errors(self._uri):
+            self._client.log_batch(self.delivery, metrics=metrics, synchronous=True)
+
+    def attach(self, path: Path) -> None:
+        """Keep a file, such as the report, with the run."""
+        with store_errors(self._uri):
+            self._client.log_artifact(self.delivery, str(path))
+
+    def beat(self) -> None:
+        """Say that the process lives; call it every few seconds, `LIVE_SECONDS` is the patience of others.
+
+        Raises:
+            DeliveryLost: another process has closed this delivery.
+        """
+        with store_errors(self._uri):
+            self._check_ours()
+            self._write(self._heartbeat())
+
+    def close(self, outcome: str, reason: str) -> None:
+        """The delivery is over; may be said again after a crash.
+
+        The run's status goes last: whoever finds it RUNNING knows that closing is not finished.
+
+        Raises:
+            ValueError: `outcome` is none of `RUN_STATUS`.
+        """
+        if outcome not in RUN_STATUS:
+            raise ValueError(f"outcome {outcome!r}; expected one of {', '.join(RUN_STATUS)}")
+        story = describe(self._title, self._events, f"{outcome}: {reason}")
+        with store_errors(self._uri):
+            self._check_ours()
+            self._write({OUTCOME: outcome, STATE: outcome, REASON: reason[:4000], NOTE: story})
+            self._client.log_text(self.delivery, jsonl(self._events), "events.jsonl")
+            self._client.set_terminated(
+                self.delivery, RUN_STATUS[outcome], end_time=round(self._clock.now().timestamp() * 1000)
+            )
+
+    def _heartbeat(self) -> dict[str, str]:
+        return {HEARTBEAT: self._clock.now().isoformat()}
+
+    def _write(self, tags: Mapping[str, str]) -> None:
+        from mlflow.entities import RunTag
+
+        entries = [RunTag(key, value) for key, value in tags.items()]
+        self._client.log_batch(self.delivery, tags=entries, synchronous=True)
+
+    def _check_ours(self) -> None:
+        run = self._client.get_run(self.delivery)
+        if run.info.status != "RUNNING":
+            outcome, reason = run.data.tags.get(OUTCOME), run.data.tags.get(REASON)
+            raise DeliveryLost(
+                f"delivery {self.delivery} was closed by another process as {outcome}: {reason}",
+                hint="see `tidegate status`",
+            )

@@ -1,0 +1,110 @@
+"""A delivery's record as MLflow keeps it: events as tags, and the story that its UI shows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from registry.conventions import EVENT_PREFIX, LAST_STEP, NOTE, REGION_PREFIX
+from registry.model import Event
+
+TAG_CHARACTERS = 4000
+"""MLflow cuts a run's tag at 8000 characters without a word, and older stores at 5000."""
+MAX_PARTS = 90
+"""All parts of an event are written in one request, which may carry 100 tags."""
+STORY_CHARACTERS = 7500
+
+_PART = re.compile(re.escape(EVENT_PREFIX) + r"(\d+)\.(\d+)of(\d+)")
+_NOT_IN_NAMES = re.compile(r"[^\w.\- :/]", re.ASCII)
+
+
+def event_tags(number: int, event: Event) -> dict[str, str]:
+    """The tags that hold an event, in parts when it is long: `tidegate.event.0007.1of1`.
+
+    Raises:
+        ValueError: the event is too long for one request.
+    """
+    text = event.model_dump_json()
+    parts = [text[start : start + TAG_CHARACTERS] for start in range(0, len(text), TAG_CHARACTERS)]
+    if len(parts) > MAX_PARTS:
+        raise ValueError(f"an event of {len(text)} characters; the ledger keeps at most {MAX_PARTS * TAG_CHARACTERS}")
+    return {f"{EVENT_PREFIX}{number:04}.{index}of{len(parts)}": part for index, part in enumerate(parts, 1)}
+
+
+def read_events(tags: Mapping[str, str]) -> list[Event]:
+    """The events in a run's tags, in their order.
+
+    An event with a part missing was never acknowledged to its writer, so it did not happen.
+    """
+    parts: dict[int, dict[int, str]] = {}
+    wanted: dict[int, int] = {}
+    for key, value in tags.items():
+        if match := _PART.fullmatch(key):
+            number, index, count = map(int, match.groups())
+            parts.setdefault(number, {})[index] = value
+            wanted[number] = count
+    whole = (number for number in sorted(parts) if len(parts[number]) == wanted[number])
+    return [Event.model_validate_json("".join(text for _, text in sorted(parts[number].items()))) for number in whole]
+
+
+def next_number(tags: Mapping[str, str]) -> int:
+    """The number of the next event; also past one that was only half written."""
+    numbers = [int(match[1]) for match in map(_PART.fullmatch, tags) if match]
+    return max(numbers, default=0) + 1
+
+
+def state_tags(event: Event) -> dict[str, str]:
+    """What a list of runs shows of the newest event."""
+    tags = {LAST_STEP: event.step}
+    region = region_of(event.step)
+    return tags | ({REGION_PREFIX + region: f"{event.step} {event.kind}"} if region else {})
+
+
+def region_of(step: str) -> str | None:
+    """The region in a step's id; `bake@1` names a wave, not a region."""
+    place = step.partition("@")[2].partition("/")[0]
+    return place if place and not place.isdecimal() else None
+
+
+def metric_name(name: str) -> str:
+    """`name` with what MLflow refuses in metric names replaced by dots."""
+    return _NOT_IN_NAMES.sub(".", name)
+
+
+def jsonl(events: Iterable[Event]) -> str:
+    """One event a line, as `events.jsonl` holds them."""
+    return "".join(event.model_dump_json() + "\n" for event in events)
+
+
+def describe(title: str, events: Sequence[Event], ending: str | None = None) -> str:
+    """The delivery's story in Markdown, newest event last, short enough for one tag.
+
+    When it grows too long, events after the first are left out, the oldest of them first.
+    """
+    head = f"### {title}\n\n**{ending or 'running'}**\n\n| time (UTC) | step | | |\n|---|---|---|---|\n"
+    rows = [_row(event) for event in events]
+    first, room = rows[:1], STORY_CHARACTERS - len(head) - sum(map(len, rows[:1])) - 100
+    last: list[str] = []
+    for row in reversed(rows[1:]):
+        room -= len(row)
+        if room < 0:
+            break
+        last.insert(0, row)
+    left_out = len(rows) - len(first) - len(last)
+    gap = (
+        [f"| | | | *{left_out} events left out here; all are in the tags and in events.jsonl* |\n"] if left_out else []
+    )
+    return head + "".join(first + gap + last)
+
+
+def summary_tags(title: str, events: Sequence[Event]) -> dict[str, str]:
+    """Everything beside the event itself that changes when one is appended."""
+    return state_tags(events[-1]) | {NOTE: describe(title, events)}
+
+
+def _row(event: Event) -> str:
+    message = event.message.replace("|", "\\|").replace("\n", " ")[:300]
+    kind = f"**{event.kind}**" if event.kind in ("verdict", "failed", "closed") else event.kind
+    outcome = event.data.get("outcome") if event.kind == "verdict" else None
+    told = f"{event.data.get('gate')}: **{outcome}**, {message}" if outcome else message
+    return f"| {event.at:%H:%M:%S} | `{event.step}` | {kind} | {told} |\n"
