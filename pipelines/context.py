@@ -32,10 +32,10 @@ class Context:
     fleets: Mapping[str, Fleet]
     chat: Chat
     tokenizer: Tokenizer
-    users: MetricSource
-    """Latency as users see it."""
-    errors: tuple[MetricSource, ...]
-    """Failed requests, as every place that can see them counts them."""
+    proxy: MetricSource
+    """What the proxies and engines count, mirrored requests included."""
+    users: MetricSource | None = None
+    """What the users themselves saw; None when no load writes it down."""
 
     def fleet(self, step: Step) -> Fleet:
         """The fleet of the step's region."""
@@ -59,5 +59,3 @@ def both_arms(state: RegionState) -> tuple[Arm, Arm]:
         missing = "stable" if state.stable is None else "canary"
         raise OutsideError(f"{state.region}: there is no {missing} engine", detail=state.problem)
     return state.stable, state.canary
-
-

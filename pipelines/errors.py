@@ -1,8 +1,8 @@
 """How a delivery stops before its end.
 
-    Stopped            a stage said no; carries the ending and the reason
-    PlanRefused (2)    the plan could never reach a verdict
-    DeliveryRuns (2)   another delivery of this model is on its way
+Stopped            a stage said no; carries the ending and the reason
+PlanRefused (2)    the plan could never reach a verdict
+DeliveryRuns (2)   another delivery of this model is on its way
 """
 
 from __future__ import annotations
@@ -23,7 +23,3 @@ class Stopped(Exception):
 
 class PlanRefused(Refused):
     """A stage could not reach a verdict in its time; nothing was deployed."""
-
-
-class DeliveryRuns(Refused):
-    """Two deliveries of one model never run at once."""

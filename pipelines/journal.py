@@ -46,7 +46,7 @@ class Journal:
             "started",
             f"{plan.version.uri} to {', '.join(plan.regions)}; champion is version {plan.champion.version}",
             {
-                "name": plan.name,
+                "spec": plan.name,
                 "model": plan.version.name,
                 "version": plan.version.version,
                 "champion": plan.champion.version,
@@ -58,9 +58,7 @@ class Journal:
     def traffic(self, step: Step, state: RegionState) -> None:
         """User traffic or mirroring changed and was confirmed."""
         message = f"{state.region}: {state.weight} % on the canary, {state.mirror} % mirrored"
-        self.say(
-            step.id, "traffic", message, {"region": state.region, "weight": state.weight, "mirror": state.mirror}
-        )
+        self.say(step.id, "traffic", message, {"region": state.region, "weight": state.weight, "mirror": state.mirror})
 
     def progress(self, step: Step, message: str, done: int, total: int) -> None:
         """How far a long step is; for displays only."""

@@ -24,9 +24,7 @@ def make_plan(spec: Delivery, version: ModelVersion, champion: ModelVersion, *, 
     """
     steps = tuple(_steps(spec, prompts))
     refuse_hopeless(spec, steps)
-    return Plan(
-        name=spec.metadata.name, version=version, champion=champion, regions=spec.regions.names, steps=steps
-    )
+    return Plan(name=spec.metadata.name, version=version, champion=champion, regions=spec.regions.names, steps=steps)
 
 
 def _steps(spec: Delivery, prompts: int) -> Iterator[Step]:

@@ -23,6 +23,7 @@ async def deliver(context: Context) -> Result:
     except Stopped as stop:
         return await _give_up(context, stop.ending, stop.reason, EXIT_CODES[stop.ending])
     except asyncio.CancelledError:
+        _cancellation_is_heard()
         reason = "asked to stop before the end"
         return await _give_up(context, Ending.INTERRUPTED, reason, ExitCode.ROLLED_BACK)
     except TidegateError as error:
@@ -32,6 +33,13 @@ async def deliver(context: Context) -> Result:
         raise
     reason = f"version {context.plan.version.version} serves {', '.join(context.plan.regions)}"
     return context.journal.closed(Ending.DELIVERED, reason, ExitCode.DELIVERED)
+
+
+def _cancellation_is_heard() -> None:
+    """What is still to do must not be taken for cancelled too, by time limits among other things."""
+    task = asyncio.current_task()
+    while task is not None and task.uncancel():
+        pass
 
 
 def stretches(steps: Sequence[Step]) -> Iterator[list[list[Step]]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Literal
@@ -108,7 +108,7 @@ class LocalFleet(SpecModel):
     """The fleet on this machine; a region without a port gets a free one."""
 
     kind: Literal["local"] = "local"
-    ports: dict[Name, Port] = {}
+    ports: Mapping[Name, Port] = {}
 
 
 class Traffic(SpecModel):
@@ -143,16 +143,20 @@ class Delivery(SpecModel):
         return stages
 
     def contradictions(self) -> Iterator[Contradiction]:
-        """A stage that asks a gate without settings; a port for a region that no wave has."""
+        """A gate without settings, a shadow without prompts, a port for a region that no wave has."""
+        prompts = self.offline or (self.traffic and self.traffic.prompts)
         for index, stage in enumerate(self.stages):
             for place, gate in enumerate(getattr(self, stage.name).gates):
                 if getattr(self.gates, gate) is None:
-                    where = ("stages", index, stage.name, "gates", place)
-                    yield Contradiction(where, f"'{gate}' without settings", f"settings at gates.{gate}")
+                    at = ("stages", index, stage.name, "gates", place)
+                    yield Contradiction(at, f"'{gate}' without settings", f"settings at gates.{gate}")
+            if stage.shadow and not prompts:
+                yield Contradiction(("stages", index, "shadow"), "no prompts to pair", "prompts at traffic.prompts")
         for region in self.fleet.ports:
             if region not in self.regions.names:
-                where = ("fleet", "ports", region)
-                yield Contradiction(where, "an unknown region", "one of " + ", ".join(self.regions.names))
+                yield Contradiction(
+                    ("fleet", "ports", region), "an unknown region", "one of " + ", ".join(self.regions.names)
+                )
 
     def _stage(self, name: str) -> StageEntry | None:
         return next((stage for stage in self.stages if stage.name == name), None)

@@ -13,16 +13,6 @@ class StateFolder:
     root: Path
 
     @property
-    def tracking_uri(self) -> str:
-        """The embedded registry, when no other is named."""
-        return f"sqlite:///{self.root.resolve() / 'mlflow.db'}"
-
-    @property
-    def artifacts(self) -> Path:
-        """Where the embedded registry keeps files."""
-        return self.root / "artifacts"
-
-    @property
     def engines(self) -> Path:
         """Downloaded model versions, one folder for each digest."""
         return self.root / "engines"

@@ -73,6 +73,5 @@ def refuse_broken_region(step: Step, state: RegionState) -> None:
         problem = (canary.problem if canary else state.problem) or "it is gone"
         raise Stopped(Ending.ROLLED_BACK, f"{step.id}: the canary does not serve: {problem}")
     if step.weight is not None and state.weight != step.weight:
-        raise Stopped(
-            Ending.FAILED, f"{step.id}: somebody else set the weight to {state.weight} %; this delivery set {step.weight} %"
-        )
+        reason = f"somebody else set the weight to {state.weight} %; this delivery set {step.weight} %"
+        raise Stopped(Ending.FAILED, f"{step.id}: {reason}")

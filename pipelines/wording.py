@@ -25,6 +25,9 @@ ENDINGS = {
 SAMPLE_SIZES = frozenset({"requests", "prompts", "pairs"})
 """Comparisons that say how much was seen, not what."""
 
+SCORES = frozenset({"score", "mean score"})
+"""Names that say less than their gate's."""
+
 SHARES = ("share", "ratio", "rate", "fraction")
 ACRONYMS = ("ttft", "itl", "tpot", "psi")
 UNITS = ("seconds", "bytes", "percent", *SHARES)
@@ -112,21 +115,27 @@ def headline(story: Story) -> str:
     ending = f"{subject} {ENDINGS.get(story.outcome, story.outcome)}"
     if story.outcome in ("delivered", "interrupted"):
         return ending
-    because = decision(story)
+    gate = story.deciding
+    because = (key_numbers(gate) if gate else "") or decision(story)
     return f"{ending}: {because}" if because else ending
 
 
 def decision(story: Story) -> str:
     """What decided the end: the deciding gate and its key numbers, else its reason, else the delivery's."""
     gate = story.deciding
-    return f"{gate.name}: {key_numbers(gate) or gate.latest.reason}" if gate else story.reason
+    if gate is None:
+        return story.reason
+    because = key_numbers(gate) or gate.latest.reason
+    return because if because.startswith(f"{gate.name} ") else f"{gate.name}: {because}"
 
 
 def key_numbers(gate: Gate) -> str:
     """The comparison the gate's verdict rests on; empty when its numbers compare nothing."""
     telling = [pair for pair in comparisons(gate.latest.numbers) if pair.name not in SAMPLE_SIZES]
     differing = [pair for pair in telling if pair.canary != pair.stable]
-    return next((str(pair) for pair in differing + telling), "")
+    for pair in differing + telling:
+        return str(pair.model_copy(update={"name": gate.name}) if pair.name in SCORES else pair)
+    return ""
 
 
 def shares(region: Region, story: Story) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from pipelines.errors import DeliveryRuns
+from registry.errors import DeliveryRuns
 
 PATIENCE_SECONDS = 1.0
 """The fleet host tries the lock for a moment now and then; that must not look like a delivery."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from functools import cached_property
 
+from pydantic import Field
+
 from gates.records import RequestRecord
 from pipelines.ports import Event
 from pipelines.story import Story, tell
@@ -14,7 +16,7 @@ class DeliveryRecord(Value):
     """One delivery: its id and all its events, in their order."""
 
     id: str
-    events: tuple[Event, ...]
+    events: tuple[Event, ...] = Field(min_length=1)
 
     @cached_property
     def story(self) -> Story:

@@ -91,7 +91,7 @@ def _facts(delivery: DeliveryRecord, own: Sequence[RequestRecord]) -> list[tuple
         ("Began", began),
         ("Took", duration(story.elapsed_seconds(story.ended or delivery.events[-1].at))),
         ("Users' requests", f"{len(own)}, {failed} failed, {cut} cut" if own else "none recorded"),
-        (f"Answered by {story.version}", str(met)),
+        (f"Answered by version {story.version}", str(met)),
         ("Regions at the end", "; ".join(f"{region.name}: {shares(region, story)}" for region in story.regions)),
         ("Delivery", delivery.id),
     ]
@@ -132,7 +132,7 @@ def _figures(name: str, story: Story, together: Sequence[Arm]) -> list[dict[str,
 
 def _note(arm: Arm, seconds: Sequence[float]) -> str:
     p50, p95 = (duration(quantile(seconds, share)) for share in (0.5, 0.95))
-    return f"version {arm.version}: p50 {p50}, p95 {p95}, {len(seconds)} requests"
+    return f"version {arm.version}: p50 {p50}, p95 {p95} (n = {len(seconds)})"
 
 
 def _scores(story: Story) -> list[tuple[str, float, float]]:
@@ -154,7 +154,7 @@ def _requests(arm: Arm) -> dict[str, Any]:
         "count": len(arm.records),
         "failed": arm.failed,
         "cut": arm.cut,
-        "tokens": sum(record.output_tokens for record in arm.records),
+        "tokens": f"{sum(record.output_tokens for record in arm.records):,}",
     }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -31,7 +31,7 @@ _VARIABLES = {
 }
 """Colours no figure would pick by itself; each becomes a variable of the page's style sheet."""
 
-STYLE = {
+STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
     "font.family": "DejaVu Sans",
     "font.size": 8.5,
@@ -69,7 +69,6 @@ def inline(figure: Figure, *, name: str, label: str) -> str:
     for sentinel, variable in _VARIABLES.items():
         text = text.replace(sentinel, f"var(--{variable})")
     text = re.sub(r"'DejaVu Sans'(, sans-serif)*", "var(--font)", text)
-    text = re.sub(r'<svg ([^>]*?)width="[^"]*" height="[^"]*"', r"<svg \1", text, count=1)
-    text = re.sub(r'<svg (height="[^"]*" )', "<svg ", text, count=1)
-    text = re.sub(r'(<svg [^>]*?) width="[^"]*"', r"\1", text, count=1)
-    return text.replace("<svg ", f'<svg role="img" aria-label="{label}" ', 1)
+    head, _, rest = text.partition(">")
+    head = re.sub(r' (width|height)="[^"]*"', "", head).replace("<svg", f'<svg role="img" aria-label="{label}"')
+    return f"{head}>{rest}"

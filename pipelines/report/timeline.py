@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from html import escape
+from math import nan
 from typing import TYPE_CHECKING
 
 from gates.model import Outcome
@@ -83,19 +84,11 @@ def _weights(axes: Axes, story: Story, region: Region, end: float) -> None:
     steps = [step for step in story.steps if step.region == region.name]
     _bands(axes, story, steps, end, height=112)
     moments = [0.0, *(_at(story, change.at) for change in region.history), end]
-    for values, dashed in ((_series(region, "weight"), False), (_series(region, "mirror"), True)):
-        if dashed and not any(values):
-            continue
-        axes.step(
-            moments,
-            values,
-            where="post",
-            color=CANARY,
-            linewidth=1.2 if dashed else 1.8,
-            linestyle="--" if dashed else "-",
-        )
-        if not dashed:
-            axes.fill_between(moments, values, step="post", color=CANARY, alpha=0.22, linewidth=0)
+    weights = _series(region, "weight")
+    axes.step(moments, weights, where="post", color=CANARY, linewidth=1.8)
+    axes.fill_between(moments, weights, step="post", color=CANARY, alpha=0.22, linewidth=0)
+    mirrored = [percent or nan for percent in _series(region, "mirror")]
+    axes.step(moments, mirrored, where="post", color=CANARY, linewidth=1.4, linestyle="--")
     axes.set_ylim(0, 125)
     axes.set_yticks([0, 25, 50, 100], ["0%", "25%", "50%", "100%"])
     axes.set_title(region.name, loc="left", fontsize=9.5, fontweight="bold", color=INK)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
 from gates.model import Verdict
@@ -10,21 +11,19 @@ from pipelines.live import errors_verdict, latency_verdict
 from pipelines.model import Step
 from pipelines.watch import Window, watch
 
+VERDICTS = {"latency": latency_verdict, "errors": errors_verdict}
+
 
 async def canary(context: Context, step: Step) -> None:
     """Shift to the step's weight and watch."""
     settings = context.spec.canary
-    assert settings is not None and step.weight is not None, f"{step.id} without a canary stage"
+    assert settings is not None, f"{step.id} without a canary stage"
+    assert step.weight is not None, f"{step.id} without a weight"
     context.journal.traffic(step, await context.fleet(step).shift(step.weight))
-    since = context.clock.now()
+    since, arms = context.clock.now(), context.arms(step)
 
     async def ask(final: bool) -> Sequence[Verdict]:
-        verdicts = []
-        if "latency" in settings.gates:
-            verdicts.append(latency_verdict(context, step, since, final=final))
-        if "errors" in settings.gates:
-            verdicts.append(errors_verdict(context, step, since, final=final))
-        return verdicts
+        return [await asyncio.to_thread(VERDICTS[gate], context, *arms, since, final=final) for gate in settings.gates]
 
     window = Window(settings.at_least.total_seconds(), settings.within.total_seconds())
     await watch(context, step, window, ask)

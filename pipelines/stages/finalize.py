@@ -7,7 +7,7 @@ from pipelines.model import Step
 
 
 async def finalize(context: Context, step: Step) -> None:
-    """champion becomes previous, challenger becomes champion; the version remembers its delivery."""
+    """Champion becomes previous, challenger becomes champion; the version remembers its delivery."""
     version = context.plan.version
     context.registry.promote(version)
     context.registry.mark(version, {"tidegate.outcome": "delivered", "tidegate.reason": "every gate passed"})

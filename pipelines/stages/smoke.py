@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 
 from gates.model import Outcome, Verdict
 from pipelines.context import Context, both_arms
@@ -50,17 +51,18 @@ def _answers(answer: Answer) -> Verdict:
 
 def _tokenizer(served: Sequence[int], registered: Sequence[int]) -> Verdict:
     same = list(served) == list(registered)
-    at = next((i for i, (a, b) in enumerate(zip(served, registered, strict=False)) if a != b), min(len(served), len(registered)))
-    reason = (
-        f"chat template and tokenizer give the registered {len(registered)} tokens"
-        if same
-        else f"the engine reads a conversation as {len(served)} tokens, its registered files as {len(registered)}; "
-        f"they part at token {at}"
-    )
-    return _verdict("tokenizer", same, reason, {"tokens_served": len(served), "tokens_registered": len(registered)})
+    reason = f"chat template and tokenizer give the registered {len(registered)} tokens"
+    if not same:
+        common = zip_longest(served, registered)
+        parting = next(index for index, (mine, theirs) in enumerate(common) if mine != theirs)
+        reason = (
+            f"the engine reads a conversation as {len(served)} tokens, its registered files as {len(registered)}; "
+            f"they part at token {parting}"
+        )
+    return _verdict("tokenizer", same, reason, {"served_tokens": len(served), "registered_tokens": len(registered)})
 
 
 def _same_twice(first: Answer, second: Answer) -> Verdict:
     same = first.tokens == second.tokens
-    reason = "the same prompt gives the same tokens twice" if same else "the same prompt gives other tokens the second time"
+    reason = f"the same prompt gives {'the same' if same else 'other'} tokens the second time"
     return _verdict("determinism", same, reason, {"tokens": float(len(first.tokens))})

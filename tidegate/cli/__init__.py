@@ -15,7 +15,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     debug = "--debug" in arguments
     try:
         refuse_shadowed_packages()
-        return _run([argument for argument in arguments if argument != "--debug"])
+        return _run([argument for argument in arguments if argument != "--debug"] or ["--help"])
     except TidegateError as error:
         if debug:
             raise
@@ -40,6 +40,7 @@ def _run(arguments: list[str]) -> int:
     try:
         result = app(arguments, prog_name="tidegate", standalone_mode=False)
     except TyperException as error:
-        error.show()
+        if error.message:
+            print(f"tidegate: {error.format_message()}; see `tidegate --help`", file=sys.stderr)
         return int(error.exit_code)
     return int(result or 0)

@@ -13,13 +13,12 @@ app = typer.Typer(
     help="Take a model version to every production region, a little traffic at a time, and back when it is worse.",
     epilog="Exit codes: 0 delivered, 1 rolled back or gate failed, 2 usage or spec error, 3 inconclusive, "
     "4 something outside was not there. Add --debug to any command for the whole error.",
-    no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-fleet = typer.Typer(no_args_is_help=True, help="The fleet on this machine: engines, proxies, Prometheus.")
-model = typer.Typer(no_args_is_help=True, help="Model versions in the registry.")
+fleet = typer.Typer(help="The fleet on this machine: engines, proxies, Prometheus.")
+model = typer.Typer(help="Model versions in the registry.")
 app.add_typer(fleet, name="fleet")
 app.add_typer(model, name="model")
 
@@ -48,8 +47,12 @@ def deliver(
     state: State = STATE,
     tracking_uri: Tracking = None,
     output: As = Output.TEXT,
-    users: Annotated[bool, typer.Option("--users", help="Play the users that `traffic` in the spec describes.")] = False,
-    keep: Annotated[bool, typer.Option("--keep-fleet", help="Leave the fleet up when this command started it.")] = False,
+    users: Annotated[
+        bool, typer.Option("--users", help="Play the users that `traffic` in the spec describes.")
+    ] = False,
+    keep: Annotated[
+        bool, typer.Option("--keep-fleet", help="Leave the fleet up when this command started it.")
+    ] = False,
 ) -> int:
     """Deliver the challenger to every region, or take it back.
 
@@ -185,9 +188,11 @@ def setup() -> int:
     Examples:
       tidegate setup
     """
+    from tidegate.cli.output import note
     from tidegate.cli.setup import run_setup
 
-    return run_setup()
+    run_setup(note)
+    return 0
 
 
 @fleet.command("up")

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from gates.model import Outcome
 from pipelines.story import Gate, Region, Step, StepState, Story
-from pipelines.wording import duration, headline, key_numbers, shares, stopwatch
+from pipelines.wording import decision, duration, headline, key_numbers, shares, stopwatch
 
 MARKS = {
     StepState.WAITING: ("·", "dim"),
@@ -65,7 +65,7 @@ def summary(story: Story) -> Table:
 
 def _decided_by(story: Story) -> str:
     gate = story.deciding
-    return f"{gate.name} at {gate.step}: {key_numbers(gate) or gate.latest.reason}" if gate else story.reason
+    return f"{decision(story)}, in {gate.step}" if gate else story.reason
 
 
 def _header(story: Story, now: datetime) -> Table:
@@ -99,7 +99,13 @@ def _steps(story: Story, now: datetime, room: int) -> Table:
     first, last = visible(story.steps, room)
     if first:
         took = sum(step.seconds(now) for step in story.steps[:first])
-        table.add_row(Text("✓", "green"), Text("1 step" if first == 1 else f"{first} steps", "dim"), "", Text(duration(took), "dim"), "")
+        table.add_row(
+            Text("✓", "green"),
+            Text("1 step" if first == 1 else f"{first} steps", "dim"),
+            "",
+            Text(duration(took), "dim"),
+            "",
+        )
     for step in story.steps[first:last]:
         table.add_row(*_step_cells(step, now))
     if last < len(story.steps):

@@ -1,0 +1,1 @@
+"""What a delivery needs from the world, one file per outside system."""

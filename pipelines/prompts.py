@@ -1,0 +1,33 @@
+"""Where prompts come from: the golden set, and what users are known to ask."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from gates.golden import GoldenPrompt, load_golden
+from pipelines.spec import Delivery
+from tidegate.core.spec import Problem, SpecError
+
+
+def golden_set(spec: Delivery, folder: Path) -> tuple[GoldenPrompt, ...]:
+    """The golden set of the offline stage; empty when there is no such stage."""
+    return load_golden(folder / spec.offline.dataset) if spec.offline else ()
+
+
+def user_prompts(spec: Delivery, folder: Path) -> tuple[str, ...]:
+    """What users ask, one prompt a line; the golden set's prompts when the spec names no file.
+
+    Raises:
+        SpecError: when the file cannot be read or has no prompt.
+    """
+    if spec.traffic is None or spec.traffic.prompts is None:
+        return tuple(entry.prompt for entry in golden_set(spec, folder))
+    path = folder / spec.traffic.prompts
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise SpecError([Problem(str(path), 1, "", "no readable text", "one prompt a line")]) from error
+    prompts = tuple(line.strip() for line in lines if line.strip())
+    if not prompts:
+        raise SpecError([Problem(str(path), 1, "", "no prompts", "one prompt a line")])
+    return prompts

@@ -1,0 +1,77 @@
+"""`tidegate rollback`: every region back, now."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Mapping
+from pathlib import Path
+
+from pipelines.adapters.lock import delivery_lock, holder
+from pipelines.spec import Delivery
+from pipelines.state import StateFolder
+from registry.adapters.mlflow_models import MlflowRegistry
+from registry.model import Alias
+from rollouts.adapters.host_client import FleetHost, LocalFleet, attach
+from rollouts.model import Engine
+from tidegate.cli.compose import local_engines, open_registry, read_delivery
+from tidegate.cli.output import note, print_json
+from tidegate.core.errors import OutsideError
+
+LOOK_SECONDS = 0.2
+
+
+def run(spec_path: Path, state: Path, tracking_uri: str | None, *, as_json: bool) -> int:
+    """Stop the delivery that runs, or go back to the previous champion when none does."""
+    spec, folder = read_delivery(spec_path), StateFolder(state)
+    process = holder(folder.lock)
+    versions = (
+        asyncio.run(_stop_delivery(process, folder))
+        if process is not None
+        else asyncio.run(_to_previous(spec, folder, open_registry(state, tracking_uri)))
+    )
+    if as_json:
+        print_json({"regions": versions})
+    else:
+        for region, version in versions.items():
+            print(f"{region}: version {version}")
+    return 0
+
+
+async def _stop_delivery(process: int, state: StateFolder) -> Mapping[str, str]:
+    note(f"stopping the delivery of process {process}; it takes its regions back itself")
+    os.kill(process, signal.SIGTERM)
+    while holder(state.lock) == process:
+        await asyncio.sleep(LOOK_SECONDS)
+    return await _served(await attach(state.root))
+
+
+async def _to_previous(spec: Delivery, state: StateFolder, registry: MlflowRegistry) -> Mapping[str, str]:
+    host = await attach(state.root)
+    if host is None:
+        raise OutsideError("no fleet runs here", hint="start it with `tidegate fleet up`")
+    with delivery_lock(state.lock):
+        previous = registry.resolve(spec.model.name, Alias.PREVIOUS)
+        engine = local_engines(spec, state, registry).prepare(previous)
+        await asyncio.gather(*(_back(host.fleet(region), engine) for region in spec.regions.names))
+        registry.set_alias(spec.model.name, Alias.CHAMPION, previous.version)
+    return await _served(host)
+
+
+async def _back(fleet: LocalFleet, engine: Engine) -> None:
+    """To the warm previous when it is still up; else it starts anew and takes over when it is ready."""
+    now = await fleet.observe()
+    if engine.version in [arm.version for arm in (now.stable, now.previous) if arm is not None]:
+        await fleet.rollback(engine.version)
+        return
+    note(f"{fleet.region}: version {engine.version} is no longer warm and is started again")
+    await fleet.deploy(engine)
+    await fleet.promote()
+
+
+async def _served(host: FleetHost | None) -> Mapping[str, str]:
+    if host is None:
+        return {}
+    states = [await host.fleet(region).observe() for region in host.regions()]
+    return {state.region: state.stable.version if state.stable else "none" for state in states}

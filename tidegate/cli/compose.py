@@ -1,0 +1,69 @@
+"""The composition root: which adapters stand behind the ports on this machine."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pipelines.model import Plan
+from pipelines.plan import make_plan
+from pipelines.prompts import golden_set, user_prompts
+from pipelines.spec import Delivery
+from pipelines.state import StateFolder
+from tidegate.core.spec import load_spec
+
+if TYPE_CHECKING:
+    from pipelines.engines import LocalEngines
+    from registry.adapters.mlflow_deliveries import MlflowDeliveries
+    from registry.adapters.mlflow_models import MlflowRegistry
+
+
+def read_delivery(path: Path) -> Delivery:
+    """The spec, and with it every file that it names: what is wrong is said before anything starts."""
+    spec = load_spec(path, Delivery)
+    golden_set(spec, path.parent)
+    user_prompts(spec, path.parent)
+    return spec
+
+
+def registry_uri(state: Path, tracking_uri: str | None) -> str:
+    """Where MLflow is: as named, else the embedded store in `state`."""
+    from registry.adapters.mlflow_store import embedded_uri
+
+    return tracking_uri or embedded_uri(state)
+
+
+def open_registry(state: Path, tracking_uri: str | None) -> MlflowRegistry:
+    """The registry that commands share."""
+    from registry.adapters.mlflow_models import MlflowRegistry
+
+    return MlflowRegistry(registry_uri(state, tracking_uri))
+
+
+def open_deliveries(state: Path, tracking_uri: str | None) -> MlflowDeliveries:
+    """The ledgers of all deliveries."""
+    from registry.adapters.mlflow_deliveries import MlflowDeliveries
+
+    return MlflowDeliveries(registry_uri(state, tracking_uri))
+
+
+def make_plan_of(spec: Delivery, folder: Path, registry: MlflowRegistry) -> Plan:
+    """The plan for what the aliases point at now."""
+    champion = registry.resolve(spec.model.name, spec.model.target)
+    version = registry.resolve(spec.model.name, spec.model.origin)
+    return make_plan(spec, version, champion, prompts=len(golden_set(spec, folder)))
+
+
+def local_engines(spec: Delivery, state: StateFolder, registry: MlflowRegistry) -> LocalEngines:
+    """Engines of the pinned environment on this machine.
+
+    Raises:
+        OutsideError: when the environment is not there; the hint says how to make it.
+    """
+    from engine_images.adapters.environment import find_engine_environment
+    from pipelines.engines import LocalEngines
+
+    return LocalEngines(
+        registry, spec.engine, find_engine_environment(), state, name=spec.metadata.name, threads=os.cpu_count() or 1
+    )
