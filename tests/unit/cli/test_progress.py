@@ -149,5 +149,5 @@ def test_no_color_in_the_environment_leaves_no_colour_on_the_terminal() -> None:
 def test_the_summary_names_version_outcome_what_decided_and_the_duration() -> None:
     console = Console(file=StringIO(), width=80)
     console.print(summary(tell(bad_answers())))
-    for part in ("support-llm 3", "rolled-back", "quality at offline@eu-west-1: mean score 0.21 against 0.92", "45 s"):
+    for part in ("support-llm 3", "rolled-back", "quality 0.21 against 0.92, in offline@eu-west-1", "45 s"):
         assert part in text(console)

@@ -1,0 +1,182 @@
+"""The report: one page that needs nothing else and says what happened."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from datetime import timedelta
+from html.parser import HTMLParser
+
+import pytest
+from fakes.deliveries import START, Delivery, bad_answers, delivered, interrupted, slow
+from fakes.traffic import users
+
+from gates.records import RequestRecord
+from pipelines.ports import Event
+from pipelines.report import DeliveryRecord, render_report
+from pipelines.report.arms import CURVE_POINTS, curve, during, per_version, quantile, side_by_side
+from pipelines.story import tell
+
+VOID = {"meta", "br", "hr", "img", "link", "input"}
+
+
+class Page(HTMLParser):
+    """Collects what the tests ask about, and fails on tags that are not closed."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.ids: list[str] = []
+        self.references: list[str] = []
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        values = dict(attrs)
+        self.ids += [str(values["id"])] if "id" in values else []
+        self.references += [str(value) for name, value in attrs if name in ("src", "href", "xlink:href")]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        if tag not in VOID:
+            self.open.pop()
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def record(events: list[Event], name: str = "run-1") -> DeliveryRecord:
+    return DeliveryRecord(id=name, events=tuple(events))
+
+
+def requests_of(events: list[Event]) -> list[RequestRecord]:
+    return users(tell(events), slowness={"4": 2.6})
+
+
+@pytest.fixture(scope="module")
+def three() -> str:
+    """Three deliveries in a row on one page, as a demo makes them."""
+    deliveries, records, start = [], [], START
+    for number, made in enumerate((delivered, bad_answers, slow)):
+        events = made(start=start)
+        deliveries.append(record(events, f"run-{number}"))
+        records += requests_of(events)
+        start = events[-1].at + timedelta(seconds=20)
+    return render_report(deliveries, records=records, title="Three versions")
+
+
+def test_every_delivery_has_its_headline(three: str) -> None:
+    for headline in (
+        "support-llm 2 is in production",
+        "support-llm 3 was taken back: quality 0.21 against 0.92",
+        "support-llm 4 was taken back: TTFT p95 262 ms against 98 ms",
+    ):
+        assert f"<h2>{headline}</h2>" in three
+
+
+def test_the_page_needs_nothing_but_itself(three: str) -> None:
+    assert all(reference.startswith("#") for reference in Page(three).references)
+    assert "<script" not in three
+    assert "@import" not in three
+    assert not re.search(r"url\((?!#)", three)
+
+
+def test_ids_are_unique_and_every_reference_finds_its_own(three: str) -> None:
+    page = Page(three)
+    assert len(page.ids) == len(set(page.ids))
+    wanted = {reference[1:] for reference in page.references} | set(re.findall(r"url\(#([^)]+)\)", three))
+    assert wanted <= set(page.ids)
+
+
+def test_every_tag_is_closed(three: str) -> None:
+    assert Page(three).open == []
+
+
+def test_the_page_stays_small(three: str) -> None:
+    assert len(three) < 1_500_000
+
+
+def test_figures_take_their_colours_from_the_page(three: str) -> None:
+    assert "#0101" not in three
+    assert "var(--canary)" in three
+    assert "prefers-color-scheme: dark" in three
+
+
+def test_what_others_wrote_is_escaped() -> None:
+    delivery = Delivery("<b>3</b>").open().say("build", "started").say("build", "failed", "<script>alert(1)</script>")
+    html = render_report([record(delivery.close("failed", "<img src=x>", 4).events, "<i>")], records=[], title="<u>")
+    assert not re.search(r"<script|<img|<b>|<i>|<u>", html)
+    assert "&lt;script&gt;" in html
+
+
+def test_a_single_delivery_has_no_table_of_deliveries() -> None:
+    html = render_report([record(interrupted())], records=[], title="One version")
+    assert 'href="#d1"' not in html
+    assert "stopped by Ctrl-C" in html
+
+
+def test_a_delivery_that_never_shared_users_says_so_instead_of_comparing(three: str) -> None:
+    assert "Versions 2 and 3 never answered users at the same time" in three
+
+
+def test_failed_and_cut_requests_are_counted() -> None:
+    events = slow()
+    broken = requests_of(events)[0].model_copy(update={"ok": False, "cut": True})
+    html = render_report([record(events)], records=[broken, *requests_of(events)[1:]], title="Slow")
+    assert re.search(r"\d+, 1 failed, 1 cut", html)
+
+
+def test_a_delivery_that_still_runs_can_be_reported() -> None:
+    html = render_report([record(Delivery().open().say("build", "started").events)], records=[], title="Now")
+    assert "support-llm 3 is on its way" in html
+
+
+def test_requests_before_and_after_the_delivery_and_elsewhere_do_not_belong_to_it() -> None:
+    events = slow()
+    story = tell(events)
+    inside = requests_of(events)[0]
+    early = inside.model_copy(update={"started": inside.started - 1})
+    elsewhere = inside.model_copy(update={"region": "mars"})
+    assert during(story, [early, inside, elsewhere]) == [inside]
+
+
+def test_arms_are_compared_only_where_and_while_both_had_users() -> None:
+    events = slow()
+    story = tell(events)
+    stable, canary = side_by_side(story, during(story, requests_of(events)))
+    assert (stable.version, canary.version, canary.canary) == ("2", "4", True)
+    assert {each.region for each in stable.records} == {"eu-west-1"}
+    shared = story.regions[0].history
+    began = next(change.at for change in shared if change.weight == 25)
+    assert min(each.started for each in stable.records) >= began.timestamp()
+
+
+def test_requests_without_an_answer_are_an_arm_of_their_own() -> None:
+    events = slow()
+    lost = requests_of(events)[0].model_copy(update={"version": "", "ok": False})
+    arms = per_version(tell(events), [lost, *requests_of(events)[1:]])
+    assert [(arm.version, arm.failed) for arm in arms] == [("2", 0), ("", 1), ("4", 0)]
+
+
+def test_a_curve_is_thinned_and_ends_at_everything() -> None:
+    values, shares = curve([float(number) for number in range(10_000)])
+    assert len(values) == len(shares) == CURVE_POINTS
+    assert (values[0], values[-1], shares[-1]) == (0, 9999, 1)
+
+
+def test_a_curve_of_one_value_is_one_point() -> None:
+    assert curve([3.0]) == ([3.0], [1.0])
+
+
+def test_a_quantile_is_a_value_that_was_seen_and_of_nothing_is_an_error() -> None:
+    assert quantile([float(number) for number in range(1, 101)], 0.95) == 95
+    assert quantile([4.0], 0.5) == 4
+    with pytest.raises(ValueError, match="no values"):
+        quantile([], 0.5)
+
+
+def test_importing_the_report_does_not_import_matplotlib() -> None:
+    code = "import sys, pipelines.report; sys.exit('matplotlib' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,99 @@
+"""Numbers and endings in words."""
+
+from __future__ import annotations
+
+import pytest
+from fakes.deliveries import Delivery, bad_answers, delivered, interrupted, slow
+
+from gates.model import Outcome, Verdict
+from pipelines.story import Gate, Judgement, tell
+from pipelines.wording import comparisons, decision, duration, headline, key_numbers, label, number, others, stopwatch
+
+
+def gate(name: str, **numbers: float) -> Gate:
+    verdict = Verdict(gate=name, outcome=Outcome.FAIL, reason="because", numbers=numbers)
+    return Gate(name=name, step="shadow@a", history=(Judgement(at=Delivery().now, verdict=verdict),))
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.0853, "85 ms"),
+        (1.254, "1.25 s"),
+        (9.97, "10 s"),
+        (59.7, "1 min 00 s"),
+        (200, "3 min 20 s"),
+        (7500, "2 h 05 min"),
+    ],
+)
+def test_a_duration_is_as_precise_as_it_is_long(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
+    assert duration(7500) == "2 h 05 min"
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(7.9, "0:07"), (187, "3:07"), (3765, "1:02:45")])
+def test_a_stopwatch_keeps_its_width(seconds: float, text: str) -> None:
+    assert stopwatch(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [
+        ("ttft_p95_canary_seconds", 0.101, "101 ms"),
+        ("errors_increase_share", 0.005, "0.50%"),
+        ("median_length_ratio", 1.0, "100%"),
+        ("cache_bytes", 3 * 2**20, "3 MiB"),
+        ("prompts", 24.0, "24"),
+        ("canary_mean_score", 0.2134, "0.213"),
+        ("mirror_percent", 50, "50%"),
+    ],
+)
+def test_a_number_takes_its_unit_from_its_name(name: str, value: float, text: str) -> None:
+    assert number(name, value) == text
+
+
+def test_a_label_has_no_unit_and_acronyms_in_capitals() -> None:
+    assert label("ttft_p95_increase_ratio") == "TTFT p95 increase"
+    assert label("rate") == "rate"
+
+
+def test_numbers_of_both_arms_are_one_comparison() -> None:
+    numbers = {"ttft_p95_canary_seconds": 0.262, "ttft_p95_stable_seconds": 0.098, "p_value": 0.004}
+    assert [str(pair) for pair in comparisons(numbers)] == ["TTFT p95 262 ms against 98 ms"]
+    assert others(numbers) == [("p value", "0.004")]
+
+
+def test_a_canary_without_its_stable_compares_nothing() -> None:
+    assert comparisons({"canary_requests": 12.0}) == []
+    assert others({"canary_requests": 12.0}) == [("canary requests", "12")]
+
+
+def test_sample_sizes_are_not_what_a_verdict_rests_on() -> None:
+    numbers = {"canary_requests": 50.0, "stable_requests": 150.0, "canary_failed_requests": 3.0}
+    assert key_numbers(gate("errors", **numbers, stable_failed_requests=0.0)) == "failed requests 3 against 0"
+    assert key_numbers(gate("errors", canary_requests=50.0, stable_requests=150.0)) == ""
+
+
+def test_what_differs_is_told_before_what_is_equal() -> None:
+    numbers = {"canary_failed_requests": 0.0, "stable_failed_requests": 0.0}
+    refused = {"canary_refused_requests": 9.0, "stable_refused_requests": 0.0}
+    assert key_numbers(gate("errors", **numbers, **refused)) == "refused requests 9 against 0"
+
+
+def test_the_headline_says_what_became_of_the_version_and_why() -> None:
+    assert headline(tell(delivered())) == "support-llm 2 is in production"
+    assert headline(tell(bad_answers())) == "support-llm 3 was taken back: quality 0.21 against 0.92"
+    assert headline(tell(slow())) == "support-llm 4 was taken back: TTFT p95 262 ms against 98 ms"
+    assert headline(tell(interrupted())) == "support-llm 5 was taken back: interrupted"
+    assert headline(tell(Delivery("6").open().events)) == "support-llm 6 is on its way"
+
+
+def test_without_a_deciding_gate_the_delivery_s_own_reason_decides() -> None:
+    failed = Delivery().open().close("failed", "the registry is gone", 4).events
+    assert decision(tell(failed)) == "the registry is gone"
+    assert headline(tell(failed)) == "support-llm 3 could not be delivered: the registry is gone"
+
+
+def test_a_gate_without_numbers_is_told_by_its_reason() -> None:
+    delivery = Delivery().open().verdict("shadow@eu-west-1", "errors", "inconclusive", "too few requests")
+    assert decision(tell(delivery.close("inconclusive", "", 3).events)) == "errors: too few requests"
