@@ -99,6 +99,8 @@ def clusters(upstreams: Iterable[Upstream], *, generation: str) -> Json:
 
 def routes(wish: Routes, *, generation: str) -> Json:
     """The route file; `generation` is what Envoy's admin reports once it holds."""
+    # Envoy keeps the old generation when nothing else differs; the name makes every generation differ.
+    route = {"name": generation, "match": {"prefix": "/"}, **_action(wish)}
     return _response(
         generation,
         "config.route.v3.RouteConfiguration",
@@ -106,9 +108,7 @@ def routes(wish: Routes, *, generation: str) -> Json:
             {
                 "name": ROUTE_NAME,
                 "response_headers_to_add": [_header(ROLE_HEADER, "role"), _header(VERSION_HEADER, "version")],
-                "virtual_hosts": [
-                    {"name": ROUTE_NAME, "domains": ["*"], "routes": [{"match": {"prefix": "/"}, **_action(wish)}]}
-                ],
+                "virtual_hosts": [{"name": ROUTE_NAME, "domains": ["*"], "routes": [route]}],
             }
         ],
     )
