@@ -1,0 +1,99 @@
+"""Ledgers in memory: one delivery of a model at a time, events and numbers to look at."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+
+from registry.errors import DeliveryLost, DeliveryRuns
+from registry.liveness import is_alive, why_dead
+from registry.model import DeliverySummary, Event, ModelVersion
+from tidegate.core.clock import Clock
+
+OUTCOMES = ("delivered", "rolled-back", "inconclusive", "interrupted", "failed")
+
+
+class FakeLedger:
+    """Behaves as `MlflowLedger` does; `events`, `numbers`, `attached`, `outcome` and `reason` say what it was told."""
+
+    def __init__(self, clock: Clock, delivery: str = "1", summary: DeliverySummary | None = None) -> None:
+        self.delivery = delivery
+        self.events: list[Event] = []
+        self.numbers: list[tuple[datetime, dict[str, float]]] = []
+        self.attached: list[str] = []
+        self.outcome: str | None = None
+        self.reason: str | None = None
+        self._clock = clock
+        self._summary = summary or DeliverySummary(
+            id=delivery, name="m", version="2", champion="1", started=clock.now(), host="h", pid=1,
+            heartbeat=clock.now(),
+        )  # fmt: skip
+
+    @property
+    def summary(self) -> DeliverySummary:
+        return self._summary
+
+    def append(self, event: Event) -> None:
+        self._touch(last_step=event.step)
+        self.events.append(event)
+
+    def measure(self, numbers: Mapping[str, float], *, at: datetime) -> None:
+        self.numbers.append((at, dict(numbers)))
+
+    def attach(self, path: Path) -> None:
+        self.attached.append(path.name)
+
+    def beat(self) -> None:
+        self._touch()
+
+    def close(self, outcome: str, reason: str) -> None:
+        if outcome not in OUTCOMES:
+            raise ValueError(f"outcome {outcome!r}; expected one of {', '.join(OUTCOMES)}")
+        self._touch(ended=self._clock.now(), outcome=outcome, reason=reason)
+        self.outcome, self.reason = outcome, reason
+
+    def bury(self) -> None:
+        """Close it from outside, as another process does that found it dead."""
+        reason = why_dead(self._summary)
+        update = {"ended": self._clock.now(), "outcome": "interrupted", "reason": reason}
+        self._summary = self._summary.model_copy(update=update)
+
+    def _touch(self, **changes: object) -> None:
+        if self._summary.ended is not None:
+            raise DeliveryLost(f"delivery {self.delivery} was closed as {self._summary.outcome}")
+        self._summary = self._summary.model_copy(update={"heartbeat": self._clock.now(), **changes})
+
+
+class FakeDeliveries:
+    """Behaves as `MlflowDeliveries` does."""
+
+    def __init__(self, clock: Clock, *, host: str = "here", pid: int = 1) -> None:
+        self.ledgers: list[FakeLedger] = []
+        self._clock, self._host, self._pid = clock, host, pid
+        self._ids = (str(number) for number in itertools.count(1))
+
+    def open_delivery(self, version: ModelVersion, champion: ModelVersion | None, *, spec_digest: str) -> FakeLedger:
+        for other in self.ledgers:
+            if other.summary.name != version.name or other.summary.ended is not None:
+                continue
+            if self.is_alive(other.summary):
+                raise DeliveryRuns(f"delivery {other.delivery} of {version.name} runs on {other.summary.host}")
+            other.bury()
+        now = self._clock.now()
+        summary = DeliverySummary(
+            id=next(self._ids), name=version.name, version=version.version,
+            champion=champion.version if champion else None, started=now, host=self._host, pid=self._pid, heartbeat=now,
+        )  # fmt: skip
+        self.ledgers.append(FakeLedger(self._clock, summary.id, summary))
+        return self.ledgers[-1]
+
+    def deliveries(self, name: str) -> list[DeliverySummary]:
+        return [ledger.summary for ledger in reversed(self.ledgers) if ledger.summary.name == name]
+
+    def events(self, delivery: str) -> list[Event]:
+        return next(list(ledger.events) for ledger in self.ledgers if ledger.delivery == delivery)
+
+    def is_alive(self, delivery: DeliverySummary) -> bool:
+        return delivery.ended is None and is_alive(delivery, self._clock.now(), self._host, lambda pid: True)

@@ -1,0 +1,48 @@
+import hashlib
+from pathlib import Path
+
+from registry.digests import Difference, compare, digest_files, whole_digest
+
+
+def test_every_file_has_its_sha256_under_its_relative_path(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "a.json").write_bytes(b"a")
+    (tmp_path / "b.safetensors").write_bytes(b"b")
+
+    assert digest_files(tmp_path) == {
+        "b.safetensors": hashlib.sha256(b"b").hexdigest(),
+        "sub/a.json": hashlib.sha256(b"a").hexdigest(),
+    }
+
+
+def test_a_link_counts_as_the_file_it_leads_to(tmp_path: Path) -> None:
+    (tmp_path / "blob").write_bytes(b"a")
+    folder = tmp_path / "snapshot"
+    folder.mkdir()
+    (folder / "config.json").symlink_to(tmp_path / "blob")
+
+    assert digest_files(folder) == {"config.json": hashlib.sha256(b"a").hexdigest()}
+
+
+def test_the_whole_digest_is_what_sha256sum_would_print() -> None:
+    listing = f"{'1' * 64}  a\n{'2' * 64}  b\n"
+
+    assert whole_digest({"b": "2" * 64, "a": "1" * 64}) == hashlib.sha256(listing.encode()).hexdigest()
+
+
+def test_the_whole_digest_knows_names_and_contents() -> None:
+    digests = {whole_digest(files) for files in ({"a": "1"}, {"b": "1"}, {"a": "2"}, {"a": "1", "b": "1"}, {})}
+
+    assert len(digests) == 5
+
+
+def test_no_difference_is_falsy_and_says_nothing() -> None:
+    assert not compare({"a": "1"}, {"a": "1"})
+    assert str(Difference()) == ""
+
+
+def test_a_difference_names_every_file() -> None:
+    found = compare({"a": "1", "b": "1", "c": "1"}, {"a": "1", "b": "2", "d": "1"})
+
+    assert found == Difference(missing=("c",), extra=("d",), changed=("b",))
+    assert str(found) == "changed: b; missing: c; extra: d"

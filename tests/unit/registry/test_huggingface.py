@@ -1,0 +1,85 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from registry.errors import UnfitModel
+from registry.huggingface import ModelCard, read_card, tokenizer_files
+
+FILES = ("config.json", "model.safetensors", "tokenizer.json")
+
+
+def write(folder: Path, **config: object) -> Path:
+    for name in FILES:
+        (folder / name).write_text("{}")
+    described = {"architectures": ["LlamaForCausalLM"], "dtype": "bfloat16", "transformers_version": "5.1.0"}
+    (folder / "config.json").write_text(json.dumps(described | config))
+    return folder
+
+
+def test_the_card_says_what_the_config_says(tmp_path: Path) -> None:
+    card = read_card(write(tmp_path), FILES)
+
+    assert card == ModelCard(architecture="LlamaForCausalLM", transformers_version="5.1.0", dtype="bfloat16")
+
+
+@pytest.mark.parametrize("name", ["pytorch_model.bin", "sub/optimizer.pt", "W.PKL", "last.ckpt", "rng.pth"])
+def test_a_file_that_may_be_pickled_is_refused_by_name(tmp_path: Path, name: str) -> None:
+    with pytest.raises(UnfitModel, match=f"^{name}: may hold pickled objects; convert the weights to safetensors$"):
+        read_card(write(tmp_path), (*FILES, name))
+
+
+def test_custom_code_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UnfitModel, match=r"modeling_x\.py: custom code"):
+        read_card(write(tmp_path), (*FILES, "modeling_x.py"))
+
+
+@pytest.mark.parametrize("name", ["config.json", "tokenizer_config.json"])
+def test_a_pointer_to_custom_code_is_refused(tmp_path: Path, name: str) -> None:
+    write(tmp_path)
+    (tmp_path / name).write_text(json.dumps({"auto_map": {"AutoModel": "evil--x"}}))
+
+    with pytest.raises(UnfitModel, match="auto_map asks for custom code"):
+        read_card(tmp_path, {*FILES, name})
+
+
+@pytest.mark.parametrize(
+    ("missing", "said"),
+    [
+        ("config.json", "no config.json"),
+        ("model.safetensors", r"no \*.safetensors"),
+        ("tokenizer.json", "no tokenizer"),
+    ],
+)
+def test_what_is_missing_is_named(tmp_path: Path, missing: str, said: str) -> None:
+    with pytest.raises(UnfitModel, match=said):
+        read_card(write(tmp_path), set(FILES) - {missing})
+
+
+def test_an_empty_folder_is_no_model(tmp_path: Path) -> None:
+    with pytest.raises(UnfitModel, match="no files there"):
+        read_card(tmp_path, ())
+
+
+def test_a_config_that_is_not_json_is_named(tmp_path: Path) -> None:
+    write(tmp_path)
+    (tmp_path / "config.json").write_text("{")
+
+    with pytest.raises(UnfitModel, match=r"config\.json: not JSON"):
+        read_card(tmp_path, FILES)
+
+
+def test_a_model_has_exactly_one_architecture(tmp_path: Path) -> None:
+    with pytest.raises(UnfitModel, match="expected exactly one"):
+        read_card(write(tmp_path, architectures=[]), FILES)
+
+
+def test_a_file_name_that_mlflow_cannot_tag_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UnfitModel, match="MLflow cannot keep a digest"):
+        read_card(write(tmp_path), (*FILES, "rés+umé.json"))
+
+
+def test_the_tokenizer_is_what_is_neither_weights_nor_prose() -> None:
+    paths = [*FILES, "chat_template.jinja", "merges.txt", "spm.model", "README.md", "sub/tokenizer.json"]
+
+    assert tokenizer_files(paths) == ["config.json", "tokenizer.json", "chat_template.jinja", "merges.txt", "spm.model"]

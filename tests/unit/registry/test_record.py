@@ -1,0 +1,118 @@
+from datetime import UTC, datetime
+
+import pytest
+from fakes.deliveries import delivered, slow
+
+from registry.model import Event
+from registry.record import (
+    MAX_PARTS,
+    STORY_CHARACTERS,
+    TAG_CHARACTERS,
+    describe,
+    event_tags,
+    jsonl,
+    metric_name,
+    next_number,
+    read_events,
+    region_of,
+    summary_tags,
+)
+
+AT = datetime(2026, 1, 1, 9, 30, tzinfo=UTC)
+
+
+def event(message: str = "it works", *, step: str = "canary@eu-west-1/25", kind: str = "done", **data: object) -> Event:
+    return Event(at=AT, step=step, kind=kind, message=message, data=data)
+
+
+def test_events_are_read_back_in_their_order() -> None:
+    events = slow()
+    tags = {key: value for number, one in enumerate(events, 1) for key, value in event_tags(number, one).items()}
+
+    assert read_events(dict(reversed(tags.items())) | {"mlflow.user": "x"}) == events
+
+
+def test_a_long_event_is_kept_in_parts_that_a_tag_can_hold() -> None:
+    long = event("é" * 3 * TAG_CHARACTERS)
+    tags = event_tags(7, long)
+
+    assert len(tags) == 4
+    assert all(len(value) <= TAG_CHARACTERS for value in tags.values())
+    assert read_events(tags) == [long]
+
+
+def test_an_event_with_a_part_missing_did_not_happen_and_its_number_is_not_used_again() -> None:
+    tags = event_tags(1, event()) | event_tags(2, event("x" * 2 * TAG_CHARACTERS))
+    del tags["tidegate.event.0002.2of3"]
+
+    assert read_events(tags) == [event()]
+    assert next_number(tags) == 3
+
+
+def test_an_event_that_no_request_can_carry_is_refused_before_it_is_sent() -> None:
+    with pytest.raises(ValueError, match="the ledger keeps at most"):
+        event_tags(1, event("x" * (MAX_PARTS + 1) * TAG_CHARACTERS))
+
+
+def test_numbers_go_on_past_four_digits() -> None:
+    tags = event_tags(9999, event("a")) | event_tags(10000, event("b"))
+
+    assert [one.message for one in read_events(tags)] == ["a", "b"]
+    assert next_number(tags) == 10001
+
+
+def test_the_first_event_has_number_one() -> None:
+    assert next_number({}) == 1
+
+
+@pytest.mark.parametrize(
+    ("step", "region"),
+    [("canary@eu-west-1/25", "eu-west-1"), ("promote@eu-west-1", "eu-west-1"), ("bake@1", None), ("finalize", None)],
+)
+def test_a_step_names_its_region(step: str, region: str | None) -> None:
+    assert region_of(step) == region
+
+
+def test_a_list_of_runs_shows_where_each_region_stands() -> None:
+    tags = summary_tags("support-llm 2", [event()])
+
+    assert tags["tidegate.region.eu-west-1"] == "canary@eu-west-1/25 done"
+    assert tags["tidegate.last_step"] == "canary@eu-west-1/25"
+    assert "support-llm 2" in tags["mlflow.note.content"]
+
+
+def test_the_story_tells_every_step_and_the_ending() -> None:
+    story = describe("support-llm 4", slow(), "rolled-back: too slow")
+
+    assert "**rolled-back: too slow**" in story
+    assert (
+        "| `canary@eu-west-1/25` | **verdict** | latency: **fail**, TTFT p95 is more than 30% above stable |" in story
+    )
+
+
+def test_a_running_delivery_says_so() -> None:
+    assert "**running**" in describe("support-llm 2", [])
+
+
+def test_a_long_story_keeps_its_beginning_and_its_end_within_one_tag() -> None:
+    events = delivered() * 20
+    story = describe("support-llm 2", events)
+
+    assert len(story) <= STORY_CHARACTERS
+    assert f"`{events[0].step}` | started" in story
+    assert story.rstrip().endswith("| `delivery` | **closed** | every gate passed |")
+    assert "events left out here" in story
+
+
+def test_a_message_cannot_break_the_table() -> None:
+    assert "a\\|b c" in describe("m", [event("a|b\nc")])
+
+
+def test_metric_names_hold_only_what_mlflow_takes() -> None:
+    assert metric_name("canary@eu-west-1/25 ttft:p95_seconds%") == "canary.eu-west-1/25 ttft:p95_seconds."
+
+
+def test_events_jsonl_has_one_event_a_line() -> None:
+    lines = jsonl(slow()).splitlines()
+
+    assert [Event.model_validate_json(line) for line in lines] == slow()
