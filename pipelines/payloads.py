@@ -20,6 +20,7 @@ class PlannedStep(BaseModel):
     stage: str
     region: str | None = None
     weight: int | None = None
+    wave: int | None = None
     expected_seconds: float = 0.0
 
 

@@ -1,7 +1,7 @@
 """A delivery's events, folded into what a person wants to know. Every display reads this and nothing else.
 
 The fold is pure: the same events give the same story, live on a terminal or years later from the
-ledger. What moves between two events (elapsed time, time left) is asked for with the time at hand.
+ledger. What moves between two events, such as elapsed time, is asked for with the time at hand.
 """
 
 from __future__ import annotations
@@ -17,9 +17,6 @@ from tidegate.core.model import Value
 
 UNDOABLE = frozenset({"deploy", "canary", "promote"})
 """Stages that change a region, and are therefore taken back with it."""
-
-SLOWEST_PACE, FASTEST_PACE = 5.0, 0.5
-"""How far the steps so far may stretch or shrink what the remaining ones are expected to take."""
 
 
 class StepState(StrEnum):
@@ -40,6 +37,8 @@ class Step(Value):
     stage: str
     region: str | None = None
     weight: int | None = None
+    wave: int | None = None
+    """Regions of one wave go at the same time; None for steps of the whole delivery."""
     expected_seconds: float = 0.0
     state: StepState = StepState.WAITING
     started: datetime | None = None
@@ -133,21 +132,6 @@ class Story(Value):
         """Seconds since the delivery started, until `now` or its end."""
         return ((self.ended or now) - self.started).total_seconds() if self.started else 0.0
 
-    def seconds_left(self, now: datetime) -> float | None:
-        """What the remaining steps should still take, at the pace of the finished ones.
-
-        None when nobody knows: before the start, after the end, and once anything failed.
-        """
-        states = {step.state for step in self.steps}
-        if not self.steps or self.outcome or states & {StepState.FAILED, StepState.UNDONE} or self._undoing:
-            return None
-        pace = _pace(self.steps, now)
-        return sum(_remaining(step, pace, now) for step in self.steps)
-
-    @property
-    def _undoing(self) -> bool:
-        return any(step.stage == "undo" for step in self.steps)
-
     def with_event(self, event: Event) -> Story:
         """The story after one more event."""
         fold = _FOLDS.get(event.kind)
@@ -178,25 +162,6 @@ def tell(events: Iterable[Event]) -> Story:
     for event in events:
         story = story.with_event(event)
     return story
-
-
-def _pace(steps: Iterable[Step], now: datetime) -> float:
-    """How much longer than expected things take here: over what is finished or overdue."""
-    telling = [
-        step
-        for step in steps
-        if step.state is StepState.DONE or (step.started and step.seconds(now) > step.expected_seconds)
-    ]
-    expected = sum(step.expected_seconds for step in telling)
-    if not expected:
-        return 1.0
-    return min(max(sum(step.seconds(now) for step in telling) / expected, FASTEST_PACE), SLOWEST_PACE)
-
-
-def _remaining(step: Step, pace: float, now: datetime) -> float:
-    if step.state not in (StepState.WAITING, StepState.RUNNING):
-        return 0.0
-    return max(step.expected_seconds * pace - step.seconds(now), 0.0)
 
 
 def _unplanned(step_id: str) -> Step:

@@ -72,7 +72,11 @@ def _time_axis(axes: Axes, end: float) -> None:
 
 def _strip(axes: Axes, story: Story, end: float) -> None:
     steps = [step for step in story.steps if step.region is None]
-    _bands(axes, story, steps, end, height=0.5)
+    _bands(axes, story, steps, end, height=0.65)
+    names = {region.name for region in story.regions}
+    for gate in story.gates:
+        if _place(gate) not in names:
+            _verdict(axes, story, gate, 0.2)
     axes.set_ylim(0, 1)
     axes.set_yticks([0.5], ["delivery"])
     axes.grid(visible=False)
@@ -123,7 +127,7 @@ def _verdicts(axes: Axes, story: Story, region: Region, lanes: list[str]) -> Non
     axes.tick_params(bottom=False)
 
 
-def _verdict(axes: Axes, story: Story, gate: Gate, lane: int) -> None:
+def _verdict(axes: Axes, story: Story, gate: Gate, lane: float) -> None:
     """A thin line while the gate was asked, ended by the mark of what it said last."""
     first, last = _at(story, gate.history[0].at), _at(story, gate.history[-1].at)
     marker, colour = MARKERS[gate.latest.outcome]

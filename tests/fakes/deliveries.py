@@ -171,5 +171,6 @@ def _planned(step: str) -> dict[str, object]:
         "stage": stage,
         "region": None if stage == "bake" else region or None,
         "weight": int(weight) if weight else None,
+        "wave": int(place) if stage == "bake" else REGIONS.index(region) + 1 if region else None,
         "expected_seconds": EXPECTED.get(stage, 1),
     }

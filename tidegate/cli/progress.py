@@ -12,6 +12,7 @@ from rich.console import Console, RenderableType
 from rich.live import Live
 
 from gates.model import Outcome
+from pipelines.forecast import seconds_left
 from pipelines.ports import Event
 from pipelines.story import Story
 from pipelines.wording import duration, key_numbers, shares, stopwatch
@@ -112,7 +113,7 @@ class PlainProgress:
         story = self.story
         if event.kind == "closed":
             return f"{story.model} {story.version}: {story.outcome}: {story.reason}"
-        left = story.seconds_left(event.at)
+        left = seconds_left(story, event.at)
         expected = f", {len(story.steps)} steps, about {duration(left)}" if left else ""
         against = f" against champion {story.champion}" if story.champion else ""
         return f"{story.model} {story.version}{against}{expected}" if event.kind == "started" else event.message

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gates.model import Outcome
+from pipelines.forecast import seconds_left
 from pipelines.story import Gate, Region, Step, StepState, Story
 from pipelines.wording import decision, duration, headline, key_numbers, shares, stopwatch
 
@@ -69,7 +70,7 @@ def _decided_by(story: Story) -> str:
 
 
 def _header(story: Story, now: datetime) -> Table:
-    left = story.seconds_left(now)
+    left = seconds_left(story, now)
     clock = stopwatch(story.elapsed_seconds(now))
     moving = f"{clock}  about {stopwatch(left)} left" if left is not None else clock
     title = Text(headline(story), style=_tone(story))
@@ -125,12 +126,14 @@ def _ended(story: Story, now: datetime, table: Table) -> Table:
 
 
 def visible(steps: Sequence[Step], room: int) -> tuple[int, int]:
-    """Which steps to show when not all fit in `room` lines: the last finished, the running, and what comes next."""
+    """Which steps to show when not all fit in `room` lines: the first running one near the top, then what follows."""
     if len(steps) <= room:
         return 0, len(steps)
-    started = [index for index, step in enumerate(steps) if step.started]
     shown = room - 2
-    first = min(max((started[-1] if started else 0) - shown // 2, 0), len(steps) - shown)
+    running = [index for index, step in enumerate(steps) if step.state is StepState.RUNNING]
+    begun = [index for index, step in enumerate(steps) if step.started]
+    anchor = running[0] if running else max(begun, default=0)
+    first = min(max(anchor - shown // 3, 0), len(steps) - shown)
     return first, first + shown
 
 
@@ -195,7 +198,7 @@ def _gates(gates: Sequence[Gate]) -> RenderableType:
     table.add_column(overflow="ellipsis", no_wrap=True, ratio=1)
     for gate in gates:
         mark, style = VERDICTS[gate.latest.outcome]
-        place = gate.step.partition("@")[2] or gate.step
+        place = gate.step.partition("@")[2] if gate.region else gate.step
         reason = " · ".join(part for part in (key_numbers(gate), gate.latest.reason) if part)
         table.add_row(Text(mark, style), gate.name, Text(place, "dim"), Text(str(gate.latest.outcome), style), reason)
     return Padding(table, (0, 0, 0, 2))

@@ -125,6 +125,14 @@ def test_the_steps_around_the_running_one_stay_in_sight() -> None:
     assert last - first == 6
 
 
+def test_two_regions_at_work_are_both_in_sight() -> None:
+    delivery = Delivery().open().pass_through("build", 5).say("deploy@eu-west-1", "started")
+    story = tell(delivery.say("deploy@us-east-1", "started").events)
+    first, last = visible(story.steps, 14)
+    at_work = [step.id for step in story.steps[first:last] if step.started and not step.ended]
+    assert at_work == ["deploy@eu-west-1", "deploy@us-east-1"]
+
+
 def test_at_the_end_what_was_skipped_is_one_line() -> None:
     view = shown(bad_answers())
     assert "skipped" in view

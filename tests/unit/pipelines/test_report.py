@@ -180,3 +180,11 @@ def test_a_quantile_is_a_value_that_was_seen_and_of_nothing_is_an_error() -> Non
 def test_importing_the_report_does_not_import_matplotlib() -> None:
     code = "import sys, pipelines.report; sys.exit('matplotlib' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_verdict_of_the_whole_wave_is_on_the_page() -> None:
+    delivery = Delivery().open().say("bake@1", "started")
+    delivery.say("bake@1", "verdict", gate="errors", outcome="pass", reason="quiet", numbers={}, region=None)
+    html = render_report([record(delivery.events)], records=[], title="Bake")
+    assert "<code>bake@1</code>" in html
+    assert "quiet" in html

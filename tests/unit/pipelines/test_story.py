@@ -23,7 +23,6 @@ def test_no_events_are_an_empty_story() -> None:
     story = tell([])
     assert story.outcome is None
     assert story.elapsed_seconds(START) == 0
-    assert story.seconds_left(START) is None
 
 
 def test_the_opening_names_versions_and_lists_every_step_as_waiting() -> None:
@@ -112,31 +111,6 @@ def test_evidence_moves_the_progress_of_its_step() -> None:
     step = tell(delivery.events).step("offline@eu-west-1")
     assert step is not None
     assert (step.message, step.progress) == ("asked both", (8, 24))
-
-
-def test_time_left_is_the_sum_of_what_the_remaining_steps_are_expected_to_take() -> None:
-    story = tell(Delivery().open().events)
-    assert story.seconds_left(START) == sum(step.expected_seconds for step in story.steps)
-
-
-def test_time_left_shrinks_while_a_step_runs() -> None:
-    delivery = Delivery().open().say("build", "started")
-    story = tell(delivery.events)
-    before, after = story.seconds_left(START), story.seconds_left(START + timedelta(seconds=4))
-    assert before is not None
-    assert after == before - 4
-
-
-def test_steps_that_took_twice_as_long_double_the_time_left() -> None:
-    opened = Delivery().open()
-    expected = sum(step.expected_seconds for step in tell(opened.events).steps if step.stage != "build")
-    story = tell(opened.pass_through("build", 12).events)
-    assert story.seconds_left(opened.now) == 2 * expected
-
-
-def test_nobody_knows_the_time_left_once_something_failed() -> None:
-    delivery = Delivery().open().say("build", "started").say("build", "failed", "no memory", after=1)
-    assert tell(delivery.events).seconds_left(delivery.now) is None
 
 
 def test_elapsed_time_stops_with_the_delivery() -> None:
