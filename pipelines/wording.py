@@ -109,7 +109,9 @@ def others(numbers: Mapping[str, float]) -> list[tuple[str, str]]:
 
 def headline(story: Story) -> str:
     """The delivery in one line: `support-llm 3 was taken back: quality 0.21 against 0.92`."""
-    subject = f"{story.model} {story.version}".strip()
+    if story.started is None:
+        return "nothing was recorded of this delivery"
+    subject = f"{story.model} {story.version}"
     if story.outcome is None:
         return f"{subject} is on its way"
     ending = f"{subject} {ENDINGS.get(story.outcome, story.outcome)}"

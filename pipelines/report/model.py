@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from pydantic import Field
-
 from gates.records import RequestRecord
 from pipelines.ports import Event
 from pipelines.story import Story, tell
@@ -16,11 +14,16 @@ class DeliveryRecord(Value):
     """One delivery: its id and all its events, in their order."""
 
     id: str
-    events: tuple[Event, ...] = Field(min_length=1)
+    events: tuple[Event, ...]
 
     @cached_property
     def story(self) -> Story:
         return tell(self.events)
+
+    @property
+    def took_seconds(self) -> float:
+        """Until its end, or until its last event when it has none; 0 when nothing was recorded."""
+        return self.story.elapsed_seconds(self.events[-1].at) if self.events else 0.0
 
 
 class Arm(Value):

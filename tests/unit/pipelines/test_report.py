@@ -188,3 +188,9 @@ def test_a_verdict_of_the_whole_wave_is_on_the_page() -> None:
     html = render_report([record(delivery.events)], records=[], title="Bake")
     assert "<code>bake@1</code>" in html
     assert "quiet" in html
+
+
+def test_a_delivery_that_died_before_its_first_event_is_still_on_the_page() -> None:
+    html = render_report([record([], "run-9")], records=[], title="Nothing")
+    assert "nothing was recorded of this delivery" in html
+    assert "run-9" in html
