@@ -43,3 +43,79 @@ class Verdict(Value):
 def worst(outcomes: Iterable[Outcome]) -> Outcome:
     """What several outcomes mean together; no outcome at all is `INCONCLUSIVE`, never a pass."""
     return max(outcomes, default=Outcome.INCONCLUSIVE)
+
+
+class ArmKey(Value):
+    """Whose evidence: the version that plays one part in one region."""
+
+    region: str
+    role: str
+    version: str
+
+    def __str__(self) -> str:
+        return f"{self.role} version {self.version} in {self.region}"
+
+
+class NoData(Value):
+    """The source knows nothing of this arm in this window. It is neither 0 nor a pass."""
+
+    reason: str
+
+
+class Counts(Value):
+    """The requests that ended within a window."""
+
+    total: int
+    """Every request, whatever became of it."""
+    failed: int
+    """Of these, the server's fault: a 5xx, no answer at all, a stream that was cut."""
+    refused: int = 0
+    """Of these, answered 4xx: counted apart, because a user can cause it too."""
+
+
+class RequestCounts(Value):
+    """What the errors gate looks at: both arms of one region in one window."""
+
+    stable: Counts | NoData
+    canary: Counts | NoData
+
+
+class Scores(Value):
+    """How good one version's answers to a golden set are, 0 to 1 per prompt."""
+
+    by_prompt: Mapping[str, float] = {}
+
+    @property
+    def mean(self) -> float:
+        """Over all prompts; 0 when there is none."""
+        return sum(self.by_prompt.values()) / len(self.by_prompt) if self.by_prompt else 0.0
+
+
+class AnswerScores(Value):
+    """What the quality gate looks at: both versions on the same golden set."""
+
+    stable: Scores
+    canary: Scores
+
+
+class Reply(Value):
+    """What one arm answered to one prompt of a pair."""
+
+    text: str
+    finish_reason: str
+    output_tokens: int
+    ttft_seconds: float
+
+
+class Pair(Value):
+    """One prompt that was sent to both arms at temperature 0."""
+
+    stable: Reply
+    canary: Reply
+
+
+class Pairs(Value):
+    """All pairs of a window; `sent` counts those as well whose answers did not arrive."""
+
+    sent: int
+    answered: tuple[Pair, ...] = ()

@@ -1,0 +1,145 @@
+"""The users: a Locust load that streams chat completions and writes a record per request.
+
+Runs in a process of its own (`load.py` starts it), because Locust replaces the standard library's
+sockets with gevent's. Its plan comes in the environment, as JSON.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import random
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import gevent.pool
+import requests
+from locust import HttpUser, task
+from urllib3 import PoolManager
+
+from gates.records import Failure, RequestRecord
+from gates.stream import StreamMeter
+from gates.traffic import LoadPlan
+
+PLAN = LoadPlan.model_validate_json(os.environ["TIDEGATE_LOAD_PLAN"])
+CONNECT_SECONDS = 5
+PR_SET_PDEATHSIG = 1
+
+
+def die_with(parent: int) -> None:
+    """Make the kernel end this process when its parent's ends, however that happens."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        raise SystemExit("the process that started the load is gone")
+
+
+def read_prompts(path: Path) -> list[str]:
+    """One prompt per line, plain or as a JSON object with a `prompt`."""
+    lines = [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    return [json.loads(line)["prompt"] if line.startswith("{") else line for line in lines]
+
+
+class RegionUsers(HttpUser):
+    """All users of one region. Each arrival is a greenlet, so a slow answer delays no other arrival."""
+
+    abstract = True
+    fixed_count = 1
+    region: str
+
+    def __init__(self, environment: Any) -> None:
+        self.pool_manager = PoolManager(maxsize=256)
+        super().__init__(environment)  # type: ignore[no-untyped-call]  # Locust has no types here
+        self.random = random.Random(f"{PLAN.seed} {self.region}")
+        self.in_flight = gevent.pool.Group()
+
+    def wait_time(self) -> float:
+        """Seconds to the next arrival of a Poisson process."""
+        return self.random.expovariate(PLAN.rate)
+
+    @task
+    def arrive(self) -> None:
+        """One more user asks."""
+        self.in_flight.spawn(self._ask, self.random.choice(PROMPTS))
+
+    def on_stop(self) -> None:
+        """Let the answers that are under way arrive; Locust's stop timeout bounds the wait."""
+        self.in_flight.join()
+
+    def _ask(self, prompt: str) -> None:
+        started, begin = time.time(), time.perf_counter()
+        meter = StreamMeter()
+        body = {
+            "model": PLAN.model,
+            "messages": [{"role": "user", "content": prompt}],
+            "max_tokens": PLAN.max_tokens,
+            "stream": True,
+            "stream_options": {"include_usage": True},
+        }
+        with self.client.post(
+            "/v1/chat/completions",
+            json=body,
+            headers={"Accept": "text/event-stream", "Accept-Encoding": "identity"},
+            name=self.region,
+            stream=True,
+            catch_response=True,
+            timeout=(CONNECT_SECONDS, PLAN.timeout_seconds),
+        ) as answer:
+            error = _follow(answer, meter, begin)
+            if error:
+                answer.failure(error)
+            else:
+                answer.success()
+            _write(self._record(answer, meter, error, started, time.perf_counter() - begin))
+
+    def _record(
+        self, answer: Any, meter: StreamMeter, error: Failure, started: float, duration: float, /
+    ) -> RequestRecord:
+        answered = bool(answer.status_code)
+        return RequestRecord(
+            started=started,
+            region=self.region,
+            role=answer.headers.get("x-tidegate-role", "") if answered else "",
+            version=answer.headers.get("x-tidegate-version", "") if answered else "",
+            status=answer.status_code or 0,
+            ok=not error,
+            cut=error == "cut",
+            error=error,
+            ttft_seconds=meter.first_token,
+            itl_mean_seconds=meter.itl_mean,
+            duration_seconds=duration,
+            output_tokens=meter.output_tokens,
+            finish_reason=meter.finish_reason,
+        )
+
+
+def _follow(answer: Any, meter: StreamMeter, begin: float) -> Failure:
+    """Read the answer to its end; the class of failure, empty when all is well."""
+    if not answer.status_code:
+        return "timeout" if isinstance(answer.error, requests.Timeout) else "connect"
+    if answer.status_code // 100 != 2:
+        return "status"
+    try:
+        # chunk_size None hands on every chunk as it comes instead of waiting for a full buffer.
+        for line in answer.iter_lines(chunk_size=None):
+            meter.feed(line, time.perf_counter() - begin)
+    except requests.RequestException:
+        return "cut"
+    if meter.broken:
+        return "protocol"
+    return "" if meter.done else "cut"
+
+
+def _write(record: RequestRecord) -> None:
+    RECORDS.write(record.model_dump_json().encode() + b"\n")
+
+
+die_with(PLAN.parent)
+PROMPTS = read_prompts(Path(PLAN.prompts))
+# Unbuffered and appending: every record is one write, whole or not there.
+RECORDS = Path(PLAN.records).open("ab", buffering=0)  # noqa: SIM115
+for _region, _entry in PLAN.entries.items():
+    _name = f"Users_{_region.replace('-', '_')}"
+    globals()[_name] = type(_name, (RegionUsers,), {"region": _region, "host": _entry, "__module__": __name__})

@@ -1,0 +1,44 @@
+"""What the load remembers of one user request: a line of `traffic/<name>.jsonl`."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from tidegate.core.model import Value
+
+Failure = Literal["", "connect", "timeout", "status", "cut", "protocol"]
+"""Classes of failure. The prompt and the answer are never written down."""
+
+
+class RequestRecord(Value):
+    """One user request, written once it is over."""
+
+    started: float
+    """Unix time in seconds."""
+    region: str
+    role: str = ""
+    """From the answer's headers, as is `version`; empty when no answer came."""
+    version: str = ""
+    status: int = 0
+    """The HTTP status; 0 when no answer came."""
+    ok: bool
+    """A 2xx whose stream ended with `[DONE]`."""
+    cut: bool = False
+    """The stream began and did not end."""
+    error: Failure = ""
+    ttft_seconds: float | None = None
+    itl_mean_seconds: float | None = None
+    """Mean time between tokens after the first; None when there were fewer than two."""
+    duration_seconds: float
+    output_tokens: int = 0
+    finish_reason: str = ""
+
+    @property
+    def ended(self) -> float:
+        """Unix time in seconds: a request belongs to the window in which it ended."""
+        return self.started + self.duration_seconds
+
+    @property
+    def refused(self) -> bool:
+        """Answered with a 4xx."""
+        return 400 <= self.status < 500

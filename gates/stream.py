@@ -1,0 +1,66 @@
+"""Follows one streamed chat completion (server-sent events) and measures it; knows no HTTP client."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+_PREFIX = b"data:"
+
+
+class StreamMeter:
+    """Fed line by line with the time each arrived, in seconds since the request was sent."""
+
+    def __init__(self) -> None:
+        self.done = False
+        """`[DONE]` arrived: the stream is complete."""
+        self.broken = False
+        """The server reported an error within the stream, or sent what is no event."""
+        self.finish_reason = ""
+        self.first_token: float | None = None
+        self._last_token = 0.0
+        self._chunks = 0
+        self._usage: int | None = None
+
+    def feed(self, line: bytes, at: float) -> None:
+        """Take in one line; empty ones and comments separate events and say nothing."""
+        if not line.startswith(_PREFIX):
+            return
+        payload = line.removeprefix(_PREFIX).strip()
+        if payload == b"[DONE]":
+            self.done = True
+            return
+        try:
+            event = json.loads(payload)
+        except ValueError:
+            self.broken = True
+            return
+        self._event(event, at)
+
+    @property
+    def output_tokens(self) -> int:
+        """As the server counted; else the chunks with text, each of one token or more."""
+        return self._chunks if self._usage is None else self._usage
+
+    @property
+    def itl_mean(self) -> float | None:
+        """Seconds between tokens after the first; None with fewer than two tokens."""
+        if self.first_token is None or self.output_tokens < 2:
+            return None
+        return (self._last_token - self.first_token) / (self.output_tokens - 1)
+
+    def _event(self, event: dict[str, Any], at: float) -> None:
+        if "error" in event:
+            self.broken = True
+        usage = event.get("usage")
+        if usage:
+            self._usage = int(usage["completion_tokens"])
+        for choice in event.get("choices", []):
+            text = choice.get("delta", {}).get("content")
+            self.finish_reason = choice.get("finish_reason") or self.finish_reason
+            if text or choice.get("finish_reason"):
+                # An answer may be empty; then its end is the first thing that a user gets.
+                self.first_token = at if self.first_token is None else self.first_token
+            if text:
+                self._last_token = at
+                self._chunks += 1

@@ -1,0 +1,140 @@
+"""The real Locust load against a slow streaming server."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+from fakes.chat_server import WORDS, chat_server
+
+from gates.adapters.load import LoadProcess, start_load
+from gates.adapters.records import RecordReader
+from gates.records import RequestRecord
+from tidegate.core.errors import OutsideError, UsageError
+
+
+@pytest.fixture
+def prompts(tmp_path: Path) -> Path:
+    path = tmp_path / "prompts.txt"
+    path.write_text('What is 2 + 2?\n{"prompt": "and 3 + 3?"}\n')
+    return path
+
+
+def start(tmp_path: Path, prompts: Path, entries: dict[str, str], *, model: str = "m", rate: float = 10) -> LoadProcess:
+    return start_load(
+        entries, rate=rate, prompts=prompts, model=model, max_tokens=4, records=tmp_path / "traffic" / "users.jsonl"
+    )
+
+
+async def wait_for_records(load: LoadProcess, count: int) -> None:
+    deadline = time.monotonic() + 30
+    while load.totals().requests < count:
+        load.check()
+        assert time.monotonic() < deadline, "the load wrote no records"
+        await asyncio.sleep(0.1)
+
+
+async def records_of(tmp_path: Path, prompts: Path, model: str, count: int = 5) -> list[RequestRecord]:
+    with chat_server() as server:
+        load = start(tmp_path, prompts, {"eu-west-1": server.url}, model=model)
+        await wait_for_records(load, count)
+        await load.stop()
+    return RecordReader(load.records).read_new()
+
+
+async def test_streams_are_measured_while_they_arrive(tmp_path: Path, prompts: Path) -> None:
+    records = await records_of(tmp_path, prompts, "m")
+    assert all(record.ok and record.status == 200 and not record.cut for record in records)
+    assert {(record.role, record.version, record.region) for record in records} == {("canary", "7", "eu-west-1")}
+    for record in records:
+        assert record.ttft_seconds is not None and record.itl_mean_seconds is not None
+        assert 0.04 < record.ttft_seconds < record.duration_seconds - 0.1
+        assert record.itl_mean_seconds == pytest.approx(0.05, abs=0.03)
+        assert record.output_tokens == len(WORDS)
+        assert record.finish_reason == "stop"
+
+
+@pytest.mark.parametrize(
+    ("model", "error", "status", "cut"),
+    [("cut", "cut", 200, True), ("fail", "status", 500, False), ("refuse", "status", 400, False)],
+)
+async def test_every_failed_or_cut_request_is_counted(
+    tmp_path: Path, prompts: Path, *, model: str, error: str, status: int, cut: bool
+) -> None:
+    records = await records_of(tmp_path, prompts, model)
+    assert {(record.ok, record.error, record.status, record.cut) for record in records} == {(False, error, status, cut)}
+
+
+async def test_a_region_that_is_not_there_counts_as_failed_and_names_no_version(tmp_path: Path, prompts: Path) -> None:
+    load = start(tmp_path, prompts, {"eu-west-1": "http://127.0.0.1:9"})
+    await wait_for_records(load, 2)
+    totals = await load.stop()
+    assert totals.failed == totals.requests
+    assert {(r.error, r.version, r.status) for r in RecordReader(load.records).read_new()} == {("connect", "", 0)}
+
+
+async def test_requests_under_way_at_the_stop_end_well_and_are_counted(tmp_path: Path, prompts: Path) -> None:
+    with chat_server(token_seconds=0.4) as server:
+        load = start(tmp_path, prompts, {"eu-west-1": server.url}, rate=20)
+        await wait_for_records(load, 1)
+        totals = await load.stop()
+        assert totals.requests == len(server.bodies)
+        assert (totals.failed, totals.cut) == (0, 0)
+        assert await load.stop() == totals
+
+
+async def test_every_region_has_users_at_the_stated_rate(tmp_path: Path, prompts: Path) -> None:
+    with chat_server(token_seconds=0.001) as server:
+        load = start(tmp_path, prompts, {"eu-west-1": server.url, "us-east-1": server.url}, rate=20)
+        await wait_for_records(load, 120)
+        await load.stop()
+    records = RecordReader(load.records).read_new()
+    for region in ("eu-west-1", "us-east-1"):
+        starts = [record.started for record in records if record.region == region]
+        assert 12 < (len(starts) - 1) / (max(starts) - min(starts)) < 30
+
+
+async def test_the_load_dies_with_the_process_that_started_it(tmp_path: Path, prompts: Path) -> None:
+    program = f"""
+import time
+from pathlib import Path
+from gates.adapters.load import start_load
+load = start_load({{"eu": "http://127.0.0.1:9"}}, rate=5, prompts=Path({str(prompts)!r}), model="m",
+                  max_tokens=4, records=Path({str(tmp_path / "users.jsonl")!r}))
+print(load.pid, flush=True)
+time.sleep(60)
+"""
+    parent = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, env=dict(os.environ))
+    assert parent.stdout is not None
+    load = psutil.Process(int(parent.stdout.readline()))
+    deadline = time.monotonic() + 30
+    while not (tmp_path / "users.jsonl").stat().st_size and time.monotonic() < deadline:
+        await asyncio.sleep(0.1)
+    parent.kill()
+    parent.wait()
+    parent.stdout.close()
+    load.wait(timeout=5)
+
+
+async def test_a_load_that_ended_by_itself_says_so(tmp_path: Path, prompts: Path) -> None:
+    load = start(tmp_path, prompts, {"eu-west-1": "no address"})
+    os.kill(load.pid, 9)
+    psutil.Process(load.pid).wait(timeout=5)
+    with pytest.raises(OutsideError, match="the load ended with code"):
+        load.check()
+        await asyncio.sleep(0.1)
+        load.check()
+
+
+def test_a_load_without_prompts_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "empty.txt").write_text("\n")
+    with pytest.raises(UsageError, match="has no prompts"):
+        start(tmp_path, tmp_path / "empty.txt", {"eu": "http://127.0.0.1:9"})
+    with pytest.raises(UsageError, match="cannot read the prompts"):
+        start(tmp_path, tmp_path / "missing.txt", {"eu": "http://127.0.0.1:9"})
