@@ -1,0 +1,157 @@
+"""What only the real MLflow can show: its store, its own loaders, its faults."""
+
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+from fakes.tiny_model import write_tiny_model
+
+from registry.adapters.mlflow_models import MlflowRegistry
+from registry.adapters.mlflow_store import embedded_uri
+from registry.errors import DigestMismatch, StoreUnreachable, UnfitModel, UnknownAlias
+from tidegate.core.errors import ExitCode
+
+ENGINE_PYTHON = Path("/opt/tidegate/engine/bin/python")
+
+LOAD = """
+import sys
+sys.path.append(sys.argv[1])  # last, so that transformers and numpy are the engine's own
+import mlflow
+mlflow.set_tracking_uri(sys.argv[2])
+import mlflow.transformers
+pipeline = mlflow.transformers.load_model(sys.argv[3])
+said = pipeline("Hello", max_new_tokens=4, do_sample=False)
+print(type(pipeline).__name__, pipeline.tokenizer.decode(pipeline.tokenizer.encode("Hello")), len(said), sep="|")
+"""
+
+
+@pytest.fixture
+def registry(tracking_uri: str) -> MlflowRegistry:
+    return MlflowRegistry(tracking_uri)
+
+
+def stored(state: Path, name: str) -> Path:
+    """Where MLflow keeps the only version of `name`."""
+    from mlflow import MlflowClient
+
+    uri = embedded_uri(state)
+    location = MlflowClient(uri, registry_uri=uri).get_model_version_download_uri(name, "1")
+    return Path(location.removeprefix("file://"))
+
+
+def test_mlflow_sees_tags_description_and_alias(
+    registry: MlflowRegistry, tracking_uri: str, name: str, folder: Path
+) -> None:
+    from mlflow import MlflowClient
+
+    version = registry.register(name, folder, description="the first", alias="champion")
+    registry.mark(version, {"tidegate.taken-back": "too slow"})
+    seen = MlflowClient(tracking_uri, registry_uri=tracking_uri).get_model_version_by_alias(name, "champion")
+
+    assert seen.description == "the first"
+    assert seen.tags["tidegate.digest"] == version.digest
+    assert seen.tags["tidegate.file.config.json"] == version.files["config.json"]
+    assert seen.tags["tidegate.size_bytes"] == str(version.size_bytes)
+    assert seen.tags["tidegate.taken-back"] == "too slow"
+
+
+def test_weights_lie_in_the_store_once(registry: MlflowRegistry, state: Path, name: str, folder: Path) -> None:
+    registry.register(name, folder)
+
+    kept = list(stored(state, name).rglob("*.safetensors"))
+    assert len(kept) == 1
+    assert not kept[0].is_symlink()
+
+
+@pytest.mark.skipif(not ENGINE_PYTHON.exists(), reason="no engine environment; `tidegate setup` makes it")
+@pytest.mark.timeout(180)
+def test_mlflows_own_loader_loads_it_where_transformers_is(
+    registry: MlflowRegistry, tracking_uri: str, name: str, folder: Path
+) -> None:
+    version = registry.register(name, folder)
+
+    packages = sysconfig.get_paths()["purelib"]
+    command = [str(ENGINE_PYTHON), "-c", LOAD, packages, tracking_uri, version.uri]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "TextGenerationPipeline|Hello|1"
+
+
+def test_a_file_changed_in_the_store_is_refused_by_name_and_nothing_is_kept(
+    registry: MlflowRegistry, state: Path, name: str, folder: Path, tmp_path: Path
+) -> None:
+    version = registry.register(name, folder)
+    weights = stored(state, name) / "model" / "model.safetensors"
+    damaged = bytearray(weights.read_bytes())
+    damaged[-1] ^= 1
+    weights.write_bytes(damaged)
+
+    with pytest.raises(DigestMismatch, match=r"changed: model\.safetensors") as refusal:
+        registry.download(version, tmp_path / "engine")
+
+    assert refusal.value.exit_code == ExitCode.OUTSIDE
+    assert list((tmp_path / "engine").iterdir()) == []
+
+
+def test_a_second_download_needs_no_store(registry: MlflowRegistry, name: str, folder: Path, tmp_path: Path) -> None:
+    version = registry.register(name, folder)
+    first = registry.download(version, tmp_path / "engine")
+
+    assert MlflowRegistry("http://127.0.0.1:9").download(version, tmp_path / "engine") == first
+
+
+def test_two_versions_have_two_digests(registry: MlflowRegistry, name: str, folder: Path, tmp_path: Path) -> None:
+    one = registry.register(name, folder)
+    two = registry.register(name, write_tiny_model(tmp_path / "other", seed=1))
+
+    assert one.digest != two.digest
+    assert one.files["tokenizer.json"] == two.files["tokenizer.json"]
+
+
+def test_a_missing_alias_comes_with_the_command_that_sets_it(registry: MlflowRegistry, name: str, folder: Path) -> None:
+    registry.register(name, folder)
+
+    with pytest.raises(UnknownAlias) as refusal:
+        registry.resolve(name, "champion")
+
+    assert refusal.value.hint == f"set it: tidegate model alias {name} VERSION champion"
+    assert "there are none yet" in refusal.value.message
+
+
+def test_a_version_made_without_tidegate_is_refused(registry: MlflowRegistry, tracking_uri: str, name: str) -> None:
+    from mlflow import MlflowClient
+
+    client = MlflowClient(tracking_uri, registry_uri=tracking_uri)
+    client.create_registered_model(name)
+    client.create_model_version(name, "file:///nowhere", run_id="0")
+
+    assert registry.versions(name) == []
+    with pytest.raises(UnfitModel, match="was not registered by tidegate"):
+        registry.resolve(name, "1")
+
+
+@pytest.mark.parametrize("uri", ["http://127.0.0.1:9", "sqlite:////proc/nowhere/mlflow.db", "bogus://store"])
+def test_a_store_that_is_not_there_is_one_line_and_exit_4(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+
+    with pytest.raises(StoreUnreachable) as refusal:
+        MlflowRegistry(uri).resolve("m", "champion")
+
+    assert refusal.value.exit_code == ExitCode.OUTSIDE
+    assert refusal.value.message.startswith(f"MLflow store {uri}: ")
+    assert "\n" not in str(refusal.value)
+
+
+def test_mlflow_says_nothing_of_its_own(tmp_path: Path) -> None:
+    script = "import sys; from pathlib import Path; from registry.adapters.mlflow_models import MlflowRegistry as R\n"
+    script += "from registry.adapters.mlflow_store import embedded_uri\n"
+    script += "R(embedded_uri(Path(sys.argv[1]))).register('m', Path(sys.argv[2]), alias='champion')"
+    source = write_tiny_model(tmp_path)
+    command = [sys.executable, "-c", script, str(tmp_path / "state"), str(source)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "state"]

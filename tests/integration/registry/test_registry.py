@@ -1,0 +1,172 @@
+"""What every registry promises: the fake that other rooms test with, and MLflow itself."""
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+from fakes.registry import FakeRegistry
+
+from registry.adapters.mlflow_models import MlflowRegistry
+from registry.digests import digest_files, whole_digest
+from registry.errors import DigestMismatch, UnfitModel, UnknownAlias, UnknownModel, UnknownVersion
+from registry.model import ModelVersion
+
+
+class AnyRegistry(Protocol):
+    def register(
+        self, name: str, folder: Path, *, description: str | None = None, alias: str | None = None
+    ) -> ModelVersion: ...
+    def resolve(self, name: str, reference: str) -> ModelVersion: ...
+    def versions(self, name: str) -> list[ModelVersion]: ...
+    def set_alias(self, name: str, alias: str, version: str) -> None: ...
+    def promote(self, version: ModelVersion) -> None: ...
+    def mark(self, version: ModelVersion, tags: Mapping[str, str]) -> None: ...
+    def download(self, version: ModelVersion, target: Path) -> Path: ...
+
+
+@pytest.fixture(params=["fake", "mlflow"])
+def registry(request: pytest.FixtureRequest) -> AnyRegistry:
+    if request.param == "fake":
+        return FakeRegistry()
+    return MlflowRegistry(request.getfixturevalue("tracking_uri"))
+
+
+def aliases(registry: AnyRegistry, name: str) -> dict[str, str]:
+    return {alias: version.version for version in registry.versions(name) for alias in version.aliases}
+
+
+def test_a_registered_folder_is_found_by_number_and_alias(registry: AnyRegistry, name: str, folder: Path) -> None:
+    version = registry.register(name, folder, description="the first", alias="champion")
+
+    assert version.uri == f"models:/{name}/1"
+    assert version.files == digest_files(folder)
+    assert version.digest == whole_digest(version.files)
+    assert version.size_bytes == sum(path.stat().st_size for path in folder.iterdir())
+    assert version.aliases == ("champion",)
+    assert registry.resolve(name, "1") == registry.resolve(name, "champion") == version
+
+
+def test_versions_count_up(registry: AnyRegistry, name: str, folder: Path) -> None:
+    registry.register(name, folder, alias="champion")
+    registry.register(name, folder, alias="challenger")
+
+    assert [version.version for version in registry.versions(name)] == ["1", "2"]
+    assert aliases(registry, name) == {"champion": "1", "challenger": "2"}
+
+
+def test_an_unknown_model_is_said_so(registry: AnyRegistry, name: str) -> None:
+    with pytest.raises(UnknownModel, match="no such model"):
+        registry.resolve(name, "champion")
+
+
+def test_an_unknown_version_is_answered_with_those_there_are(registry: AnyRegistry, name: str, folder: Path) -> None:
+    registry.register(name, folder)
+    registry.register(name, folder)
+
+    with pytest.raises(UnknownVersion, match=r"/9: no such version; there are 1, 2"):
+        registry.resolve(name, "9")
+
+
+def test_an_unknown_alias_is_said_so(registry: AnyRegistry, name: str, folder: Path) -> None:
+    registry.register(name, folder)
+
+    with pytest.raises(UnknownAlias, match="@champion: no version has this alias"):
+        registry.resolve(name, "champion")
+
+
+def test_promotion_moves_all_three_aliases(registry: AnyRegistry, name: str, folder: Path) -> None:
+    registry.register(name, folder, alias="champion")
+    version = registry.register(name, folder, alias="challenger")
+
+    registry.promote(version)
+
+    assert aliases(registry, name) == {"champion": "2", "previous": "1"}
+
+
+def test_promotion_may_be_said_again(registry: AnyRegistry, name: str, folder: Path) -> None:
+    registry.register(name, folder, alias="champion")
+    version = registry.register(name, folder, alias="challenger")
+
+    registry.promote(version)
+    registry.promote(version)
+
+    assert aliases(registry, name) == {"champion": "2", "previous": "1"}
+
+
+@pytest.mark.parametrize("written", [{"previous": "1"}, {"previous": "1", "champion": "2"}])
+def test_promotion_that_died_in_the_middle_ends_the_same(
+    registry: AnyRegistry, name: str, folder: Path, written: dict[str, str]
+) -> None:
+    registry.register(name, folder, alias="champion")
+    version = registry.register(name, folder, alias="challenger")
+    for alias, number in written.items():
+        registry.set_alias(name, alias, number)
+
+    registry.promote(version)
+
+    assert aliases(registry, name) == {"champion": "2", "previous": "1"}
+
+
+def test_promotion_leaves_a_newer_challenger_alone(registry: AnyRegistry, name: str, folder: Path) -> None:
+    version = registry.register(name, folder)
+    registry.register(name, folder, alias="challenger")
+
+    registry.promote(version)
+
+    assert aliases(registry, name) == {"champion": "1", "challenger": "2"}
+
+
+def test_an_alias_points_only_at_what_exists(registry: AnyRegistry, name: str, folder: Path) -> None:
+    registry.register(name, folder)
+
+    with pytest.raises(UnknownVersion):
+        registry.set_alias(name, "champion", "7")
+
+
+def test_a_download_is_the_registered_folder(registry: AnyRegistry, name: str, folder: Path, tmp_path: Path) -> None:
+    version = registry.register(name, folder)
+
+    got = registry.download(version, tmp_path / "engine")
+
+    assert got == tmp_path / "engine" / "model"
+    assert digest_files(got) == version.files
+    assert [path.name for path in (tmp_path / "engine").iterdir()] == ["model"]
+
+
+def test_a_download_that_was_damaged_since_is_replaced(
+    registry: AnyRegistry, name: str, folder: Path, tmp_path: Path
+) -> None:
+    version = registry.register(name, folder)
+    got = registry.download(version, tmp_path / "engine")
+    (got / "config.json").write_text("{}")
+    (got / "extra.json").write_text("{}")
+
+    assert digest_files(registry.download(version, tmp_path / "engine")) == version.files
+
+
+def test_files_with_pickles_are_not_registered(registry: AnyRegistry, name: str, folder: Path) -> None:
+    shutil.copy(folder / "config.json", folder / "pytorch_model.bin")
+
+    with pytest.raises(UnfitModel, match=r"pytorch_model\.bin"):
+        registry.register(name, folder)
+    with pytest.raises(UnknownModel):
+        registry.versions(name)
+
+
+def test_marks_are_written(registry: AnyRegistry, name: str, folder: Path) -> None:
+    version = registry.register(name, folder)
+
+    registry.mark(version, {"tidegate.taken-back": "too slow"})
+
+    assert registry.resolve(name, "1") == version
+
+
+def test_a_fake_refuses_changed_files_as_mlflow_does(name: str, folder: Path, tmp_path: Path) -> None:
+    registry = FakeRegistry()
+    version = registry.register(name, folder)
+    (folder / "config.json").write_text("{}")
+
+    with pytest.raises(DigestMismatch, match=r"changed: config\.json"):
+        registry.download(version, tmp_path / "engine")
