@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import pairwise
 
 import pytest
 from fakes.clock import FakeClock
@@ -130,7 +131,7 @@ async def test_a_stable_that_cannot_start_is_tried_with_longer_and_longer_waits(
     while clock.elapsed < 70:
         await fleet.observe()
         await clock.sleep(0.1)
-    waits = [round(later - earlier) for earlier, later in zip(attempts, attempts[1:], strict=False)]
+    waits = [round(later - earlier) for earlier, later in pairwise(attempts)]
     assert waits[:6] == [1, 2, 4, 8, 16, 30]
 
 

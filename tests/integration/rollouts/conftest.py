@@ -1,0 +1,41 @@
+"""A real fleet host with real Envoys and Prometheus, in front of engines that start in a second."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+from fakes.local_fleet import REGION, delivery, stand_in
+
+from rollouts.adapters import host_client
+from rollouts.adapters.host_client import FleetHost, LocalFleet
+from rollouts.model import Engine
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Path:
+    return tmp_path / "state"
+
+
+@pytest.fixture
+def engine() -> Callable[[str], Engine]:
+    return stand_in
+
+
+@pytest.fixture
+def broken() -> Callable[[str], Engine]:
+    return lambda version: stand_in(version, "--fail", "out of memory")
+
+
+@pytest.fixture
+async def host(state: Path) -> AsyncIterator[FleetHost]:
+    with delivery(state):
+        host = await host_client.start(state, {REGION: None}, owned=True)
+        yield host
+        await host.stop()
+
+
+@pytest.fixture
+def fleet(host: FleetHost) -> LocalFleet:
+    return host.fleet(REGION)

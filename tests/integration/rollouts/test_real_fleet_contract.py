@@ -1,0 +1,9 @@
+"""The fleet of this machine keeps the promises of a fleet."""
+
+from __future__ import annotations
+
+from fakes.fleet_contract import FleetContract
+
+
+class TestLocalFleet(FleetContract):
+    """The fixtures come from `conftest.py`."""

@@ -1,0 +1,123 @@
+"""What users see while a region changes: real Envoy, real processes, streams all the time."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+import psutil
+import pytest
+from fakes.local_fleet import arguments_of, process_of, stand_in
+from fakes.users import Users
+
+from rollouts.adapters.host_client import LocalFleet
+from rollouts.adapters.http import Http
+from rollouts.model import Arm, Phase
+
+
+async def test_no_stream_is_cut_by_a_delivery(fleet: LocalFleet) -> None:
+    state = await fleet.deploy(stand_in("6"))
+    async with Users(state.entry) as users:
+        await asyncio.sleep(0.5)
+        await fleet.deploy(stand_in("7"))
+        await fleet.mirror(100)
+        await asyncio.sleep(0.5)
+        await fleet.mirror(0)
+        for weight in (5, 25, 50):
+            await fleet.shift(weight)
+            await asyncio.sleep(0.5)
+        await fleet.promote()
+        await asyncio.sleep(0.5)
+    assert users.failed == []
+    assert users.by_role()["canary"] > 5
+    assert users.requests[-1].version == "7"
+
+
+async def test_no_stream_is_cut_by_a_rollback_after_the_promotion(fleet: LocalFleet) -> None:
+    state = await fleet.deploy(stand_in("6"))
+    await fleet.deploy(stand_in("7", "--tokens", "60"))
+    async with Users(state.entry) as users:
+        await fleet.promote()
+        await asyncio.sleep(0.5)
+        await fleet.rollback("6")
+        await asyncio.sleep(0.3)
+    assert users.failed == []
+    assert {request.version for request in users.requests} == {"6", "7"}
+    assert users.requests[-1].started > users.requests[0].started
+
+
+@pytest.mark.parametrize("weight", [5, 50])
+async def test_users_are_spread_by_weight(fleet: LocalFleet, weight: int) -> None:
+    state = await fleet.deploy(stand_in("6", "--interval", "0"))
+    await fleet.deploy(stand_in("7", "--interval", "0"))
+    await fleet.shift(weight)
+    async with Users(state.entry, per_second=200) as users:
+        while len(users.requests) < 400:
+            await asyncio.sleep(0.1)
+    share = users.by_role()["canary"] / len(users.requests)
+    # Five standard deviations of a fair coin over 400 throws.
+    assert share == pytest.approx(weight / 100, abs=5 * (weight / 100 * (1 - weight / 100) / 400) ** 0.5)
+    assert users.failed == []
+
+
+async def test_copies_reach_the_canary_and_no_user(fleet: LocalFleet) -> None:
+    state = await fleet.deploy(stand_in("6"))
+    canary = (await fleet.deploy(stand_in("7"))).canary
+    await fleet.mirror(100)
+    async with Users(state.entry) as users:
+        await asyncio.sleep(1)
+    assert users.by_role().keys() == {"stable"}
+    assert canary is not None
+    assert await answered(canary) == pytest.approx(len(users.requests) + 6, abs=1), "six more warmed it up"
+
+
+async def test_a_killed_canary_costs_only_the_streams_that_were_on_it(fleet: LocalFleet) -> None:
+    state = await fleet.deploy(stand_in("6"))
+    canary = (await fleet.deploy(stand_in("7"))).canary
+    await fleet.shift(50)
+    async with Users(state.entry) as users:
+        await asyncio.sleep(0.5)
+        killed_at = asyncio.get_running_loop().time()
+        process_of(canary).send_signal(signal.SIGKILL)
+        await asyncio.sleep(1)
+        seen = await fleet.observe()
+    assert all(request.started <= killed_at for request in users.failed)
+    assert {request.role for request in users.failed} <= {"canary"}
+    assert (seen.phase, seen.weight) == (Phase.DEGRADED, 0)
+    assert seen.canary and seen.canary.problem and "stand-in engine" in seen.canary.problem
+
+
+async def test_the_warm_previous_serves_while_a_killed_stable_comes_back(fleet: LocalFleet) -> None:
+    state = await fleet.deploy(stand_in("6"))
+    await fleet.deploy(stand_in("7"))
+    stable = (await fleet.promote()).stable
+    async with Users(state.entry) as users:
+        await asyncio.sleep(0.3)
+        killed_at = asyncio.get_running_loop().time()
+        process_of(stable).send_signal(signal.SIGKILL)
+        while (await fleet.observe()).phase is not Phase.STEADY or users.requests[-1].role != "stable":
+            await asyncio.sleep(0.1)
+    assert all(request.started <= killed_at for request in users.failed)
+    assert users.by_role()["previous"] > 0
+
+
+async def test_a_killed_proxy_is_back_at_once(fleet: LocalFleet, state: Path) -> None:
+    seen = await fleet.deploy(stand_in("6"))
+    configuration = str(state / "fleet/regions/eu-west-1/bootstrap.json")
+    proxy = next(process for process in psutil.process_iter() if configuration in arguments_of(process))
+    os.kill(proxy.pid, signal.SIGKILL)
+    killed_at = asyncio.get_running_loop().time()
+    async with Users(seen.entry) as users:
+        while not any(request.status == 200 for request in users.requests):
+            await asyncio.sleep(0.05)
+    first = min(request.started for request in users.requests if request.status == 200)
+    assert first - killed_at < 3
+
+
+async def answered(arm: Arm) -> int:
+    """How many chats the engine itself has answered."""
+    async with Http() as http:
+        metrics = (await http.get(f"{arm.url}/metrics")).text
+    return int(next(line.split()[-1] for line in metrics.splitlines() if line.startswith("vllm:request_success_total")))
