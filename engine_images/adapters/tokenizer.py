@@ -34,9 +34,10 @@ class FileTokenizer:
             NotAModel: a file is missing or damaged, or the chat template refuses the messages.
         """
         prompt = self.render(folder, messages)
+        content = _read(folder / TOKENIZER_FILE)
         try:
-            tokenizer = Tokenizer.from_str(_read(folder / TOKENIZER_FILE))
-        except ValueError as error:
+            tokenizer = Tokenizer.from_str(content)
+        except Exception as error:  # `tokenizers` has no error of its own.
             raise NotAModel(f"{folder / TOKENIZER_FILE} is not a tokenizer: {error}") from error
         # The template has written the special tokens already.
         return list(tokenizer.encode(prompt, add_special_tokens=False).ids)

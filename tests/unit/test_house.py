@@ -1,0 +1,100 @@
+"""The figures of a readable house, kept by tests; `python benchmarks/house.py` prints them all."""
+
+from __future__ import annotations
+
+import ast
+import tomllib
+from collections import defaultdict
+from pathlib import Path
+from statistics import median, quantiles
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+WHEEL = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+MODULES = {path.relative_to(ROOT): path.read_text() for package in WHEEL for path in (ROOT / package).rglob("*.py")}
+TREES = {path: ast.parse(text) for path, text in MODULES.items()}
+
+OUTSIDE = {
+    "httpx",
+    "mlflow",
+    "torch",
+    "vllm",
+    "transformers",
+    "locust",
+    "subprocess",
+    "prometheus_api_client",
+    "openai",
+}
+"""What touches the world; only adapters, what runs inside the engine environment, the order of a delivery and
+the command line may import it."""
+
+
+def imports(tree: ast.Module) -> set[str]:
+    """The top-level packages that a module imports, anywhere in it."""
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.add(node.module.split(".")[0])
+    return found
+
+
+def function_lengths() -> dict[str, int]:
+    return {
+        f"{path}:{node.lineno} {node.name}": (node.end_lineno or node.lineno) - node.lineno + 1
+        for path, tree in TREES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
+
+
+def test_no_module_is_longer_than_a_reader_can_bear() -> None:
+    assert {str(path): len(text.splitlines()) for path, text in MODULES.items() if len(text.splitlines()) > 500} == {}
+
+
+def test_half_of_the_modules_are_short() -> None:
+    assert median(len(text.splitlines()) for path, text in MODULES.items() if path.name != "__init__.py") <= 120
+
+
+def test_no_function_is_longer_than_a_screen() -> None:
+    assert {name: length for name, length in function_lengths().items() if length > 80} == {}
+
+
+def test_nine_functions_of_ten_are_short() -> None:
+    assert quantiles(function_lengths().values(), n=10)[-1] <= 35
+
+
+def test_tests_are_no_packages_that_would_hide_ours() -> None:
+    found = {path.relative_to(ROOT).as_posix() for path in (ROOT / "tests").rglob("__init__.py")}
+    assert found == {"tests/fakes/__init__.py"}
+
+
+def test_every_package_is_in_the_wheel() -> None:
+    assert sorted(WHEEL) == sorted(path.parent.name for path in ROOT.glob("*/__init__.py"))
+
+
+@pytest.mark.parametrize("package", WHEEL)
+def test_every_package_is_typed_and_says_what_it_is(package: str) -> None:
+    assert (ROOT / package / "py.typed").exists()
+    assert ast.get_docstring(TREES[Path(package, "__init__.py")])
+
+
+def test_the_http_library_can_be_replaced_in_one_module_of_a_package() -> None:
+    users = defaultdict(list)
+    for path, tree in TREES.items():
+        if "httpx" in imports(tree):
+            users[path.parts[0]].append(str(path))
+    assert {package: modules for package, modules in users.items() if len(modules) > 1} == {}
+
+
+def test_deciding_touches_nothing_outside() -> None:
+    pure = {
+        path: tree
+        for path, tree in TREES.items()
+        if not {"adapters", "environment"} & set(path.parts)
+        and path.parts[0] != "pipelines"
+        and path.parts[:2] != ("tidegate", "cli")
+    }
+    assert {str(path): found for path, tree in pure.items() if (found := imports(tree) & OUTSIDE)} == {}
