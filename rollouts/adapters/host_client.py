@@ -68,7 +68,8 @@ class FleetHost:
         record = json.loads(layout.record.read_text(encoding="utf-8"))
         self._layout = layout
         self._child = child
-        self._http = Http(Path(record["socket"]))
+        self._socket = Path(record["socket"])
+        self._http = Http(self._socket)
         self._regions: dict[str, str] = record["regions"]
         self.pid: int = record["pid"]
         self.prometheus_url: str = record["prometheus"]
@@ -83,15 +84,21 @@ class FleetHost:
 
     async def stop(self) -> None:
         """End it and everything it runs; returns when nothing is left. Also right when it is gone."""
-        try:
-            await self._http.post(f"{BASE}/stop", timeout_seconds=10)
-        except Unreachable:
-            if is_up(self._layout):
-                raise
         await self.close()
-        await _until_gone(self._layout)
+        if is_up(self._layout):
+            await self._ask_to_end()
+            await _until_gone(self._layout)
         if self._child is not None:
             await self._child.stop(grace_seconds=STOP_SECONDS)
+
+    async def _ask_to_end(self) -> None:
+        async with Http(self._socket) as http:
+            try:
+                await http.post(f"{BASE}/stop", timeout_seconds=10)
+            except Unreachable:
+                # It may have ended between the two looks; then there is nothing to ask.
+                if is_up(self._layout):
+                    raise
 
     async def close(self) -> None:
         """Let go of it; it runs on."""
