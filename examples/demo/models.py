@@ -27,6 +27,7 @@ from typing import Any
 
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers.utils import logging
 
 LOCK = Path(__file__).parent / "smollm2.lock"
 STAMP = "complete"
@@ -65,7 +66,6 @@ def slow(model: Model, folder: Path) -> None:
         torch.nn.init.zeros_(idle.self_attn.o_proj.weight)
         torch.nn.init.zeros_(idle.mlp.down_proj.weight)
         layers.append(idle)
-    model.config.layer_types = None
     model.config.num_hidden_layers = len(layers)
     model.save_pretrained(folder)
 
@@ -84,6 +84,7 @@ def main() -> None:
     parser.add_argument("--uv", required=True, help="the uv that downloads the weights")
     arguments = parser.parse_args()
     torch.set_grad_enabled(False)
+    logging.disable_progress_bar()
     recipe = hashlib.sha256(LOCK.read_bytes() + Path(__file__).read_bytes()).hexdigest()
     wanted = [version for version in VERSIONS if not is_complete(arguments.folder / version, recipe)]
     if wanted:
