@@ -19,7 +19,7 @@ _NOT_IN_NAMES = re.compile(r"[^\w.\- :/]", re.ASCII)
 
 
 def event_tags(number: int, event: Event) -> dict[str, str]:
-    """The tags that hold an event, in parts when it is long: `tidegate.event.0007.1of1`.
+    """The tags that hold an event, in parts when it is long: `mlflow.tidegate.event.0007.1of1`.
 
     Raises:
         ValueError: the event is too long for one request.

@@ -43,7 +43,7 @@ def test_a_long_event_is_kept_in_parts_that_a_tag_can_hold() -> None:
 
 def test_an_event_with_a_part_missing_did_not_happen_and_its_number_is_not_used_again() -> None:
     tags = event_tags(1, event()) | event_tags(2, event("x" * 2 * TAG_CHARACTERS))
-    del tags["tidegate.event.0002.2of3"]
+    del tags["mlflow.tidegate.event.0002.2of3"]
 
     assert read_events(tags) == [event()]
     assert next_number(tags) == 3

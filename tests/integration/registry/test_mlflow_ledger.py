@@ -1,0 +1,133 @@
+"""What only the real MLflow can show: what its UI and its API see, and several that open at once."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Barrier
+
+import pytest
+from fakes.clock import FakeClock
+from fakes.deliveries import slow
+from mlflow import MlflowClient
+
+from registry.adapters.mlflow_deliveries import MlflowDeliveries
+from registry.errors import DeliveryRuns
+from registry.model import Event, ModelVersion
+
+
+@pytest.fixture
+def client(tracking_uri: str) -> MlflowClient:
+    return MlflowClient(tracking_uri, registry_uri=tracking_uri)
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def deliveries(tracking_uri: str, clock: FakeClock) -> MlflowDeliveries:
+    return MlflowDeliveries(tracking_uri, clock)
+
+
+def version(name: str, number: str = "2") -> ModelVersion:
+    return ModelVersion(name=name, version=number, digest="d" * 64, files={}, size_bytes=0)
+
+
+def test_the_run_tells_the_story_by_itself(
+    deliveries: MlflowDeliveries, client: MlflowClient, clock: FakeClock, name: str, tmp_path: Path
+) -> None:
+    ledger = deliveries.open_delivery(version(name), version(name, "1"), spec_digest="abc")
+    for event in slow():
+        ledger.append(event)
+    clock.elapsed += 12
+    ledger.measure({"eu-west-1.latency.ttft@p95": 0.25}, at=clock.now())
+    ledger.close("rolled-back", "latency: too slow")
+    run = client.get_run(ledger.delivery)
+
+    assert run.info.status == "FAILED"
+    assert run.info.run_name == f"{name} 2 2026-01-01 00:00:00"
+    assert run.data.params == {
+        "model": name, "version": "2", "digest": "d" * 64, "champion": "1", "spec_digest": "abc",
+    }  # fmt: skip
+    assert run.data.tags["tidegate.state"] == run.data.tags["tidegate.outcome"] == "rolled-back"
+    assert run.data.tags["tidegate.host"] == socket.gethostname()
+    assert run.data.tags["tidegate.region.eu-west-1"] == "undo@eu-west-1 done"
+    assert "**rolled-back: latency: too slow**" in run.data.tags["mlflow.note.content"]
+    [point] = client.get_metric_history(ledger.delivery, "eu-west-1.latency.ttft.p95")
+    assert (point.value, point.step, point.timestamp) == (0.25, 12, round(clock.now().timestamp() * 1000))
+    kept = client.download_artifacts(ledger.delivery, "events.jsonl", str(tmp_path))
+    assert [Event.model_validate_json(line) for line in Path(kept).read_text().splitlines()] == slow()
+
+
+@pytest.mark.parametrize(("outcome", "status"), [("delivered", "FINISHED"), ("interrupted", "KILLED")])
+def test_the_outcome_is_the_status_of_the_run(
+    deliveries: MlflowDeliveries, client: MlflowClient, name: str, outcome: str, status: str
+) -> None:
+    ledger = deliveries.open_delivery(version(name), None, spec_digest="abc")
+    ledger.close(outcome, "because")
+
+    assert client.get_run(ledger.delivery).info.status == status
+
+
+def test_a_long_event_survives_the_limits_of_tags(deliveries: MlflowDeliveries, name: str) -> None:
+    ledger = deliveries.open_delivery(version(name), None, spec_digest="abc")
+    long = slow()[0].model_copy(update={"message": "é" * 20_000})
+    ledger.append(long)
+
+    assert deliveries.events(ledger.delivery) == [long]
+
+
+def test_closing_that_died_in_the_middle_is_finished_with_its_own_outcome(
+    deliveries: MlflowDeliveries, client: MlflowClient, clock: FakeClock, name: str
+) -> None:
+    ledger = deliveries.open_delivery(version(name), None, spec_digest="abc")
+    client.set_tag(ledger.delivery, "tidegate.outcome", "delivered")
+    client.set_tag(ledger.delivery, "tidegate.reason", "every gate passed")
+    clock.elapsed += 61
+    deliveries.open_delivery(version(name), None, spec_digest="abc")
+
+    [_, first] = deliveries.deliveries(name)
+    assert (first.outcome, first.reason) == ("delivered", "every gate passed")
+    assert client.get_run(ledger.delivery).info.status == "FINISHED"
+
+
+def test_a_delivery_whose_process_is_gone_from_this_machine_does_not_block(tracking_uri: str, name: str) -> None:
+    gone = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, check=True)
+    MlflowDeliveries(tracking_uri, pid=int(gone.stdout)).open_delivery(version(name), None, spec_digest="s")
+
+    second = MlflowDeliveries(tracking_uri).open_delivery(version(name), None, spec_digest="s")
+
+    [now, before] = MlflowDeliveries(tracking_uri).deliveries(name)
+    assert (now.id, now.pid, before.outcome) == (second.delivery, os.getpid(), "interrupted")
+
+
+def test_of_several_that_open_at_once_exactly_one_does(tracking_uri: str, name: str) -> None:
+    racers = 4
+    start = Barrier(racers)
+
+    def race(_: int) -> str:
+        deliveries = MlflowDeliveries(tracking_uri)
+        start.wait(60)
+        try:
+            return deliveries.open_delivery(version(name), None, spec_digest="s").delivery
+        except DeliveryRuns:
+            return "refused"
+
+    with ThreadPoolExecutor(racers) as pool:
+        said = list(pool.map(race, range(racers)))
+
+    [left] = MlflowDeliveries(tracking_uri).deliveries(name)
+    assert sorted(said) == sorted([left.id, *["refused"] * (racers - 1)])
+
+
+def test_events_are_plain_json_in_the_tags(deliveries: MlflowDeliveries, client: MlflowClient, name: str) -> None:
+    ledger = deliveries.open_delivery(version(name), None, spec_digest="abc")
+    ledger.append(slow()[0])
+
+    kept = client.get_run(ledger.delivery).data.tags["mlflow.tidegate.event.0001.1of1"]
+    assert json.loads(kept)["step"] == "delivery"
