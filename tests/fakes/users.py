@@ -18,6 +18,8 @@ class Request:
 
     started: float
     """Seconds of the monotonic clock."""
+    answered: float | None
+    """When the first byte came back: the engine had the request by then."""
     role: str | None
     version: str | None
     status: int | None
@@ -71,27 +73,29 @@ class Users:
 
     async def _ask(self) -> None:
         started = time.monotonic()
-        answer = b""
+        answered, answer = None, b""
         try:
             reader, writer = await asyncio.open_connection(*self._address)
             try:
                 writer.write(self._message)
                 while piece := await reader.read(65536):
+                    answered = answered or time.monotonic()
                     answer += piece
             finally:
                 writer.close()
         except OSError:
             # Refused or reset: what came until then says how far it got.
             pass
-        self.requests.append(_request(started, answer))
+        self.requests.append(_request(started, answered, answer))
 
 
-def _request(started: float, answer: bytes) -> Request:
+def _request(started: float, answered: float | None, answer: bytes) -> Request:
     head, _, body = answer.partition(b"\r\n\r\n")
     first, *lines = head.decode().split("\r\n")
     headers = dict(line.split(": ", 1) for line in lines)
     return Request(
         started=started,
+        answered=answered,
         role=headers.get("x-tidegate-role"),
         version=headers.get("x-tidegate-version"),
         status=int(first.split()[1]) if first else None,

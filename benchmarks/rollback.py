@@ -1,0 +1,152 @@
+"""How fast users leave a canary that is taken back, as JSON.
+
+The clock starts with the verdict, before the fleet host is told. Two ends are measured: the last request that
+a user began and the canary served, and the first byte of the last answer that the canary began; the request had
+reached it by then, so the second is an upper bound of "the last request that reached the canary".
+
+    .venv/bin/python benchmarks/rollback.py --engine stand-in
+    .venv/bin/python benchmarks/rollback.py --engine vllm --model FOLDER
+
+Each run deploys a canary beside the same stable engine, gives it half of the users, and takes it back while they
+stream. `FOLDER` holds `model/`, a Hugging Face directory; the canary serves the same files under other versions.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import platform
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median, quantiles
+from typing import Any
+
+import psutil
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+from fakes.local_fleet import REGION, delivery, stand_in
+from fakes.users import Users
+
+from engine_images.adapters.environment import find_engine_environment
+from engine_images.adapters.weights import read_weights
+from engine_images.launch import launch_command
+from engine_images.spec import CompileMode, CompileSpec, EngineSettings, VllmSpec
+from rollouts.adapters import host_client
+from rollouts.adapters.host_client import LocalFleet
+from rollouts.model import Engine
+
+WEIGHT = 50
+SETTLE_SECONDS = 2.0
+"""Of load at that weight before the verdict, and of load after it."""
+
+MakeEngine = Callable[[str], Engine]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Measure how fast a rollback takes users off a canary.")
+    parser.add_argument("--engine", choices=["stand-in", "vllm"], default="stand-in")
+    parser.add_argument("--model", type=Path, help="for vllm: the folder that holds model/")
+    parser.add_argument("--runs", type=int, default=20)
+    parser.add_argument("--per-second", type=float, default=100, help="how many users begin a stream each second")
+    wish = parser.parse_args()
+    if wish.engine == "vllm" and wish.model is None:
+        parser.error("--engine vllm needs --model")
+    with tempfile.TemporaryDirectory(prefix="tidegate-") as folder:
+        make = stand_in if wish.engine == "stand-in" else _vllm(wish.model.absolute(), Path(folder) / "cache")
+        model = "stand-in" if wish.engine == "stand-in" else "m"
+        result = asyncio.run(measure(Path(folder), make, model=model, runs=wish.runs, per_second=wish.per_second))
+    print(json.dumps({"engine": wish.engine, **result, "machine": machine()}, indent=2))
+
+
+async def measure(folder: Path, make: MakeEngine, *, model: str, runs: int, per_second: float) -> dict[str, Any]:
+    """Take `runs` canaries back, one after the other."""
+    starts: list[float] = []
+    answers: list[float] = []
+    requests = failed = on_canary = 0
+    with delivery(folder):
+        host = await host_client.start(folder, {REGION: None}, owned=True)
+        try:
+            fleet = host.fleet(REGION)
+            entry = (await fleet.deploy(make("1"))).entry
+            for run in range(runs):
+                await fleet.deploy(make(str(run + 2)))
+                async with Users(entry, model=model, per_second=per_second, max_tokens=16) as users:
+                    verdict_at = await _take_back(fleet)
+                canary = [request for request in users.requests if request.role == "canary"]
+                starts.append(max(request.started for request in canary) - verdict_at)
+                answers.append(max(request.answered or 0 for request in canary) - verdict_at)
+                requests, failed = requests + len(users.requests), failed + len(users.failed)
+                on_canary += len(canary)
+                print(f"run {run + 1}: {starts[-1] * 1000:.1f} ms, {answers[-1] * 1000:.1f} ms", file=sys.stderr)
+        finally:
+            await host.stop()
+    return {
+        "runs": runs,
+        "requests": requests,
+        "requests_on_canary": on_canary,
+        "failed": failed,
+        "last_start_ms": _summary(starts),
+        "last_answer_begun_ms": _summary(answers),
+    }
+
+
+async def _take_back(fleet: LocalFleet) -> float:
+    """Half of the users on the canary, then the verdict; returns when that was."""
+    await fleet.shift(WEIGHT)
+    await asyncio.sleep(SETTLE_SECONDS)
+    verdict_at = time.monotonic()
+    await fleet.rollback("1")
+    await asyncio.sleep(SETTLE_SECONDS)
+    return verdict_at
+
+
+def machine() -> dict[str, Any]:
+    return {
+        "cores": os.cpu_count(),
+        "load_1m": round(os.getloadavg()[0], 1),
+        "memory_gib": round(psutil.virtual_memory().total / (1 << 30), 1),
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+    }
+
+
+def _vllm(folder: Path, cache: Path) -> MakeEngine:
+    environment = find_engine_environment()
+    settings = EngineSettings(
+        vllm=VllmSpec(version=environment.vllm, args={"max-model-len": 1024, "dtype": "float32"}),
+        compile=CompileSpec(mode=CompileMode.NONE),
+    )
+    launch = launch_command(
+        settings,
+        environment,
+        read_weights(folder / "model"),
+        name="m",
+        workdir=folder,
+        cache=cache,
+        threads=os.cpu_count() or 1,
+    )
+
+    def make(version: str) -> Engine:
+        return Engine(version=version, digest=f"sha256-of-{version}", model="m", **launch.model_dump())
+
+    return make
+
+
+def _summary(seconds: list[float]) -> dict[str, float]:
+    """In milliseconds, 0 for what came before the verdict; p99 of 20 runs is close to their maximum."""
+    seconds = [max(0.0, each) for each in seconds]
+    inner = quantiles(seconds, n=100, method="inclusive") if len(seconds) > 1 else seconds * 99
+    return {
+        name: round(value * 1000, 1)
+        for name, value in (("p50", median(seconds)), ("p99", inner[98]), ("max", max(seconds)))
+    }
+
+
+if __name__ == "__main__":
+    main()
