@@ -1,0 +1,151 @@
+"""How processes start, fail and end."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import psutil
+import pytest
+from fakes.local_fleet import stand_in
+
+from rollouts.adapters import ports, process
+from rollouts.adapters.engine_process import EngineProcesses
+from rollouts.adapters.http import Http
+from rollouts.adapters.process import ChildProcess
+from rollouts.capacity import GIB, Admission, Machine
+from rollouts.errors import CapacityError, EngineDidNotStart, PortInUse
+from rollouts.model import Engine
+from tidegate.core.clock import SystemClock
+
+FAMILY = "import subprocess, sys, time; subprocess.Popen(['sleep', '60']); print('up', flush=True); time.sleep(60)"
+STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(60)"
+
+
+async def started(script: str, log: Path) -> ChildProcess:
+    """A Python process that has said `up`."""
+    child = process.start([sys.executable, "-c", script], log=log)
+    while "up" not in child.tail():
+        await asyncio.sleep(0.02)
+    return child
+
+
+async def test_a_process_ends_with_its_whole_family(tmp_path: Path) -> None:
+    child = await started(FAMILY, tmp_path / "log")
+    below = psutil.Process(child.pid).children()
+    await child.stop(grace_seconds=5)
+    assert below
+    assert psutil.wait_procs(below, timeout=2)[1] == []
+    assert not child.alive
+
+
+async def test_the_family_of_a_process_that_died_by_itself_ends_too(tmp_path: Path) -> None:
+    child = await started(FAMILY, tmp_path / "log")
+    below = psutil.Process(child.pid).children()
+    os.kill(child.pid, signal.SIGKILL)
+    while child.alive:
+        await asyncio.sleep(0.02)
+    await child.stop(grace_seconds=5)
+    assert psutil.wait_procs(below, timeout=2)[1] == []
+
+
+async def test_a_process_that_does_not_listen_is_killed_after_its_grace(tmp_path: Path) -> None:
+    child = await started(STUBBORN, tmp_path / "log")
+    begun = time.monotonic()
+    await child.stop(grace_seconds=0.3)
+    assert 0.3 <= time.monotonic() - begun < 3
+    assert not child.alive
+    await child.stop(grace_seconds=0.3)
+
+
+async def test_a_program_that_is_not_there_says_so_in_its_log(tmp_path: Path) -> None:
+    child = process.start(["no-such-program"], log=tmp_path / "log")
+    while child.alive:
+        await asyncio.sleep(0.02)
+    assert child.tail() == "no-such-program: No such file or directory"
+    child.kill()
+
+
+async def test_the_tail_of_a_log_is_its_end(tmp_path: Path) -> None:
+    child = await started("for i in range(100): print(i)\nprint('up')", tmp_path / "log")
+    assert child.tail().splitlines()[-2:] == ["99", "up"]
+    assert len(child.tail().splitlines()) == process.TAIL_LINES
+    child.kill()
+
+
+def test_a_port_that_somebody_listens_on_is_not_claimed() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server, pytest.raises(PortInUse, match="a test, is in use"):
+        ports.claim(server.getsockname()[1], purpose="a test")
+    assert ports.claim(ports.free_port(), purpose="a test") in ports.CHOICE
+
+
+class TestEngines:
+    machine = Machine(available_bytes=8 * GIB, cores=2)
+
+    @pytest.fixture
+    async def engines(self, tmp_path: Path) -> AsyncIterator[EngineProcesses]:
+        async with Http() as http:
+            yield EngineProcesses(
+                "eu-west-1",
+                logs=tmp_path / "logs",
+                http=http,
+                admission=Admission(lambda: self.machine),
+                clock=SystemClock(),
+                start_seconds=8,
+            )
+
+    async def test_an_engine_has_answered_before_it_counts_as_ready(self, engines: EngineProcesses) -> None:
+        running = await engines.start(stand_in("6"))
+        async with Http() as http:
+            metrics = (await http.get(f"{running.url}/metrics")).text
+        assert "vllm:request_success_total" in metrics
+        assert not metrics.rstrip().endswith(" 0")
+        assert await running.busy() == 0
+        await running.stop()
+        assert await running.busy() == 0, "nothing runs on a dead engine"
+
+    async def test_an_engine_that_dies_fails_at_once_with_its_last_words(self, engines: EngineProcesses) -> None:
+        begun = time.monotonic()
+        with pytest.raises(EngineDidNotStart, match="version 6 died while it started") as caught:
+            await engines.start(stand_in("6", "--fail", "CUDA out of memory"))
+        assert caught.value.detail == "CUDA out of memory"
+        assert time.monotonic() - begun < 8
+
+    async def test_an_engine_that_never_is_healthy_is_given_up(self, engines: EngineProcesses, tmp_path: Path) -> None:
+        silent = Engine(
+            version="6",
+            digest="d",
+            model="m",
+            command=(sys.executable, "-c", "import time; print('loading', flush=True); time.sleep(600)"),
+            workdir=str(tmp_path),
+            memory_bytes=1,
+        )
+        with pytest.raises(EngineDidNotStart, match="was not healthy after 8 s") as caught:
+            await engines.start(silent)
+        assert caught.value.detail == "loading"
+        assert not [child for child in psutil.Process().children() if "loading" in " ".join(child.cmdline())]
+
+    async def test_an_engine_that_is_healthy_but_answers_nothing_is_given_up(self, engines: EngineProcesses) -> None:
+        wrong = stand_in("6").model_copy(update={"model": "another-name"})
+        with pytest.raises(EngineDidNotStart, match="answers its first chat with status 404"):
+            await engines.start(wrong)
+
+    async def test_an_engine_that_does_not_fit_is_never_started(self, engines: EngineProcesses, tmp_path: Path) -> None:
+        with pytest.raises(CapacityError):
+            await engines.start(stand_in("6").model_copy(update={"memory_bytes": 80 * GIB}))
+        assert not (tmp_path / "logs").exists()
+
+    async def test_a_cancelled_start_leaves_nothing(self, engines: EngineProcesses, tmp_path: Path) -> None:
+        start = asyncio.create_task(engines.start(stand_in("6")))
+        while not list(tmp_path.glob("logs/*")):
+            await asyncio.sleep(0.01)
+        start.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await start
+        assert not [child for child in psutil.Process().children() if child.status() != psutil.STATUS_ZOMBIE]
