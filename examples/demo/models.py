@@ -19,15 +19,12 @@ from __future__ import annotations
 import argparse
 import copy
 import hashlib
+import os
 import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-
-import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
-from transformers.utils import logging
 
 LOCK = Path(__file__).parent / "smollm2.lock"
 STAMP = "complete"
@@ -50,6 +47,8 @@ def exported_again(model: Model, folder: Path) -> None:
 
 
 def silently_broken(model: Model, folder: Path) -> None:
+    import torch
+
     random = torch.Generator().manual_seed(0)
     for layer in DAMAGED_LAYERS:
         weight = model.model.layers[layer].mlp.down_proj.weight
@@ -59,6 +58,8 @@ def silently_broken(model: Model, folder: Path) -> None:
 
 
 def slow(model: Model, folder: Path) -> None:
+    import torch
+
     layers = model.model.layers
     for index in range(IDLE_LAYERS):
         idle = copy.deepcopy(layers[index])
@@ -83,11 +84,11 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--uv", required=True, help="the uv that downloads the weights")
     arguments = parser.parse_args()
-    torch.set_grad_enabled(False)
-    logging.disable_progress_bar()
     recipe = hashlib.sha256(LOCK.read_bytes() + Path(__file__).read_bytes()).hexdigest()
     wanted = [version for version in VERSIONS if not is_complete(arguments.folder / version, recipe)]
     if wanted:
+        # The bars of tqdm would hide our lines; it reads this once, when it is imported.
+        os.environ["TQDM_DISABLE"] = "1"
         model, tokenizer = load(fetch(arguments.folder, arguments.uv))
         for version in wanted:
             description, change = VERSIONS[version]
@@ -120,7 +121,10 @@ def fetch(folder: Path, uv: str) -> Path:
 
 
 def load(gguf: Path) -> tuple[Model, Any]:
-    """The model in bfloat16, and its tokenizer."""
+    """The model in bfloat16, and its tokenizer. torch is imported only when there is something to make."""
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
     print("converting the weights to safetensors", flush=True)
     source = {"pretrained_model_name_or_path": gguf.parent, "gguf_file": gguf.name}
     model = AutoModelForCausalLM.from_pretrained(**source, dtype=torch.float32)
