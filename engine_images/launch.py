@@ -91,6 +91,8 @@ def _process_environment(cache: Path, threads: int) -> dict[str, str]:
         "VLLM_NO_USAGE_STATS": "1",
         "HF_HUB_OFFLINE": "1",
         "OMP_NUM_THREADS": str(threads),
+        # Threads that spin while they wait starve the other engines of a shared machine.
+        "OMP_WAIT_POLICY": "passive",
         # The working directory holds files of a model version: never import from there.
         "PYTHONSAFEPATH": "1",
     }

@@ -64,6 +64,8 @@ def local_engines(spec: Delivery, state: StateFolder, registry: MlflowRegistry) 
     from engine_images.adapters.environment import find_engine_environment
     from pipelines.engines import LocalEngines
 
+    # Stable and canary always share the cores; a thread more than there are cores costs more than it brings.
+    threads = max(1, (os.cpu_count() or 1) // 2)
     return LocalEngines(
-        registry, spec.engine, find_engine_environment(), state, name=spec.metadata.name, threads=os.cpu_count() or 1
+        registry, spec.engine, find_engine_environment(), state, name=spec.metadata.name, threads=threads
     )
