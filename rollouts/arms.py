@@ -56,6 +56,7 @@ class Arms:
         """
         if weight:
             self._trial(f"shift {weight} % of users to")
+        _require_percent(weight)
         return replace(self, weight=weight)
 
     def mirrored(self, *, percent: int) -> Arms:
@@ -66,6 +67,7 @@ class Arms:
         """
         if percent:
             self._trial(f"mirror {percent} % of requests to")
+        _require_percent(percent)
         return replace(self, mirror=percent)
 
     def rolled_back(self, to: str) -> Arms:
@@ -123,6 +125,11 @@ def state(region: str, arms: Arms, *, entry: str, proxy_alive: bool) -> RegionSt
         mirror=arms.mirror,
         problem="; ".join(problems) or None,
     )
+
+
+def _require_percent(number: int) -> None:
+    if not 0 <= number <= 100:
+        raise NotPossible(f"{number} is no percentage", hint="0 to 100")
 
 
 def _phase(arms: Arms, *, healthy: bool) -> Phase:

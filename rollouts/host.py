@@ -9,9 +9,11 @@ import os
 import signal
 import socket
 import tempfile
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO
 
 import uvicorn
 
@@ -31,6 +33,8 @@ from tidegate.core.clock import Clock, SystemClock
 from tidegate.core.errors import Refused, TidegateError
 
 TEND_SECONDS = 0.1
+LOCK_TRIES = 10
+LOCK_PAUSE_SECONDS = 0.05
 WATCH_SECONDS = 0.5
 LONGEST_SOCKET_PATH = 99
 """The kernel's own limit is 107 bytes."""
@@ -188,13 +192,21 @@ async def _answering(host: Host, listener: socket.socket) -> AsyncIterator[None]
 @contextmanager
 def _only_host(layout: Layout) -> Iterator[None]:
     with layout.lock.open("ab") as file:
+        if not _locked(file):
+            raise Refused(f"a fleet host runs already for {layout.state}", hint="stop it, or use another folder")
+        yield
+
+
+def _locked(file: BinaryIO) -> bool:
+    """Take the lock; tried for half a second, because whoever looks for a host holds it for an instant."""
+    for _ in range(LOCK_TRIES):
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise Refused(
-                f"a fleet host runs already for {layout.state}", hint="stop it, or use another folder"
-            ) from error
-        yield
+        except BlockingIOError:
+            time.sleep(LOCK_PAUSE_SECONDS)
+        else:
+            return True
+    return False
 
 
 @contextmanager

@@ -65,6 +65,10 @@ class EngineProcess:
     async def stop(self) -> None:
         await self._child.stop(grace_seconds=STOP_SECONDS)
 
+    async def abandon(self) -> None:
+        """End it at once: it never served anybody."""
+        self._child.kill()
+
     async def healthy(self) -> bool:
         """Whether it says so itself."""
         try:
@@ -123,6 +127,10 @@ class AdmittedEngine(EngineProcess):
         finally:
             self._admission.release(self._ticket)
 
+    async def abandon(self) -> None:
+        await super().abandon()
+        self._admission.release(self._ticket)
+
 
 class EngineProcesses:
     """The `Engines` of one region."""
@@ -152,7 +160,7 @@ class EngineProcesses:
             await running.warm_up()
         except BaseException:
             # Cancelled or failed: an engine that nobody knows must not stay.
-            await running.stop()
+            await running.abandon()
             raise
         running.settle()
         log.info("%s: version %s is ready after %.1f s", self._region, engine.version, self._clock.monotonic() - begun)

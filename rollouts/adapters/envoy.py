@@ -125,7 +125,7 @@ class Envoy:
         """Return when Envoy's own admin says that it holds: a file that was written proves nothing."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + CONFIRM_SECONDS
-        while not await holds():
+        while not await _now(holds):
             if loop.time() > deadline or not self.alive:
                 raise FleetError(
                     f"the proxy did not {what}",
@@ -135,10 +135,7 @@ class Envoy:
             await asyncio.sleep(POLL_SECONDS)
 
     async def _is_ready(self) -> bool:
-        try:
-            ready = (await self._http.get(f"{self.admin}/ready")).ok
-        except Unreachable:
-            return False
+        ready = (await self._http.get(f"{self.admin}/ready")).ok
         return ready and await self._has_clusters() and bool(await self._routes_generation())
 
     async def _has_clusters(self) -> bool:
@@ -156,6 +153,14 @@ class Envoy:
         pattern = rf"^cluster\.{clusters}\.upstream_rq_(pending_)?active$"
         reply = await self._http.get(f"{self.admin}/stats?format=json&filter={pattern}")
         return sum(stat["value"] for stat in json.loads(reply.text)["stats"] if "value" in stat)
+
+
+async def _now(holds: Callable[[], Awaitable[bool]]) -> bool:
+    """No answer is no proof: ask again until the deadline."""
+    try:
+        return await holds()
+    except Unreachable:
+        return False
 
 
 def _endpoint(cluster: xds.Json) -> tuple[str, int]:

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from rollouts.adapters import process
 from rollouts.adapters.http import Http
 from rollouts.adapters.process import ChildProcess
@@ -172,7 +174,8 @@ def _is_record_of(layout: Layout, child: ChildProcess) -> bool:
         record = json.loads(layout.record.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return False
-    return bool(record["pid"] == child.pid)
+    # An owned host runs below its guard.
+    return psutil.pid_exists(record["pid"]) and child.pid in (record["pid"], psutil.Process(record["pid"]).ppid())
 
 
 async def _until_gone(layout: Layout) -> None:

@@ -12,6 +12,9 @@ import httpx
 
 from rollouts.errors import Unreachable
 
+KEEP_SECONDS = 2.0
+"""Below the 5 s after which uvicorn closes an idle connection; or a request may meet the close."""
+
 
 @dataclass(frozen=True)
 class Reply:
@@ -35,10 +38,11 @@ class Http:
 
     def __init__(self, socket: Path | None = None) -> None:
         """`socket` is the Unix socket to use whatever the URL says."""
-        # Proxies of the environment are for the world outside; everything here is on the loopback.
-        self._client = httpx.AsyncClient(
-            transport=httpx.AsyncHTTPTransport(uds=str(socket) if socket else None), trust_env=False
+        transport = httpx.AsyncHTTPTransport(
+            uds=str(socket) if socket else None, limits=httpx.Limits(keepalive_expiry=KEEP_SECONDS)
         )
+        # Proxies of the environment are for the world outside; everything here is on the loopback.
+        self._client = httpx.AsyncClient(transport=transport, trust_env=False)
 
     async def get(self, url: str, *, timeout_seconds: float = 2.0) -> Reply:
         """Ask for a page.

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-SHIM = Path(__file__).with_name("die_with_parent.py")
+GUARD = Path(__file__).with_name("guard.py")
 POLL_SECONDS = 0.05
 TAIL_LINES = 20
 
@@ -74,9 +74,10 @@ def start(
         log: gets everything that it prints.
         workdir: where it starts; here by default.
         environment: added to our own.
-        orphan_signal: what it gets when this process ends in any way; None lets it live on.
+        orphan_signal: what it gets when this process ends in any way: SIGKILL, which its whole family
+            gets, or SIGTERM. None lets it live on.
     """
-    guard = [sys.executable, "-I", "-S", str(SHIM), str(int(orphan_signal)), str(os.getpid())] if orphan_signal else []
+    guard = [sys.executable, "-I", "-S", str(GUARD), str(int(orphan_signal)), str(os.getpid())] if orphan_signal else []
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as output:
         process = subprocess.Popen(

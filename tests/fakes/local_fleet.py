@@ -38,10 +38,15 @@ def delivery(state: Path) -> Iterator[None]:
 
 
 def process_of(arm: Arm | None) -> psutil.Process:
-    """The process that listens at the arm's address."""
+    """The process that listens at the arm's address, not its guard."""
     assert arm is not None
     port = arm.url.rpartition(":")[2]
-    return next(process for process in psutil.process_iter() if port in arguments_of(process))
+    return newest_with(port)
+
+
+def newest_with(argument: str) -> psutil.Process:
+    """The last process that was started with that argument."""
+    return [process for process in psutil.process_iter() if argument in arguments_of(process)][-1]
 
 
 def arguments_of(process: psutil.Process) -> list[str]:

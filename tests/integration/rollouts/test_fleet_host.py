@@ -63,7 +63,7 @@ def running(process: psutil.Process) -> bool:
 async def test_a_host_that_stops_leaves_nothing_running(host: FleetHost) -> None:
     await host.fleet(REGION).deploy(stand_in("6"))
     processes = family(host.pid)
-    assert len(processes) == 4, "the host, Prometheus, Envoy and one engine"
+    assert len(processes) == 7, "the host; Prometheus, Envoy and one engine, each with its guard"
     await host.stop()
     assert await gone(processes, seconds=1)
     await host.stop()

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 from pathlib import Path
 
-import psutil
 import pytest
-from fakes.local_fleet import arguments_of, process_of, stand_in
+from fakes.local_fleet import newest_with, process_of, stand_in
 from fakes.users import Users
 
 from rollouts.adapters.host_client import LocalFleet
@@ -106,8 +104,7 @@ async def test_the_warm_previous_serves_while_a_killed_stable_comes_back(fleet: 
 async def test_a_killed_proxy_is_back_at_once(fleet: LocalFleet, state: Path) -> None:
     seen = await fleet.deploy(stand_in("6"))
     configuration = str(state / "fleet/regions/eu-west-1/bootstrap.json")
-    proxy = next(process for process in psutil.process_iter() if configuration in arguments_of(process))
-    os.kill(proxy.pid, signal.SIGKILL)
+    newest_with(configuration).send_signal(signal.SIGKILL)
     killed_at = asyncio.get_running_loop().time()
     async with Users(seen.entry) as users:
         while not any(request.status == 200 for request in users.requests):

@@ -189,3 +189,10 @@ async def until(fleet: FakeFleet, phase: Phase) -> None:
         if (await fleet.observe()).phase is phase:
             return
     raise AssertionError(f"the region did not become {phase}")
+
+
+async def test_a_weight_beyond_a_hundred_is_refused(trial: FakeFleet) -> None:
+    for wish in (trial.shift(101), trial.shift(-1), trial.mirror(101)):
+        with pytest.raises(NotPossible, match="no percentage"):
+            await wish
+    assert (await trial.observe()).weight == 50
