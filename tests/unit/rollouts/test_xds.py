@@ -84,6 +84,12 @@ def test_every_role_of_a_version_is_a_cluster_at_its_port() -> None:
     assert ports == {"stable_6": 8006, "canary_7": 8007, "shadow_7": 8007, "previous_5": 8005}
 
 
+def test_every_request_has_a_connection_of_its_own() -> None:
+    (resource,) = xds.clusters([CANARY], generation="1")["resources"]
+    (options,) = resource["typed_extension_protocol_options"].values()
+    assert options["common_http_protocol_options"]["max_requests_per_connection"] == 1
+
+
 def test_an_idle_connection_is_dropped_before_the_engine_drops_it() -> None:
     assert xds.IDLE_SECONDS < 5, "uvicorn's own limit"
 
