@@ -36,7 +36,7 @@ def _finding(settings: QualityGate, stable: Scores, canary: Scores) -> Finding:
     error = standard_error(drops) if len(drops) > 1 else 0.0
     sentence = (
         f"canary scores {canary.mean:.2f} against {stable.mean:.2f} of the champion on {len(drops)} golden prompts "
-        f"({-drop:+.2f} ± {error:.2f}, allowed {-settings.max_drop:+g})"
+        f"({canary.mean - stable.mean:+.2f} ± {error:.2f}, allowed {-settings.max_drop:+g})"
     )
     numbers = {
         "canary_mean_score": canary.mean,

@@ -60,7 +60,7 @@ async def _together(context: Context, lanes: list[list[Step]]) -> None:
         async with asyncio.TaskGroup() as group:
             for lane in lanes:
                 group.create_task(_lane(context, lane))
-    except* (Stopped, TidegateError) as stops:
+    except BaseExceptionGroup as stops:
         raise _first(stops) from None
 
 

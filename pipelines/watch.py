@@ -38,7 +38,9 @@ async def watch(context: Context, step: Step, window: Window, ask: Ask) -> None:
     start = context.clock.monotonic()
     last_seen = start
     while True:
-        refuse_broken_region(step, await context.fleet(step).observe())
+        state = await context.fleet(step).observe()
+        refuse_dead_canary(step, state)
+        _refuse_other_weight(step, state)
         elapsed = context.clock.monotonic() - start
         verdicts = await _look(ask, final=elapsed >= window.within)
         for verdict in verdicts:
@@ -66,12 +68,16 @@ def _reason(step: Step, verdicts: Sequence[Verdict], outcome: Outcome) -> str:
     return f"{step.id}: " + "; ".join(f"gate {verdict.gate}: {verdict.reason}" for verdict in culprits)
 
 
-def refuse_broken_region(step: Step, state: RegionState) -> None:
-    """A canary that died or lost its traffic behind our back has no verdict to wait for."""
+def refuse_dead_canary(step: Step, state: RegionState) -> None:
+    """A canary that died has no verdict to wait for, and no users to get."""
     canary = state.canary
     if canary is None or not canary.ready:
         problem = (canary.problem if canary else state.problem) or "it is gone"
         raise Stopped(Ending.ROLLED_BACK, f"{step.id}: the canary does not serve: {problem}")
+
+
+def _refuse_other_weight(step: Step, state: RegionState) -> None:
+    """Evidence at a weight that this delivery did not set says nothing about this step."""
     if step.weight is not None and state.weight != step.weight:
         reason = f"somebody else set the weight to {state.weight} %; this delivery set {step.weight} %"
         raise Stopped(Ending.FAILED, f"{step.id}: {reason}")

@@ -9,7 +9,7 @@ from gates.model import Verdict
 from pipelines.context import Context
 from pipelines.live import errors_verdict, latency_verdict
 from pipelines.model import Step
-from pipelines.watch import Window, watch
+from pipelines.watch import Window, refuse_dead_canary, watch
 
 VERDICTS = {"latency": latency_verdict, "errors": errors_verdict}
 
@@ -19,7 +19,9 @@ async def canary(context: Context, step: Step) -> None:
     settings = context.spec.canary
     assert settings is not None, f"{step.id} without a canary stage"
     assert step.weight is not None, f"{step.id} without a weight"
-    context.journal.traffic(step, await context.fleet(step).shift(step.weight))
+    fleet = context.fleet(step)
+    refuse_dead_canary(step, await fleet.observe())
+    context.journal.traffic(step, await fleet.shift(step.weight))
     since, arms = context.clock.now(), context.arms(step)
 
     async def ask(final: bool) -> Sequence[Verdict]:

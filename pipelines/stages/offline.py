@@ -58,5 +58,5 @@ class _Asked:
         async with limit:
             answer = await context.chat.ask(arm.url, context.plan.name, entry.prompt, max_tokens=entry.max_tokens)
         self._done += 1
-        context.journal.progress(self._step, f"{self._done} of {self._total} answers", self._done, self._total)
+        context.journal.progress(self._step, "answers", self._done, self._total)
         return answer.text

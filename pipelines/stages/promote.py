@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from pipelines.context import Context
 from pipelines.model import Step
+from pipelines.watch import refuse_dead_canary
 
 
 async def promote(context: Context, step: Step) -> None:
-    """Give the region to the challenger."""
-    state = await context.fleet(step).promote()
+    """Give the region to the challenger; nothing to do when a delivery that died had done it already."""
+    fleet = context.fleet(step)
+    state = await fleet.observe()
+    if state.stable is None or state.stable.version != context.plan.version.version:
+        refuse_dead_canary(step, state)
+        state = await fleet.promote()
     context.journal.traffic(step, state)

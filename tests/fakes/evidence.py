@@ -27,9 +27,7 @@ class FakeEvidence:
         self._refuse_when_gone()
         return self.counts.get((arm.role, arm.version), NoData(reason=f"nothing of {arm}"))
 
-    def latencies(
-        self, metric: LatencyMetric, arm: ArmKey, since: datetime, until: datetime
-    ) -> Distribution | NoData:
+    def latencies(self, metric: LatencyMetric, arm: ArmKey, since: datetime, until: datetime) -> Distribution | NoData:
         self._refuse_when_gone()
         key = (arm.role, arm.version)
         if key not in self.counts:

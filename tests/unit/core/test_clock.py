@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC
 
 from fakes.clock import START, FakeClock
+
 from tidegate.core.clock import Clock, SystemClock
 
 

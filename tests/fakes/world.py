@@ -1,0 +1,186 @@
+"""A whole delivery in memory: two regions, a champion, a challenger, and a story to look at afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from fakes.chat import FakeChat, FakeTokenizer
+from fakes.clock import FakeClock
+from fakes.evidence import FakeEvidence
+from fakes.fleet import FakeFleet, an_engine
+from fakes.ledger import FakeLedger
+from pipelines.context import Context
+from pipelines.journal import Journal, Listener
+from pipelines.model import Plan, Result
+from pipelines.plan import make_plan
+from pipelines.ports import Event
+from pipelines.prompts import golden_set
+from pipelines.run import deliver
+from pipelines.spec import Delivery
+from pipelines.story import Story, tell
+from registry.model import ModelVersion
+from rollouts.model import Engine
+from tidegate.core.errors import OutsideError
+from tidegate.core.spec import parse_spec
+
+CHAMPION, CHALLENGER = "1", "2"
+CHAMPION_URL, CHALLENGER_URL = "http://127.0.0.1:8001", "http://127.0.0.1:8002"
+"""Every fake region numbers its engines alike, and the champion always comes first."""
+
+SPEC = """
+apiVersion: tidegate/v1
+kind: Delivery
+metadata: {name: support-llm}
+model: {name: support-llm, from: challenger, to: champion}
+engine: {vllm: {version: 0.32.0}, compile: {mode: none}}
+gates:
+  latency: {max_increase: 20%, min_requests: 20}
+  errors: {max_increase: 1pp, min_requests: 20}
+  quality: {max_drop: 0.1, min_prompts: 10}
+  agreement: {min_similarity: 0.6, min_pairs: 10}
+stages:
+  - offline: {dataset: golden.jsonl}
+  - shadow: {at_least: 10s, within: 2m}
+  - canary: {weights: [10, 50], within: 5m}
+regions: {waves: [[eu-west-1], [us-east-1]], bake: 10s}
+traffic: {requests_per_second: 10}
+"""
+
+GOLDEN = "\n".join(f'{{"prompt": "What is {n} plus {n}?", "expected": "{2 * n}"}}' for n in range(1, 13))
+
+
+def a_spec(**replaced: str) -> Delivery:
+    """The spec above, with whole lines replaced by their first word: `gates_quality="..."`."""
+    lines = SPEC.splitlines()
+    for key, line in replaced.items():
+        at = next(index for index, text in enumerate(lines) if text.strip().removeprefix("- ").startswith(f"{key}:"))
+        lines[at] = line
+    return parse_spec("\n".join(lines), Delivery, file="delivery.yaml")
+
+
+def a_version(number: str) -> ModelVersion:
+    """A registered version without files."""
+    return ModelVersion(name="support-llm", version=number, digest=f"sha256-of-{number}", files={}, size_bytes=0)
+
+
+def right(prompt: str) -> str:
+    """What a good version answers to the golden set, and to anything else."""
+    words = prompt.removesuffix("?").split()
+    return f"It is {2 * int(words[2])}" if words[:2] == ["What", "is"] else "red orange yellow"
+
+
+class FakeDownloads:
+    """`Engines` of versions that are all here already."""
+
+    def prepare(self, version: ModelVersion) -> Engine:
+        return an_engine(version.version, digest=version.digest)
+
+    def folder(self, version: ModelVersion) -> Path:
+        return Path("/nowhere")
+
+
+class AliasBook:
+    """The part of a `Registry` that a running delivery writes to."""
+
+    def __init__(self) -> None:
+        self.champion = CHAMPION
+        self.marks: dict[str, str] = {}
+        self.gone = False
+
+    def resolve(self, name: str, reference: str) -> ModelVersion:
+        return a_version(reference)
+
+    def download(self, version: ModelVersion, target: Path) -> Path:
+        return target
+
+    def promote(self, version: ModelVersion) -> None:
+        self._refuse_when_gone()
+        self.champion = version.version
+
+    def mark(self, version: ModelVersion, tags: Any) -> None:
+        self._refuse_when_gone()
+        self.marks.update(tags)
+
+    def _refuse_when_gone(self) -> None:
+        if self.gone:
+            raise OutsideError("the registry is not there")
+
+
+class Recorder:
+    """A `Listener` that keeps everything, and may do something when a step says something."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self.reactions: dict[tuple[str, str], Any] = {}
+
+    def on_event(self, event: Event) -> None:
+        self.events.append(event)
+        reaction = self.reactions.pop((event.step, event.kind), None)
+        if reaction is not None:
+            reaction()
+
+
+class World:
+    """Everything a delivery touches. `given` and `when` are plain attributes; `deliver` runs it."""
+
+    def __init__(self, folder: Path, spec: Delivery | None = None) -> None:
+        (folder / "golden.jsonl").write_text(GOLDEN)
+        self.spec = spec or a_spec()
+        self.clock = FakeClock()
+        self.fleets = {name: FakeFleet(name, clock=self.clock) for name in self.spec.regions.names}
+        self.registry = AliasBook()
+        self.ledger = FakeLedger(self.clock)
+        self.recorder = Recorder()
+        self.chat = FakeChat({CHAMPION_URL: right, CHALLENGER_URL: right})
+        self.evidence = FakeEvidence()
+        self.evidence.serves("stable", CHAMPION, requests=200)
+        self.evidence.serves("stable", CHALLENGER, requests=200)
+        self.evidence.serves("shadow", CHALLENGER, requests=200)
+        self.evidence.serves("canary", CHALLENGER, requests=200)
+        self._folder = folder
+
+    @property
+    def plan(self) -> Plan:
+        prompts = len(golden_set(self.spec, self._folder))
+        return make_plan(self.spec, a_version(CHALLENGER), a_version(CHAMPION), prompts=prompts)
+
+    def context(self, listeners: Sequence[Listener] = ()) -> Context:
+        return Context(
+            spec=self.spec,
+            plan=self.plan,
+            folder=self._folder,
+            clock=self.clock,
+            journal=Journal(self.ledger, self.clock, [self.recorder, *listeners]),
+            registry=self.registry,
+            engines=FakeDownloads(),
+            fleets=self.fleets,
+            chat=self.chat,
+            tokenizer=FakeTokenizer(),
+            proxy=self.evidence,
+        )
+
+    async def deliver(self) -> Result:
+        return await deliver(self.context())
+
+    def when(self, step: str, kind: str, reaction: Any) -> None:
+        """Call `reaction` the first time that step says that kind of thing."""
+        self.recorder.reactions[step, kind] = reaction
+
+    @property
+    def story(self) -> Story:
+        return tell(self.recorder.events)
+
+    def said(self, kind: str) -> list[str]:
+        """The steps that said it, in order."""
+        return [event.step for event in self.recorder.events if event.kind == kind]
+
+    def stable_versions(self) -> dict[str, str | None]:
+        """What users of each region are on."""
+        routes = {name: fleet.proxy.routes for name, fleet in self.fleets.items()}
+        return {name: route.stable.version if route.stable else None for name, route in routes.items()}
+
+    def now(self) -> datetime:
+        return self.clock.now()

@@ -1,0 +1,234 @@
+"""A delivery reaches every region or none; which of the two, why, and how it is told."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from fakes.world import CHALLENGER, CHALLENGER_URL, CHAMPION, World, a_spec
+from pipelines.model import Ending
+from tidegate.core.errors import ExitCode
+
+EVERYWHERE = {"eu-west-1": CHALLENGER, "us-east-1": CHALLENGER}
+NOWHERE = {"eu-west-1": CHAMPION, "us-east-1": CHAMPION}
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+async def test_a_healthy_version_reaches_every_region_and_becomes_champion(world: World) -> None:
+    result = await world.deliver()
+    assert (result.ending, result.exit_code) == (Ending.DELIVERED, ExitCode.DELIVERED)
+    assert world.stable_versions() == EVERYWHERE
+    assert world.registry.champion == CHALLENGER
+    assert world.registry.marks["tidegate.outcome"] == "delivered"
+    assert world.ledger.outcome == "delivered"
+
+
+async def test_every_step_of_the_plan_is_started_and_done_in_the_plans_order(world: World) -> None:
+    await world.deliver()
+    planned = [step.id for step in world.plan.steps]
+    assert world.said("started") == ["delivery", *planned]
+    assert world.said("done") == planned
+
+
+async def test_users_move_a_little_at_a_time(world: World) -> None:
+    await world.deliver()
+    weights = [routes.weight for routes in world.fleets["us-east-1"].proxy.swaps]
+    steps = [weight for weight, before in zip(weights, [None, *weights], strict=False) if weight != before]
+    assert steps == [0, 10, 50, 0]
+
+
+async def test_wrong_answers_take_it_back_before_any_user_met_it(world: World) -> None:
+    world.chat.scripts[CHALLENGER_URL] = lambda prompt: "fast and wrong"
+    result = await world.deliver()
+    assert (result.ending, result.exit_code) == (Ending.ROLLED_BACK, ExitCode.ROLLED_BACK)
+    assert "offline@eu-west-1: gate quality: canary scores 0.00 against 1.00" in result.reason
+    assert world.stable_versions() == NOWHERE
+    assert max(routes.weight for routes in world.fleets["eu-west-1"].proxy.swaps) == 0
+    assert "us-east-1" not in "".join(world.said("started"))
+
+
+async def test_a_slow_version_is_seen_in_shadow_by_the_paired_probe(world: World) -> None:
+    world.chat.ttft[CHALLENGER_URL] = 0.3
+    result = await world.deliver()
+    assert result.ending is Ending.ROLLED_BACK
+    assert "shadow@eu-west-1: gate latency: canary TTFT p95 is 300 ms against 100 ms" in result.reason
+
+
+async def test_a_version_that_is_slow_only_under_users_is_seen_in_canary(world: World) -> None:
+    world.evidence.serves("canary", CHALLENGER, requests=200, ttft=0.3)
+    result = await world.deliver()
+    assert "canary@eu-west-1/10: gate latency" in result.reason
+    assert world.stable_versions() == NOWHERE
+
+
+async def test_failed_requests_take_it_back(world: World) -> None:
+    world.evidence.serves("canary", CHALLENGER, requests=200, failed=40)
+    result = await world.deliver()
+    assert "canary@eu-west-1/10: gate errors: canary failed 40 of 200" in result.reason
+
+
+async def test_a_region_that_was_already_delivered_goes_back_too(world: World) -> None:
+    def turn_bad() -> None:
+        world.evidence.serves("canary", CHALLENGER, requests=200, failed=40)
+
+    world.when("deploy@us-east-1", "started", turn_bad)
+    result = await world.deliver()
+    assert result.ending is Ending.ROLLED_BACK
+    assert world.stable_versions() == NOWHERE
+    assert sorted(step for step in world.said("done") if step.startswith("undo")) == ["undo@eu-west-1", "undo@us-east-1"]
+    assert world.registry.champion == CHAMPION
+
+
+async def test_too_little_traffic_is_inconclusive_and_never_promotes(world: World) -> None:
+    world.evidence.serves("canary", CHALLENGER, requests=3)
+    result = await world.deliver()
+    assert (result.ending, result.exit_code) == (Ending.INCONCLUSIVE, ExitCode.INCONCLUSIVE)
+    assert world.clock.elapsed >= 300
+    assert world.stable_versions() == NOWHERE
+
+
+async def test_a_mirror_that_never_arrives_cannot_pass(world: World) -> None:
+    del world.evidence.counts["shadow", CHALLENGER]
+    result = await world.deliver()
+    assert result.ending is Ending.INCONCLUSIVE
+    assert "no requests of the canary" in result.reason
+
+
+async def test_evidence_that_is_gone_for_good_ends_it_with_exit_4(world: World) -> None:
+    world.when("canary@eu-west-1/10", "started", lambda: setattr(world.evidence, "gone", True))
+    result = await world.deliver()
+    assert (result.ending, result.exit_code) == (Ending.FAILED, ExitCode.OUTSIDE)
+    assert "Prometheus is not there" in result.reason
+    assert world.stable_versions() == NOWHERE
+
+
+async def test_evidence_that_comes_back_in_time_is_no_reason_to_stop(world: World) -> None:
+    world.when("canary@eu-west-1/10", "started", lambda: setattr(world.evidence, "gone", True))
+    world.when("canary@eu-west-1/10", "verdict", lambda: setattr(world.evidence, "gone", False))
+    assert (await world.deliver()).ending is Ending.DELIVERED
+
+
+async def test_a_canary_that_dies_takes_it_back_with_its_last_words(world: World) -> None:
+    world.when("canary@eu-west-1/50", "started", lambda: world.fleets["eu-west-1"].kill(CHALLENGER, last_words="OOM"))
+    result = await world.deliver()
+    assert result.ending is Ending.ROLLED_BACK
+    assert "the canary does not serve" in result.reason
+    assert "OOM" in result.reason
+    assert world.stable_versions() == NOWHERE
+
+
+async def test_an_engine_that_does_not_start_costs_nobody_anything(world: World) -> None:
+    world.fleets["eu-west-1"].refuse(CHALLENGER)
+    result = await world.deliver()
+    assert (result.ending, result.exit_code) == (Ending.FAILED, ExitCode.OUTSIDE)
+    assert "died while it started" in result.reason
+    assert world.fleets["eu-west-1"].engines.running() == [CHAMPION]
+
+
+async def test_a_cancelled_delivery_takes_every_region_back(world: World) -> None:
+    task = asyncio.create_task(world.deliver())
+    world.when("canary@us-east-1/50", "started", task.cancel)
+    result = await task
+    assert (result.ending, result.exit_code) == (Ending.INTERRUPTED, ExitCode.ROLLED_BACK)
+    assert world.stable_versions() == NOWHERE
+    assert world.ledger.outcome == "interrupted"
+
+
+async def test_a_lost_region_does_not_keep_the_others_from_going_back(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from rollouts.errors import Unreachable
+
+    async def gone(*_: object) -> None:
+        raise Unreachable("us-east-1 does not answer")
+
+    def cut_off() -> None:
+        monkeypatch.setattr(world.fleets["us-east-1"], "observe", gone)
+
+    world.when("deploy@us-east-1", "done", cut_off)
+    result = await world.deliver()
+    assert result.exit_code is ExitCode.OUTSIDE
+    assert world.stable_versions()["eu-west-1"] == CHAMPION
+    failed = [event for event in world.recorder.events if (event.step, event.kind) == ("undo@us-east-1", "failed")]
+    assert "keeps serving what it serves" in failed[0].message
+
+
+async def test_a_registry_that_is_gone_at_the_end_takes_it_back(world: World) -> None:
+    world.registry.gone = True
+    result = await world.deliver()
+    assert result.ending is Ending.FAILED
+    assert world.stable_versions() == NOWHERE
+    assert world.ledger.outcome == "failed"
+
+
+async def test_a_bug_is_not_hidden_and_still_takes_every_region_back(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def bug(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("oops")
+
+    monkeypatch.setattr(world.chat, "tokenize", bug)
+    with pytest.raises(ZeroDivisionError):
+        await world.deliver()
+    assert world.stable_versions() == NOWHERE
+    assert world.ledger.outcome == "failed"
+
+
+async def test_what_an_earlier_delivery_left_half_done_is_mended_first(world: World) -> None:
+    from fakes.fleet import an_engine
+
+    left = world.fleets["eu-west-1"]
+    await left.deploy(an_engine(CHAMPION, digest="sha256-of-1"))
+    await left.deploy(an_engine("9"))
+    await left.shift(50)
+    world.chat.scripts["http://127.0.0.1:8003"] = world.chat.scripts[CHALLENGER_URL]
+    assert (await world.deliver()).ending is Ending.DELIVERED
+    assert "9" not in left.engines.running()
+
+
+async def test_regions_of_one_wave_go_side_by_side(tmp_path: Path) -> None:
+    world = World(tmp_path, a_spec(regions="regions: {waves: [[eu-west-1, us-east-1]], bake: 10s}"))
+    assert (await world.deliver()).ending is Ending.DELIVERED
+    started = world.said("started")
+    assert started.index("deploy@us-east-1") < started.index("promote@eu-west-1")
+    assert world.stable_versions() == EVERYWHERE
+
+
+async def test_one_bad_region_of_a_wave_stops_the_others(tmp_path: Path) -> None:
+    world = World(tmp_path, a_spec(regions="regions: {waves: [[eu-west-1, us-east-1]], bake: 10s}"))
+    world.fleets["us-east-1"].refuse(CHALLENGER)
+    assert (await world.deliver()).ending is Ending.FAILED
+    assert world.stable_versions() == NOWHERE
+
+
+async def test_a_promoted_region_that_breaks_while_it_bakes_takes_it_back(world: World) -> None:
+    world.when("bake@1", "started", lambda: world.fleets["eu-west-1"].kill(CHALLENGER))
+    result = await world.deliver()
+    assert "bake@1: eu-west-1: gate health" in result.reason
+    assert world.stable_versions() == NOWHERE
+
+
+async def test_a_tokenizer_that_is_not_the_registered_one_fails_the_smoke(world: World) -> None:
+    world.chat.tokens_per_word = 2
+    result = await world.deliver()
+    assert "gate tokenizer: the engine reads a conversation as" in result.reason
+    assert result.ending is Ending.ROLLED_BACK
+
+
+async def test_an_engine_that_says_something_else_the_second_time_fails_the_smoke(world: World) -> None:
+    answers = iter(["one", "one two", "one two three"])
+    world.chat.scripts[CHALLENGER_URL] = lambda prompt: next(answers)
+    assert "gate determinism" in (await world.deliver()).reason
+
+
+async def test_numbers_of_gates_become_time_series_in_the_ledger(world: World) -> None:
+    await world.deliver()
+    names = {name for _, numbers in world.ledger.numbers for name in numbers}
+    assert "eu-west-1.quality.canary_mean_score" in names
+    assert "us-east-1.latency.ttft_p95_canary_seconds" in names
