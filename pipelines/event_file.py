@@ -25,6 +25,8 @@ class EventFile:
         """All events so far; a last line that a crash cut short is left out."""
         if not self.path.exists():
             return
-        for line in self.path.read_text(encoding="utf-8").splitlines(keepends=True):
-            if line.endswith("\n"):
+        # As bytes: text would also be split at characters that only look like the end of a line, and a
+        # crash may have cut a character in half.
+        for line in self.path.read_bytes().splitlines(keepends=True):
+            if line.endswith(b"\n"):
                 yield Event.model_validate_json(line)

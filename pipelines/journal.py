@@ -30,7 +30,7 @@ class Journal:
         self._ledger = ledger
         self._clock = clock
         self._listeners = tuple(listeners)
-        self._last: dict[tuple[str, str], tuple[str, float]] = {}
+        self._last: dict[tuple[str, str, str | None], tuple[str, float]] = {}
 
     def say(self, step: str, kind: str, message: str = "", data: Mapping[str, object] | None = None) -> None:
         """Record one event, durably, before the world is touched or after it was."""
@@ -74,7 +74,7 @@ class Journal:
             "region": step.region,
         }
         event = self._event(step.id, "verdict", verdict.reason, data)
-        key, now = (step.id, verdict.gate), self._clock.monotonic()
+        key, now = (step.id, verdict.gate, step.region), self._clock.monotonic()
         outcome, when = self._last.get(key, ("", float("-inf")))
         if outcome != str(verdict.outcome) or now - when >= RUNNING_INTERVAL_SECONDS:
             self._last[key] = (str(verdict.outcome), now)

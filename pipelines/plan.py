@@ -20,8 +20,9 @@ def make_plan(spec: Delivery, version: ModelVersion, champion: ModelVersion, *, 
     """Lay out every step of delivering `version`; `prompts` is the size of the golden set.
 
     Raises:
-        PlanRefused: when a stage could not reach a verdict within its time at the stated traffic.
+        PlanRefused: when a stage could not reach a verdict: too few prompts, or too little time at the stated traffic.
     """
+    refuse_small_golden_set(spec, prompts)
     steps = tuple(_steps(spec, prompts))
     refuse_hopeless(spec, steps)
     return Plan(name=spec.metadata.name, version=version, champion=champion, regions=spec.regions.names, steps=steps)
@@ -88,6 +89,17 @@ def minimum(settings: Gates, gate: str) -> int:
 
 def _stage_seconds(gates: tuple[GatePlan, ...], at_least: float) -> float:
     return max([at_least, *(gate.seconds or 0.0 for gate in gates)])
+
+
+def refuse_small_golden_set(spec: Delivery, prompts: int) -> None:
+    """A golden set is all the evidence its stage will ever have."""
+    for gate in spec.offline.gates if spec.offline else ():
+        needs = minimum(spec.gates, gate)
+        if prompts < needs:
+            raise PlanRefused(
+                f"offline: gate {gate} needs {needs} prompts, but the golden set has {prompts}",
+                hint="add prompts to it, or lower the gate's minimum",
+            )
 
 
 def refuse_hopeless(spec: Delivery, steps: tuple[Step, ...]) -> None:

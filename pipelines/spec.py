@@ -11,8 +11,8 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from engine_images.spec import EngineSettings
 from gates.spec import Gates
-from tidegate.core.model import Contradiction, SpecModel
-from tidegate.core.quantities import Duration
+from tidegate.core.model import Contradiction, Loc, SpecModel
+from tidegate.core.quantities import Duration, format_duration
 
 Weight = Annotated[int, Field(ge=1, le=99)]
 Port = Annotated[int, Field(ge=1024, le=65535)]
@@ -37,7 +37,7 @@ class OfflineStage(SpecModel):
     """Questions with known answers, asked of the challenger and of the champion."""
 
     dataset: Path
-    gates: tuple[Literal["quality"], ...] = ("quality",)
+    gates: tuple[Literal["quality"], ...] = Field(default=("quality",), min_length=1)
 
 
 class ShadowStage(SpecModel):
@@ -47,7 +47,9 @@ class ShadowStage(SpecModel):
     pairs_per_second: float = Field(default=1.0, gt=0, le=50)
     at_least: Duration = timedelta(minutes=5)
     within: Duration = timedelta(minutes=20)
-    gates: tuple[Literal["latency", "errors", "agreement"], ...] = ("latency", "errors", "agreement")
+    gates: tuple[Literal["latency", "errors", "agreement"], ...] = Field(
+        default=("latency", "errors", "agreement"), min_length=1
+    )
 
 
 def _rising(weights: tuple[int, ...]) -> tuple[int, ...]:
@@ -62,7 +64,7 @@ class CanaryStage(SpecModel):
     weights: Annotated[tuple[Weight, ...], Field(min_length=1), AfterValidator(_rising)] = (5, 25, 50)
     at_least: Duration = timedelta(0)
     within: Duration = timedelta(minutes=30)
-    gates: tuple[Literal["latency", "errors"], ...] = ("latency", "errors")
+    gates: tuple[Literal["latency", "errors"], ...] = Field(default=("latency", "errors"), min_length=1)
 
 
 class StageEntry(SpecModel):
@@ -74,7 +76,8 @@ class StageEntry(SpecModel):
 
     @model_validator(mode="after")
     def _exactly_one(self) -> StageEntry:
-        if len(self.model_fields_set) != 1:
+        named = [name for name in self.model_fields_set if getattr(self, name) is not None]
+        if len(named) != 1 or len(self.model_fields_set) != 1:
             raise ValueError("exactly one of offline, shadow, canary in each item of the list")
         return self
 
@@ -143,20 +146,26 @@ class Delivery(SpecModel):
         return stages
 
     def contradictions(self) -> Iterator[Contradiction]:
-        """A gate without settings, a shadow without prompts, a port for a region that no wave has."""
-        prompts = self.offline or (self.traffic and self.traffic.prompts)
+        """What is missing for a stage, a stage that ends too soon, a port for a region that no wave has."""
         for index, stage in enumerate(self.stages):
-            for place, gate in enumerate(getattr(self, stage.name).gates):
-                if getattr(self.gates, gate) is None:
-                    at = ("stages", index, stage.name, "gates", place)
-                    yield Contradiction(at, f"'{gate}' without settings", f"settings at gates.{gate}")
-            if stage.shadow and not prompts:
-                yield Contradiction(("stages", index, "shadow"), "no prompts to pair", "prompts at traffic.prompts")
+            yield from self._unready(stage, ("stages", index, stage.name))
         for region in self.fleet.ports:
             if region not in self.regions.names:
                 yield Contradiction(
                     ("fleet", "ports", region), "an unknown region", "one of " + ", ".join(self.regions.names)
                 )
+
+    def _unready(self, stage: StageEntry, where: Loc) -> Iterator[Contradiction]:
+        for place, gate in enumerate(getattr(stage, stage.name).gates):
+            if getattr(self.gates, gate) is None:
+                at = (*where, "gates", place)
+                yield Contradiction(at, f"'{gate}' without settings", f"settings at gates.{gate}")
+        if stage.shadow and not self.offline and not (self.traffic and self.traffic.prompts):
+            yield Contradiction(where, "no prompts to pair", "prompts at traffic.prompts")
+        timed = stage.shadow or stage.canary
+        if timed and timed.at_least > timed.within:
+            end = f"at most `within`, which is {format_duration(timed.within)}"
+            yield Contradiction((*where, "at_least"), format_duration(timed.at_least), end)
 
     def _stage(self, name: str) -> StageEntry | None:
         return next((stage for stage in self.stages if stage.name == name), None)

@@ -71,7 +71,7 @@ def parse_spec(text: str, kind: type[Spec], *, file: str) -> Spec:
     try:
         spec = kind.model_validate(data)
     except ValidationError as error:
-        problems = duplicates + [_problem(detail, file, root, kind) for detail in error.errors()]
+        problems = duplicates + [_problem(detail, file, root, kind) for detail in _causes(error.errors())]
         raise SpecError(sorted(problems, key=lambda problem: problem.line)) from error
     problems = duplicates + [
         Problem(file, _locate(root, odd.where)[1], _locate(root, odd.where)[0], odd.found, odd.expected)
@@ -95,6 +95,15 @@ def _duplicates(node: yaml.Node, file: str, path: str) -> Iterator[Problem]:
                 yield Problem(file, key.start_mark.line + 1, here, "the key twice", "each key once")
             seen.add(key.value)
             yield from _duplicates(value, file, here)
+
+
+def _causes(details: list[ErrorDetails]) -> Iterator[ErrorDetails]:
+    """Without what only follows: a list is not too short because an item of it is wrong."""
+    for detail in details:
+        loc = detail["loc"]
+        inside = any(other["loc"][: len(loc)] == loc for other in details if other is not detail)
+        if detail["type"] != "too_short" or not inside:
+            yield detail
 
 
 def _problem(detail: ErrorDetails, file: str, root: yaml.Node | None, kind: type[BaseModel]) -> Problem:
@@ -140,6 +149,10 @@ def _sentence(detail: ErrorDetails, kind: type[BaseModel]) -> tuple[str, str]:
     found = repr(detail["input"])
     if detail["type"] == "value_error":
         return found, str(context["error"])
+    if detail["type"] == "too_short":
+        return found, f"at least {context['min_length']} of them"
+    if detail["type"] == "string_pattern_mismatch":
+        return found, f"text that matches {context['pattern']}"
     return found, detail["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
+from typing import Annotated
 
 import pytest
 from pydantic import Field
@@ -20,8 +21,13 @@ class Harbour(SpecModel):
     berths: tuple[str, ...] = ()
 
 
+class Crew(SpecModel):
+    names: tuple[Annotated[str, Field(pattern="^[a-z]+$")], ...] = Field(default=("anna",), min_length=1)
+
+
 class Voyage(SpecModel):
     name: str
+    crew: Crew = Crew()
     wait: Duration = timedelta(seconds=5)
     load: Percent = 0.5
     harbours: tuple[Harbour, ...] = ()
@@ -71,6 +77,18 @@ def test_a_value_without_its_unit_is_told_what_would_be_right() -> None:
 def test_a_number_out_of_range_says_the_range() -> None:
     assert problems("name: n\nharbours: [{depth: 0}]\n") == [
         "voyage.yaml:2: harbours[0].depth: found 0; expected greater than or equal to 1"
+    ]
+
+
+def test_an_empty_list_says_how_many_it_needs() -> None:
+    assert problems("name: n\ncrew: {names: []}\n") == [
+        "voyage.yaml:2: crew.names: found []; expected at least 1 of them"
+    ]
+
+
+def test_a_wrong_item_is_not_also_told_as_a_list_that_is_too_short() -> None:
+    assert problems("name: n\ncrew: {names: [Anna]}\n") == [
+        "voyage.yaml:2: crew.names[0]: found 'Anna'; expected text that matches ^[a-z]+$"
     ]
 
 

@@ -6,8 +6,8 @@ import asyncio
 from pathlib import Path
 
 import pytest
-
 from fakes.world import CHALLENGER, CHALLENGER_URL, CHAMPION, World, a_spec
+
 from pipelines.model import Ending
 from tidegate.core.errors import ExitCode
 
@@ -81,7 +81,8 @@ async def test_a_region_that_was_already_delivered_goes_back_too(world: World) -
     result = await world.deliver()
     assert result.ending is Ending.ROLLED_BACK
     assert world.stable_versions() == NOWHERE
-    assert sorted(step for step in world.said("done") if step.startswith("undo")) == ["undo@eu-west-1", "undo@us-east-1"]
+    undone = sorted(step for step in world.said("done") if step.startswith("undo"))
+    assert undone == ["undo@eu-west-1", "undo@us-east-1"]
     assert world.registry.champion == CHAMPION
 
 

@@ -1,0 +1,61 @@
+"""A delivery's events survive in a file whatever ends the process that writes them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from pipelines.event_file import EventFile
+from pipelines.ports import Event
+
+
+def event(message: str) -> Event:
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    return Event(at=at, step="build", kind="evidence", message=message, data={"done": 1})
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> EventFile:
+    return EventFile(tmp_path / "deliveries" / "7" / "events.jsonl")
+
+
+def test_a_delivery_that_said_nothing_has_no_events(file: EventFile) -> None:
+    assert list(file.read()) == []
+
+
+def test_events_come_back_as_they_were(file: EventFile) -> None:
+    events = [event("one"), event("two")]
+    for each in events:
+        file.on_event(each)
+    assert list(file.read()) == events
+
+
+def test_every_event_is_in_the_file_before_the_next_is_said(file: EventFile) -> None:
+    file.on_event(event("one"))
+    assert list(EventFile(file.path).read()) == [event("one")]
+
+
+@pytest.mark.parametrize(
+    "message", ["two\nlines", "a\u2028line separator", "next\x85line", "form\x0cfeed", "é 価格 🙂"]
+)
+def test_an_event_is_one_line_whatever_an_engine_wrote_in_its_log(file: EventFile, message: str) -> None:
+    file.on_event(event(message))
+    file.on_event(event("after"))
+    assert [each.message for each in file.read()] == [message, "after"]
+
+
+@pytest.mark.parametrize("lost", [1, 10, 60])
+def test_a_last_line_that_a_crash_cut_short_is_left_out(file: EventFile, lost: int) -> None:
+    file.on_event(event("one"))
+    file.on_event(event("価格"))
+    whole = file.path.read_bytes()
+    file.path.write_bytes(whole[:-lost])
+    assert list(file.read()) == [event("one")]
+
+
+def test_a_character_that_a_crash_cut_in_half_is_no_error(file: EventFile) -> None:
+    file.on_event(event("one"))
+    file.path.write_bytes(file.path.read_bytes() + '{"message":"価'.encode()[:-1])
+    assert list(file.read()) == [event("one")]

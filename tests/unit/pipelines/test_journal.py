@@ -1,0 +1,135 @@
+"""What a delivery says is durable first and shown second; the ledger is spared what it knows already."""
+
+from __future__ import annotations
+
+import pytest
+from fakes.clock import START, FakeClock
+from fakes.ledger import FakeLedger
+from fakes.world import CHALLENGER, CHAMPION, Recorder, a_spec, a_version
+
+from gates.model import Outcome, Verdict
+from pipelines.journal import RUNNING_INTERVAL_SECONDS, Journal
+from pipelines.model import Ending, StageName, Step
+from pipelines.payloads import Opening, Said
+from pipelines.plan import make_plan
+from pipelines.ports import Event
+from rollouts.model import Phase, RegionState
+from tidegate.core.errors import ExitCode, OutsideError
+
+STEP = Step(stage=StageName.CANARY, wave=1, region="eu-west-1", weight=10)
+
+
+class Desk:
+    """A journal between a ledger and a display."""
+
+    def __init__(self) -> None:
+        self.clock = FakeClock()
+        self.ledger = FakeLedger(self.clock)
+        self.display = Recorder()
+        self.journal = Journal(self.ledger, self.clock, [self.display])
+
+    def judge(self, outcome: Outcome, *, gate: str = "latency", step: Step = STEP, p95: float = 0.1) -> None:
+        self.journal.verdict(step, Verdict(gate=gate, outcome=outcome, reason="so", numbers={"p95_seconds": p95}))
+
+    def in_ledger(self) -> list[tuple[str, str]]:
+        return [(event.data["gate"], event.data["outcome"]) for event in self.ledger.events]
+
+
+@pytest.fixture
+def desk() -> Desk:
+    return Desk()
+
+
+def test_an_event_is_in_the_ledger_before_any_display_sees_it(desk: Desk) -> None:
+    seen = []
+    desk.display.reactions["build", "started"] = lambda: seen.append(len(desk.ledger.events))
+    desk.journal.say("build", "started")
+    assert seen == [1]
+
+
+def test_an_event_that_the_ledger_refuses_is_shown_to_nobody(desk: Desk) -> None:
+    desk.ledger.bury()
+    with pytest.raises(OutsideError):
+        desk.journal.say("build", "started")
+    assert desk.display.events == []
+
+
+def test_events_carry_the_time_of_the_clock(desk: Desk) -> None:
+    desk.clock.elapsed = 42
+    desk.journal.say("build", "done", "all here", {"files": 3})
+    (event,) = desk.ledger.events
+    assert (event.at - START).total_seconds() == 42
+    assert (event.step, event.kind, event.message, event.data) == ("build", "done", "all here", {"files": 3})
+
+
+def test_the_first_event_carries_the_whole_plan_as_displays_read_it(desk: Desk) -> None:
+    plan = make_plan(a_spec(), a_version(CHALLENGER), a_version(CHAMPION), prompts=12)
+    desk.journal.opened(plan)
+    (event,) = desk.ledger.events
+    opening = Opening.model_validate(event.data)
+    assert event.message == "models:/support-llm/2 to eu-west-1, us-east-1; champion is version 1"
+    assert (opening.model, opening.version, opening.champion) == ("support-llm", CHALLENGER, CHAMPION)
+    assert [step.id for step in opening.steps] == [step.id for step in plan.steps]
+    assert sum(step.expected_seconds for step in opening.steps) > 0
+    assert opening.regions == ("eu-west-1", "us-east-1")
+
+
+async def test_an_unchanged_running_verdict_is_repeated_in_the_ledger_every_ten_seconds_only(desk: Desk) -> None:
+    for _ in range(11):
+        desk.judge(Outcome.RUNNING)
+        await desk.clock.sleep(2)
+    assert desk.clock.elapsed == 2 * RUNNING_INTERVAL_SECONDS + 2
+    assert desk.in_ledger() == [("latency", "running")] * 3
+    assert len(desk.display.events) == 11
+
+
+def test_a_verdict_that_changes_is_in_the_ledger_at_once(desk: Desk) -> None:
+    desk.judge(Outcome.RUNNING)
+    desk.judge(Outcome.PASS)
+    desk.judge(Outcome.FAIL)
+    assert desk.in_ledger() == [("latency", "running"), ("latency", "pass"), ("latency", "fail")]
+
+
+def test_gates_and_regions_do_not_silence_each_other(desk: Desk) -> None:
+    bake = Step(stage=StageName.BAKE, wave=1)
+    for region in ("eu-west-1", "us-east-1"):
+        for gate in ("health", "errors"):
+            desk.judge(Outcome.PASS, gate=gate, step=bake.model_copy(update={"region": region}))
+    said = [Said.model_validate(event.data) for event in desk.ledger.events]
+    assert [(verdict.region, verdict.gate) for verdict in said] == [
+        ("eu-west-1", "health"), ("eu-west-1", "errors"), ("us-east-1", "health"), ("us-east-1", "errors"),
+    ]  # fmt: skip
+
+
+def test_numbers_of_a_verdict_become_series_of_their_region_and_gate(desk: Desk) -> None:
+    desk.judge(Outcome.RUNNING, p95=0.25)
+    desk.judge(Outcome.RUNNING, p95=0.3)
+    assert desk.ledger.numbers == [(START, {"eu-west-1.latency.p95_seconds": 0.25})]
+    desk.judge(Outcome.PASS, step=Step(stage=StageName.BUILD))
+    assert desk.ledger.numbers[-1] == (START, {"latency.p95_seconds": 0.1})
+
+
+def test_progress_is_for_displays_only(desk: Desk) -> None:
+    desk.journal.progress(STEP, "answers", 3, 24)
+    assert desk.ledger.events == []
+    assert desk.display.events == [
+        Event(at=START, step=STEP.id, kind="evidence", message="answers", data={"done": 3, "total": 24})
+    ]
+
+
+def test_traffic_is_told_as_it_was_confirmed(desk: Desk) -> None:
+    state = RegionState(region="eu-west-1", phase=Phase.TRIAL, entry="http://eu", weight=10, mirror=100)
+    desk.journal.traffic(STEP, state)
+    (event,) = desk.ledger.events
+    assert event.message == "eu-west-1: 10 % on the canary, 100 % mirrored"
+    assert event.data == {"region": "eu-west-1", "weight": 10, "mirror": 100}
+
+
+def test_a_closed_delivery_says_how_it_ended_in_its_last_event_and_in_its_ledger(desk: Desk) -> None:
+    result = desk.journal.closed(Ending.INCONCLUSIVE, "too few requests", ExitCode.INCONCLUSIVE)
+    assert (result.ending, result.exit_code, result.delivery) == (Ending.INCONCLUSIVE, 3, desk.ledger.delivery)
+    assert (desk.ledger.outcome, desk.ledger.reason) == ("inconclusive", "too few requests")
+    (event,) = desk.ledger.events
+    assert (event.step, event.kind, event.message) == ("delivery", "closed", "inconclusive: too few requests")
+    with pytest.raises(OutsideError):
+        desk.journal.say("build", "started")

@@ -1,0 +1,269 @@
+"""A wrong delivery.yaml is told line by line; a right one needs little said."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from pipelines.spec import Delivery
+from tidegate.core.spec import SpecError, parse_spec
+
+SPEC = """\
+apiVersion: tidegate/v1
+kind: Delivery
+metadata: {name: support-llm}
+model: {name: support-llm}
+engine: {vllm: {version: 0.32.0}}
+gates: {latency: {}, errors: {}, quality: {}, agreement: {}}
+stages:
+  - offline: {dataset: golden.jsonl}
+  - shadow: {}
+  - canary: {}
+regions: {waves: [[eu-west-1], [us-east-1, ap-south-1]]}
+traffic: {requests_per_second: 2}
+"""
+
+
+def read(text: str) -> Delivery:
+    return parse_spec(text, Delivery, file="delivery.yaml")
+
+
+def with_line(number: int, line: str) -> str:
+    """The right spec above with another line in one place."""
+    lines = SPEC.splitlines()
+    lines[number - 1] = line
+    return "\n".join(lines) + "\n"
+
+
+def problems(text: str) -> list[str]:
+    with pytest.raises(SpecError) as caught:
+        read(text)
+    return [str(problem) for problem in caught.value.problems]
+
+
+def test_a_short_spec_gets_careful_defaults() -> None:
+    spec = read(SPEC)
+    assert (spec.model.origin, spec.model.target) == ("challenger", "champion")
+    assert spec.regions.bake == timedelta(minutes=30)
+    assert spec.canary
+    assert spec.canary.weights == (5, 25, 50)
+    assert spec.shadow
+    assert (spec.shadow.percent, spec.shadow.at_least) == (100, timedelta(minutes=5))
+    assert spec.fleet.ports == {}
+
+
+def test_the_stages_are_found_by_their_names() -> None:
+    spec = read(with_line(9, "  # no shadow"))
+    assert [stage.name for stage in spec.stages] == ["offline", "canary"]
+    assert spec.offline
+    assert spec.offline.dataset == Path("golden.jsonl")
+    assert spec.shadow is None
+
+
+def test_regions_keep_the_order_of_their_waves() -> None:
+    assert read(SPEC).regions.names == ("eu-west-1", "us-east-1", "ap-south-1")
+
+
+def test_from_and_to_are_how_a_person_writes_the_aliases() -> None:
+    spec = read(with_line(4, "model: {name: support-llm, from: '7', to: champion}"))
+    assert spec.model.origin == "7"
+    assert problems(with_line(4, "model: {name: support-llm, origin: '7'}")) == [
+        "delivery.yaml:4: model.origin: found an unknown key; expected one of name, from, to"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("number", "line", "sentence"),
+    [
+        (1, "apiVersion: tidegate/v2", "1: apiVersion: found 'tidegate/v2'; expected 'tidegate/v1'"),
+        (2, "kind: Pipeline", "2: kind: found 'Pipeline'; expected 'Delivery'"),
+        (
+            4,
+            "model: {name: support-llm, to: production}",
+            "4: model.to: found 'production'; expected 'champion'",
+        ),
+        (
+            5,
+            "engine: {vllm: {version: 0.32.0}, accelerator: nvidia-h100}",
+            "5: engine.accelerator: found 'nvidia-h100'; expected 'cpu'",
+        ),
+        (
+            6,
+            "gates: {latency: {max_increase: 20}, errors: {}, quality: {}, agreement: {}}",
+            "6: gates.latency.max_increase: found 20; expected a percent such as 20%",
+        ),
+        (
+            6,
+            "gates: {latency: {}, errors: {max_increase: 1%}, quality: {}, agreement: {}}",
+            "6: gates.errors.max_increase: found '1%'; expected percentage points such as 0.5pp",
+        ),
+        (
+            8,
+            "  - smoke: {}",
+            "8: stages[0].smoke: found an unknown key; expected one of offline, shadow, canary",
+        ),
+        (
+            9,
+            "  - shadow: {at_least: 90}",
+            "9: stages[1].shadow.at_least: found 90; expected a duration such as 250ms, 30s, 10m, 2h or 30d",
+        ),
+        (
+            9,
+            "  - shadow: {percent: 101}",
+            "9: stages[1].shadow.percent: found 101; expected less than or equal to 100",
+        ),
+        (
+            9,
+            "  - shadow: {gates: [quality]}",
+            "9: stages[1].shadow.gates[0]: found 'quality'; expected 'latency', 'errors' or 'agreement'",
+        ),
+        (
+            10,
+            "  - canary: {weights: [5, 140]}",
+            "10: stages[2].canary.weights[1]: found 140; expected less than or equal to 99",
+        ),
+        (
+            10,
+            "  - canary: {weights: [25, 5]}",
+            "10: stages[2].canary.weights: found [25, 5]; expected weights that rise from step to step, "
+            "such as [5, 25, 50]",
+        ),
+        (
+            10,
+            "  - canary: {weights: [5, 5]}",
+            "10: stages[2].canary.weights: found [5, 5]; expected weights that rise from step to step, "
+            "such as [5, 25, 50]",
+        ),
+        (
+            11,
+            "regions: {waves: [[eu-west-1], [eu-west-1]]}",
+            "11: regions.waves: found [['eu-west-1'], ['eu-west-1']]; expected each region in one wave only",
+        ),
+        (
+            12,
+            "traffic: {requests_per_second: 0}",
+            "12: traffic.requests_per_second: found 0; expected greater than 0",
+        ),
+    ],
+)
+def test_a_value_that_cannot_be_is_told_with_what_could(number: int, line: str, sentence: str) -> None:
+    assert problems(with_line(number, line)) == [f"delivery.yaml:{sentence}"]
+
+
+def test_two_stages_in_one_item_are_told_at_the_item() -> None:
+    (problem,) = problems(with_line(9, "  - {shadow: {}, canary: {}}"))
+    assert problem.startswith("delivery.yaml:9: stages[1]: found ")
+    assert problem.endswith("expected exactly one of offline, shadow, canary in each item of the list")
+
+
+@pytest.mark.parametrize("item", ["  - {}", "  - shadow:"])
+def test_an_item_without_a_stage_is_told_and_not_taken_for_the_defaults(item: str) -> None:
+    (problem,) = problems(with_line(9, item))
+    assert problem.startswith("delivery.yaml:9: stages[1]: found ")
+    assert problem.endswith("expected exactly one of offline, shadow, canary in each item of the list")
+
+
+@pytest.mark.parametrize("item", ["  - offline: {dataset: other.jsonl}", "  - shadow: {percent: 50}"])
+def test_a_stage_twice_or_out_of_order_is_told_at_the_list(item: str) -> None:
+    (problem,) = problems(with_line(10, item + "\n  - offline: {dataset: golden.jsonl}"))
+    assert problem.startswith("delivery.yaml:7: stages: found ")
+    assert problem.endswith("expected each stage at most once, in the order offline, shadow, canary")
+
+
+@pytest.mark.parametrize("stage", ["offline: {dataset: golden.jsonl, gates: []}", "canary: {gates: []}"])
+def test_a_stage_without_gates_could_never_pass(stage: str) -> None:
+    number = 8 if stage.startswith("offline") else 10
+    (problem,) = problems(with_line(number, f"  - {stage}"))
+    assert problem.startswith(f"delivery.yaml:{number}: stages[{number - 8}].")
+    assert problem.endswith(".gates: found []; expected at least 1 of them")
+
+
+@pytest.mark.parametrize("waves", ["[]", "[[]]"])
+def test_a_delivery_goes_somewhere(waves: str) -> None:
+    (problem,) = problems(with_line(11, f"regions: {{waves: {waves}}}"))
+    assert problem.startswith("delivery.yaml:11: regions.waves")
+    assert problem.endswith(": found []; expected at least 1 of them")
+
+
+@pytest.mark.parametrize("name", ["EU West", "-eu", "eu.west", "x" * 64])
+def test_a_region_has_a_name_that_every_system_takes(name: str) -> None:
+    (problem,) = problems(with_line(11, f"regions: {{waves: [['{name}']]}}"))
+    assert problem.startswith(
+        f"delivery.yaml:11: regions.waves[0][0]: found '{name}'; expected text that matches ^[a-z0-9]"
+    )
+
+
+def test_gates_that_a_stage_waits_for_have_settings() -> None:
+    assert problems(with_line(6, "gates: {latency: {}, quality: {}, agreement: {}}")) == [
+        "delivery.yaml:9: stages[1].shadow.gates[1]: found 'errors' without settings; "
+        "expected settings at gates.errors",
+        "delivery.yaml:10: stages[2].canary.gates[1]: found 'errors' without settings; "
+        "expected settings at gates.errors",
+    ]
+
+
+def test_a_gate_that_no_stage_names_needs_no_settings() -> None:
+    text = with_line(6, "gates: {latency: {}, quality: {}, agreement: {}}").replace(
+        "shadow: {}", "shadow: {gates: [latency]}"
+    )
+    assert read(text.replace("canary: {}", "canary: {gates: [latency]}")).gates.errors is None
+
+
+def test_a_shadow_needs_prompts_for_its_pairs() -> None:
+    assert problems(with_line(8, "  # no offline")) == [
+        "delivery.yaml:9: stages[0].shadow: found no prompts to pair; expected prompts at traffic.prompts"
+    ]
+    text = with_line(8, "  # no offline").replace("_second: 2", "_second: 2, prompts: prompts.txt")
+    assert read(text).shadow
+
+
+@pytest.mark.parametrize(
+    ("number", "stage", "sentence"),
+    [
+        (9, "shadow: {within: 2m}", "9: stages[1].shadow.at_least: found 5m; expected at most `within`, which is 2m"),
+        (
+            10,
+            "canary: {at_least: 1h, within: 10m}",
+            "10: stages[2].canary.at_least: found 1h; expected at most `within`, which is 10m",
+        ),
+    ],
+)
+def test_a_stage_cannot_last_longer_than_its_end(number: int, stage: str, sentence: str) -> None:
+    assert problems(with_line(number, f"  - {stage}")) == [f"delivery.yaml:{sentence}"]
+
+
+def test_a_port_belongs_to_a_region_of_a_wave() -> None:
+    text = SPEC + "fleet:\n  ports:\n    eu-west-1: 8080\n    eu-west-2: 8081\n"
+    assert problems(text) == [
+        "delivery.yaml:16: fleet.ports.eu-west-2: found an unknown region; "
+        "expected one of eu-west-1, us-east-1, ap-south-1"
+    ]
+
+
+@pytest.mark.parametrize("port", [80, 70000])
+def test_a_port_is_one_that_needs_no_root(port: int) -> None:
+    (problem,) = problems(SPEC + f"fleet: {{ports: {{eu-west-1: {port}}}}}\n")
+    assert problem.startswith(f"delivery.yaml:13: fleet.ports.eu-west-1: found {port}; expected ")
+
+
+def test_an_unknown_key_at_the_top_is_told_with_the_nearest() -> None:
+    assert problems(with_line(12, "trafic: {requests_per_second: 2}")) == [
+        "delivery.yaml:12: trafic: found an unknown key; expected traffic (the nearest known key)"
+    ]
+
+
+def test_an_argument_that_follows_from_something_else_is_refused() -> None:
+    (problem,) = problems(with_line(5, "engine: {vllm: {version: 0.32.0, args: {port: 80}}}"))
+    assert problem.startswith("delivery.yaml:5: engine.vllm.args.port: found 'port'; expected an argument of vLLM")
+    assert problem.endswith("follows from the address")
+
+
+def test_everything_that_is_wrong_is_told_at_once() -> None:
+    text = (
+        with_line(2, "kind: Pipeline")
+        .replace("shadow: {}", "shadow: {percent: 0}")
+        .replace("_second: 2", "_second: -1")
+    )
+    assert [problem.split(":")[1] for problem in problems(text)] == ["2", "9", "12"]

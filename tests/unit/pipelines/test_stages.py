@@ -1,0 +1,225 @@
+"""Each stage alone: what it asks, what it does to the region, and how it says no."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+from fakes.fleet import an_engine
+from fakes.world import CHALLENGER, CHALLENGER_URL, CHAMPION, CHAMPION_URL, World, a_spec
+
+from pipelines.errors import Stopped
+from pipelines.model import Ending, StageName, Step
+from pipelines.stages import STAGES
+from pipelines.unwind import unwind
+from rollouts.model import Phase
+from tidegate.core.errors import OutsideError
+
+HERE = "eu-west-1"
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> World:
+    """Every region serves the champion; eu-west-1 has the challenger on trial."""
+    world = World(tmp_path)
+    for fleet in world.fleets.values():
+        await fleet.deploy(an_engine(CHAMPION, digest=f"sha256-of-{CHAMPION}"))
+    await world.fleets[HERE].deploy(an_engine(CHALLENGER, digest=f"sha256-of-{CHALLENGER}"))
+    return world
+
+
+async def run(world: World, stage: StageName, *, weight: int | None = None) -> None:
+    region = None if stage in (StageName.BUILD, StageName.BAKE, StageName.FINALIZE) else HERE
+    await STAGES[stage](world.context(), Step(stage=stage, wave=1, region=region, weight=weight))
+
+
+async def stopped(world: World, stage: StageName, *, weight: int | None = None) -> Stopped:
+    with pytest.raises(Stopped) as caught:
+        await run(world, stage, weight=weight)
+    return caught.value
+
+
+def verdicts(world: World) -> list[tuple[str, str]]:
+    said = [event.data for event in world.recorder.events if event.kind == "verdict"]
+    return [(data["gate"], data["outcome"]) for data in said]
+
+
+def test_every_stage_of_a_plan_can_be_done() -> None:
+    assert set(STAGES) == set(StageName)
+
+
+async def test_smoke_asks_the_canary_alone_three_things(world: World) -> None:
+    del world.chat.scripts[CHAMPION_URL]
+    await run(world, StageName.SMOKE)
+    assert verdicts(world) == [("answers", "pass"), ("tokenizer", "pass"), ("determinism", "pass")]
+
+
+async def test_smoke_stops_at_an_engine_that_says_nothing(world: World) -> None:
+    world.chat.scripts[CHALLENGER_URL] = lambda prompt: ""
+    stop = await stopped(world, StageName.SMOKE)
+    assert (stop.ending, stop.reason) == (
+        Ending.ROLLED_BACK,
+        "smoke@eu-west-1: gate answers: 0 tokens to a first prompt",
+    )
+    assert verdicts(world) == [("answers", "fail")]
+
+
+async def test_smoke_names_the_token_where_the_engine_and_the_registered_files_part(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = world.chat.tokenize
+
+    async def without_the_last(url: str, model: str, messages: Sequence[Mapping[str, str]]) -> list[int]:
+        return (await whole(url, model, messages))[:-1]
+
+    monkeypatch.setattr(world.chat, "tokenize", without_the_last)
+    reason = (await stopped(world, StageName.SMOKE)).reason
+    assert reason.endswith(
+        "the engine reads a conversation as 12 tokens, its registered files as 13; they part at token 12"
+    )
+
+
+async def test_smoke_without_a_canary_is_something_outside_and_no_verdict(world: World) -> None:
+    await world.fleets[HERE].rollback(CHAMPION)
+    with pytest.raises(OutsideError, match="eu-west-1: there is no canary engine"):
+        await run(world, StageName.SMOKE)
+
+
+async def test_offline_counts_the_answers_of_both_arms(world: World) -> None:
+    await run(world, StageName.OFFLINE)
+    counted = [event.data for event in world.recorder.events if event.kind == "evidence"]
+    assert [data["done"] for data in counted] == list(range(1, 25))
+    assert {data["total"] for data in counted} == {24}
+    assert verdicts(world) == [("quality", "pass")]
+
+
+async def test_offline_forgives_a_challenger_what_the_champion_does_not_know_either(world: World) -> None:
+    for url in (CHAMPION_URL, CHALLENGER_URL):
+        world.chat.scripts[url] = lambda prompt: "no idea"
+    await run(world, StageName.OFFLINE)
+    assert verdicts(world) == [("quality", "pass")]
+
+
+async def test_offline_does_not_score_an_engine_that_stops_answering(world: World) -> None:
+    del world.chat.scripts[CHALLENGER_URL]
+    with pytest.raises(OutsideError, match="is not there"):
+        await run(world, StageName.OFFLINE)
+    assert verdicts(world) == []
+
+
+async def test_shadow_stops_copying_once_its_gates_pass_and_moves_no_user(world: World) -> None:
+    await run(world, StageName.SHADOW)
+    routes = world.fleets[HERE].proxy.swaps
+    assert 100 in [route.mirror for route in routes]
+    assert (routes[-1].mirror, max(route.weight for route in routes)) == (0, 0)
+
+
+async def test_shadow_counts_pairs_and_judges_them(world: World) -> None:
+    await run(world, StageName.SHADOW)
+    assert ("agreement", "running") in verdicts(world)
+    assert ("agreement", "pass") in verdicts(world)
+
+
+async def test_shadow_sees_answers_that_differ(world: World) -> None:
+    world.chat.scripts[CHALLENGER_URL] = lambda prompt: "something else entirely"
+    stop = await stopped(world, StageName.SHADOW)
+    assert stop.reason.startswith("shadow@eu-west-1: gate agreement: ")
+
+
+async def test_canary_does_not_give_users_to_an_engine_that_died_meanwhile(world: World) -> None:
+    world.fleets[HERE].kill(CHALLENGER, last_words="out of memory")
+    stop = await stopped(world, StageName.CANARY, weight=10)
+    assert stop.reason == "canary@eu-west-1/10: the canary does not serve: out of memory"
+    assert max(route.weight for route in world.fleets[HERE].proxy.swaps) == 0
+
+
+async def test_promote_said_again_after_a_crash_changes_nothing(world: World) -> None:
+    await run(world, StageName.PROMOTE)
+    await run(world, StageName.PROMOTE)
+    state = await world.fleets[HERE].observe()
+    assert state.stable
+    assert state.previous
+    assert (state.stable.version, state.previous.version) == (CHALLENGER, CHAMPION)
+
+
+async def test_promote_gives_no_region_to_a_dead_engine(world: World) -> None:
+    world.fleets[HERE].kill(CHALLENGER)
+    assert (await stopped(world, StageName.PROMOTE)).ending is Ending.ROLLED_BACK
+    assert world.stable_versions()[HERE] == CHAMPION
+
+
+async def test_bake_lasts_as_long_as_the_spec_says(world: World) -> None:
+    await world.fleets[HERE].promote()
+    await run(world, StageName.BAKE)
+    assert world.clock.elapsed == 10
+    assert {gate for gate, outcome in verdicts(world) if outcome == "pass"} == {"health", "errors"}
+
+
+async def test_bake_measures_errors_against_a_region_that_still_serves_the_champion(world: World) -> None:
+    await world.fleets[HERE].promote()
+    world.evidence.serves("stable", CHALLENGER, requests=200, failed=60)
+    stop = await stopped(world, StageName.BAKE)
+    assert stop.reason.startswith("bake@1: eu-west-1: gate errors: canary failed 60 of 200")
+
+
+async def test_bake_of_the_last_wave_has_no_champion_left_to_compare_with(tmp_path: Path) -> None:
+    world = World(tmp_path, a_spec(regions="regions: {waves: [[eu-west-1]], bake: 4s}"))
+    await world.fleets[HERE].deploy(an_engine(CHALLENGER))
+    await run(world, StageName.BAKE)
+    assert {gate for gate, _ in verdicts(world)} == {"health"}
+
+
+async def test_bake_does_not_wait_for_evidence_that_is_too_thin(world: World) -> None:
+    await world.fleets[HERE].promote()
+    world.evidence.serves("stable", CHALLENGER, requests=3)
+    await run(world, StageName.BAKE)
+    assert world.clock.elapsed == 10
+
+
+async def test_bake_stops_when_somebody_took_the_region_back(world: World) -> None:
+    await world.fleets[HERE].promote()
+    await world.fleets[HERE].rollback(CHAMPION)
+    reason = (await stopped(world, StageName.BAKE)).reason
+    assert reason == "bake@1: eu-west-1: gate health: eu-west-1 is steady on version 1"
+
+
+async def test_build_starts_the_champion_where_nothing_serves(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    await run(world, StageName.BUILD)
+    assert world.stable_versions() == {"eu-west-1": CHAMPION, "us-east-1": CHAMPION}
+    said = [event.message for event in world.recorder.events]
+    assert said[0] == "champion models:/support-llm/1 is here, 0 files proven, digest sha256-of-1"
+    assert said[-1] == "us-east-1: starting the champion"
+
+
+async def test_build_leaves_a_region_alone_that_is_as_it_should_be(world: World) -> None:
+    before = len(world.fleets["us-east-1"].proxy.swaps)
+    await run(world, StageName.BUILD)
+    assert len(world.fleets["us-east-1"].proxy.swaps) == before
+
+
+async def test_build_takes_a_trial_back_that_nobody_finished(world: World) -> None:
+    await run(world, StageName.BUILD)
+    assert (await world.fleets[HERE].observe()).phase is Phase.STEADY
+    assert "eu-west-1: back to version 1 first" in [event.message for event in world.recorder.events]
+
+
+async def test_finalize_moves_the_alias_and_says_why_on_the_version(world: World) -> None:
+    await run(world, StageName.FINALIZE)
+    assert world.registry.champion == CHALLENGER
+    assert world.registry.marks == {"tidegate.outcome": "delivered", "tidegate.reason": "every gate passed"}
+
+
+async def test_unwinding_touches_no_region_that_the_delivery_never_reached(world: World) -> None:
+    before = len(world.fleets["us-east-1"].proxy.swaps)
+    await unwind(world.context())
+    assert world.said("done") == [f"undo@{HERE}"]
+    assert len(world.fleets["us-east-1"].proxy.swaps) == before
+    assert world.stable_versions() == {"eu-west-1": CHAMPION, "us-east-1": CHAMPION}
+
+
+async def test_unwinding_twice_is_unwinding_once(world: World) -> None:
+    await unwind(world.context())
+    await unwind(world.context())
+    assert world.said("done") == [f"undo@{HERE}"]
