@@ -17,9 +17,10 @@ from rollouts.wire import pack
 from tidegate.core.errors import TidegateError
 
 FAILED = 409
-"""The status of every answer that is an error."""
+"""The status of every answer that is an error; its class and words are in the body (`wire`). A 500 is a bug."""
 
 Wish = Callable[[Region, Any], Awaitable[RegionState]]
+"""Fulfils one wish with its JSON body; returns what the region looks like once it holds."""
 
 
 async def _deploy(region: Region, body: Any) -> RegionState:
@@ -49,6 +50,7 @@ WISHES: Mapping[str, Wish] = {
     "promote": _promote,
     "rollback": _rollback,
 }
+"""The last part of a wish's URL, and what it does: one for each call of the port `Fleet`."""
 
 
 class HostApp:

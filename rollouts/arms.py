@@ -19,7 +19,9 @@ class Arms:
     canary: RunningEngine | None = None
     previous: RunningEngine | None = None
     weight: int = 0
+    """Percent of users on the canary."""
     mirror: int = 0
+    """Percent of users' requests copied to the canary."""
 
     def __iter__(self) -> Iterator[tuple[Role, RunningEngine]]:
         for role in Role:
@@ -40,7 +42,7 @@ class Arms:
         return replace(self, canary=None, weight=0, mirror=0)
 
     def promoted(self) -> Arms:
-        """The canary serves everybody; the old stable waits.
+        """The canary serves everybody; the old stable waits, and who waited before it goes.
 
         Raises:
             NotPossible: when there is no canary, or it is dead.
@@ -54,6 +56,7 @@ class Arms:
         Raises:
             NotPossible: when there is no canary to take them.
         """
+        # Taking users away from a canary is always possible, also from one that is dead.
         if weight:
             self._trial(f"shift {weight} % of users to")
         _require_percent(weight)
@@ -135,6 +138,7 @@ def _require_percent(number: int) -> None:
 def _phase(arms: Arms, *, healthy: bool) -> Phase:
     if arms.stable is None:
         return Phase.EMPTY
+    # Before the trial: whoever waits for a region to be well must not have to look at each engine.
     if not healthy:
         return Phase.DEGRADED
     return Phase.TRIAL if arms.canary else Phase.STEADY

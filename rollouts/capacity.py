@@ -22,7 +22,9 @@ class Machine:
     """What this machine has now."""
 
     available_bytes: int
+    """What new processes can take without pushing others out."""
     cores: int
+    """Those that this process may run on."""
 
 
 @dataclass
@@ -38,6 +40,7 @@ class Admission:
     """Lets engines in one by one, so that two regions that start at once do not count the same memory."""
 
     def __init__(self, measure: Callable[[], Machine]) -> None:
+        """`measure` is asked anew for every engine."""
         self._measure = measure
         self._tickets: list[Ticket] = []
 

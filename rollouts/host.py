@@ -33,11 +33,16 @@ from tidegate.core.clock import Clock, SystemClock
 from tidegate.core.errors import Refused, TidegateError
 
 TEND_SECONDS = 0.1
+"""Between two looks at engines and proxies: how long users may meet a proxy that is gone."""
+
 LOCK_TRIES = 10
 LOCK_PAUSE_SECONDS = 0.05
+
 WATCH_SECONDS = 0.5
+"""Between two looks at the delivery's lock: how long users may stay on a canary that nobody watches."""
+
 LONGEST_SOCKET_PATH = 99
-"""The kernel's own limit is 107 bytes."""
+"""In characters. The kernel's own limit is 107 bytes."""
 
 log = logging.getLogger(__name__)
 
@@ -46,6 +51,7 @@ class Host:
     """The regions of one machine, with the Prometheus that sees them all."""
 
     def __init__(self, layout: Layout, http: Http, clock: Clock) -> None:
+        """Nothing runs before `up` is entered; `http` is closed by whoever opened it."""
         self._layout = layout
         self._http = http
         self._clock = clock
@@ -102,6 +108,7 @@ class Host:
         return self.regions[name].stop
 
     async def _tend(self, region: Region) -> None:
+        """Start again what died. An error of one look is logged: the next one comes at once."""
         while not self._stopping.is_set():
             try:
                 await region.tend()
@@ -112,6 +119,7 @@ class Host:
     async def _watch(self, region: Region) -> None:
         """Take a canary back that no delivery watches any more."""
         while not self._stopping.is_set():
+            # Only a canary needs a delivery: a region that serves one version is well without any.
             if region.on_trial and not delivery_runs(self._layout.state):
                 stable = (await region.observe()).stable
                 log.warning("%s: no delivery runs any more; its canary is taken back", region.region)
@@ -170,6 +178,7 @@ async def serve(state: Path, regions: Mapping[str, int | None]) -> None:
             for end in (signal.SIGTERM, signal.SIGINT):
                 asyncio.get_running_loop().add_signal_handler(end, host.stop)
             async with _answering(host, listener), host.up(regions):
+                # Last of all: whoever finds the record finds every region open.
                 replace_json(layout.record, host.record(path))
                 try:
                     await host.look_after()

@@ -15,8 +15,11 @@ class Role(StrEnum):
     """Which part an engine plays in its region."""
 
     STABLE = "stable"
+    """Serves the region's users."""
     CANARY = "canary"
+    """On trial: gets copies, or the share of users that `RegionState.weight` says."""
     PREVIOUS = "previous"
+    """Was stable before the last promotion; warm, and without users unless the stable cannot be reached."""
 
 
 class Phase(StrEnum):
@@ -60,6 +63,7 @@ class Arm(Value):
     url: str
     """The engine's own address, past the proxy: for probes that must reach this arm and no other."""
     ready: bool
+    """Its process runs; it was healthy and warm before it got its role."""
     problem: str | None = None
     """Why it is not ready, with the tail of its log, when it died."""
 
@@ -80,3 +84,4 @@ class RegionState(Value):
     mirror: int = 0
     """Percent of user traffic copied to the canary."""
     problem: str | None = None
+    """Everything that is down, in one line; None when all is well."""

@@ -12,8 +12,11 @@ class RunningEngine(Protocol):
     """One engine that was started, until it is stopped."""
 
     engine: Engine
+    """What was asked for."""
     port: int
+    """On the loopback; an engine that is started again keeps it, so that routes stay true."""
     url: str
+    """Its own address, past the proxy."""
 
     @property
     def alive(self) -> bool:
@@ -50,6 +53,7 @@ class Proxy(Protocol):
     """The one door of a region, behind which engines change."""
 
     entry: str
+    """The address that users talk to; it never changes while the region is up."""
 
     @property
     def alive(self) -> bool:

@@ -22,7 +22,9 @@ DRAIN_SECONDS = 60.0
 """How long streams in flight may take before their engine stops all the same."""
 
 DRAIN_POLL_SECONDS = 0.1
+
 STOP_DRAIN_SECONDS = 5.0
+"""As `DRAIN_SECONDS`, when the whole fleet ends and somebody waits at the terminal."""
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +33,7 @@ class Region:
     """A `Fleet` of processes on this machine."""
 
     def __init__(self, region: str, *, proxy: Proxy, engines: Engines, clock: Clock) -> None:
+        """`proxy` is open already, with nothing behind it."""
         self.region = region
         self._proxy = proxy
         self._engines = engines
@@ -41,6 +44,7 @@ class Region:
         self._change = asyncio.Lock()
         """Held while the arms and the routes change: milliseconds."""
         self._starting: asyncio.Task[RunningEngine] | None = None
+        """The engine that comes up now; a rollback does not wait for it but cancels it."""
         self._revival = Revival(engines, clock)
 
     @property
@@ -80,6 +84,7 @@ class Region:
             return await self.observe()
 
     async def rollback(self, to: str) -> RegionState:
+        # Before the lock: a deploy holds it for as long as its engine takes to start.
         if self._starting is not None:
             self._starting.cancel()
         async with self._wish:
@@ -112,6 +117,7 @@ class Region:
             await self._become(lambda arms: arms.shifted(weight=0).mirrored(percent=0))
 
     async def _bring_up(self, engine: Engine) -> None:
+        """First in an empty region, again from the warm previous, or anew beside the stable."""
         warm = self._arms.previous
         if self._arms.stable is None:
             first = await self._start(engine)
@@ -125,6 +131,11 @@ class Region:
             await self._become(lambda arms: arms.with_trial(canary))
 
     async def _start(self, engine: Engine) -> RunningEngine:
+        """Start it in a task of its own, so that a rollback can end the start and not the caller.
+
+        Raises:
+            NotPossible: a rollback came first.
+        """
         self._starting = asyncio.create_task(self._engines.start(engine))
         try:
             return await self._starting

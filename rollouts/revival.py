@@ -13,7 +13,10 @@ from tidegate.core.clock import Clock
 from tidegate.core.errors import TidegateError
 
 FIRST_WAIT_SECONDS = 1.0
+"""After the first attempt that failed; the attempt itself comes at once."""
+
 LONGEST_WAIT_SECONDS = 30.0
+"""The wait doubles up to this: an engine that cannot start must not take the cores of those that serve."""
 
 log = logging.getLogger(__name__)
 
@@ -24,6 +27,7 @@ class _Attempt:
 
     dead: RunningEngine
     not_before: float
+    """On the monotonic clock."""
     wait_seconds: float = FIRST_WAIT_SECONDS
     task: asyncio.Task[RunningEngine] | None = None
 
@@ -54,6 +58,7 @@ class Revival:
         attempt = self._attempts.get(role)
         if attempt is None or attempt.dead is not dead:
             await self._drop(role)
+            # Its process is gone; this ends what is left of its group and gives its memory back.
             await dead.stop()
             attempt = self._attempts[role] = _Attempt(dead, self._clock.monotonic())
             log.warning("%s version %s died:\n%s", role, dead.engine.version, dead.tail())

@@ -15,9 +15,12 @@ from rollouts.model import Arm
 Json = dict[str, Any]
 
 INTERVAL_SECONDS = 2
+"""As often as gates look: sooner, nobody would read it."""
+
 ENGINE_JOB = "engine"
 PROXY_JOB = "proxy"
 
+# What gates and the report read, and what a person asks first; all of it would be thousands of series.
 _KEPT = {
     ENGINE_JOB: "vllm:.*|http_requests_total|process_(resident_memory_bytes|cpu_seconds_total)",
     PROXY_JOB: "envoy_cluster_upstream_(rq|cx)_.*|envoy_cluster_upstream_rq|envoy_http_downstream_.*",
@@ -36,7 +39,7 @@ def config(targets: Path) -> Json:
 
 
 def engine_targets(region: str, arms: Iterable[Arm]) -> list[Json]:
-    """The engines of one region."""
+    """The engines of one region, asked past the proxy: a warm previous has numbers too."""
     return [
         {
             "targets": [_host_and_port(arm.url)],

@@ -19,8 +19,11 @@ from tidegate.core.model import Value
 Json = dict[str, Any]
 
 LOOPBACK = "127.0.0.1"
+
 ROLE_HEADER = "x-tidegate-role"
 VERSION_HEADER = "x-tidegate-version"
+"""Both on every answer: which engine gave it. The load's records, and so the gates, go by them."""
+
 ROUTE_NAME = "users"
 CLUSTERS_FILE = "clusters.json"
 ROUTES_FILE = "routes.json"
@@ -34,6 +37,7 @@ IDLE_SECONDS = 3
 STREAM_IDLE_SECONDS = 300
 """An engine that says nothing for so long is taken for gone; a long prefill says nothing either."""
 
+# What gates, drains and confirmations read; everything would be hundreds of numbers for each cluster.
 STATS = (
     r"^cluster\.(stable|canary|shadow|previous)_[^.]+\.(upstream_rq_.*|upstream_cx_(connect_fail|destroy_.*_rq))$",
     r"^http\.users\.downstream_(rq_.*|cx_active)$",
@@ -118,11 +122,13 @@ def _action(wish: Routes) -> Json:
     if wish.stable is None:
         return {"direct_response": {"status": 503, "body": {"inline_string": "no engine serves this region\n"}}}
     route: Json = {
+        # No limit on a whole answer: it may stream for minutes. Silence has one.
         "timeout": "0s",
         "idle_timeout": f"{STREAM_IDLE_SECONDS}s",
         "inline_cluster_specifier_plugin": {"extension": _attempts(wish, wish.stable)},
         "retry_policy": {
             "retry_on": RETRY_ON,
+            # One for each fallback: the stable, then the warm previous.
             "num_retries": 2,
             "refresh_cluster_on_retry": True,
             "retry_back_off": {"base_interval": "0.005s", "max_interval": "0.05s"},
@@ -152,6 +158,7 @@ def _mirror(shadow: Upstream, percent: int) -> Json:
     return {
         "cluster": shadow.cluster,
         "runtime_fraction": {"default_value": {"numerator": percent, "denominator": "HUNDRED"}},
+        # A copy must look like its original, or it would not cost the canary the same.
         "disable_shadow_host_suffix_append": True,
     }
 
@@ -165,6 +172,7 @@ def _cluster(upstream: Upstream) -> Json:
         "@type": f"{_TYPE}config.cluster.v3.Cluster",
         "name": upstream.cluster,
         "type": "STATIC",
+        # On the loopback a connection takes microseconds; a second means that nobody accepts.
         "connect_timeout": "1s",
         "load_assignment": {"cluster_name": upstream.cluster, "endpoints": [{"lb_endpoints": [endpoint]}]},
         "outlier_detection": _outlier_detection(),
@@ -189,6 +197,7 @@ _UNLIMITED = 100_000
 def _outlier_detection() -> Json:
     """Eject what cannot be reached. Wrong answers are for the gates to judge: ejection would hide them."""
     return {
+        # Local origin: no connection, no answer. External: a 5xx, which the engine itself gave.
         "split_external_local_origin_errors": True,
         "consecutive_local_origin_failure": 3,
         "enforcing_consecutive_5xx": 0,

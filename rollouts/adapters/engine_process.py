@@ -24,7 +24,11 @@ STOP_SECONDS = 40.0
 """Above the 30 s that vLLM itself gives to streams in flight (`--shutdown-timeout 30`)."""
 
 POLL_SECONDS = 0.1
+"""Between two looks at the health of an engine that starts."""
+
 WARM_UP_SECONDS = 60.0
+"""For one of these answers; the first that an engine ever gives is the slowest."""
+
 WARM_UP_PROMPTS = (
     "Hello!",
     "Say one word.",
@@ -40,6 +44,7 @@ class EngineProcess:
     """A `RunningEngine`: one process that listens on the loopback."""
 
     def __init__(self, engine: Engine, port: int, child: ChildProcess, http: Http) -> None:
+        """`child` is the process as it was started, healthy or not yet."""
         self.engine = engine
         self.port = port
         self.url = f"http://{LOOPBACK}:{port}"
@@ -57,6 +62,7 @@ class EngineProcess:
         try:
             reply = await self._http.get(f"{self.url}/metrics", timeout_seconds=5)
         except Unreachable:
+            # Nothing runs on a dead engine. A living one that does not answer may well have streams.
             if not self.alive:
                 return 0
             raise
@@ -84,6 +90,7 @@ class EngineProcess:
         """
         for prompt in WARM_UP_PROMPTS:
             await self._ask(prompt)
+        # A batch takes other paths through the engine than a single prompt.
         await asyncio.gather(*map(self._ask, WARM_UP_PROMPTS))
 
     async def _ask(self, prompt: str) -> None:
@@ -145,6 +152,7 @@ class EngineProcesses:
         clock: Clock,
         start_seconds: float = START_SECONDS,
     ) -> None:
+        """`admission` is shared by all regions of the machine; `start_seconds` is the deadline for health."""
         self._region = region
         self._logs = logs
         self._http = http

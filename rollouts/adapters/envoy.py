@@ -21,6 +21,8 @@ from rollouts.xds import LOOPBACK, Routes, Upstream
 from tidegate.core.errors import OutsideError
 
 CONFIRM_SECONDS = 10.0
+"""How long Envoy may take to come up or to confirm a file; far more than it ever needs."""
+
 POLL_SECONDS = 0.002
 """Between two looks whether a swap holds; it holds after 2 to 5 ms."""
 
@@ -50,6 +52,7 @@ class Envoy:
         self._entry_port = entry_port
         self._admin_port = ports.free_port()
         self._generation = itertools.count(1)
+        # Every cluster that Envoy has been told of and not yet been told to forget.
         self._known: dict[str, Upstream] = {}
         self._child: ChildProcess | None = None
         self.entry = f"http://{LOOPBACK}:{entry_port}"
@@ -77,6 +80,7 @@ class Envoy:
     async def restart(self) -> None:
         if self._child is not None:
             await self._child.stop(grace_seconds=0)
+        # Hot restart finds its predecessor by a machine-wide id: the Envoys of two regions would meet there.
         command = [binary(), "--config-path", str(self._folder / "bootstrap.json"), "--disable-hot-restart"]
         self._child = process.start(
             [*command, "--concurrency", "1", "--log-level", "warning"], log=self._folder / "envoy.log"
@@ -86,6 +90,7 @@ class Envoy:
     async def swap(self, routes: Routes) -> None:
         if not self.alive:
             await self.restart()
+        # Clusters first: a route that names one that Envoy does not have yet would answer 503.
         fresh = {upstream.cluster: upstream for upstream in routes.upstreams}
         if not fresh.items() <= self._known.items():
             self._known |= fresh
@@ -99,6 +104,7 @@ class Envoy:
         await self._confirmed("take the routes", holds)
 
     async def prune(self, routes: Routes) -> None:
+        # A cluster that is forgotten takes its counters along, and what is in flight is not counted yet.
         wanted = {upstream.cluster for upstream in routes.upstreams}
         idle = [name for name in self._known if name not in wanted and await self._in_flight(name) == 0]
         if idle:

@@ -22,7 +22,11 @@ from rollouts.model import Engine, RegionState
 from rollouts.wire import unpack
 
 START_SECONDS = 120.0
+"""For a host to come up: Prometheus, which may replay its log first, and one Envoy a region."""
+
 STOP_SECONDS = 120.0
+"""For a host to end: streams drain, then engines get the 40 s that they may take."""
+
 POLL_SECONDS = 0.05
 BASE = "http://host"
 """The Unix socket decides who is asked; the URL needs some name."""

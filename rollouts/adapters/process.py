@@ -13,7 +13,9 @@ from pathlib import Path
 
 GUARD = Path(__file__).with_name("guard.py")
 POLL_SECONDS = 0.05
+
 TAIL_LINES = 20
+"""Of a log, in errors: enough for the end of a traceback."""
 
 
 class ChildProcess:
@@ -77,6 +79,7 @@ def start(
         orphan_signal: what it gets when this process ends in any way: SIGKILL, which its whole family
             gets, or SIGTERM. None lets it live on.
     """
+    # -I and -S: the guard needs no packages, and must not run what a folder or the environment names.
     guard = [sys.executable, "-I", "-S", str(GUARD), str(int(orphan_signal)), str(os.getpid())] if orphan_signal else []
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as output:

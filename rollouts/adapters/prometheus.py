@@ -16,9 +16,13 @@ from rollouts.xds import LOOPBACK
 from tidegate.core.errors import OutsideError
 
 START_SECONDS = 60.0
+"""After a kill it first replays what it had not yet written to disk."""
+
 POLL_SECONDS = 0.05
 STOP_SECONDS = 10.0
+
 RETENTION = "1d"
+"""Longer than any delivery; what is to stay of one is in the ledger."""
 
 
 def binary() -> str:
@@ -37,6 +41,7 @@ class Prometheus:
     """One Prometheus process that scrapes what `scrape` is told."""
 
     def __init__(self, folder: Path, http: Http) -> None:
+        """`folder` is its own: configuration, log and data."""
         self._folder = folder
         self._http = http
         self._port = ports.free_port()
