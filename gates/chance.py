@@ -32,6 +32,7 @@ def more_failures(failed: int, total: int, *, reference_failed: int, reference_t
     The greater of two: Fisher's exact test against an equal rate, which knows how little is known of
     the reference, and the binomial test against the reference's rate plus the margin.
     """
+    # The margin alone would take the reference's own rate for exactly known; a small sample says little.
     table = [[failed, total - failed], [reference_failed, reference_total - reference_failed]]
     equal = float(stats.fisher_exact(table, alternative="greater").pvalue)
     allowed = min(1.0, reference_failed / reference_total + margin)
@@ -44,6 +45,7 @@ def mean_above(values: Sequence[float], bound: float) -> float:
         return 1.0
     excess = sum(values) / len(values) - bound
     error = standard_error(values)
+    # Values without any spread leave no room for chance.
     if error == 0:
         return 0.0 if excess > 0 else 1.0
     return float(stats.t.sf(excess / error, len(values) - 1))

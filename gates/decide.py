@@ -18,8 +18,10 @@ class Finding(Value):
     """What a gate saw once the minimum sample was there."""
 
     sentence: str
+    """The verdict's reason: both arms, the difference, what is allowed."""
     numbers: Mapping[str, float]
     beyond_margin: bool
+    """By point estimate."""
     p_value: float
     """Of the regression being chance; only looked at beyond the margin."""
 
@@ -43,6 +45,7 @@ def decide(gate: str, finding: Finding, *, deadline_passed: bool) -> Verdict:
 
 def too_few(noun: str, stable: int, canary: int, needed: int) -> str | None:
     """Why the sample is too small, or None when it is not."""
+    # Worth a sentence of its own: traffic is there, and the canary gets none of it.
     if canary == 0 and stable >= needed:
         return f"the canary has no {noun} while stable has {stable}; at least {needed} are needed"
     if min(stable, canary) < needed:

@@ -17,6 +17,7 @@ class Cell(Value):
     """So many requests took more than `low` and at most `high` seconds."""
 
     low: float
+    """In seconds, as `high`; the same as `high` for a single sample."""
     high: float
     """Infinite in the last bucket of a histogram."""
     count: float

@@ -15,7 +15,10 @@ GATE = "errors"
 
 
 def judge_errors(settings: ErrorsGate, evidence: RequestCounts, *, deadline_passed: bool) -> Verdict:
-    """Compare the shares of failed and of refused requests; the worse of the two decides."""
+    """Compare the shares of failed and of refused requests; the worse of the two decides.
+
+    They are not added up: a canary that refuses what it should answer would hide behind a stable that fails.
+    """
     stable, canary = evidence.stable, evidence.canary
     if isinstance(canary, NoData):
         return undecided(GATE, f"no requests of the canary: {canary.reason}", {}, deadline_passed=deadline_passed)

@@ -37,6 +37,7 @@ def _finding(settings: LatencyGate, stable: Distribution, canary: Distribution) 
     p_value = more_above(
         above,
         canary.count,
+        # A hair less, so that 0.95 * 40 = 38.0000001 is still the 38th request.
         reference_rank=math.ceil(settings.quantile * stable.count - 1e-9),
         reference_total=stable.count,
     )

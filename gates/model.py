@@ -12,6 +12,7 @@ class Outcome(IntEnum):
     """Ordered from best to worst, so that `max` of several is what they mean together."""
 
     PASS = 0
+    """The sample suffices and the canary is within the margin."""
     RUNNING = 1
     """Too early to say; ask again while traffic flows."""
     INCONCLUSIVE = 2
@@ -19,6 +20,7 @@ class Outcome(IntEnum):
     ERROR = 3
     """The evidence could not be read. Says nothing about the version."""
     FAIL = 4
+    """Worse than the margin, and chance is an unlikely reason."""
 
     def __str__(self) -> str:
         return self.name.lower()
@@ -50,6 +52,7 @@ class ArmKey(Value):
 
     region: str
     role: str
+    """`stable`, `canary`, or `shadow` for mirrored requests, which are counted apart from users' own."""
     version: str
 
     def __str__(self) -> str:
@@ -60,6 +63,7 @@ class NoData(Value):
     """The source knows nothing of this arm in this window. It is neither 0 nor a pass."""
 
     reason: str
+    """What was looked for, and where."""
 
 
 class Counts(Value):
@@ -84,6 +88,7 @@ class Scores(Value):
     """How good one version's answers to a golden set are, 0 to 1 per prompt."""
 
     by_prompt: Mapping[str, float] = {}
+    """A prompt without an answer is missing here: it is not 0."""
 
     @property
     def mean(self) -> float:
@@ -103,8 +108,10 @@ class Reply(Value):
 
     text: str
     finish_reason: str
+    """As the API says it: `stop` or `length`."""
     output_tokens: int
     ttft_seconds: float
+    """From sending the request to the first token."""
 
 
 class Pair(Value):

@@ -32,6 +32,7 @@ def judge_pairs(settings: AgreementGate, evidence: Pairs, *, deadline_passed: bo
 
 def _likenesses(evidence: Pairs) -> list[float]:
     arrived = [similarity(pair.stable.text, pair.canary.text) for pair in evidence.answered]
+    # What did not arrive is unlike: left out, a canary that answers only what is easy would look well.
     return arrived + [0.0] * (evidence.sent - len(arrived))
 
 
@@ -50,6 +51,7 @@ def _likeness(settings: AgreementGate, evidence: Pairs, numbers: dict[str, float
 
 
 def _lateness(max_increase: float, pairs: tuple[Pair, ...], numbers: dict[str, float]) -> Finding:
+    # Within a pair: prompts differ in length, and both arms of a pair had the same.
     ratios = [_ttft_ratio(pair) for pair in pairs]
     later = sum(ratio > 1 + max_increase for ratio in ratios)
     sentence = (

@@ -7,7 +7,8 @@ from typing import Literal
 from tidegate.core.model import Value
 
 Failure = Literal["", "connect", "timeout", "status", "cut", "protocol"]
-"""Classes of failure. The prompt and the answer are never written down."""
+"""Classes of failure: no connection, no byte in time, a status that is not 2xx, a stream that began and did not end,
+an error within the stream. The prompt and the answer are never written down."""
 
 
 class RequestRecord(Value):
@@ -27,6 +28,7 @@ class RequestRecord(Value):
     """The stream began and did not end."""
     error: Failure = ""
     ttft_seconds: float | None = None
+    """From sending the request to the first token; None when none came."""
     itl_mean_seconds: float | None = None
     """Mean time between tokens after the first; None when there were fewer than two."""
     duration_seconds: float

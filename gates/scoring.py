@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from gates.spec import Scorer
 
 _NUMBER = re.compile(r"[-+]?\d+(?:,\d{3})*(?:\.\d+)?")
+# "A lamp" and "the lamp" are the same answer.
 _ARTICLES = frozenset({"a", "an", "the"})
 
 

@@ -26,9 +26,13 @@ class Scorer(StrEnum):
     """How an answer is compared with the expected one; each gives 0 to 1."""
 
     CONTAINS = "contains"
+    """1 when the expected words stand in the answer, together and in order."""
     EXACT = "exact"
+    """1 when the answer has the expected words and no others."""
     NUMERIC = "numeric"
+    """1 when the last number of the answer is the expected one."""
     F1 = "f1"
+    """The share of words that both have, whatever their order."""
 
 
 def _share(value: Any) -> Any:
@@ -41,6 +45,7 @@ def _share(value: Any) -> Any:
     return value
 
 
+# Scores and shares: 0 to 1.
 Share = Annotated[float, BeforeValidator(_share), Field(ge=0, le=1)]
 Sample = Annotated[int, Field(ge=1)]
 
@@ -51,31 +56,40 @@ class LatencyGate(SpecModel):
     metric: LatencyMetric = LatencyMetric.TTFT
     quantile: float = Field(default=0.95, gt=0, lt=1)
     max_increase: Percent = 0.2
+    """Of the stable arm's quantile; 0.2 is 20 %."""
     min_requests: Sample = 40
+    """Answered requests on each arm; one that failed has no latency."""
 
 
 class ErrorsGate(SpecModel):
     """The canary's share of failed requests may exceed the stable arm's by `max_increase` at most."""
 
     max_increase: PercentagePoints = 0.005
+    """Difference of two shares; 0.005 is 0.5 percentage points."""
     min_requests: Sample = 40
+    """On each arm, whatever became of them."""
 
 
 class QualityGate(SpecModel):
     """The canary's mean score on the golden set may be `max_drop` below the champion's at most."""
 
     scorer: Scorer = Scorer.CONTAINS
+    """For prompts that name none themselves."""
     max_drop: Share = 0.03
+    """Of the mean score, 0 to 1."""
     min_prompts: Sample = 10
+    """Answered by both versions."""
 
 
 class AgreementGate(SpecModel):
     """Answers of both arms to the same prompts must be alike, and the canary's not much later."""
 
     min_similarity: Share = 0.6
+    """Mean word F1 over all pairs, 0 to 1; a pair that did not arrive counts 0."""
     max_ttft_increase: Percent | None = None
     """On the median of canary to stable TTFT within pairs; not looked at when absent."""
     min_pairs: Sample = 20
+    """Sent, whether or not their answers arrived."""
 
 
 class Gates(SpecModel):

@@ -12,6 +12,7 @@ class StreamMeter:
     """Fed line by line with the time each arrived, in seconds since the request was sent."""
 
     def __init__(self) -> None:
+        """Nothing has arrived yet."""
         self.done = False
         """`[DONE]` arrived: the stream is complete."""
         self.broken = False
@@ -53,6 +54,7 @@ class StreamMeter:
         if "error" in event:
             self.broken = True
         usage = event.get("usage")
+        # The server sends it last, when it was asked to (`include_usage`).
         if usage:
             self._usage = int(usage["completion_tokens"])
         for choice in event.get("choices", []):

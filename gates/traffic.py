@@ -21,7 +21,9 @@ class LoadPlan(Value):
     prompts: str
     """File with a prompt per line, or JSON lines with a `prompt` each."""
     model: str
+    """What requests carry in their `model` field."""
     max_tokens: int = Field(ge=1)
+    """The longest answer that a user asks for."""
     records: str
     """File to which a record per request is appended."""
     timeout_seconds: float = Field(default=120, gt=0)

@@ -16,6 +16,7 @@ from tidegate.core.errors import OutsideError, UsageError
 
 LOCUSTFILE = Path(__file__).with_name("locustfile.py")
 LOG_TAIL_CHARACTERS = 2000
+"""Of Locust's log, in the error that says that the load ended by itself."""
 
 
 class LoadProcess:

@@ -26,6 +26,7 @@ from gates.traffic import LoadPlan
 
 PLAN = LoadPlan.model_validate_json(os.environ["TIDEGATE_LOAD_PLAN"])
 CONNECT_SECONDS = 5
+"""For a connection to the region's door, which is on this machine."""
 PR_SET_PDEATHSIG = 1
 
 
@@ -50,6 +51,7 @@ class RegionUsers(HttpUser):
     region: str
 
     def __init__(self, environment: Any) -> None:
+        # The default pool keeps 10 connections and drops the others after use; a region has more users at once.
         self.pool_manager = PoolManager(maxsize=256)
         super().__init__(environment)  # type: ignore[no-untyped-call]  # Locust has no types here
         self.random = random.Random(f"{PLAN.seed} {self.region}")

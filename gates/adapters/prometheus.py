@@ -56,10 +56,12 @@ class PrometheusSource:
             by_code[int(labels["envoy_response_code"])] += count
         if not by_code:
             return NoData(reason=f"Prometheus has no {RESPONSES} of {arm}")
+        # Envoy counts each request once, under the status of its headers; what broke later is in TORN and TIMEOUTS.
         total = sum(by_code.values())
         refused = sum(count for code, count in by_code.items() if 400 <= code < 500)
         failed = sum(count for code, count in by_code.items() if code >= 500)
         for counter, code in ((TORN, 503), (TIMEOUTS, 504)):
+            # Those that broke before their headers are among the 503s or 504s already.
             lost = sum(count for _, count in self._gains(counter, arm, since, until))
             failed += max(0.0, lost - by_code.get(code, 0.0))
         return Counts(total=round(total), failed=round(min(failed, total - refused)), refused=round(refused))
