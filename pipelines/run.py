@@ -79,8 +79,11 @@ async def run_step(context: Context, step: Step) -> None:
     context.journal.say(step.id, "started")
     try:
         await STAGES[step.stage](context, step)
-    except (Stopped, TidegateError) as stop:
-        context.journal.say(step.id, "failed", str(stop))
+    except Stopped as stop:
+        context.journal.say(step.id, "failed", stop.reason)
+        raise Stopped(stop.ending, f"{step.id}: {stop.reason}") from stop
+    except TidegateError as error:
+        context.journal.say(step.id, "failed", str(error))
         raise
     context.journal.say(step.id, "done")
 

@@ -39,7 +39,7 @@ async def watch(context: Context, step: Step, window: Window, ask: Ask) -> None:
     last_seen = start
     while True:
         state = await context.fleet(step).observe()
-        refuse_dead_canary(step, state)
+        refuse_dead_canary(state)
         _refuse_other_weight(step, state)
         elapsed = context.clock.monotonic() - start
         verdicts = await _look(ask, final=elapsed >= window.within)
@@ -52,7 +52,7 @@ async def watch(context: Context, step: Step, window: Window, ask: Ask) -> None:
         if outcome is Outcome.PASS and elapsed >= window.at_least:
             return
         if outcome is Outcome.FAIL or elapsed >= window.within or blind >= BLIND_SECONDS:
-            raise Stopped(ENDING_OF[outcome], _reason(step, verdicts, outcome))
+            raise Stopped(ENDING_OF[outcome], _reason(verdicts, outcome))
         await context.clock.sleep(LOOK_SECONDS)
 
 
@@ -63,21 +63,21 @@ async def _look(ask: Ask, *, final: bool) -> Sequence[Verdict]:
         return [Verdict(gate="evidence", outcome=Outcome.ERROR, reason=str(error))]
 
 
-def _reason(step: Step, verdicts: Sequence[Verdict], outcome: Outcome) -> str:
+def _reason(verdicts: Sequence[Verdict], outcome: Outcome) -> str:
     culprits = [verdict for verdict in verdicts if verdict.outcome is outcome]
-    return f"{step.id}: " + "; ".join(f"gate {verdict.gate}: {verdict.reason}" for verdict in culprits)
+    return "; ".join(f"gate {verdict.gate}: {verdict.reason}" for verdict in culprits)
 
 
-def refuse_dead_canary(step: Step, state: RegionState) -> None:
+def refuse_dead_canary(state: RegionState) -> None:
     """A canary that died has no verdict to wait for, and no users to get."""
     canary = state.canary
     if canary is None or not canary.ready:
         problem = (canary.problem if canary else state.problem) or "it is gone"
-        raise Stopped(Ending.ROLLED_BACK, f"{step.id}: the canary does not serve: {problem}")
+        raise Stopped(Ending.ROLLED_BACK, f"the canary does not serve: {problem}")
 
 
 def _refuse_other_weight(step: Step, state: RegionState) -> None:
     """Evidence at a weight that this delivery did not set says nothing about this step."""
     if step.weight is not None and state.weight != step.weight:
         reason = f"somebody else set the weight to {state.weight} %; this delivery set {step.weight} %"
-        raise Stopped(Ending.FAILED, f"{step.id}: {reason}")
+        raise Stopped(Ending.FAILED, reason)

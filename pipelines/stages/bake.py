@@ -31,7 +31,7 @@ async def bake(context: Context, step: Step) -> None:
             for verdict in await _verdicts(context, region, since):
                 context.journal.verdict(step.model_copy(update={"region": region}), verdict)
                 if verdict.outcome is Outcome.FAIL:
-                    raise Stopped(Ending.ROLLED_BACK, f"{step.id}: {region}: gate {verdict.gate}: {verdict.reason}")
+                    raise Stopped(Ending.ROLLED_BACK, f"{region}: gate {verdict.gate}: {verdict.reason}")
         if context.clock.monotonic() - start >= context.spec.regions.bake.total_seconds():
             return
         await context.clock.sleep(LOOK_SECONDS)

@@ -15,8 +15,8 @@ async def build(context: Context, step: Step) -> None:
     """Download, verify and prepare; then mend what an earlier delivery may have left half done."""
     champion = await _prepare(context, step, "champion")
     await _prepare(context, step, "challenger")
-    for region in context.plan.regions:
-        await _serve_champion(context, step, context.fleets[region], champion)
+    fleets = [context.fleets[region] for region in context.plan.regions]
+    await asyncio.gather(*(_serve_champion(context, step, fleet, champion) for fleet in fleets))
 
 
 async def _prepare(context: Context, step: Step, which: str) -> Engine:

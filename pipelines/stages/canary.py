@@ -20,7 +20,7 @@ async def canary(context: Context, step: Step) -> None:
     assert settings is not None, f"{step.id} without a canary stage"
     assert step.weight is not None, f"{step.id} without a weight"
     fleet = context.fleet(step)
-    refuse_dead_canary(step, await fleet.observe())
+    refuse_dead_canary(await fleet.observe())
     context.journal.traffic(step, await fleet.shift(step.weight))
     since, arms = context.clock.now(), context.arms(step)
 

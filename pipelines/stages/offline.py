@@ -34,7 +34,7 @@ async def offline(context: Context, step: Step) -> None:
     verdict = judge(settings, AnswerScores(stable=scores[0], canary=scores[1]), deadline_passed=True)
     context.journal.verdict(step, verdict)
     if verdict.outcome is not Outcome.PASS:
-        raise Stopped(ENDING_OF[verdict.outcome], f"{step.id}: gate {verdict.gate}: {verdict.reason}")
+        raise Stopped(ENDING_OF[verdict.outcome], f"gate {verdict.gate}: {verdict.reason}")
 
 
 class _Asked:

@@ -12,6 +12,6 @@ async def promote(context: Context, step: Step) -> None:
     fleet = context.fleet(step)
     state = await fleet.observe()
     if state.stable is None or state.stable.version != context.plan.version.version:
-        refuse_dead_canary(step, state)
+        refuse_dead_canary(state)
         state = await fleet.promote()
     context.journal.traffic(step, state)

@@ -37,7 +37,7 @@ async def smoke(context: Context, step: Step) -> None:
     for verdict in (_answers(first), _tokenizer(served, registered), _same_twice(first, second)):
         context.journal.verdict(step, verdict)
         if verdict.outcome is not Outcome.PASS:
-            raise Stopped(Ending.ROLLED_BACK, f"{step.id}: gate {verdict.gate}: {verdict.reason}")
+            raise Stopped(Ending.ROLLED_BACK, f"gate {verdict.gate}: {verdict.reason}")
 
 
 def _verdict(gate: str, good: bool, reason: str, numbers: Mapping[str, float]) -> Verdict:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
+CTRL_C = 130
+"""What typer makes of a KeyboardInterrupt."""
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code. An error a person is meant to read is one line on stderr."""
@@ -40,7 +43,14 @@ def _run(arguments: list[str]) -> int:
     try:
         result = app(arguments, prog_name="tidegate", standalone_mode=False)
     except TyperException as error:
-        if error.message:
-            print(f"tidegate: {error.format_message()}; see `tidegate --help`", file=sys.stderr)
+        context = getattr(error, "ctx", None)
+        command = context.command_path if context else "tidegate"
+        print(f"tidegate: {_complaint(error.format_message())}; see `{command} --help`", file=sys.stderr)
         return int(error.exit_code)
+    if result == CTRL_C:
+        raise KeyboardInterrupt
     return int(result or 0)
+
+
+def _complaint(message: str) -> str:
+    return message.rstrip(".").replace("Value error, ", "").replace("Input should be ", "expected ")

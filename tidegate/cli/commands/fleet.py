@@ -7,7 +7,8 @@ from pathlib import Path
 
 from pipelines.spec import Delivery
 from pipelines.state import StateFolder
-from rollouts.adapters.host_client import FleetHost, attach, start
+from rollouts.adapters.host_client import FleetHost, LocalFleet, attach, start
+from rollouts.model import Engine
 from tidegate.cli.compose import local_engines, open_registry, read_delivery
 from tidegate.cli.interrupt import cancelled_by_signals
 from tidegate.cli.output import note
@@ -33,10 +34,7 @@ async def _up(spec: Delivery, state: StateFolder, tracking_uri: str | None, *, d
     served = False
     try:
         async with cancelled_by_signals():
-            for region in regions:
-                note(f"{region}: starting version {champion.version}")
-                serving = await host.fleet(region).deploy(engine)
-                print(f"{region}: version {champion.version} at {serving.entry}", flush=True)
+            await asyncio.gather(*(_serve(host.fleet(region), engine) for region in regions))
             served = True
             if not detach:
                 await _until_gone(host)
@@ -46,6 +44,12 @@ async def _up(spec: Delivery, state: StateFolder, tracking_uri: str | None, *, d
         if not (detach and served):
             await host.stop()
     return 0
+
+
+async def _serve(fleet: LocalFleet, champion: Engine) -> None:
+    note(f"{fleet.region}: starting version {champion.version}")
+    serving = await fleet.deploy(champion)
+    print(f"{fleet.region}: version {champion.version} at {serving.entry}", flush=True)
 
 
 async def _until_gone(host: FleetHost) -> None:

@@ -17,20 +17,22 @@ from tidegate.cli.output import print_json
 def run(spec_path: Path, state: Path, tracking_uri: str | None, *, as_json: bool) -> int:
     """Print what is known here."""
     spec = read_delivery(spec_path)
-    deliveries = open_deliveries(state, tracking_uri).deliveries(spec.model.name)
-    last = deliveries[0] if deliveries else None
+    ledgers = open_deliveries(state, tracking_uri)
+    last = next(iter(ledgers.deliveries(spec.model.name)), None)
+    alive = last is not None and ledgers.is_alive(last)
     regions = asyncio.run(_observe(state))
     process = holder(StateFolder(state).lock)
     if as_json:
         print_json(
             {
                 "delivery": last.model_dump(mode="json") if last else None,
+                "alive": alive,
                 "process": process,
                 "regions": [region.model_dump(mode="json") for region in regions],
             }
         )
         return 0
-    print(_delivery_line(last, process))
+    print(_delivery_line(last, alive=alive))
     for region in regions:
         print(_region_line(region))
     if not regions:
@@ -45,18 +47,19 @@ async def _observe(state: Path) -> list[RegionState]:
     return [await host.fleet(region).observe() for region in host.regions()]
 
 
-def _delivery_line(last: DeliverySummary | None, process: int | None) -> str:
+def _delivery_line(last: DeliverySummary | None, *, alive: bool) -> str:
     if last is None:
         return "no delivery yet"
     head = f"delivery {last.id[:8]} of version {last.version}"
     if last.outcome:
         return f"{head}: {last.outcome}: {last.reason}"
-    if process is None:
+    step = last.last_step or "its start"
+    if not alive:
         return (
-            f"{head}: died at {last.last_step or 'its start'}; process {last.pid} is gone; "
+            f"{head}: died at {step}; process {last.pid} on {last.host} is gone; "
             "the next `tidegate deliver` closes it and starts anew"
         )
-    return f"{head}: at {last.last_step or 'its start'}, process {process}"
+    return f"{head}: at {step}, process {last.pid} on {last.host}"
 
 
 def _region_line(region: RegionState) -> str:

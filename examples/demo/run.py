@@ -1,0 +1,158 @@
+"""`make demo`: delivers a healthy version to two regions, and takes back a wrong one and a slow one.
+
+Everything in it is real: SmolLM2-135M-Instruct under vLLM on this machine's CPU, Envoy in front of each region,
+Prometheus, MLflow, and users who keep asking all the time. It uses the same commands as anybody would.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import uv
+
+from engine_images.adapters.environment import find_engine_environment
+from registry.adapters.mlflow_deliveries import MlflowDeliveries
+from registry.adapters.mlflow_models import MlflowRegistry
+from registry.adapters.mlflow_store import embedded_uri
+from registry.digests import digest_files, whole_digest
+from registry.errors import UnknownModel
+from tidegate.cli import main
+from tidegate.core.errors import UsageError
+
+HERE = Path(__file__).parent
+SPEC = str(HERE / "delivery.yaml")
+NAME = "support-llm"
+DESCRIPTIONS = {
+    "1": "SmolLM2-135M-Instruct, the champion",
+    "2": "a healthy re-export of version 1",
+    "3": "fast and silently broken: every request succeeds, every answer is wrong",
+    "4": "slow: the same answers, three times the layers",
+}
+
+
+@dataclass(frozen=True)
+class Expected:
+    """How the delivery of a version must end, and which gate must have seen why."""
+
+    exit_code: int
+    gate: str | None
+
+
+EXPECTED = {"2": Expected(0, None), "3": Expected(1, "quality"), "4": Expected(1, "latency")}
+
+
+def say(line: str) -> None:
+    print(f"\n== {line}", flush=True)
+
+
+def tidegate(*arguments: str) -> int:
+    """One command, as typed."""
+    print(f"$ tidegate {' '.join(arguments)}", flush=True)
+    return main(arguments)
+
+
+def make_models(folder: Path) -> None:
+    """Convert the model once; the engine environment has torch, this one has not."""
+    command = [find_engine_environment().python, str(HERE / "models.py"), str(folder), "--uv", uv.find_uv_bin()]
+    subprocess.run(command, check=True)
+
+
+def register(state: Path, models: Path) -> None:
+    """Versions 1 to 4 in this order, so that numbers and meanings agree; what is registered already stays."""
+    folders = {version: models / f"v{version}" for version in DESCRIPTIONS}
+    digests = [whole_digest(digest_files(folder)) for folder in folders.values()]
+    registry = MlflowRegistry(embedded_uri(state))
+    known = _registered(registry)
+    if known not in ([], digests):
+        raise UsageError(f"{state} holds other versions of {NAME}", hint=f"remove it: rm -r {state}")
+    for version, folder in folders.items() if not known else ():
+        registry.register(NAME, folder, description=DESCRIPTIONS[version])
+    registry.set_alias(NAME, "champion", "1")
+    for found in registry.versions(NAME):
+        print(f"{found.uri}: {DESCRIPTIONS[found.version]}")
+
+
+def _registered(registry: MlflowRegistry) -> list[str]:
+    try:
+        return [version.digest for version in registry.versions(NAME)]
+    except UnknownModel:
+        return []
+
+
+@contextmanager
+def users(state: Path) -> Iterator[None]:
+    """People who ask all the time, whatever is delivered meanwhile; at the end, how they fared."""
+    command = Path(sys.executable).with_name("tidegate")
+    process = subprocess.Popen([command, "traffic", SPEC, "--state", str(state)], start_new_session=True)
+    try:
+        yield
+    finally:
+        say("users: what became of every request since the fleet was up")
+        process.send_signal(signal.SIGINT)
+        process.wait(timeout=120)
+
+
+@contextmanager
+def fleet(state: Path) -> Iterator[None]:
+    """The champion in both regions, until the end, however it comes."""
+    if tidegate("fleet", "up", SPEC, "--state", str(state), "--detach") != 0:
+        sys.exit(4)
+    try:
+        yield
+    finally:
+        tidegate("fleet", "down", "--state", str(state))
+
+
+def deliver(version: str, state: Path) -> bool:
+    """Deliver one version; returns whether it ended as it must, by the gate that must have seen it."""
+    say(f"version {version}: {DESCRIPTIONS[version]}")
+    tidegate("model", "alias", NAME, version, "challenger", "--state", str(state))
+    code = tidegate("deliver", SPEC, "--state", str(state))
+    last = MlflowDeliveries(embedded_uri(state)).deliveries(NAME)[0]
+    expected = EXPECTED[version]
+    seen = expected.gate is None or f"gate {expected.gate}:" in (last.reason or "")
+    if code != expected.exit_code or not seen:
+        print(f"unexpected: exit {code}, {last.outcome}: {last.reason}", file=sys.stderr)
+    return code == expected.exit_code and seen
+
+
+def run(state: Path, models: Path, report: Path, versions: Sequence[str]) -> bool:
+    """The whole demo; returns whether every version ended as it must."""
+    say("models")
+    make_models(models)
+    tidegate("fleet", "down", "--state", str(state))
+    register(state, models)
+    say("fleet: version 1 serves two regions")
+    with fleet(state), users(state):
+        good = [deliver(version, state) for version in versions]
+    tidegate("report", SPEC, "--state", str(state), "--last", str(len(versions)), "--to", str(report))
+    return all(good)
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", choices=EXPECTED, action="append", help="deliver only this version; may be repeated")
+    parser.add_argument("--state", type=Path, default=Path(".tidegate/demo"), help="the registry and everything else")
+    parser.add_argument("--models", type=Path, default=Path(".tidegate/models"), help="where converted models are kept")
+    parser.add_argument("--report", type=Path, default=Path("demo-report.html"))
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    arguments = parse()
+    began = time.monotonic()
+    good = run(arguments.state, arguments.models, arguments.report, arguments.only or list(EXPECTED))
+    say(f"{'as it must be' if good else 'NOT as it must be'}, in {time.monotonic() - began:.0f} s")
+    print(
+        f"open {arguments.report}, or look at the runs: .venv/bin/mlflow ui --backend-store-uri "
+        f"{embedded_uri(arguments.state)}"
+    )
+    sys.exit(0 if good else 1)
