@@ -22,6 +22,7 @@ MODEL_FOLDER = "model"
 """Name of the model's folder inside the engine's own."""
 
 SERVER = "vllm.entrypoints.launchers.api_server.entry"
+"""vLLM's OpenAI-compatible server. Run as a module of the environment's Python, so that nothing depends on PATH."""
 
 DRAIN_SECONDS = 30
 """How long an engine told to stop may finish its answers. vLLM's default, 0, cuts streams without a word."""
@@ -65,6 +66,7 @@ def _require_version(pinned: str, environment: EngineEnvironment) -> None:
 def _fixed_arguments(settings: EngineSettings, name: str) -> Iterator[str]:
     yield from ("--model", MODEL_FOLDER, "--served-model-name", name)
     yield from ("--host", "127.0.0.1", "--port", PORT)
+    # Without it vLLM falls back to pickled weights when it finds no others.
     yield from ("--load-format", "safetensors")
     yield from ("--shutdown-timeout", str(DRAIN_SECONDS), "--enable-tokenizer-info-endpoint")
     if "kv-cache-memory-bytes" not in settings.vllm.args:
@@ -74,6 +76,7 @@ def _fixed_arguments(settings: EngineSettings, name: str) -> Iterator[str]:
 
 
 def _flags(args: Mapping[str, ArgumentValue]) -> Iterator[str]:
+    # Sorted: two specs that say the same start the same command.
     for name, value in sorted(args.items()):
         if value is True:
             yield f"--{name}"
@@ -89,6 +92,7 @@ def _process_environment(cache: Path, threads: int) -> dict[str, str]:
         # One process less: 1 GB and 5 s less for each engine.
         "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
         "VLLM_NO_USAGE_STATS": "1",
+        # All files are here and proven; an engine that fetched one could serve something else.
         "HF_HUB_OFFLINE": "1",
         "OMP_NUM_THREADS": str(threads),
         # Threads that spin while they wait starve the other engines of a shared machine.

@@ -14,6 +14,7 @@ PROCESS_BYTES = 1280 * MEBIBYTE
 1.27 GiB with weights of 0.5 GiB, where 0.25 GiB are pages of the file itself."""
 
 DEFAULT_KV_CACHE_BYTES = 128 * MEBIBYTE
+"""Small on purpose: a region runs two engines, and a machine several regions."""
 
 BYTES_PER_DTYPE = {"float32": 4, "float": 4, "float16": 2, "half": 2, "bfloat16": 2}
 """As in vLLM's `--dtype`; any other value (`auto`) keeps the weights as they are stored."""

@@ -53,6 +53,7 @@ class Accelerator(StrEnum):
     """What an engine computes on."""
 
     CPU = "cpu"
+    """The one that the pinned engine environment is built for."""
 
 
 class CompileMode(StrEnum):
@@ -68,6 +69,7 @@ class VllmSpec(SpecModel):
     """The pinned vLLM and its arguments."""
 
     version: str
+    """The one in the engine environment, exactly: another one answers and measures differently."""
     args: Mapping[ArgumentName, Argument] = {}
     """As on vLLM's command line, without the dashes: `max-model-len: 1024`; true and false are flags."""
 

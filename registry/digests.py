@@ -13,7 +13,9 @@ class Difference(Value):
     """How found files differ from the expected ones; falsy when they do not."""
 
     missing: tuple[str, ...] = ()
+    """Registered, and not there."""
     extra: tuple[str, ...] = ()
+    """There, and not registered: a loader might read it all the same."""
     changed: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:

@@ -44,6 +44,7 @@ def read_card(folder: Path, paths: Iterable[str]) -> ModelCard:
             raise UnfitModel(f"{folder / path}: auto_map asks for custom code, which tidegate never runs")
     config = _read_json(folder / "config.json")
     architectures = config.get("architectures") or []
+    # The flavor names one class; with several, which of them MLflow would load is a guess.
     if len(architectures) != 1:
         raise UnfitModel(f"{folder / 'config.json'}: found architectures {architectures}; expected exactly one")
     return ModelCard(

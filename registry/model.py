@@ -13,8 +13,11 @@ class Alias(StrEnum):
     """What a model version is for. MLflow keeps at most one version behind each."""
 
     CHAMPION = "champion"
+    """In production."""
     CHALLENGER = "challenger"
+    """To be delivered next."""
     PREVIOUS = "previous"
+    """The champion before this one: what `tidegate rollback` goes back to."""
 
 
 class ModelVersion(Value):
@@ -22,6 +25,7 @@ class ModelVersion(Value):
 
     name: str
     version: str
+    """Its number in MLflow, as text."""
     digest: str
     """SHA-256 over the sorted list of file digests: one name for all the files together."""
     files: Mapping[str, str]
@@ -44,7 +48,9 @@ class Event(Value):
     kind: str
     """`started`, `traffic`, `evidence`, `verdict`, `done`, `failed`, `undone`, `closed`."""
     message: str
+    """One line for people."""
     data: Mapping[str, object] = {}
+    """The same for programs; `pipelines.payloads` says what each kind carries."""
 
 
 class DeliverySummary(Value):
@@ -55,10 +61,12 @@ class DeliverySummary(Value):
     """The model's name."""
     version: str
     champion: str | None
+    """The version that served when it began."""
     started: datetime
     ended: datetime | None = None
     """None while it runs, and for one that died without a word."""
     outcome: str | None = None
+    """As in `registry.adapters.mlflow_ledger.RUN_STATUS`; None while it is open."""
     reason: str | None = None
     last_step: str | None = None
     """The step of the last event."""

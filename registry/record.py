@@ -13,6 +13,7 @@ TAG_CHARACTERS = 4000
 MAX_PARTS = 90
 """All parts of an event are written in one request, which may carry 100 tags."""
 STORY_CHARACTERS = 7500
+"""Of the description, which is a tag as well; below the 8000 at which MLflow cuts."""
 
 _PART = re.compile(re.escape(EVENT_PREFIX) + r"(\d+)\.(\d+)of(\d+)")
 _NOT_IN_NAMES = re.compile(r"[^\w.\- :/]", re.ASCII)

@@ -25,7 +25,10 @@ HOME_VARIABLE = "TIDEGATE_ENGINE_HOME"
 DEFAULT_HOME = Path("/opt/tidegate/engine")
 
 RECIPE = Path(__file__).parent.parent / "environment"
+"""What is installed: the locks, and our plugin for vLLM."""
+
 STAMP = "tidegate.stamp"
+"""Written last; holds the digest of the recipe, so that a half-made or old environment is made anew."""
 
 UNCOMPILABLE = r"py312_intrinsics\.py"
 """torch carries a test file in the syntax of Python 3.12; older Pythons never import it."""

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from mlflow.entities import Run
 
 OPENING, RUNNING = "opening", "running"
+"""Of `STATE`: written before the contest with others, and after it was won."""
 PATIENCE_SECONDS = 5.0
 """How long the older of two that open at once waits for the younger to withdraw or win."""
 
@@ -125,7 +126,10 @@ class MlflowDeliveries:
             return run
 
     def _win(self, run_id: str, name: str) -> None:
-        """Return when no other delivery of the model can go on; see `contest`."""
+        """Return when no other delivery of the model can go on; see `contest`.
+
+        MLflow has no compare-and-set, so nobody can take a lock: everyone writes first and looks second.
+        """
         deadline = self._clock.monotonic() + PATIENCE_SECONDS
         while True:
             with store_errors(self._uri):

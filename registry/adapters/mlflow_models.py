@@ -83,6 +83,7 @@ class MlflowRegistry:
             logged = client.create_logged_model(experiment_id(client, name), name=name, model_type=card.architecture)
             lay_out(Path(staging), folder, files, card, logged)
             client.log_model_artifacts(logged.model_id, staging)
+            # What is cut off before this stays PENDING in MLflow and never becomes a version.
             client.finalize_logged_model(logged.model_id, "READY")
             self._make_model(name)
             with as_global_store(self._uri):
@@ -147,6 +148,7 @@ class MlflowRegistry:
                     f"{version.uri}: files differ from those registered: {difference}",
                     hint="register the version again from its source",
                 )
+            # A rename cannot replace a folder that has files.
             if folder.exists():
                 folder.rename(Path(temporary) / "replaced")
             fetched.rename(folder)
@@ -179,6 +181,7 @@ class MlflowRegistry:
         try:
             self._client.create_registered_model(name)
         except MlflowException as error:
+            # Every version but the first finds its model there.
             if error.error_code != "RESOURCE_ALREADY_EXISTS":
                 raise
 
