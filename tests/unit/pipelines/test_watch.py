@@ -72,7 +72,7 @@ async def test_a_pass_that_turns_into_a_fail_before_the_stage_may_end_is_a_fail(
 
 async def test_a_failed_gate_stops_at_once_and_names_itself(world: World) -> None:
     stop = await stopped(world, Gate(Outcome.RUNNING, Outcome.FAIL))
-    assert (stop.ending, stop.reason) == (Ending.ROLLED_BACK, "canary@eu-west-1/10: gate latency: it is fail")
+    assert (stop.ending, stop.reason) == (Ending.ROLLED_BACK, "gate latency: it is fail")
     assert world.clock.elapsed == LOOK_SECONDS
 
 
@@ -83,7 +83,7 @@ async def test_only_the_gates_that_decided_are_named(world: World) -> None:
 
     with pytest.raises(Stopped) as caught:
         await watch(world.context(), STEP, Window(0, 60), three)
-    assert caught.value.reason == "canary@eu-west-1/10: gate latency: bad; gate agreement: bad"
+    assert caught.value.reason == "gate latency: bad; gate agreement: bad"
 
 
 async def test_at_the_end_of_its_time_a_gate_is_asked_for_the_last_time_and_told_so(world: World) -> None:
@@ -103,7 +103,7 @@ async def test_a_pass_in_the_last_look_is_a_pass(world: World) -> None:
 async def test_evidence_that_cannot_be_read_for_long_ends_the_delivery_as_something_outside(world: World) -> None:
     stop = await stopped(world, Gate(OutsideError("Prometheus is not there")))
     assert stop.ending is Ending.FAILED
-    assert stop.reason == "canary@eu-west-1/10: gate evidence: Prometheus is not there"
+    assert stop.reason == "gate evidence: Prometheus is not there"
     assert world.clock.elapsed == BLIND_SECONDS
 
 
@@ -132,7 +132,7 @@ async def test_a_weight_that_somebody_else_set_makes_the_evidence_worthless(worl
     await world.fleets["eu-west-1"].shift(90)
     stop = await stopped(world, Gate(Outcome.PASS))
     assert stop.ending is Ending.FAILED
-    assert stop.reason == ("canary@eu-west-1/10: somebody else set the weight to 90 %; this delivery set 10 %")
+    assert stop.reason == "somebody else set the weight to 90 %; this delivery set 10 %"
 
 
 async def test_a_dead_canary_is_not_waited_for(world: World) -> None:
@@ -140,7 +140,7 @@ async def test_a_dead_canary_is_not_waited_for(world: World) -> None:
     world.fleets["eu-west-1"].kill(CHALLENGER, last_words="CUDA out of memory")
     stop = await stopped(world, gate)
     assert stop.ending is Ending.ROLLED_BACK
-    assert stop.reason == "canary@eu-west-1/10: the canary does not serve: CUDA out of memory"
+    assert stop.reason == "the canary does not serve: CUDA out of memory"
     assert gate.finals == []
 
 

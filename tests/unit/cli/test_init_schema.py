@@ -1,0 +1,83 @@
+"""What `tidegate init` writes is right as it is, and what was there stays there."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from pipelines.spec import Delivery
+from tidegate.cli import main
+from tidegate.cli.compose import read_delivery
+from tidegate.core.spec import parse_spec
+
+FILES = {"delivery.yaml", "golden.jsonl", "prompts.txt", "delivery.schema.json"}
+
+
+@pytest.fixture
+def started(tmp_path: Path) -> Path:
+    """A folder that `tidegate init` has filled."""
+    assert main(["init", str(tmp_path / "support")]) == 0
+    return tmp_path / "support"
+
+
+def test_it_writes_a_delivery_and_all_that_it_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["init", str(tmp_path / "new" / "folder")]) == 0
+    assert {path.name for path in (tmp_path / "new" / "folder").iterdir()} == FILES
+    assert set(capsys.readouterr().out.split()) == {str(tmp_path / "new" / "folder" / name) for name in FILES}
+
+
+def test_what_it_writes_can_be_read_at_once(started: Path) -> None:
+    spec = read_delivery(started / "delivery.yaml")
+    assert [stage.name for stage in spec.stages] == ["offline", "shadow", "canary"]
+    assert len(spec.regions.names) == 2
+
+
+def test_editors_find_the_schema_beside_the_file(started: Path) -> None:
+    first = (started / "delivery.yaml").read_text().splitlines()[0]
+    schema = first.removeprefix("# yaml-language-server: $schema=")
+    assert json.loads((started / schema).read_text())["title"] == "Delivery"
+
+
+@pytest.mark.parametrize("name", sorted(FILES))
+def test_it_overwrites_nothing_and_then_writes_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    (tmp_path / name).write_text("mine")
+    assert main(["init", str(tmp_path)]) == 2
+    assert capsys.readouterr().err == f"tidegate: {tmp_path / name} is already there; name an empty folder\n"
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [(name, "mine")]
+
+
+def test_the_schema_on_stdout_is_the_one_that_init_writes(started: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    assert main(["schema"]) == 0
+    assert capsys.readouterr().out == (started / "delivery.schema.json").read_text()
+
+
+def test_the_schema_knows_every_key_of_the_template_and_no_other(started: Path) -> None:
+    schema = json.loads((started / "delivery.schema.json").read_text())
+    document = yaml.safe_load((started / "delivery.yaml").read_text())
+    assert set(document) <= set(schema["properties"])
+    assert schema["additionalProperties"] is False
+    assert set(schema["required"]) <= set(document)
+
+
+def test_the_schema_writes_keys_as_people_do() -> None:
+    properties = Delivery.model_json_schema(by_alias=True)
+    assert "apiVersion" in properties["properties"]
+    assert {"from", "to"} < set(properties["$defs"]["ModelReference"]["properties"])
+
+
+def test_quantities_in_the_schema_refuse_numbers_without_a_unit() -> None:
+    shadow = Delivery.model_json_schema(by_alias=True)["$defs"]["ShadowStage"]["properties"]
+    assert shadow["at_least"]["type"] == "string"
+    assert shadow["at_least"]["pattern"].endswith("(ms|s|m|h|d)$")
+
+
+def test_what_python_writes_the_spec_reads_again(started: Path) -> None:
+    spec = read_delivery(started / "delivery.yaml")
+    again = yaml.safe_dump(spec.model_dump(mode="json", by_alias=True, exclude_unset=True))
+    assert parse_spec(again, Delivery, file="again.yaml") == spec

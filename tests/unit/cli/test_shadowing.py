@@ -1,0 +1,47 @@
+"""A caller's folder with one of our names never becomes ours in silence."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tidegate.cli.shadowing import PACKAGES, refuse_shadowed_packages
+from tidegate.core.errors import UsageError
+
+
+def test_our_own_packages_are_no_shadows() -> None:
+    refuse_shadowed_packages()
+
+
+@pytest.mark.parametrize("name", PACKAGES)
+def test_a_package_of_the_caller_is_refused_by_its_folder(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).mkdir()
+    (tmp_path / name / "__init__.py").write_text("")
+    result = tidegate("--help", inside=tmp_path)
+    assert result.returncode == 2
+    assert result.stdout == ""
+    assert result.stderr.startswith(
+        f"tidegate: the package `{name}` comes from {tmp_path.resolve() / name}, not from tidegate; start tidegate by"
+    )
+
+
+def test_a_folder_that_is_no_package_is_harmless(tmp_path: Path) -> None:
+    (tmp_path / "gates").mkdir()
+    assert tidegate("--help", inside=tmp_path).returncode == 0
+
+
+def test_a_package_that_is_gone_is_told_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidegate.cli.shadowing.find_spec", lambda name: None)
+    with pytest.raises(UsageError, match="the package `pipelines` comes from nowhere"):
+        refuse_shadowed_packages()
+
+
+def tidegate(*arguments: str, inside: Path) -> subprocess.CompletedProcess[str]:
+    """The command as `python -c` runs it, which looks for packages in the caller's folder first."""
+    code = "import sys; from tidegate.cli import main; sys.exit(main(sys.argv[1:]))"
+    return subprocess.run(
+        [sys.executable, "-c", code, *arguments], cwd=inside, capture_output=True, text=True, check=False
+    )

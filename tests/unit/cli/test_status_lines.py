@@ -1,0 +1,84 @@
+"""What `tidegate status` says of a delivery and of a region, in one line each."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from registry.model import DeliverySummary
+from rollouts.model import Arm, Phase, RegionState, Role
+from tidegate.cli.commands.status import _delivery_line, _region_line
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+def a_delivery(**changes: object) -> DeliverySummary:
+    known: dict[str, object] = {
+        "id": "0123456789abcdef", "name": "support-llm", "version": "3", "champion": "2", "started": NOON,
+        "host": "here", "pid": 4711, "heartbeat": NOON,
+    }  # fmt: skip
+    return DeliverySummary.model_validate(known | changes)
+
+
+def an_arm(role: Role, version: str, *, ready: bool = True) -> Arm:
+    return Arm(role=role, version=version, digest="d", url="http://127.0.0.1:1", ready=ready)
+
+
+def a_region(**changes: object) -> RegionState:
+    known: dict[str, object] = {"region": "eu-west-1", "phase": Phase.STEADY, "entry": "http://127.0.0.1:8080"}
+    return RegionState.model_validate(known | changes)
+
+
+@pytest.mark.parametrize(
+    ("last", "alive", "line"),
+    [
+        (None, False, "no delivery yet"),
+        (
+            a_delivery(last_step="canary@eu-west-1/10"),
+            True,
+            "delivery 01234567 of version 3: at canary@eu-west-1/10, process 4711 on here",
+        ),
+        (a_delivery(), True, "delivery 01234567 of version 3: at its start, process 4711 on here"),
+        (
+            a_delivery(outcome="rolled-back", reason="gate latency: too slow", ended=NOON),
+            False,
+            "delivery 01234567 of version 3: rolled-back: gate latency: too slow",
+        ),
+        (
+            a_delivery(last_step="build"),
+            False,
+            "delivery 01234567 of version 3: died at build; process 4711 on here is gone; "
+            "the next `tidegate deliver` closes it and starts anew",
+        ),
+    ],
+)
+def test_a_delivery_runs_is_over_or_died(last: DeliverySummary | None, alive: bool, line: str) -> None:
+    assert _delivery_line(last, alive=alive) == line
+
+
+def test_a_region_without_engines_is_empty() -> None:
+    assert _region_line(a_region(phase=Phase.EMPTY)) == "eu-west-1: empty, empty, at http://127.0.0.1:8080"
+
+
+def test_a_steady_region_names_what_serves_and_what_is_warm() -> None:
+    state = a_region(stable=an_arm(Role.STABLE, "3"), previous=an_arm(Role.PREVIOUS, "2"))
+    assert _region_line(state) == "eu-west-1: steady, stable 3, previous 2, at http://127.0.0.1:8080"
+
+
+def test_a_trial_says_how_many_users_are_on_it() -> None:
+    state = a_region(
+        phase=Phase.TRIAL, stable=an_arm(Role.STABLE, "2"), canary=an_arm(Role.CANARY, "3"), weight=10, mirror=100
+    )
+    assert _region_line(state) == (
+        "eu-west-1: trial, stable 2, canary 3, 10 % on the canary, 100 % mirrored, at http://127.0.0.1:8080"
+    )
+
+
+def test_an_engine_that_is_down_is_marked_and_the_problem_comes_last() -> None:
+    state = a_region(
+        phase=Phase.DEGRADED, stable=an_arm(Role.STABLE, "2", ready=False), problem="stable (version 2) is down"
+    )
+    assert _region_line(state) == (
+        "eu-west-1: degraded, stable 2 (not ready), at http://127.0.0.1:8080: stable (version 2) is down"
+    )
