@@ -1,94 +1,144 @@
-"""The documentation names what is there, and nothing that is not."""
+"""What is written about tidegate is true of it: commands, folders, links, examples."""
 
 from __future__ import annotations
 
+import json
 import re
-import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
-from pydantic import BaseModel
+import yaml
 
-from gates.golden import GoldenPrompt
 from pipelines.spec import Delivery
 from tidegate.cli.app import app
-from tidegate.core.errors import ExitCode
+from tidegate.cli.commands.schema import schema_text
+from tidegate.cli.compose import read_delivery
+from tidegate.core.spec import parse_spec
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
-ARCHITECTURE, SPEC, OPERATIONS = (
-    (ROOT / "docs" / f"{name}.md").read_text() for name in ("architecture", "spec", "operations")
-)
-PACKAGES = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"][
-    "packages"
-]
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+CALL = re.compile(r"\btidegate ((?:[a-z]+ ?){1,2})")
+PACKAGES = sorted(path.parent.name for path in ROOT.glob("*/__init__.py"))
+SPECS = sorted([ROOT / "tidegate/cli/templates/delivery.yaml", *(ROOT / "examples").rglob("delivery.yaml")])
 
 
-def commands(kind: Any = None, above: str = "tidegate") -> Iterator[str]:
-    """Every command as a person types it."""
-    kind = kind or typer.main.get_command(app)
-    for name, command in kind.commands.items():
-        yield from commands(command, f"{above} {name}") if hasattr(command, "commands") else [f"{above} {name}"]
+def commands() -> set[str]:
+    """Every command by the words that call it, groups included."""
+    root: Any = typer.main.get_command(app)
+    inner = {f"{name} {verb}" for name, group in root.commands.items() for verb in getattr(group, "commands", ())}
+    return set(root.commands) | inner
 
 
-def fields(kind: type[BaseModel], above: str = "") -> Iterator[str]:
-    """Every field of a spec by its path; a stage stands by its own name."""
-    for name, field in kind.model_fields.items():
-        path = f"{above}{field.alias or name}"
-        below = [
-            inner for inner in _inside(field.annotation) if isinstance(inner, type) and issubclass(inner, BaseModel)
-        ]
-        if not below:
-            yield path
-        for inner in below:
-            yield from fields(inner, "" if path == "stages" else f"{path}.")
+def name(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
 
 
-def _inside(annotation: Any) -> Iterator[Any]:
-    yield annotation
-    for inner in getattr(annotation, "__args__", ()):
-        yield from _inside(inner)
+def headings(page: Path) -> set[str]:
+    """The anchors of a page, as they are made of its headings."""
+    titles = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_links_lead_somewhere(page: Path) -> None:
-    links = re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text())
-    assert [link for link in links if not (page.parent / link).exists()] == []
+def links(page: Path) -> list[str]:
+    """Where the page points to within the repository."""
+    return [target for target in LINK.findall(page.read_text(encoding="utf-8")) if "://" not in target]
 
 
-@pytest.mark.parametrize("command", sorted(set(commands()) - {"tidegate schema"}))
-def test_every_command_is_in_the_operations_page(command: str) -> None:
-    assert f"`{command}" in OPERATIONS
+def test_the_reference_has_every_command_and_no_other() -> None:
+    written = re.findall(r"^#+ `tidegate (.+)`$", (ROOT / "docs/cli.md").read_text(), flags=re.MULTILINE)
+    assert set(written) == commands()
 
 
-@pytest.mark.parametrize("package", [*PACKAGES[1:], "tidegate.cli", "tidegate.core"])
-def test_every_package_has_its_paragraph(package: str) -> None:
-    assert f"### {package}\n" in ARCHITECTURE
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_every_command_that_a_page_calls_exists(page: Path) -> None:
+    known = commands()
+    groups = {command.split()[0] for command in known if " " in command}
+    text = page.read_text(encoding="utf-8")
+    fences = "\n".join(re.findall(r"^```[a-z]*\n(.*?)^```", text, re.DOTALL | re.MULTILINE))
+    spans = re.findall(r"`(tidegate [a-z][^`\n]*)`", text) + re.findall(
+        r"^\$? ?(tidegate [a-z].*)$", fences, re.MULTILINE
+    )
+    called = [match for span in spans if (match := CALL.match(span))]
+    wrong = []
+    for words in (match[1].split() for match in called):
+        command = " ".join(words[:2]) if words[0] in groups else words[0]
+        wrong += [] if command in known else [command]
+    assert wrong == []
 
 
-def test_the_architecture_page_is_short() -> None:
-    assert len(ARCHITECTURE.splitlines()) <= 150
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_every_link_leads_somewhere(page: Path) -> None:
+    dead = []
+    for link in links(page):
+        file, _, anchor = link.partition("#")
+        target = (page.parent / file).resolve() if file else page
+        if not target.exists() or (anchor and target.suffix == ".md" and anchor not in headings(target)):
+            dead.append(link)
+    assert dead == []
 
 
-@pytest.mark.parametrize("path", [*fields(Delivery), *fields(GoldenPrompt)])
-def test_every_field_of_a_spec_is_explained(path: str) -> None:
-    assert f"| `{path}` |" in SPEC
+@pytest.mark.parametrize("page", ["README.md", "docs/architecture.md"])
+def test_every_package_is_named(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    assert [package for package in PACKAGES if f"{package}/" not in text and f"`{package}`" not in text] == []
 
 
-def test_every_field_that_is_explained_exists() -> None:
-    parts = {"model", "engine", "gates", "stages", "regions", "fleet", "traffic"}
-    explained = set(re.findall(r"^\| `([\w.]+)` \|", SPEC, re.MULTILINE)) - parts
-    assert explained == {*fields(Delivery), *fields(GoldenPrompt)}
+def test_every_page_can_be_reached_from_the_first() -> None:
+    seen, waiting = set(), [ROOT / "README.md"]
+    while waiting:
+        page = waiting.pop()
+        if page in seen or page.suffix != ".md" or not page.exists():
+            continue
+        seen.add(page)
+        waiting += [(page.parent / link.partition("#")[0]).resolve() for link in links(page) if link[0] != "#"]
+    pages = {page for page in PAGES if page.parent.name != "decisions"}
+    assert sorted(name(page) for page in pages - seen) == []
 
 
-def test_the_example_is_the_one_that_init_writes() -> None:
-    template = (ROOT / "tidegate/cli/templates/delivery.yaml").read_text().split("\n", 2)[2]
-    assert f"```yaml\n{template}```" in SPEC
+@pytest.mark.parametrize("path", SPECS, ids=name)
+def test_every_delivery_that_we_hand_out_can_be_read_with_all_that_it_names(path: Path) -> None:
+    assert read_delivery(path).regions.names
 
 
-@pytest.mark.parametrize("code", list(ExitCode))
-def test_every_exit_code_is_explained(code: ExitCode) -> None:
-    assert f"| {int(code)} | " in OPERATIONS
+@pytest.mark.parametrize("path", SPECS, ids=name)
+def test_editors_find_the_schema_of_every_delivery_that_we_hand_out(path: Path) -> None:
+    schema = path.read_text(encoding="utf-8").splitlines()[0].removeprefix("# yaml-language-server: $schema=")
+    # The template's schema is written beside it by `tidegate init`.
+    assert (
+        schema == "delivery.schema.json" or (path.parent / schema).resolve() == ROOT / "docs/schema" / Path(schema).name
+    )
+
+
+def test_the_schema_in_the_docs_is_what_the_command_prints() -> None:
+    written = (ROOT / "docs/schema/delivery.schema.json").read_text(encoding="utf-8")
+    assert json.loads(written) == json.loads(schema_text("delivery"))
+
+
+def test_whole_deliveries_in_the_docs_are_right() -> None:
+    blocks = [block for page in PAGES for block in re.findall(r"```yaml\n(.*?)```", page.read_text(), re.DOTALL)]
+    whole = [block for block in blocks if "apiVersion:" in block]
+    assert whole
+    for block in whole:
+        assert parse_spec(block, Delivery, file="docs").stages
+
+
+def test_every_yaml_in_the_docs_is_yaml() -> None:
+    for page in PAGES:
+        for block in re.findall(r"```yaml\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL):
+            yaml.safe_load(block)
+
+
+@pytest.mark.parametrize("file", ["golden.jsonl", "prompts.txt"])
+def test_what_init_writes_is_the_example_that_we_tried(file: str) -> None:
+    assert (ROOT / "tidegate/cli/templates" / file).read_bytes() == (ROOT / "examples/support" / file).read_bytes()
+
+
+def test_every_target_that_a_page_asks_make_for_exists() -> None:
+    known = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
+    asked = {
+        target for page in PAGES for target in re.findall(r"(?:^|`)make ([a-z-]+)", page.read_text(), re.MULTILINE)
+    }
+    assert asked <= known
