@@ -30,6 +30,7 @@ class Context:
     registry: Registry
     engines: Engines
     fleets: Mapping[str, Fleet]
+    """By region."""
     chat: Chat
     tokenizer: Tokenizer
     proxy: MetricSource

@@ -27,6 +27,7 @@ class Journal:
     """Writes events for one delivery."""
 
     def __init__(self, ledger: Ledger, clock: Clock, listeners: Sequence[Listener] = ()) -> None:
+        """`listeners` are told in their order, after the ledger has the event."""
         self._ledger = ledger
         self._clock = clock
         self._listeners = tuple(listeners)

@@ -14,14 +14,23 @@ class StageName(StrEnum):
     """The stages, in the order in which a version meets them."""
 
     BUILD = "build"
+    """Once: both versions are here, and every region serves the champion."""
     DEPLOY = "deploy"
+    """In each region: the canary is up, without users."""
     SMOKE = "smoke"
+    """In each region: it answers, as its registered files say it should."""
     OFFLINE = "offline"
+    """Once, in the first region: the golden set."""
     SHADOW = "shadow"
+    """In each region: copies of user traffic."""
     CANARY = "canary"
+    """In each region, once for each weight: users."""
     PROMOTE = "promote"
+    """In each region: the canary becomes stable."""
     BAKE = "bake"
+    """Once for each wave: it stays well."""
     FINALIZE = "finalize"
+    """Once: the registry's aliases move."""
 
 
 class GatePlan(Value):
@@ -42,7 +51,9 @@ class Step(Value):
     """From 1; 0 for what is done once for the whole delivery."""
     region: str | None = None
     weight: int | None = None
+    """Percent of users, for `canary`; None for every other stage."""
     expected_seconds: float = 0.0
+    """When its gates answer as soon as they can."""
     gates: tuple[GatePlan, ...] = ()
 
     @property
@@ -81,9 +92,13 @@ class Ending(StrEnum):
 
     DELIVERED = "delivered"
     ROLLED_BACK = "rolled-back"
+    """A gate said no, or the canary died."""
     INCONCLUSIVE = "inconclusive"
+    """A stage's time was over without a verdict."""
     INTERRUPTED = "interrupted"
+    """A person or the system asked it to stop, or its process died."""
     FAILED = "failed"
+    """Something outside was not there; says nothing about the version."""
 
 
 ENDING_OF = {

@@ -43,6 +43,7 @@ class Pairing:
         answers = await asyncio.gather(*asked, return_exceptions=True)
         self._sent += 1
         for answer in answers:
+            # An engine that does not answer is evidence; anything else is a bug and must not look like one.
             if isinstance(answer, BaseException) and not isinstance(answer, OutsideError):
                 raise answer
         stable, canary = answers
@@ -56,7 +57,7 @@ class Pairing:
         return Pairs(sent=self._sent, answered=answered)
 
     def latencies(self, metric: LatencyMetric) -> Latencies:
-        """The times of both arms over the pairs so far."""
+        """The times of both arms over the pairs so far; a pair with one answer has no times."""
         stable, canary = zip(*self._answers, strict=True) if self._answers else ((), ())
         return Latencies(stable=_distribution(stable, metric), canary=_distribution(canary, metric))
 

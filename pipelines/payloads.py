@@ -22,6 +22,7 @@ class PlannedStep(BaseModel):
     weight: int | None = None
     wave: int | None = None
     expected_seconds: float = 0.0
+    """When its gates answer as soon as they can."""
 
 
 class Opening(BaseModel):
@@ -31,6 +32,7 @@ class Opening(BaseModel):
     version: str
     champion: str | None = None
     spec: str = ""
+    """The name in the spec's metadata."""
     steps: tuple[PlannedStep, ...] = ()
     regions: tuple[str, ...] = ()
 

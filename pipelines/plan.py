@@ -13,6 +13,8 @@ from registry.model import ModelVersion
 ENGINE_START_SECONDS = 25.0
 """A first guess for an engine that starts beside others; what the display corrects as it learns."""
 SMOKE_SECONDS = 2.0
+"""Three short answers; also what a promotion is expected to take, which needs no start."""
+
 FINALIZE_SECONDS = 1.0
 
 

@@ -28,6 +28,7 @@ async def deliver(context: Context) -> Result:
         return await _give_up(context, Ending.INTERRUPTED, reason, ExitCode.ROLLED_BACK)
     except TidegateError as error:
         return await _give_up(context, Ending.FAILED, str(error), error.exit_code)
+    # A bug must not leave users on a canary either; it keeps its traceback.
     except Exception as bug:
         await _give_up(context, Ending.FAILED, f"a bug in tidegate: {bug!r}", ExitCode.OUTSIDE)
         raise
@@ -45,6 +46,7 @@ def _cancellation_is_heard() -> None:
 def stretches(steps: Sequence[Step]) -> Iterator[list[list[Step]]]:
     """The plan cut into stretches: each a list of lanes, one lane a region, that go side by side."""
     for regional, stretch in groupby(steps, key=lambda step: (step.wave, step.region is not None)):
+        # What belongs to no region is done alone: a bake waits for the whole wave.
         if not regional[1]:
             yield from ([[step]] for step in stretch)
             continue
@@ -94,6 +96,7 @@ async def _give_up(context: Context, ending: Ending, reason: str, exit_code: Exi
     tags = {"tidegate.outcome": str(ending), "tidegate.reason": reason}
     try:
         context.registry.mark(context.plan.version, tags)
+    # The regions are back already: a tag that is missing must not change how the delivery ended.
     except TidegateError as error:
         context.journal.say("delivery", "evidence", f"the version could not be marked: {error}")
     return context.journal.closed(ending, reason, exit_code)

@@ -26,8 +26,11 @@ class StepState(StrEnum):
     RUNNING = "running"
     DONE = "done"
     FAILED = "failed"
+    """Also one that was at work when the delivery ended."""
     SKIPPED = "skipped"
+    """The delivery ended before it began."""
     UNDONE = "undone"
+    """Was done, and taken back with its region."""
 
 
 class Step(Value):
@@ -60,6 +63,7 @@ class Traffic(Value):
     weight: int
     """Percent of user traffic on the version being delivered; 100 once the region is promoted."""
     mirror: int = 0
+    """Percent of user traffic copied to it."""
 
 
 class Region(Value):
@@ -97,6 +101,7 @@ class Gate(Value):
     step: str
     region: str | None = None
     history: tuple[Judgement, ...]
+    """Oldest first; never empty."""
 
     @property
     def latest(self) -> Verdict:
@@ -187,6 +192,7 @@ def _started(story: Story, event: Event) -> Story:
 
 def _traffic(story: Story, event: Event) -> Story:
     move = Move.model_validate(event.data)
+    # After the promotion there is no canary, so the region itself says 0 %: everybody is on the new version.
     promoted = event.step.startswith("promote@")
     change = Traffic(at=event.at, weight=100 if promoted else move.weight, mirror=0 if promoted else move.mirror)
     return story.with_traffic(move.region, change)

@@ -28,6 +28,7 @@ SAMPLE_SIZES = frozenset({"requests", "prompts", "pairs"})
 SCORES = frozenset({"score", "mean score"})
 """Names that say less than their gate's."""
 
+# The last word of a number's name is its unit.
 SHARES = ("share", "ratio", "rate", "fraction")
 ACRONYMS = ("ttft", "itl", "tpot", "psi")
 UNITS = ("seconds", "bytes", "percent", *SHARES)

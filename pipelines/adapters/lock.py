@@ -25,6 +25,7 @@ def delivery_lock(path: Path) -> Iterator[None]:
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+", encoding="ascii") as file:
         _acquire(file.fileno(), path)
+        # The lock alone says that a delivery runs; the content says whom to signal in order to stop it.
         file.truncate(0)
         file.write(str(os.getpid()))
         file.flush()

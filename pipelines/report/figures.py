@@ -9,6 +9,7 @@ from pipelines.report.arms import curve, quantile
 from pipelines.report.svg import CANARY, STABLE, STYLE, inline
 
 SIZE_INCHES = (3.3, 2.2)
+"""Width and height; the page scales it to the room that there is."""
 
 
 def distribution(name: str, title: str, arms: Sequence[tuple[str, bool, Sequence[float]]]) -> str:

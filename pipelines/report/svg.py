@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+# matplotlib takes colours, not CSS variables: these stand for variables, and `inline` puts those in their place.
 INK = "#010101"
 MUTED = "#010102"
 GRID = "#010103"
@@ -51,6 +52,7 @@ STYLE: dict[Any, Any] = {
     "xtick.major.size": 3,
     "ytick.major.size": 0,
     "figure.facecolor": "none",
+    # The same figure gives the same bytes on every run.
     "svg.hashsalt": "tidegate",
 }
 

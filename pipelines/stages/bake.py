@@ -30,6 +30,7 @@ async def bake(context: Context, step: Step) -> None:
         for region in context.spec.regions.waves[step.wave - 1]:
             for verdict in await _verdicts(context, region, since):
                 context.journal.verdict(step.model_copy(update={"region": region}), verdict)
+                # Nothing is on trial: only proof that the region is not well takes it back, not a lack of evidence.
                 if verdict.outcome is Outcome.FAIL:
                     raise Stopped(Ending.ROLLED_BACK, f"{region}: gate {verdict.gate}: {verdict.reason}")
         if context.clock.monotonic() - start >= context.spec.regions.bake.total_seconds():

@@ -22,6 +22,7 @@ async def build(context: Context, step: Step) -> None:
 async def _prepare(context: Context, step: Step, which: str) -> Engine:
     version = context.plan.champion if which == "champion" else context.plan.version
     engine = await asyncio.to_thread(context.engines.prepare, version)
+    # Said with the digest, so that the ledger proves which files were served.
     message = f"{which} {version.uri} is here, {len(version.files)} files proven, digest {version.digest[:12]}"
     context.journal.say(step.id, "evidence", message)
     return engine

@@ -11,6 +11,7 @@ from pipelines.live import errors_verdict, latency_verdict
 from pipelines.model import Step
 from pipelines.watch import Window, refuse_dead_canary, watch
 
+# By the names that a spec may give to canary's gates.
 VERDICTS = {"latency": latency_verdict, "errors": errors_verdict}
 
 
@@ -24,6 +25,7 @@ async def canary(context: Context, step: Step) -> None:
     context.journal.traffic(step, await fleet.shift(step.weight))
     since, arms = context.clock.now(), context.arms(step)
 
+    # In threads: reading Prometheus and record files would hold up everything else of the delivery.
     async def ask(final: bool) -> Sequence[Verdict]:
         return [await asyncio.to_thread(VERDICTS[gate], context, *arms, since, final=final) for gate in settings.gates]
 

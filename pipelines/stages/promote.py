@@ -11,6 +11,7 @@ async def promote(context: Context, step: Step) -> None:
     """Give the region to the challenger; nothing to do when a delivery that died had done it already."""
     fleet = context.fleet(step)
     state = await fleet.observe()
+    # Said again after a crash, the wish may hold already; then there is no canary to look at.
     if state.stable is None or state.stable.version != context.plan.version.version:
         refuse_dead_canary(state)
         state = await fleet.promote()

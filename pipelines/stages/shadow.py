@@ -18,6 +18,7 @@ from pipelines.spec import ShadowStage
 from pipelines.watch import Window, watch
 
 PAIR_MAX_TOKENS = 32
+"""The longest answer of a pair when the spec says nothing of users."""
 
 
 async def shadow(context: Context, step: Step) -> None:

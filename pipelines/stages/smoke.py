@@ -13,6 +13,8 @@ from pipelines.ports import Answer
 
 PROMPT = "Name three colours of the rainbow."
 MAX_TOKENS = 16
+"""Enough for two answers to part; few enough for a second."""
+
 CONVERSATION: Sequence[Mapping[str, str]] = (
     {"role": "system", "content": "You are terse."},
     {"role": "user", "content": "Qu'est-ce que c'est? 価格は $1,299.00!"},

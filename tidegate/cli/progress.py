@@ -20,6 +20,8 @@ from tidegate.cli.view import screen
 from tidegate.core.clock import Clock
 
 REFRESHES_PER_SECOND = 4
+"""Enough for a clock that moves; a slow terminal over a network keeps up."""
+
 QUIET = timedelta(seconds=10)
 """Plain lines repeat a gate that is still running, or a step's count, no more often than this."""
 

@@ -32,6 +32,8 @@ VERDICTS = {
     Outcome.FAIL: ("✗", "bold red"),
 }
 BAR_CELLS = 24
+"""Width of a region's bar, in characters."""
+
 GATE_ROWS = 6
 """Verdicts on screen at most: those of the steps at work, the latest last."""
 

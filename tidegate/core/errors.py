@@ -21,10 +21,15 @@ class ExitCode(IntEnum):
     """What every command promises to its caller."""
 
     DELIVERED = 0
+    """Or: the command did what it says."""
     ROLLED_BACK = 1
+    """A gate failed, or somebody asked to stop."""
     USAGE = 2
+    """Wrong usage or spec, or refused for now: whatever runs goes on as before."""
     INCONCLUSIVE = 3
+    """The evidence did not suffice; taken back."""
     OUTSIDE = 4
+    """Registry, Prometheus, proxy or engine: something outside was not there."""
 
 
 class TidegateError(Exception):

@@ -22,6 +22,7 @@ class Contradiction:
     """Two parts of a spec that are right alone and wrong together."""
 
     where: Loc
+    """The part that a person would change first."""
     found: str
     expected: str
 

@@ -27,7 +27,9 @@ class Problem:
 
     file: str
     line: int
+    """From 1."""
     path: str
+    """As `stages[2].canary.weights[0]`; empty for what is wrong with the file as a whole."""
     found: str
     expected: str
 
