@@ -1,0 +1,114 @@
+"""The fleet host's HTTP: what goes in is a wish, what comes out is a state or an error with its class."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import pytest
+from fakes.clock import FakeClock
+from fakes.fleet import FakeEngines, FakeProxy, an_engine
+
+from rollouts.app import FAILED, WISHES, HostApp
+from rollouts.errors import EngineDidNotStart, NotPossible
+from rollouts.model import Phase, RegionState
+from rollouts.region import Region
+from rollouts.wire import unpack
+
+
+class Host:
+    """An application over one region in memory, and a client that talks to it."""
+
+    def __init__(self) -> None:
+        self.engines = FakeEngines()
+        self.stops = 0
+        region = Region("eu-west-1", proxy=FakeProxy("eu-west-1"), engines=self.engines, clock=FakeClock())
+        self._app = HostApp({"eu-west-1": region}, stop=self._count).build()
+
+    def _count(self) -> None:
+        self.stops += 1
+
+    async def get(self, path: str) -> httpx.Response:
+        async with self._client() as client:
+            return await client.get(path)
+
+    async def post(self, path: str, body: Any = None) -> httpx.Response:
+        async with self._client() as client:
+            return await client.post(path, json=body)
+
+    async def wish(self, wish: str, body: Any = None) -> RegionState:
+        reply = await self.post(f"/regions/eu-west-1/{wish}", {} if body is None else body)
+        assert reply.status_code == 200, reply.text
+        return RegionState.model_validate(reply.json())
+
+    def _client(self) -> httpx.AsyncClient:
+        return httpx.AsyncClient(transport=httpx.ASGITransport(self._app), base_url="http://host")
+
+
+def a_body(version: str) -> dict[str, Any]:
+    return an_engine(version).model_dump(mode="json")
+
+
+@pytest.fixture
+def host() -> Host:
+    return Host()
+
+
+async def test_a_whole_rollout_goes_over_the_wire(host: Host) -> None:
+    assert (await host.wish("deploy", a_body("6"))).phase is Phase.STEADY
+    assert (await host.wish("deploy", a_body("7"))).phase is Phase.TRIAL
+    assert (await host.wish("mirror", {"percent": 100})).mirror == 100
+    assert (await host.wish("shift", {"weight": 25})).weight == 25
+    promoted = await host.wish("promote")
+    assert promoted.stable
+    assert promoted.stable.version == "7"
+    back = await host.wish("rollback", {"to": "6"})
+    assert back.stable
+    assert back.stable.version == "6"
+
+
+async def test_looking_at_a_region_changes_nothing(host: Host) -> None:
+    await host.wish("deploy", a_body("6"))
+    first, second = await host.get("/regions/eu-west-1"), await host.get("/regions/eu-west-1")
+    assert first.json() == second.json()
+    assert len(host.engines.started) == 1
+
+
+async def test_an_error_keeps_its_class_and_its_words(host: Host) -> None:
+    reply = await host.post("/regions/eu-west-1/shift", {"weight": 25})
+    assert reply.status_code == FAILED
+    error = unpack(reply.json())
+    assert isinstance(error, NotPossible)
+    assert (error.message, error.hint) == ("there is no canary to shift 25 % of users to", "deploy one first")
+
+
+async def test_an_engine_that_does_not_start_brings_its_log_along(host: Host) -> None:
+    host.engines.refusals["6"] = "RuntimeError: no kernel image"
+    error = unpack((await host.post("/regions/eu-west-1/deploy", a_body("6"))).json())
+    assert isinstance(error, EngineDidNotStart)
+    assert error.detail == "RuntimeError: no kernel image"
+
+
+async def test_a_region_that_is_not_here_is_told_with_those_that_are(host: Host) -> None:
+    error = unpack((await host.get("/regions/us-east-1")).json())
+    assert (error.message, error.hint) == ("there is no region us-east-1 here", "there are: eu-west-1")
+
+
+async def test_a_wish_that_is_no_json_of_ours_is_a_bug_and_not_an_answer(host: Host) -> None:
+    with pytest.raises(ValueError, match="validation errors for Engine"):
+        await host.post("/regions/eu-west-1/deploy", {"version": "7"})
+    assert host.engines.started == []
+
+
+async def test_a_host_that_is_asked_to_end_says_yes_at_once(host: Host) -> None:
+    assert (await host.post("/stop")).status_code == 200
+    assert host.stops == 1
+
+
+async def test_looking_is_the_only_thing_that_a_browser_can_do(host: Host) -> None:
+    assert (await host.get("/stop")).status_code == 405
+    assert (await host.get("/regions/eu-west-1/promote")).status_code == 405
+
+
+def test_every_call_of_the_port_that_changes_something_is_a_wish() -> None:
+    assert set(WISHES) == {"deploy", "mirror", "shift", "promote", "rollback"}

@@ -1,0 +1,164 @@
+"""Who serves after every wish, decided without touching anything."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from fakes.fleet import FakeEngine, an_engine
+
+from rollouts.arms import Arms, routes, state
+from rollouts.errors import NotPossible
+from rollouts.model import Phase, Role
+
+
+def running(version: str, port: int = 8001, *, alive: bool = True, last_words: str = "") -> FakeEngine:
+    engine = FakeEngine(an_engine(version), port)
+    engine.alive, engine.last_words = alive, last_words
+    return engine
+
+
+STABLE, CANARY, PREVIOUS = running("6", 8001), running("7", 8002), running("5", 8003)
+STEADY = Arms(stable=STABLE, previous=PREVIOUS)
+TRIAL = Arms(stable=STABLE, canary=CANARY, weight=25, mirror=100)
+
+
+def refusal(wish: Callable[[], object]) -> NotPossible:
+    with pytest.raises(NotPossible) as caught:
+        wish()
+    return caught.value
+
+
+def test_arms_are_told_by_role_and_found_by_version() -> None:
+    arms = Arms(stable=STABLE, canary=CANARY, previous=PREVIOUS)
+    assert [(role, each.engine.version) for role, each in arms] == [
+        (Role.STABLE, "6"), (Role.CANARY, "7"), (Role.PREVIOUS, "5"),
+    ]  # fmt: skip
+    assert arms.running("5") is PREVIOUS
+    assert arms.running("9") is None
+    assert list(Arms()) == []
+
+
+def test_a_new_trial_starts_without_users_whatever_the_last_one_had() -> None:
+    arms = TRIAL.with_trial(running("8"))
+    assert (arms.weight, arms.mirror) == (0, 0)
+    assert arms.stable is STABLE
+
+
+def test_a_promoted_canary_has_all_users_and_the_old_stable_waits() -> None:
+    arms = TRIAL.promoted()
+    assert (arms.stable, arms.canary, arms.previous) == (CANARY, None, STABLE)
+    assert (arms.weight, arms.mirror) == (0, 0)
+
+
+def test_weight_and_mirror_do_not_touch_each_other() -> None:
+    assert TRIAL.shifted(weight=50) == Arms(stable=STABLE, canary=CANARY, weight=50, mirror=100)
+    assert TRIAL.mirrored(percent=0) == Arms(stable=STABLE, canary=CANARY, weight=25, mirror=0)
+
+
+def test_going_back_to_the_stable_ends_the_trial_and_keeps_the_warm_one() -> None:
+    arms = Arms(stable=STABLE, canary=CANARY, previous=PREVIOUS, weight=25).rolled_back("6")
+    assert arms == STEADY
+
+
+def test_going_back_to_the_previous_leaves_nothing_else() -> None:
+    assert STEADY.rolled_back("5") == Arms(stable=PREVIOUS)
+
+
+def test_there_is_no_going_back_to_what_is_not_warm() -> None:
+    error = refusal(lambda: STEADY.rolled_back("1"))
+    assert error.message == "version 1 is not warm here, so there is no going back to it"
+    assert error.hint == "warm: 6 and 5"
+    assert refusal(lambda: Arms().rolled_back("1")).hint == "warm: -"
+
+
+def test_a_canary_is_no_way_back() -> None:
+    assert refusal(lambda: TRIAL.rolled_back("7")).hint == "warm: 6"
+
+
+def test_a_previous_that_is_down_is_no_way_back_and_says_why() -> None:
+    arms = Arms(stable=STABLE, previous=running("5", alive=False, last_words="out of memory"))
+    error = refusal(lambda: arms.rolled_back("5"))
+    assert (error.message, error.detail) == ("version 5 is down, being restarted", "out of memory")
+
+
+@pytest.mark.parametrize(
+    ("wish", "words"),
+    [
+        (STEADY.promoted, "there is no canary to promote"),
+        (lambda: STEADY.shifted(weight=10), "there is no canary to shift 10 % of users to"),
+        (lambda: STEADY.mirrored(percent=100), "there is no canary to mirror 100 % of requests to"),
+    ],
+)
+def test_without_a_canary_there_is_nothing_to_try(wish: Callable[[], object], words: str) -> None:
+    error = refusal(wish)
+    assert (error.message, error.hint) == (words, "deploy one first")
+
+
+def test_a_dead_canary_gets_nobody_and_its_last_words_are_told() -> None:
+    arms = Arms(stable=STABLE, canary=running("7", alive=False, last_words="Killed"))
+    for wish in (arms.promoted, lambda: arms.shifted(weight=10), lambda: arms.mirrored(percent=10)):
+        error = refusal(wish)
+        assert error.message.startswith("the canary, version 7, died: cannot ")
+        assert error.detail == "Killed"
+
+
+def test_taking_traffic_away_needs_no_canary() -> None:
+    assert STEADY.shifted(weight=0).mirrored(percent=0) == STEADY
+
+
+@pytest.mark.parametrize("percent", [-1, 101])
+def test_more_than_everybody_cannot_be_moved(percent: int) -> None:
+    assert refusal(lambda: TRIAL.shifted(weight=percent)).message == f"{percent} is no percentage"
+    assert refusal(lambda: TRIAL.mirrored(percent=percent)).hint == "0 to 100"
+
+
+def test_the_proxy_is_told_every_engine_by_role_version_and_port() -> None:
+    told = routes(TRIAL)
+    assert told.stable
+    assert told.canary
+    assert (told.stable.version, told.stable.port) == ("6", 8001)
+    assert (told.canary.role, told.canary.version, told.canary.port) == (Role.CANARY, "7", 8002)
+    assert (told.weight, told.mirror, told.previous) == (25, 100, None)
+
+
+def test_a_dead_canary_is_not_on_the_map() -> None:
+    told = routes(Arms(stable=STABLE, canary=running("7", alive=False), weight=25, mirror=100))
+    assert (told.canary, told.weight, told.mirror) == (None, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("arms", "phase"),
+    [
+        (Arms(), Phase.EMPTY),
+        (STEADY, Phase.STEADY),
+        (TRIAL, Phase.TRIAL),
+        (Arms(stable=running("6", alive=False)), Phase.DEGRADED),
+        (Arms(stable=STABLE, previous=running("5", alive=False)), Phase.DEGRADED),
+        (Arms(stable=STABLE, canary=running("7", alive=False)), Phase.DEGRADED),
+    ],
+)
+def test_the_phase_is_what_an_outsider_sees(arms: Arms, phase: Phase) -> None:
+    assert state("eu-west-1", arms, entry="http://eu", proxy_alive=True).phase is phase
+
+
+def test_everything_that_is_down_is_named_the_proxy_first() -> None:
+    arms = Arms(stable=STABLE, canary=running("7", alive=False), previous=running("5", alive=False))
+    seen = state("eu-west-1", arms, entry="http://eu", proxy_alive=False)
+    assert seen.phase is Phase.DEGRADED
+    assert seen.problem == "the proxy is down; canary (version 7) is down; previous (version 5) is down"
+
+
+def test_an_arm_says_where_it_is_and_what_it_serves() -> None:
+    seen = state("eu-west-1", TRIAL, entry="http://eu", proxy_alive=True)
+    assert seen.canary
+    assert (seen.canary.url, seen.canary.digest, seen.canary.ready) == ("http://127.0.0.1:8002", "sha256-of-7", True)
+    assert (seen.entry, seen.weight, seen.mirror, seen.problem) == ("http://eu", 25, 100, None)
+
+
+@pytest.mark.parametrize(("last_words", "problem"), [("Killed", "Killed"), ("", "it died without a word")])
+def test_a_dead_arm_says_why(last_words: str, problem: str) -> None:
+    arms = Arms(stable=STABLE, canary=running("7", alive=False, last_words=last_words))
+    seen = state("eu-west-1", arms, entry="http://eu", proxy_alive=True)
+    assert seen.canary
+    assert (seen.canary.ready, seen.canary.problem) == (False, problem)
