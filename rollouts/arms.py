@@ -81,6 +81,7 @@ class Arms:
         """
         if self.stable and self.stable.engine.version == to:
             return self.without_trial()
+        # The canary is not asked: going back to what is on trial is no way back.
         if self.previous and self.previous.engine.version == to:
             if not self.previous.alive:
                 raise NotPossible(f"version {to} is down, being restarted", detail=self.previous.tail())

@@ -100,6 +100,7 @@ class Host:
         )
         try:
             await proxy.start()
+        # It is on no list yet that `up` would close.
         except TidegateError:
             await proxy.stop()
             raise
@@ -228,6 +229,7 @@ def _listener(layout: Layout) -> Iterator[tuple[socket.socket, Path]]:
         path.unlink(missing_ok=True)
         listener = exits.enter_context(socket.socket(socket.AF_UNIX))
         listener.bind(str(path))
+        # Whoever can open it can move all traffic.
         path.chmod(0o600)
         yield listener, path
         path.unlink(missing_ok=True)

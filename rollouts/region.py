@@ -62,6 +62,7 @@ class Region:
                 raise NotPossible(
                     f"version {engine.version} runs here already, with other files", hint="register a new version"
                 )
+            # The warm previous runs, but not in the role that is asked for: it must become the canary.
             if not (here and here.alive and here is not self._arms.previous):
                 await self._bring_up(engine)
             return await self.observe()
@@ -96,6 +97,7 @@ class Region:
         if self._starting is not None:
             self._starting.cancel()
         async with self._wish, self._change:
+            # First of all: it would start again what is stopped below.
             await self._revival.stop()
             left, self._arms = self._arms, Arms()
             await asyncio.gather(*(self._drained(running, STOP_DRAIN_SECONDS) for _, running in left))
@@ -154,6 +156,7 @@ class Region:
             await self._proxy.swap(routes(after))
             self._arms = after
         log.info("%s: %s in %.1f ms", self.region, _summary(after), (self._clock.monotonic() - begun) * 1000)
+        # Outside the lock: a drain takes up to a minute, and tending must go on.
         kept = [running for _, running in after]
         await asyncio.gather(*(self._retire(running) for _, running in before if running not in kept))
 

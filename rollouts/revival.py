@@ -56,6 +56,7 @@ class Revival:
 
     async def _tend_one(self, arms: Arms, role: Role, dead: RunningEngine) -> Arms:
         attempt = self._attempts.get(role)
+        # Another engine than last time died in this role: begin anew, with no wait.
         if attempt is None or attempt.dead is not dead:
             await self._drop(role)
             # Its process is gone; this ends what is left of its group and gives its memory back.

@@ -16,6 +16,7 @@ def delivery_runs(state: Path) -> bool:
     """Whether a process holds the lock of this state folder now."""
     try:
         file = (state / LOCK).open("rb")
+    # No delivery ever ran here.
     except FileNotFoundError:
         return False
     with file:

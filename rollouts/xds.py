@@ -206,6 +206,7 @@ def _outlier_detection() -> Json:
         "enforcing_local_origin_success_rate": 0,
         "interval": "1s",
         "base_ejection_time": "2s",
+        # A cluster has one endpoint: less than 100 % could eject nobody.
         "max_ejection_percent": 100,
     }
 

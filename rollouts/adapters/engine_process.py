@@ -170,11 +170,13 @@ class EngineProcesses:
             # Cancelled or failed: an engine that nobody knows must not stay.
             await running.abandon()
             raise
+        # Only now: while it loads, the machine's numbers show less than it will need.
         running.settle()
         log.info("%s: version %s is ready after %.1f s", self._region, engine.version, self._clock.monotonic() - begun)
         return running
 
     def _spawn(self, engine: Engine, port: int) -> AdmittedEngine:
+        # Before the process is there: two regions that start at once must not both see the same free memory.
         ticket = self._admission.admit(engine)
         command = [part.replace(PORT, str(port)) for part in engine.command]
         started = self._clock.now()

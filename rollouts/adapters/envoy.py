@@ -69,6 +69,7 @@ class Envoy:
             PortInUse: when somebody listens on the entry port.
             OutsideError: when Envoy is not there or does not come up.
         """
+        # Envoy would say it too, but in its log and in its own words.
         ports.claim(self._entry_port, purpose="the entry of a region")
         self._folder.mkdir(parents=True, exist_ok=True)
         self._write_clusters()
@@ -88,6 +89,7 @@ class Envoy:
         await self._confirmed("come up", self._is_ready)
 
     async def swap(self, routes: Routes) -> None:
+        # A dead proxy confirms nothing.
         if not self.alive:
             await self.restart()
         # Clusters first: a route that names one that Envoy does not have yet would answer 503.

@@ -9,6 +9,7 @@ from typing import Any
 
 def replace_json(path: Path, data: Any) -> None:
     """Put `data` at `path` in one step: a reader sees the old file or the new one, never a half."""
+    # In the same folder: a rename is one step only within a file system.
     fresh = path.with_name(f".{path.name}.new")
     fresh.write_text(json.dumps(data, indent=1), encoding="utf-8")
     fresh.replace(path)

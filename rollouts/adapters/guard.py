@@ -29,10 +29,13 @@ def main() -> None:
         hand_on()
 
     signal.signal(signal.SIGTERM, hand_on)
+    # Not SIGTERM: a person who stops the guard and a parent that is gone are two things.
     signal.signal(signal.SIGUSR1, orphaned)
     _when_parent_ends(signal.SIGUSR1)
+    # The parent may have ended before we asked to be told.
     if os.getppid() != int(parent):
         orphaned()
+    # The command has ended by itself; what it started has not.
     os.waitpid(child, 0)
     os.killpg(0, signal.SIGKILL)
 

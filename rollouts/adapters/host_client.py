@@ -125,6 +125,7 @@ async def start(state: Path, regions: Mapping[str, int | None], *, owned: bool) 
         OutsideError: when Envoy or Prometheus is not there.
     """
     layout = Layout(state)
+    # Left by a host that was killed; it would be taken for the one that we start.
     if not is_up(layout):
         layout.record.unlink(missing_ok=True)
     layout.failure.unlink(missing_ok=True)
@@ -136,6 +137,7 @@ async def start(state: Path, regions: Mapping[str, int | None], *, owned: bool) 
     )
     try:
         await _until_up(layout, child)
+    # Ctrl-C included: a host that nobody knows of must not stay.
     except BaseException:
         await child.stop(grace_seconds=STOP_SECONDS)
         raise

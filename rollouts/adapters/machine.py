@@ -14,6 +14,7 @@ CGROUP = Path("/sys/fs/cgroup")
 
 def measure(cgroup: Path = CGROUP) -> Machine:
     """Memory and cores that new processes can use, by the machine and by the container around us."""
+    # Inside a container the machine's own number is true and of no use: the limit around us comes first.
     available = psutil.virtual_memory().available
     limit = _container_bytes(cgroup)
     return Machine(

@@ -29,6 +29,7 @@ class ChildProcess:
     @property
     def alive(self) -> bool:
         """Whether it runs. The dead are left unburied until `stop`, so that their group keeps its id."""
+        # Set by `kill`: after that the id may belong to another process.
         if self._process.returncode is not None:
             return False
         return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is None
@@ -46,6 +47,7 @@ class ChildProcess:
             if self.alive:
                 self._process.send_signal(signal.SIGTERM)
             await self._wait(grace_seconds)
+        # Also when we are cancelled while we wait: nobody may be left behind.
         finally:
             self.kill()
 
@@ -90,6 +92,7 @@ def start(
             stderr=subprocess.STDOUT,
             cwd=workdir,
             env={**os.environ, **(environment or {})},
+            # A group of its own: `killpg` reaches all of it, the terminal's Ctrl-C none of it.
             start_new_session=True,
         )
     return ChildProcess(process, log)
