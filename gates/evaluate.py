@@ -60,6 +60,7 @@ def measure(
             evidence = Latencies(**{name: source.latencies(metric, arm, since, until) for name, arm in arms.items()})
         else:
             evidence = RequestCounts(**{name: source.requests(arm, since, until) for name, arm in arms.items()})
+    # Not raised: whoever asks again may find the source back, and the other gates have their say.
     except OutsideError as error:
         gate = LATENCY if isinstance(settings, LatencyGate) else ERRORS
         return Verdict(gate=gate, outcome=Outcome.ERROR, reason=str(error))

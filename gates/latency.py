@@ -33,6 +33,7 @@ def _finding(settings: LatencyGate, stable: Distribution, canary: Distribution) 
     stable_seconds, canary_seconds = stable.quantile(settings.quantile), canary.quantile(settings.quantile)
     allowed_seconds = stable_seconds * (1 + settings.max_increase)
     increase = canary_seconds / max(stable_seconds, CLOCK_RESOLUTION_SECONDS) - 1
+    # A canary that is slower by exactly the margin exceeds this as rarely as the stable exceeds its own quantile.
     above = canary.count_above(allowed_seconds)
     p_value = more_above(
         above,

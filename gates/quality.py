@@ -21,6 +21,7 @@ def judge_quality(settings: QualityGate, evidence: AnswerScores, *, deadline_pas
     stable, canary = evidence.stable, evidence.canary
     prompts = stable.by_prompt.keys() | canary.by_prompt.keys()
     both = stable.by_prompt.keys() & canary.by_prompt.keys()
+    # One unanswered prompt is enough: which ones a version leaves out is no accident.
     if len(both) < len(prompts) or len(both) < settings.min_prompts:
         reason = (
             f"{len(canary.by_prompt)} prompts are answered by the canary and {len(stable.by_prompt)} by the champion, "

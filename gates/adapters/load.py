@@ -98,7 +98,9 @@ def start_load(
         parent=os.getpid(),
     )
     records.parent.mkdir(parents=True, exist_ok=True)
+    # Readers may come before the first user has an answer.
     records.touch()
+    # The file of records is appended to by every load; its log is of the last one only.
     log = records.with_suffix(".log")
     with log.open("wb") as output:
         process = subprocess.Popen(

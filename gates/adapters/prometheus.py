@@ -73,6 +73,7 @@ class PrometheusSource:
             cumulated[float(labels["le"])] += count
         if not cumulated:
             return NoData(reason=f"Prometheus has no {HISTOGRAMS[metric]} of {arm}")
+        # Prometheus cumulates: each bucket holds those below it too.
         edges = sorted(cumulated)
         lower = [0.0, *(cumulated[edge] for edge in edges)]
         counts = [cumulated[edge] - below for edge, below in zip(edges, lower, strict=False)]
@@ -82,6 +83,7 @@ class PrometheusSource:
         self, metric: str, arm: ArmKey, since: datetime, until: datetime
     ) -> Iterator[tuple[dict[str, str], float]]:
         """Every series of `metric` with its labels and what it gained in the window."""
+        # Raw samples of the whole span, from before the window on: `gained` needs the last value before it.
         span = math.ceil((until - since + LOOKBACK).total_seconds())
         query = f"{metric}{_selector(arm)}[{span}s]"
         for series in self._ask(query, until):

@@ -35,6 +35,7 @@ class RecordReader:
                 data = file.read()
         except OSError as error:
             raise OutsideError(f"cannot read the load's records {self.path}: {error.strerror}") from error
+        # The load writes while we read: its last line may be half there.
         complete = data[: data.rfind(b"\n") + 1]
         records = [self._parse(line) for line in complete.splitlines() if line.strip()]
         self.offset += len(complete)
@@ -78,6 +79,7 @@ class RecordSource:
         start, end = since.timestamp(), until.timestamp()
         for record in self._records:
             key = ArmKey(region=record.region, role=record.role, version=record.version)
+            # By its end, as Prometheus counts: a window must not change after it was judged.
             if key == arm and start < record.ended <= end:
                 yield record
 
