@@ -69,6 +69,7 @@ def _fixed_arguments(settings: EngineSettings, name: str) -> Iterator[str]:
     # Without it vLLM falls back to pickled weights when it finds no others.
     yield from ("--load-format", "safetensors")
     yield from ("--shutdown-timeout", str(DRAIN_SECONDS), "--enable-tokenizer-info-endpoint")
+    # With vLLM's own default a tiny engine takes 2.0 GB instead of 1.1 GB, and a machine runs several.
     if "kv-cache-memory-bytes" not in settings.vllm.args:
         yield from ("--kv-cache-memory-bytes", str(kv_cache_bytes(settings.vllm.args)))
     if settings.compile.mode is CompileMode.NONE:

@@ -40,6 +40,7 @@ def read_card(folder: Path, paths: Iterable[str]) -> ModelCard:
     _refuse_dangerous(paths)
     _refuse_incomplete(folder, paths)
     for path in paths:
+        # Any JSON at the top may carry it: config, tokenizer, processor, generation.
         if "/" not in path and path.endswith(".json") and "auto_map" in _read_json(folder / path):
             raise UnfitModel(f"{folder / path}: auto_map asks for custom code, which tidegate never runs")
     config = _read_json(folder / "config.json")

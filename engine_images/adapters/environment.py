@@ -82,6 +82,7 @@ def _make(home: Path, progress: Progress) -> None:
     # files each start of an engine takes 15 s longer, and PYTHONDONTWRITEBYTECODE would keep it so.
     compileall = ["-m", "compileall", "-q", "-j", "0", "--invalidation-mode", "unchecked-hash", "-x", UNCOMPILABLE]
     _run([str(python), *compileall, str(home / "lib")])
+    # Last of all: whatever fails or is killed before leaves no stamp.
     (home / STAMP).write_text(_recipe_digest(), encoding="ascii")
 
 
@@ -134,6 +135,7 @@ def _is_complete(home: Path) -> bool:
 
 def _recipe_digest() -> str:
     """One name for everything that the environment is made from."""
+    # Another Python compiles other files.
     digest = hashlib.sha256(sys.version.encode())
     for file in (RECIPE / "torch.in", RECIPE / "engine.lock", *sorted((RECIPE / "plugin").glob("*.*"))):
         digest.update(file.read_bytes())

@@ -56,6 +56,7 @@ def _apt() -> list[str] | None:
     environment = ["env", "DEBIAN_FRONTEND=noninteractive", "apt-get"]
     if os.geteuid() == 0:
         return environment
+    # -n: a password prompt in the middle of `make` would be met by nobody.
     sudo = shutil.which("sudo")
     if sudo and subprocess.run([sudo, "-n", "true"], capture_output=True, check=False).returncode == 0:
         return [sudo, "-n", *environment]

@@ -77,6 +77,7 @@ class MlflowDeliveries:
         run = self._create(version, champion, spec_digest)
         try:
             self._win(run.info.run_id, version.name)
+        # Whatever it was: a run that stays open would look like a delivery.
         except BaseException:
             self._withdraw(run.info.run_id)
             raise

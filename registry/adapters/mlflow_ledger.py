@@ -98,6 +98,7 @@ class MlflowLedger:
         story = describe(self._title, self._events, f"{outcome}: {reason}")
         with store_errors(self._uri):
             self._check_ours()
+            # Cut: MLflow keeps 8000 characters of a tag, and older stores 5000.
             self._write({OUTCOME: outcome, STATE: outcome, REASON: reason[:4000], NOTE: story})
             self._client.log_text(self.delivery, jsonl(self._events), "events.jsonl")
             self._client.set_terminated(
