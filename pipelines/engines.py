@@ -41,6 +41,7 @@ class LocalEngines:
 
     def prepare(self, version: ModelVersion) -> Engine:
         """Files in place and proven against their digests, and the command that serves them."""
+        # Every time: files that somebody changed since must not be served.
         self._registry.download(version, self._workdir(version))
         launch = launch_command(
             self._settings,

@@ -46,6 +46,7 @@ def _region_steps(spec: Delivery, wave: int, region: str, prompts: int) -> Itera
 
     yield step(StageName.DEPLOY, ENGINE_START_SECONDS)
     yield step(StageName.SMOKE, SMOKE_SECONDS)
+    # Answers do not depend on the region; one is enough, before any user has met the version.
     if spec.offline and region == spec.regions.names[0]:
         gates = tuple(GatePlan(gate=gate, needs=prompts, seconds=None) for gate in spec.offline.gates)
         yield step(StageName.OFFLINE, prompts * 0.5, gates)

@@ -20,6 +20,7 @@ def user_prompts(spec: Delivery, folder: Path) -> tuple[str, ...]:
     Raises:
         SpecError: when the file cannot be read or has no prompt.
     """
+    # Answers are only compared with each other here, so questions with known answers serve as well.
     if spec.traffic is None or spec.traffic.prompts is None:
         return tuple(entry.prompt for entry in golden_set(spec, folder))
     path = folder / spec.traffic.prompts

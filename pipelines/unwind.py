@@ -11,6 +11,7 @@ from tidegate.core.errors import TidegateError
 
 def needs_undoing(state: RegionState, champion: str) -> bool:
     """Whether a region has a canary or serves something other than the champion."""
+    # An empty region has nothing to undo: it never served, or its host is new.
     return state.canary is not None or (state.stable is not None and state.stable.version != champion)
 
 

@@ -38,6 +38,7 @@ async def watch(context: Context, step: Step, window: Window, ask: Ask) -> None:
     start = context.clock.monotonic()
     last_seen = start
     while True:
+        # The region first: what gates say of a canary that is gone, or at another weight, is of no use.
         state = await context.fleet(step).observe()
         refuse_dead_canary(state)
         _refuse_other_weight(step, state)
@@ -49,6 +50,7 @@ async def watch(context: Context, step: Step, window: Window, ask: Ask) -> None:
         if outcome is not Outcome.ERROR:
             last_seen = context.clock.monotonic()
         blind = context.clock.monotonic() - last_seen
+        # A pass comes first: evidence that arrives with the deadline is evidence.
         if outcome is Outcome.PASS and elapsed >= window.at_least:
             return
         if outcome is Outcome.FAIL or elapsed >= window.within or blind >= BLIND_SECONDS:

@@ -43,6 +43,7 @@ class OpenAIChat:
                 answer = await _collect(stream, begin)
             except APIError as error:
                 raise _explained(error, url) from error
+        # A connection that is closed in good order ends a stream without an error.
         if not answer.finish_reason:
             raise OutsideError(f"the engine at {url} broke off its answer after {len(answer.tokens)} tokens")
         return answer

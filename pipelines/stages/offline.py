@@ -30,6 +30,7 @@ async def offline(context: Context, step: Step) -> None:
     golden = golden_set(context.spec, context.folder)
     stable, canary = both_arms(await context.fleet(step).observe())
     asked = _Asked(context, step, total=2 * len(golden))
+    # Both at once, so that whatever slows the machine meets both.
     scores = await asyncio.gather(*(asked.scores(arm, golden, settings) for arm in (stable, canary)))
     verdict = judge(settings, AnswerScores(stable=scores[0], canary=scores[1]), deadline_passed=True)
     context.journal.verdict(step, verdict)

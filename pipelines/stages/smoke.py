@@ -34,6 +34,7 @@ async def smoke(context: Context, step: Step) -> None:
     model = context.plan.name
     served = await context.chat.tokenize(canary.url, model, CONVERSATION)
     registered = context.tokenizer.encode(context.engines.folder(context.plan.version), CONVERSATION)
+    # One after the other: asked together they would be one batch.
     first = await context.chat.ask(canary.url, model, PROMPT, max_tokens=MAX_TOKENS)
     second = await context.chat.ask(canary.url, model, PROMPT, max_tokens=MAX_TOKENS)
     for verdict in (_answers(first), _tokenizer(served, registered), _same_twice(first, second)):

@@ -16,6 +16,7 @@ def refuse_shadowed_packages() -> None:
     Raises:
         UsageError: naming the folder that stands in the way.
     """
+    # Asked of the import system without importing: theirs must not run either.
     home = Path(__file__).resolve().parents[2]
     for name in PACKAGES:
         spec = find_spec(name)

@@ -179,6 +179,7 @@ def _regions(story: Story) -> Table:
 def _bar(region: Region) -> Text:
     """Filled from the left with the version being delivered; never empty or full unless it truly is."""
     cells = round(region.weight / 100 * BAR_CELLS)
+    # 1 % must be seen.
     if 0 < region.weight < 100:
         cells = min(max(cells, 1), BAR_CELLS - 1)
     return Text.assemble(("█" * cells, "cyan"), ("░" * (BAR_CELLS - cells), "dim"))

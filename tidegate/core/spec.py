@@ -67,6 +67,7 @@ def parse_spec(text: str, kind: type[Spec], *, file: str) -> Spec:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
         duplicates = [] if root is None else list(_duplicates(root, file, ""))
         data = yaml.safe_load(text)
+    # The first one only: behind a syntax error nothing can be told apart.
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         raise SpecError([Problem(file, line, "", error.problem or "a syntax error", "valid YAML")]) from error
