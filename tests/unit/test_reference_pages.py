@@ -1,0 +1,85 @@
+"""The pages that people look things up in have everything, and nothing that is not there."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from pydantic import BaseModel
+
+from gates.golden import GoldenPrompt
+from pipelines.spec import Delivery
+from tidegate.cli.app import app
+from tidegate.core.errors import ExitCode
+
+ROOT = Path(__file__).parents[2]
+ARCHITECTURE, SPEC, OPERATIONS = (
+    (ROOT / "docs" / f"{name}.md").read_text() for name in ("architecture", "spec", "operations")
+)
+PACKAGES = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"][
+    "packages"
+]
+
+
+def commands(kind: Any = None, above: str = "tidegate") -> Iterator[str]:
+    """Every command as a person types it."""
+    kind = kind or typer.main.get_command(app)
+    for name, command in kind.commands.items():
+        yield from commands(command, f"{above} {name}") if hasattr(command, "commands") else [f"{above} {name}"]
+
+
+def fields(kind: type[BaseModel], above: str = "") -> Iterator[str]:
+    """Every field of a spec by its path; a stage stands by its own name."""
+    for name, field in kind.model_fields.items():
+        path = f"{above}{field.alias or name}"
+        parts = [part for part in inside(field.annotation) if isinstance(part, type) and issubclass(part, BaseModel)]
+        if not parts:
+            yield path
+        for part in parts:
+            yield from fields(part, "" if path == "stages" else f"{path}.")
+
+
+def inside(annotation: Any) -> Iterator[Any]:
+    yield annotation
+    for part in getattr(annotation, "__args__", ()):
+        yield from inside(part)
+
+
+@pytest.mark.parametrize("command", sorted(commands()))
+def test_every_command_is_in_the_order_of_use(command: str) -> None:
+    assert f"| `{command}" in OPERATIONS
+
+
+@pytest.mark.parametrize("package", [*PACKAGES[1:], "tidegate.cli", "tidegate.core"])
+def test_every_package_has_its_paragraph(package: str) -> None:
+    assert f"### {package}\n" in ARCHITECTURE
+
+
+def test_the_architecture_page_is_short() -> None:
+    assert len(ARCHITECTURE.splitlines()) <= 150
+
+
+@pytest.mark.parametrize("path", [*fields(Delivery), *fields(GoldenPrompt)])
+def test_every_field_of_a_spec_is_explained(path: str) -> None:
+    assert f"| `{path}` |" in SPEC
+
+
+def test_every_field_that_is_explained_exists() -> None:
+    parts = {"model", "engine", "gates", "stages", "regions", "fleet", "traffic"}
+    explained = set(re.findall(r"^\| `([\w.]+)` \|", SPEC, re.MULTILINE)) - parts
+    assert explained == {*fields(Delivery), *fields(GoldenPrompt)}
+
+
+def test_the_example_is_the_one_that_init_writes() -> None:
+    template = (ROOT / "tidegate/cli/templates/delivery.yaml").read_text().split("\n", 2)[2]
+    assert f"```yaml\n{template}```" in SPEC
+
+
+@pytest.mark.parametrize("code", list(ExitCode))
+def test_every_exit_code_is_explained(code: ExitCode) -> None:
+    assert f"| {int(code)} | " in OPERATIONS
