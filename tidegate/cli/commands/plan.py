@@ -33,7 +33,8 @@ def print_plan(plan: Plan) -> None:
     for step in plan.steps:
         table.add_row(step.id, _seconds(step.expected_seconds), _needs(step))
     console = Console(file=sys.stdout, highlight=False, width=None if sys.stdout.isatty() else 110)
-    console.print(f"{plan.version.uri} -> {', '.join(plan.regions)}; champion is version {plan.champion.version}")
+    head = f"{plan.version.uri} -> {', '.join(plan.regions)}; champion is version {plan.champion.version}"
+    console.print(head, soft_wrap=True)
     console.print(table)
     console.print(f"about {_seconds(plan.expected_seconds)} when every gate answers as soon as it can")
 

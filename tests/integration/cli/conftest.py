@@ -1,0 +1,58 @@
+"""One embedded MLflow for all tests of the room, because making one takes seconds; names keep them apart."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from fakes.terminal import Said, Tidegate
+from fakes.tiny_model import write_tiny_model
+
+from tidegate.cli import main
+
+
+@pytest.fixture(scope="session")
+def state(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("machine") / ".tidegate"
+
+
+@pytest.fixture
+def name(request: pytest.FixtureRequest) -> str:
+    """A model name that no other test uses."""
+    return "".join(letter if letter.isalnum() else "-" for letter in request.node.name)
+
+
+@pytest.fixture
+def tidegate(
+    tmp_path: Path, state: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Tidegate:
+    """Runs a command in this process, in a folder of its own, on the machine's state."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TIDEGATE_STATE", str(state))
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+
+    def run(*arguments: str) -> Said:
+        capsys.readouterr()
+        code = main(arguments)
+        out, err = capsys.readouterr()
+        return Said(code, out, err)
+
+    return run
+
+
+@pytest.fixture
+def delivery(tidegate: Tidegate, tmp_path: Path, name: str) -> Path:
+    """A delivery.yaml as `tidegate init` writes it, of a model that no other test uses."""
+    assert tidegate("init").code == 0
+    path = tmp_path / "delivery.yaml"
+    path.write_text(path.read_text().replace("model: {name: support-llm", f"model: {{name: {name}"))
+    return path
+
+
+@pytest.fixture
+def registered(tidegate: Tidegate, delivery: Path, tmp_path: Path, name: str) -> Path:
+    """The delivery's champion and challenger are in the registry."""
+    for seed, alias in ((1, "champion"), (2, "challenger")):
+        folder = write_tiny_model(tmp_path / alias, seed=seed)
+        assert tidegate("model", "register", name, str(folder), "--alias", alias).code == 0
+    return delivery

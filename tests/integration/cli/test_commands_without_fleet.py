@@ -1,0 +1,111 @@
+"""What commands say on a machine where MLflow has versions and nothing serves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from fakes.terminal import Tidegate
+
+from registry.adapters.mlflow_deliveries import MlflowDeliveries
+from registry.adapters.mlflow_models import MlflowRegistry
+from registry.adapters.mlflow_store import embedded_uri
+from tidegate.cli.compose import make_plan_of, read_delivery
+
+
+def test_a_plan_is_what_would_happen_to_the_versions_behind_the_aliases(
+    tidegate: Tidegate, registered: Path, name: str
+) -> None:
+    said = tidegate("plan", "delivery.yaml")
+    assert (said.code, said.err) == (0, "")
+    lines = said.out.splitlines()
+    assert lines[0] == f"models:/{name}/2 -> eu-west-1, us-east-1; champion is version 1"
+    assert lines[2].startswith("build")
+    assert lines[-1].endswith("when every gate answers as soon as it can")
+
+
+def test_a_plan_as_json_has_every_step_under_its_id(tidegate: Tidegate, registered: Path) -> None:
+    plan = tidegate("plan", "delivery.yaml", "--output", "json").json
+    ids = [step["id"] for step in plan["steps"]]
+    assert (ids[0], ids[-1]) == ("build", "finalize")
+    assert "canary@us-east-1/50" in ids
+    assert plan["version"]["version"] == "2"
+    assert plan["expected_seconds"] > 0
+
+
+def test_planning_changes_no_alias(tidegate: Tidegate, registered: Path, name: str) -> None:
+    before = tidegate("model", "list", name).out
+    tidegate("plan", "delivery.yaml")
+    assert tidegate("model", "list", name).out == before
+
+
+def test_a_plan_without_a_challenger_says_what_is_missing(tidegate: Tidegate, delivery: Path, name: str) -> None:
+    said = tidegate("plan", "delivery.yaml")
+    assert (said.code, said.out) == (2, "")
+    assert f"models:/{name}" in said.err
+
+
+def test_a_plan_that_could_never_decide_is_refused(tidegate: Tidegate, registered: Path) -> None:
+    registered.write_text(registered.read_text().replace("requests_per_second: 2,", "requests_per_second: 0.01,"))
+    said = tidegate("plan", "delivery.yaml")
+    assert said.code == 2
+    assert said.err.startswith("tidegate: shadow@eu-west-1: gate errors needs 40 requests, which take 4000 s")
+    assert "raise `within` above 4000s" in said.err
+
+
+def test_nothing_was_delivered_yet(tidegate: Tidegate, delivery: Path) -> None:
+    said = tidegate("status", "delivery.yaml")
+    assert (said.code, said.out) == (0, "no delivery yet\nno fleet runs here\n")
+    as_json = tidegate("status", "delivery.yaml", "--output", "json").json
+    assert as_json == {"delivery": None, "alive": False, "process": None, "regions": []}
+
+
+def test_a_delivery_that_was_opened_here_is_alive(tidegate: Tidegate, registered: Path, state: Path) -> None:
+    uri = embedded_uri(state)
+    plan = make_plan_of(read_delivery(registered), registered.parent, MlflowRegistry(uri))
+    ledger = MlflowDeliveries(uri).open_delivery(plan.version, plan.champion, spec_digest="d")
+    running = tidegate("status", "delivery.yaml")
+    assert running.out.startswith(f"delivery {ledger.delivery[:8]} of version 2: at its start, process ")
+    ledger.close("rolled-back", "gate quality: worse")
+    over = tidegate("status", "delivery.yaml")
+    assert over.out.startswith(f"delivery {ledger.delivery[:8]} of version 2: rolled-back: gate quality: worse\n")
+
+
+def test_there_is_no_report_before_the_first_delivery(tidegate: Tidegate, delivery: Path, name: str) -> None:
+    said = tidegate("report", "delivery.yaml")
+    assert (said.code, said.out) == (2, "")
+    assert said.err == f"tidegate: {name} has not been delivered yet; run `tidegate deliver`\n"
+    assert not (delivery.parent / "report.html").exists()
+
+
+@pytest.mark.parametrize("command", ["rollback", "traffic"])
+def test_without_a_fleet_there_is_nothing_to_do_it_to(tidegate: Tidegate, delivery: Path, command: str) -> None:
+    said = tidegate(command, "delivery.yaml")
+    assert (said.code, said.out, said.err) == (
+        4,
+        "",
+        "tidegate: no fleet runs here; start it with `tidegate fleet up`\n",
+    )
+
+
+def test_stopping_a_fleet_that_is_not_there_is_no_error(tidegate: Tidegate) -> None:
+    said = tidegate("fleet", "down")
+    assert (said.code, said.out) == (0, "no fleet runs here\n")
+
+
+@pytest.mark.parametrize("command", ["deliver", "rollback", "traffic"])
+def test_a_wrong_spec_stops_a_command_before_it_does_anything(
+    tidegate: Tidegate, delivery: Path, tmp_path: Path, command: str
+) -> None:
+    delivery.write_text(delivery.read_text().replace("kind: Delivery", "kind: Pipeline"))
+    there = set(tmp_path.iterdir())
+    said = tidegate(command, "delivery.yaml", "--state", str(tmp_path / "fresh"))
+    assert (said.code, said.out) == (2, "")
+    assert said.err == "tidegate: delivery.yaml:4: kind: found 'Pipeline'; expected 'Delivery'\n"
+    assert set(tmp_path.iterdir()) == there
+
+
+def test_a_delivery_without_a_challenger_opens_no_ledger(tidegate: Tidegate, delivery: Path) -> None:
+    said = tidegate("deliver", "delivery.yaml")
+    assert (said.code, said.out) == (2, "")
+    assert tidegate("status", "delivery.yaml").out.startswith("no delivery yet")
