@@ -56,6 +56,7 @@ def _finding(settings: ErrorsGate, kind: str, stable: Counts, canary: Counts) ->
 
 
 def _numbers(stable: Counts, canary: Counts) -> dict[str, float]:
+    """What was counted, also while it is too little to judge."""
     arms = {"canary": canary, "stable": stable}
     return {
         f"{name}_{kind}": float(count)

@@ -54,6 +54,7 @@ def load_golden(path: Path) -> tuple[GoldenPrompt, ...]:
         entry = _read(line, str(path), number, problems)
         if entry and entry.prompt in seen:
             first = f"each prompt once (first on line {seen[entry.prompt]})"
+            # Scores are kept by prompt: the second would silently replace the first.
             problems.append(Problem(str(path), number, "prompt", "the prompt twice", first))
         if entry:
             seen.setdefault(entry.prompt, number)

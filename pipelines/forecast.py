@@ -19,6 +19,7 @@ def seconds_left(story: Story, now: datetime) -> float | None:
     nobody knows: before the start, after the end, and once anything failed or is taken back.
     """
     troubled = any(step.state in (StepState.FAILED, StepState.UNDONE) or step.stage == "undo" for step in story.steps)
+    # What is being taken back follows no plan.
     if not story.steps or story.outcome or troubled:
         return None
     pace = _pace(story.steps, now)

@@ -77,6 +77,7 @@ class Journal:
         event = self._event(step.id, "verdict", verdict.reason, data)
         key, now = (step.id, verdict.gate, step.region), self._clock.monotonic()
         outcome, when = self._last.get(key, ("", float("-inf")))
+        # A gate is asked every two seconds, and an event costs the store some milliseconds and a tag for good.
         if outcome != str(verdict.outcome) or now - when >= RUNNING_INTERVAL_SECONDS:
             self._last[key] = (str(verdict.outcome), now)
             self._ledger.append(event)

@@ -41,6 +41,7 @@ class Pairing:
     async def _pair(self, prompt: str) -> None:
         asked = [self._chat.ask(url, self._model, prompt, max_tokens=self._max_tokens) for url in self._urls]
         answers = await asyncio.gather(*asked, return_exceptions=True)
+        # Once both are over: a pair under way is neither arrived nor lost.
         self._sent += 1
         for answer in answers:
             # An engine that does not answer is evidence; anything else is a bug and must not look like one.
@@ -76,6 +77,7 @@ def _distribution(answers: Sequence[Answer], metric: LatencyMetric) -> Distribut
 
 
 def _seconds(answer: Answer, metric: LatencyMetric) -> float:
+    """As the load measures it, so that one margin fits both."""
     if metric is LatencyMetric.TTFT:
         return answer.ttft_seconds
     if metric is LatencyMetric.E2E:

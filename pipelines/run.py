@@ -67,11 +67,13 @@ async def _together(context: Context, lanes: list[list[Step]]) -> None:
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """What came first; what the others raised, if anything, came of being cancelled for it."""
     first = group.exceptions[0]
     return _first(first) if isinstance(first, BaseExceptionGroup) else first
 
 
 async def _lane(context: Context, lane: list[Step]) -> None:
+    """One region's steps of a stretch, one after the other."""
     for step in lane:
         await run_step(context, step)
 

@@ -135,6 +135,7 @@ def decision(story: Story) -> str:
 def key_numbers(gate: Gate) -> str:
     """The comparison the gate's verdict rests on; empty when its numbers compare nothing."""
     telling = [pair for pair in comparisons(gate.latest.numbers) if pair.name not in SAMPLE_SIZES]
+    # Numbers that are equal for both arms decide nothing, whatever they measure.
     differing = [pair for pair in telling if pair.canary != pair.stable]
     for pair in differing + telling:
         return str(pair.model_copy(update={"name": gate.name}) if pair.name in SCORES else pair)

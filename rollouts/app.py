@@ -81,6 +81,7 @@ class HostApp:
         return _state(await wish(self._region(request), body))
 
     async def _end(self, _: Request) -> Response:
+        """Only pass it on: whoever asked waits until the host's lock is free."""
         self._stop()
         return JSONResponse({})
 

@@ -74,4 +74,5 @@ def _shared_times(region: Region, story: Story) -> list[tuple[float, float]]:
     end = story.ended.timestamp() if story.ended else float("inf")
     starts = [change.at.timestamp() for change in region.history] + [end]
     spans = zip(region.history, pairwise(starts), strict=True)
+    # At 0 or 100 % one of the two had no users.
     return [span for change, span in spans if 0 < change.weight < 100]

@@ -51,6 +51,7 @@ def render_report(deliveries: Sequence[DeliveryRecord], *, records: Sequence[Req
 
 
 def _section(name: str, delivery: DeliveryRecord, records: Iterable[RequestRecord]) -> dict[str, Any]:
+    """What the template shows of one delivery; `name` keeps its ids apart from those of others on the page."""
     story = delivery.story
     own = during(story, records)
     together = side_by_side(story, own)
@@ -75,12 +76,14 @@ def _section(name: str, delivery: DeliveryRecord, records: Iterable[RequestRecor
 
 
 def _tone(story: Story) -> str:
+    """The class of its colour: a delivery that was interrupted or failed is bad news too."""
     return {"delivered": "good", "inconclusive": "unsure", None: "unsure"}.get(story.outcome, "bad")
 
 
 def _facts(delivery: DeliveryRecord, own: Sequence[RequestRecord]) -> list[tuple[str, str]]:
     story = delivery.story
     failed, cut = sum(not record.ok for record in own), sum(record.cut for record in own)
+    # How many users a bad version reached is the first question after it was taken back.
     met = sum(record.version == story.version for record in own)
     began = f"{story.started:%Y-%m-%d %H:%M:%S %Z}" if story.started else "never"
     return [
@@ -98,6 +101,7 @@ def _facts(delivery: DeliveryRecord, own: Sequence[RequestRecord]) -> list[tuple
 
 
 def _gate(gate: Gate) -> dict[str, Any]:
+    """What a gate said last: the numbers of both arms side by side, then those that stand alone."""
     verdict = gate.latest
     pairs = [(pair.name, f"{pair.canary} against {pair.stable}") for pair in comparisons(verdict.numbers)]
     return {

@@ -71,6 +71,7 @@ def _time_axis(axes: Axes, end: float) -> None:
 
 
 def _strip(axes: Axes, story: Story, end: float) -> None:
+    """The topmost row: the steps and verdicts that belong to no region."""
     steps = [step for step in story.steps if step.region is None]
     _bands(axes, story, steps, end, height=0.65)
     names = {region.name for region in story.regions}
@@ -85,14 +86,17 @@ def _strip(axes: Axes, story: Story, end: float) -> None:
 
 
 def _weights(axes: Axes, story: Story, region: Region, end: float) -> None:
+    """Percent of a region's users on the new version, filled; percent mirrored to it, dashed."""
     steps = [step for step in story.steps if step.region == region.name]
     _bands(axes, story, steps, end, height=112)
     moments = [0.0, *(_at(story, change.at) for change in region.history), end]
     weights = _series(region, "weight")
     axes.step(moments, weights, where="post", color=CANARY, linewidth=1.8)
     axes.fill_between(moments, weights, step="post", color=CANARY, alpha=0.22, linewidth=0)
+    # Nothing is drawn while nothing is mirrored: a line at 0 would read as a weight.
     mirrored = [percent or nan for percent in _series(region, "mirror")]
     axes.step(moments, mirrored, where="post", color=CANARY, linewidth=1.4, linestyle="--")
+    # Room above 100 % for the names of the steps.
     axes.set_ylim(0, 125)
     axes.set_yticks([0, 25, 50, 100], ["0%", "25%", "50%", "100%"])
     axes.set_title(region.name, loc="left", fontsize=9.5, fontweight="bold", color=INK)
@@ -118,6 +122,7 @@ def _bands(axes: Axes, story: Story, steps: list[Step], end: float, *, height: f
 
 
 def _verdicts(axes: Axes, story: Story, region: Region, lanes: list[str]) -> None:
+    """One lane for each gate that was asked in the region."""
     for gate in story.gates:
         if _place(gate) == region.name:
             _verdict(axes, story, gate, lanes.index(gate.name))

@@ -44,6 +44,7 @@ class Progress(Protocol):
 
 def follow(console: Console, clock: Clock, environment: Mapping[str, str] = os.environ) -> Progress:
     """The display that fits: live on a person's terminal, plain lines in CI, pipes and files."""
+    # Many CI systems offer a terminal and keep every frame of what moves on it.
     live = console.is_terminal and not console.is_dumb_terminal and not environment.get("CI")
     return LiveProgress(console, clock) if live else PlainProgress(console)
 
@@ -126,6 +127,7 @@ class PlainProgress:
         if not self._due((event.step, gate.name), gate.latest.outcome, event.at):
             return ""
         outcome = str(gate.latest.outcome)
+        # Upper case, so that an eye that runs over a CI log stops there.
         word = outcome if gate.latest.outcome <= Outcome.RUNNING else outcome.upper()
         numbers = key_numbers(gate)
         return f"{event.step}: {gate.name} {word}: {gate.latest.reason}" + (f" ({numbers})" if numbers else "")

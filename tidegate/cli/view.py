@@ -97,6 +97,7 @@ def _steps(story: Story, now: datetime, room: int) -> Table:
         table.add_column(no_wrap=True)
     table.add_column(no_wrap=True, justify="right")
     table.add_column(no_wrap=True, overflow="ellipsis", style="dim", ratio=1)
+    # It stays on the terminal for good: then in full.
     if story.outcome:
         return _ended(story, now, table)
     first, last = visible(story.steps, room)
