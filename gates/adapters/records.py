@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
+from threading import Lock
 
 from pydantic import ValidationError
 
@@ -57,6 +58,8 @@ class RecordSource:
         """`paths` are the files of all loads whose users count."""
         self._readers = [RecordReader(path) for path in paths]
         self._records: list[RequestRecord] = []
+        self._reading = Lock()
+        """Regions of one wave ask at the same time, each from a thread of its own."""
 
     def requests(self, arm: ArmKey, since: datetime, until: datetime) -> Counts | NoData:
         """As `MetricSource`; a request without an answer names no arm and is counted for none."""
@@ -74,10 +77,12 @@ class RecordSource:
         return Distribution.from_samples(known) if known else NoData(reason=f"no answered user request on {arm}")
 
     def _window(self, arm: ArmKey, since: datetime, until: datetime) -> Iterator[RequestRecord]:
-        for reader in self._readers:
-            self._records.extend(reader.read_new())
+        with self._reading:
+            for reader in self._readers:
+                self._records.extend(reader.read_new())
+            records = tuple(self._records)
         start, end = since.timestamp(), until.timestamp()
-        for record in self._records:
+        for record in records:
             key = ArmKey(region=record.region, role=record.role, version=record.version)
             # By its end, as Prometheus counts: a window must not change after it was judged.
             if key == arm and start < record.ended <= end:

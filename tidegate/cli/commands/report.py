@@ -50,8 +50,9 @@ Source = EventFile | _Recorded
 
 
 def write_report(spec: Delivery, state: StateFolder, sources: Sequence[tuple[str, Source]], target: Path) -> None:
-    """Render the deliveries, in order, with what users saw meanwhile."""
-    records = RecordReader(state.traffic / f"{spec.metadata.name}.jsonl").read_new()
+    """Render the deliveries, in order, with what users saw meanwhile when somebody wrote it down."""
+    traffic = state.traffic / f"{spec.metadata.name}.jsonl"
+    records = RecordReader(traffic).read_new() if traffic.exists() else []
     deliveries = [DeliveryRecord(id=name, events=tuple(source.read())) for name, source in sources]
     title = f"{spec.metadata.name}: {len(deliveries)} {'delivery' if len(deliveries) == 1 else 'deliveries'}"
     target.parent.mkdir(parents=True, exist_ok=True)

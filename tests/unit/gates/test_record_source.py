@@ -1,0 +1,122 @@
+"""What users saw, read while the load still writes and while several regions ask."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from gates.adapters.records import RecordReader, RecordSource
+from gates.distribution import Distribution
+from gates.model import ArmKey, Counts, NoData
+from gates.records import RequestRecord
+from gates.spec import LatencyMetric
+from tidegate.core.errors import OutsideError
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+STABLE = ArmKey(region="eu-west-1", role="stable", version="1")
+CANARY = ArmKey(region="eu-west-1", role="canary", version="2")
+
+
+def a_record(second: float, arm: ArmKey = CANARY, **changes: object) -> RequestRecord:
+    """A request that ended so many seconds after noon."""
+    known: dict[str, object] = {
+        "started": NOON.timestamp() + second - 0.5, "region": arm.region, "role": arm.role, "version": arm.version,
+        "status": 200, "ok": True, "ttft_seconds": 0.1, "itl_mean_seconds": 0.02, "duration_seconds": 0.5,
+        "output_tokens": 21, "finish_reason": "stop",
+    }  # fmt: skip
+    return RequestRecord.model_validate(known | changes)
+
+
+def write(path: Path, *records: RequestRecord) -> None:
+    with path.open("a") as file:
+        file.writelines(record.model_dump_json() + "\n" for record in records)
+
+
+def minute(source: RecordSource, arm: ArmKey = CANARY) -> Counts | NoData:
+    return source.requests(arm, NOON, NOON + timedelta(minutes=1))
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "support-llm.jsonl"
+
+
+def test_each_arm_has_its_own_requests(path: Path) -> None:
+    write(path, a_record(1), a_record(2), a_record(3, STABLE))
+    source = RecordSource([path])
+    assert minute(source) == Counts(total=2, failed=0)
+    assert minute(source, STABLE) == Counts(total=1, failed=0)
+
+
+def test_what_is_written_later_is_seen_at_the_next_look(path: Path) -> None:
+    write(path, a_record(1))
+    source = RecordSource([path])
+    assert minute(source) == Counts(total=1, failed=0)
+    write(path, a_record(2), a_record(3))
+    assert minute(source) == Counts(total=3, failed=0)
+
+
+def test_a_request_counts_in_the_window_in_which_it_ended(path: Path) -> None:
+    write(path, a_record(0), a_record(0.1), a_record(60), a_record(60.1))
+    assert minute(RecordSource([path])) == Counts(total=2, failed=0)
+
+
+def test_a_refusal_is_no_failure(path: Path) -> None:
+    refused = a_record(1, status=404, ok=False, error="status")
+    broken = a_record(2, status=503, ok=False, error="status")
+    write(path, refused, broken, a_record(3))
+    assert minute(RecordSource([path])) == Counts(total=3, failed=1, refused=1)
+
+
+def test_nothing_is_not_zero(path: Path) -> None:
+    write(path, a_record(1, STABLE))
+    assert minute(RecordSource([path])) == NoData(reason="no user request reached canary version 2 in eu-west-1")
+
+
+def test_users_of_several_loads_are_one_crowd(tmp_path: Path) -> None:
+    write(tmp_path / "one.jsonl", a_record(1))
+    write(tmp_path / "two.jsonl", a_record(2))
+    assert minute(RecordSource([tmp_path / "one.jsonl", tmp_path / "two.jsonl"])) == Counts(total=2, failed=0)
+
+
+@pytest.mark.parametrize(
+    ("metric", "seconds"), [(LatencyMetric.TTFT, 0.1), (LatencyMetric.ITL, 0.02), (LatencyMetric.E2E, 0.5)]
+)
+def test_times_are_those_of_answered_requests(path: Path, metric: LatencyMetric, seconds: float) -> None:
+    write(path, a_record(1), a_record(2, ok=False, status=503, error="status", ttft_seconds=None))
+    found = RecordSource([path]).latencies(metric, CANARY, NOON, NOON + timedelta(minutes=1))
+    assert isinstance(found, Distribution)
+    assert (found.count, found.quantile(0.5)) == (1, pytest.approx(seconds))
+
+
+def test_regions_that_ask_at_the_same_time_count_every_request_once(path: Path) -> None:
+    write(path, *(a_record(number / 100) for number in range(1, 3001)))
+    for _ in range(5):
+        source = RecordSource([path])
+        with ThreadPoolExecutor(8) as threads:
+            answers = list(threads.map(lambda _, asked=source: minute(asked), range(8)))
+        assert set(map(str, answers)) == {str(Counts(total=3000, failed=0))}
+
+
+def test_a_line_that_is_half_written_waits_for_its_other_half(path: Path) -> None:
+    line = a_record(1).model_dump_json() + "\n"
+    reader = RecordReader(path)
+    path.write_text(line + line[:20])
+    assert len(reader.read_new()) == 1
+    with path.open("a") as file:
+        file.write(line[20:])
+    assert reader.read_new() == [a_record(1)]
+
+
+def test_a_file_that_is_gone_is_something_outside(path: Path) -> None:
+    with pytest.raises(OutsideError, match=r"cannot read the load's records .*: No such file"):
+        RecordReader(path).read_new()
+
+
+def test_a_line_of_another_program_is_told(path: Path) -> None:
+    path.write_text('{"hello": 1}\n')
+    with pytest.raises(OutsideError, match="has a line that is no record; is another program writing to it"):
+        RecordReader(path).read_new()
