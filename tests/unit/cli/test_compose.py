@@ -1,0 +1,79 @@
+"""Commands find their adapters by what the person said, and read everything before they start anything."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pipelines.spec import Delivery
+from pipelines.state import StateFolder
+from tidegate.cli import main
+from tidegate.cli.commands.traffic import start_users
+from tidegate.cli.compose import read_delivery, registry_uri
+from tidegate.cli.output import note, print_json
+from tidegate.core.errors import UsageError
+from tidegate.core.spec import SpecError, parse_spec
+
+NO_PROMPTS = """\
+apiVersion: tidegate/v1
+kind: Delivery
+metadata: {name: support-llm}
+model: {name: support-llm}
+engine: {vllm: {version: 0.32.0}}
+gates: {errors: {}}
+stages: [{canary: {gates: [errors]}}]
+regions: {waves: [[eu-west-1]]}
+"""
+
+
+class NoHost:
+    """A fleet host that nobody may ask."""
+
+    def regions(self) -> dict[str, str]:
+        raise AssertionError("no user may be sent before the prompts are known")
+
+
+@pytest.fixture
+def started(tmp_path: Path) -> Path:
+    """The folder that `tidegate init` filled."""
+    assert main(["init", str(tmp_path)]) == 0
+    return tmp_path
+
+
+def test_without_a_registry_of_its_own_a_team_gets_one_in_the_state_folder(tmp_path: Path) -> None:
+    assert registry_uri(tmp_path, None).startswith("sqlite:///")
+    assert str(tmp_path) in registry_uri(tmp_path, None)
+    assert registry_uri(tmp_path, "http://mlflow:5000") == "http://mlflow:5000"
+
+
+def test_a_golden_set_that_is_wrong_is_told_when_the_spec_is_read(started: Path) -> None:
+    with (started / "golden.jsonl").open("a") as file:
+        file.write('{"prompt": "What?"}\n')
+    with pytest.raises(SpecError) as caught:
+        read_delivery(started / "delivery.yaml")
+    (problem,) = caught.value.problems
+    assert (Path(problem.file).name, problem.path, problem.found) == ("golden.jsonl", "expected", "nothing")
+
+
+def test_prompts_that_are_missing_are_told_when_the_spec_is_read(started: Path) -> None:
+    (started / "prompts.txt").unlink()
+    with pytest.raises(SpecError, match=r"prompts.txt:1: found no readable text; expected one prompt a line"):
+        read_delivery(started / "delivery.yaml")
+
+
+def test_nobody_plays_users_whose_questions_are_unknown(tmp_path: Path) -> None:
+    spec = parse_spec(NO_PROMPTS, Delivery, file="delivery.yaml")
+    with pytest.raises(UsageError) as caught:
+        start_users(spec, tmp_path, StateFolder(tmp_path), NoHost())  # type: ignore[arg-type]
+    assert str(caught.value) == "the spec does not say what users ask; set traffic.prompts"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_data_goes_to_stdout_and_words_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+    print_json({"version": "2", "file": Path("model/config.json")})
+    note("starting")
+    out, err = capsys.readouterr()
+    assert json.loads(out) == {"version": "2", "file": "model/config.json"}
+    assert err == "starting\n"
