@@ -29,7 +29,7 @@ class Voyage(SpecModel):
     name: str
     crew: Crew = Crew()
     wait: Duration = timedelta(seconds=5)
-    load: Percent = 0.5
+    load: Percent = Field(default=0.5, validate_default=False)
     harbours: tuple[Harbour, ...] = ()
 
     def contradictions(self) -> Iterator[Contradiction]:
@@ -72,6 +72,14 @@ def test_a_value_without_its_unit_is_told_what_would_be_right() -> None:
     assert problems("name: n\nwait: 5\n") == [
         "voyage.yaml:2: wait: found 5; expected a duration such as 250ms, 30s, 10m, 2h or 30d"
     ]
+
+
+def test_a_bare_number_is_no_percent_in_a_file() -> None:
+    assert problems("name: n\nload: 0.5\n") == ["voyage.yaml:2: load: found 0.5; expected a percent such as 20%"]
+
+
+def test_a_share_without_its_unit_is_not_guessed() -> None:
+    assert problems("name: n\nload: 0.2\n") == ["voyage.yaml:2: load: found 0.2; expected a percent such as 20%"]
 
 
 def test_a_number_out_of_range_says_the_range() -> None:
