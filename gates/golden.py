@@ -88,5 +88,6 @@ def _read(line: str, file: str, number: int, problems: list[Problem]) -> GoldenP
             path = ".".join(str(part) for part in detail["loc"])
             found = "nothing" if detail["type"] == "missing" else repr(detail["input"])
             expected = detail["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
+            expected = "a value here" if detail["type"] == "missing" else expected
             problems.append(Problem(file, number, path, found, expected))
     return None

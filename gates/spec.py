@@ -55,7 +55,7 @@ class LatencyGate(SpecModel):
 
     metric: LatencyMetric = LatencyMetric.TTFT
     quantile: float = Field(default=0.95, gt=0, lt=1)
-    max_increase: Percent = 0.2
+    max_increase: Percent = Field(default=0.2, validate_default=False)
     """Of the stable arm's quantile; 0.2 is 20 %."""
     min_requests: Sample = 40
     """Answered requests on each arm; one that failed has no latency."""
@@ -64,7 +64,7 @@ class LatencyGate(SpecModel):
 class ErrorsGate(SpecModel):
     """The canary's share of failed requests may exceed the stable arm's by `max_increase` at most."""
 
-    max_increase: PercentagePoints = 0.005
+    max_increase: PercentagePoints = Field(default=0.005, validate_default=False)
     """Difference of two shares; 0.005 is 0.5 percentage points."""
     min_requests: Sample = 40
     """On each arm, whatever became of them."""

@@ -10,6 +10,7 @@ from pipelines.model import Ending, Plan, Result, Step
 from pipelines.ports import Event, Ledger
 from rollouts.model import RegionState
 from tidegate.core.clock import Clock
+from tidegate.core.errors import TidegateError
 
 RUNNING_INTERVAL_SECONDS = 10.0
 """How often the ledger repeats a verdict that has not changed; displays see every one."""
@@ -38,6 +39,13 @@ class Journal:
         event = self._event(step, kind, message, data or {})
         self._ledger.append(event)
         self._tell(event)
+
+    def try_to_say(self, step: str, kind: str, message: str, data: Mapping[str, object] | None = None) -> None:
+        """As `say`, but a ledger that is not there stops nothing: users come before records."""
+        try:
+            self.say(step, kind, message, data)
+        except TidegateError as error:
+            self._tell(self._event(step, kind, f"{message} (not in the ledger: {error})", data or {}))
 
     def opened(self, plan: Plan) -> None:
         """The delivery starts; the event carries the whole plan."""

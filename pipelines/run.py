@@ -84,10 +84,10 @@ async def run_step(context: Context, step: Step) -> None:
     try:
         await STAGES[step.stage](context, step)
     except Stopped as stop:
-        context.journal.say(step.id, "failed", stop.reason)
+        context.journal.try_to_say(step.id, "failed", stop.reason)
         raise Stopped(stop.ending, f"{step.id}: {stop.reason}") from stop
     except TidegateError as error:
-        context.journal.say(step.id, "failed", str(error))
+        context.journal.try_to_say(step.id, "failed", str(error))
         raise
     context.journal.say(step.id, "done")
 
@@ -100,5 +100,5 @@ async def _give_up(context: Context, ending: Ending, reason: str, exit_code: Exi
         context.registry.mark(context.plan.version, tags)
     # The regions are back already: a tag that is missing must not change how the delivery ended.
     except TidegateError as error:
-        context.journal.say("delivery", "evidence", f"the version could not be marked: {error}")
+        context.journal.try_to_say("delivery", "evidence", f"the version could not be marked: {error}")
     return context.journal.closed(ending, reason, exit_code)

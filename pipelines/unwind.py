@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from pipelines.context import Context
+from pipelines.ports import Fleet
+from rollouts.errors import NotPossible
 from rollouts.model import RegionState
 from tidegate.core.errors import TidegateError
 
@@ -22,16 +24,25 @@ async def unwind(context: Context) -> None:
 
 async def _undo(context: Context, region: str) -> None:
     step, champion = f"undo@{region}", context.plan.champion.version
-    fleet = context.fleets[region]
+    fleet, journal = context.fleets[region], context.journal
     try:
         if not needs_undoing(await fleet.observe(), champion):
             return
-        context.journal.say(step, "started", f"{region} goes back to version {champion}")
-        state = await fleet.rollback(champion)
+        journal.try_to_say(step, "started", f"{region} goes back to version {champion}")
+        state = await back_to_champion(context, fleet)
     except TidegateError as error:
         message = f"{region} could not be taken back and keeps serving what it serves: {error}"
-        context.journal.say(step, "failed", message)
+        journal.try_to_say(step, "failed", message)
         return
     traffic = {"region": region, "weight": state.weight, "mirror": state.mirror}
-    context.journal.say(step, "traffic", f"{region}: all users are on version {champion}", traffic)
-    context.journal.say(step, "done", f"{region} serves version {champion}")
+    journal.try_to_say(step, "traffic", f"{region}: all users are on version {champion}", traffic)
+    journal.try_to_say(step, "done", f"{region} serves version {champion}")
+
+
+async def back_to_champion(context: Context, fleet: Fleet) -> RegionState:
+    """To the warm champion; one that is no longer warm is started again and takes over when it is ready."""
+    try:
+        return await fleet.rollback(context.plan.champion.version)
+    except NotPossible:
+        await fleet.deploy(context.engines.prepare(context.plan.champion))
+        return await fleet.promote()

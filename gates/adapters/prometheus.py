@@ -47,7 +47,10 @@ class PrometheusSource:
         """`url` is Prometheus' own address; nothing is asked yet."""
         self._url = url
         # The gate is asked again anyway; a retry in here would only hide how long it takes.
-        self._client = PrometheusConnect(url=url, timeout=timeout_seconds, retry=Retry(0))
+        session = requests.Session()
+        # Prometheus is on the loopback here, and inside the cluster there: no proxy of the environment knows it.
+        session.trust_env = False
+        self._client = PrometheusConnect(url=url, timeout=timeout_seconds, retry=Retry(0), session=session)
 
     def requests(self, arm: ArmKey, since: datetime, until: datetime) -> Counts | NoData:
         """As `MetricSource`, from Envoy; streams cut after their headers are counted as far as Envoy tells."""

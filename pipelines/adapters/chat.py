@@ -6,7 +6,7 @@ import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
-from openai import APIConnectionError, APIError, APIStatusError, APITimeoutError, AsyncOpenAI
+from openai import APIConnectionError, APIError, APIStatusError, APITimeoutError, AsyncOpenAI, DefaultAsyncHttpxClient
 from openai.types.chat import ChatCompletionChunk
 
 from pipelines.ports import Answer
@@ -26,9 +26,7 @@ class OpenAIChat:
         Raises:
             OutsideError: when the engine is not there, refuses, is too slow, or breaks off.
         """
-        # No retries: an answer that came only the second time would hide what users see.
-        client = AsyncOpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0, timeout=self._timeout_seconds)
-        async with client:
+        async with self._client(f"{url}/v1") as client:
             try:
                 begin = time.perf_counter()
                 stream = await client.chat.completions.create(
@@ -55,13 +53,23 @@ class OpenAIChat:
             OutsideError: as for `ask`.
         """
         body = {"model": model, "messages": list(messages)}
-        client = AsyncOpenAI(base_url=url, api_key="none", max_retries=0, timeout=self._timeout_seconds)
-        async with client:
+        async with self._client(url) as client:
             try:
                 answer = await client.post("/tokenize", cast_to=dict[str, Any], body=body)
             except APIError as error:
                 raise _explained(error, url) from error
         return [int(token) for token in answer["tokens"]]
+
+    def _client(self, url: str) -> AsyncOpenAI:
+        return AsyncOpenAI(
+            base_url=url,
+            api_key="none",
+            # An answer that came only the second time would hide what users see.
+            max_retries=0,
+            timeout=self._timeout_seconds,
+            # Engines are asked directly, whatever proxy the environment has for the world outside.
+            http_client=DefaultAsyncHttpxClient(trust_env=False),
+        )
 
 
 async def _collect(stream: AsyncIterator[ChatCompletionChunk], begin: float) -> Answer:

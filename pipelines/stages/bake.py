@@ -16,7 +16,7 @@ from pipelines.errors import Stopped
 from pipelines.live import errors_verdict
 from pipelines.model import Ending, Step
 from pipelines.watch import LOOK_SECONDS
-from rollouts.model import Phase, RegionState
+from rollouts.model import RegionState
 
 
 async def bake(context: Context, step: Step) -> None:
@@ -58,7 +58,8 @@ def _controls(context: Context, region: str) -> Iterator[str]:
 
 def _health(state: RegionState, version: str) -> Verdict:
     stable = state.stable
-    well = state.phase is Phase.STEADY and stable is not None and stable.ready and stable.version == version
+    # A warm previous that died is being restarted and costs nobody anything.
+    well = stable is not None and stable.ready and stable.version == version
     reason = f"{state.region} is {state.phase} on version {stable.version if stable else 'none'}"
     if state.problem:
         reason += f": {state.problem}"

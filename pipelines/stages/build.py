@@ -7,7 +7,7 @@ import asyncio
 from pipelines.context import Context
 from pipelines.model import Step
 from pipelines.ports import Fleet
-from pipelines.unwind import needs_undoing
+from pipelines.unwind import back_to_champion, needs_undoing
 from rollouts.model import Engine
 
 
@@ -36,4 +36,4 @@ async def _serve_champion(context: Context, step: Step, fleet: Fleet, champion: 
         await fleet.deploy(champion)
     elif needs_undoing(state, champion.version):
         context.journal.say(step.id, "evidence", f"{fleet.region}: back to version {champion.version} first")
-        await fleet.rollback(champion.version)
+        await back_to_champion(context, fleet)

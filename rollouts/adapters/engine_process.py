@@ -109,8 +109,12 @@ class EngineProcess:
 
     def failed(self, what: str) -> EngineDidNotStart:
         """The error that says `what` happened, with the end of the engine's log."""
+        error = self._child.first_error()
+        because = f": {error}" if error else ""
         return EngineDidNotStart(
-            f"the engine of version {self.engine.version} {what}", hint=f"see {self._child.log}", detail=self.tail()
+            f"the engine of version {self.engine.version} {what}{because}",
+            hint=f"see {self._child.log}",
+            detail=self.tail(),
         )
 
 

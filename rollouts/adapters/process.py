@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -13,6 +14,8 @@ from pathlib import Path
 
 GUARD = Path(__file__).with_name("guard.py")
 POLL_SECONDS = 0.05
+
+_EXCEPTION = re.compile(r"\b\w+(?:Error|Exception): .{1,300}")
 
 TAIL_LINES = 20
 """Of a log, in errors: enough for the end of a traceback."""
@@ -38,6 +41,11 @@ class ChildProcess:
         """The last lines of its log."""
         with self.log.open(encoding="utf-8", errors="replace") as lines:
             return "".join(deque(lines, maxlen=TAIL_LINES)).rstrip()
+
+    def first_error(self) -> str | None:
+        """The first exception that its log names: what follows it is mostly other processes giving up."""
+        with self.log.open(encoding="utf-8", errors="replace") as lines:
+            return next((found[0].strip() for line in lines if (found := _EXCEPTION.search(line))), None)
 
     async def stop(self, *, grace_seconds: float) -> None:
         """SIGTERM, up to `grace_seconds` of patience, then SIGKILL for whatever its group still holds."""

@@ -101,8 +101,8 @@ def status(spec: Spec = SPEC, state: State = STATE, tracking_uri: Tracking = Non
 def rollback(spec: Spec = SPEC, state: State = STATE, tracking_uri: Tracking = None, output: As = Output.TEXT) -> int:
     """Take every region back, now.
 
-    A running delivery is stopped and takes its regions back itself. When none runs, every region goes
-    to the version behind the alias `previous`, which becomes the champion again.
+    A running delivery is stopped and takes its regions back itself. When none runs, regions that are not on
+    the champion go back to it; when all are, they go to `previous`, which becomes the champion again.
 
     \b
     Examples:

@@ -10,9 +10,12 @@ import re
 from datetime import timedelta
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
+from pydantic import BeforeValidator, PlainSerializer, ValidationInfo, WithJsonSchema
 
 SECONDS_PER_UNIT = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+FROM_FILE = "from_file"
+"""Key of the validation context that is true while a file is read."""
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 _PERCENT = re.compile(r"(\d+(?:\.\d+)?)%")
@@ -44,8 +47,9 @@ def format_duration(value: timedelta) -> str:
 
 
 def _fraction(pattern: re.Pattern[str], example: str) -> BeforeValidator:
-    def parse(value: Any) -> float:
-        if isinstance(value, float):
+    def parse(value: Any, info: ValidationInfo) -> float:
+        # In code a share is a plain float; in a file a bare number would leave its unit to be guessed.
+        if isinstance(value, float) and not (info.context or {}).get(FROM_FILE):
             return value
         match = pattern.fullmatch(str(value))
         if match is None:

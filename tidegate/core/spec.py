@@ -17,6 +17,7 @@ from pydantic_core import ErrorDetails
 
 from tidegate.core.errors import UsageError
 from tidegate.core.model import Loc, SpecModel
+from tidegate.core.quantities import FROM_FILE
 
 Spec = TypeVar("Spec", bound=SpecModel)
 
@@ -72,7 +73,7 @@ def parse_spec(text: str, kind: type[Spec], *, file: str) -> Spec:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         raise SpecError([Problem(file, line, "", error.problem or "a syntax error", "valid YAML")]) from error
     try:
-        spec = kind.model_validate(data)
+        spec = kind.model_validate(data, context={FROM_FILE: True})
     except ValidationError as error:
         problems = duplicates + [_problem(detail, file, root, kind) for detail in _causes(error.errors())]
         raise SpecError(sorted(problems, key=lambda problem: problem.line)) from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -38,6 +39,7 @@ from tidegate.core.clock import SystemClock
 from tidegate.core.errors import ExitCode, Refused, TidegateError
 
 BEAT_SECONDS = 10.0
+FRESH_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
@@ -127,8 +129,13 @@ def _context(request: Request, plan: Plan, journal: Journal, host: FleetHost) ->
         chat=OpenAIChat(),
         tokenizer=FileTokenizer(),
         proxy=PrometheusSource(host.prometheus_url),
-        users=RecordSource([records]) if records.exists() else None,
+        users=RecordSource([records]) if _is_being_written(records) else None,
     )
+
+
+def _is_being_written(records: Path) -> bool:
+    """Whether users' requests are being recorded now: a file from yesterday says nothing about this delivery."""
+    return records.exists() and time.time() - records.stat().st_mtime < FRESH_SECONDS
 
 
 @asynccontextmanager
@@ -162,7 +169,11 @@ def _require_regions(host: FleetHost, wanted: Iterable[str]) -> None:
 async def _heartbeat(ledger: MlflowLedger) -> AsyncIterator[None]:
     async def beat() -> None:
         while True:
-            await asyncio.to_thread(ledger.beat)
+            try:
+                await asyncio.to_thread(ledger.beat)
+            except TidegateError as error:
+                # The next event fails too when it is for good, and ends the delivery in good order.
+                note(f"no heartbeat: {error}")
             await asyncio.sleep(BEAT_SECONDS)
 
     task = asyncio.create_task(beat(), name=f"heartbeat of process {os.getpid()}")

@@ -11,8 +11,9 @@ from pathlib import Path
 from pipelines.adapters.lock import delivery_lock, holder
 from pipelines.spec import Delivery
 from pipelines.state import StateFolder
+from pipelines.unwind import needs_undoing
 from registry.adapters.mlflow_models import MlflowRegistry
-from registry.model import Alias
+from registry.model import Alias, ModelVersion
 from rollouts.adapters.host_client import FleetHost, LocalFleet, attach
 from rollouts.model import Engine
 from tidegate.cli.compose import local_engines, open_registry, read_delivery
@@ -23,7 +24,7 @@ LOOK_SECONDS = 0.2
 
 
 def run(spec_path: Path, state: Path, tracking_uri: str | None, *, as_json: bool) -> int:
-    """Stop the delivery that runs, or go back to the previous champion when none does."""
+    """Stop the delivery that runs; when none does, finish undoing a dead one, or go back to the previous champion."""
     spec, folder = read_delivery(spec_path), StateFolder(state)
     process = holder(folder.lock)
     versions = (
@@ -52,11 +53,20 @@ async def _to_previous(spec: Delivery, state: StateFolder, registry: MlflowRegis
     if host is None:
         raise OutsideError("no fleet runs here", hint="start it with `tidegate fleet up`")
     with delivery_lock(state.lock):
-        previous = registry.resolve(spec.model.name, Alias.PREVIOUS)
-        engine = local_engines(spec, state, registry).prepare(previous)
+        target = await _target(spec, host, registry)
+        engine = local_engines(spec, state, registry).prepare(target)
         await asyncio.gather(*(_back(host.fleet(region), engine) for region in spec.regions.names))
-        registry.set_alias(spec.model.name, Alias.CHAMPION, previous.version)
+        registry.set_alias(spec.model.name, Alias.CHAMPION, target.version)
     return await _served(host)
+
+
+async def _target(spec: Delivery, host: FleetHost, registry: MlflowRegistry) -> ModelVersion:
+    """The champion while a region is not on it, as after a delivery that died; else the champion before."""
+    champion = registry.resolve(spec.model.name, Alias.CHAMPION)
+    states = [await host.fleet(region).observe() for region in spec.regions.names]
+    if any(needs_undoing(state, champion.version) for state in states):
+        return champion
+    return registry.resolve(spec.model.name, Alias.PREVIOUS)
 
 
 async def _back(fleet: LocalFleet, engine: Engine) -> None:
