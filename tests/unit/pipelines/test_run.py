@@ -1,0 +1,106 @@
+"""Walking a plan: side by side within a wave, and never left in the middle."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from fakes.world import CHALLENGER, CHALLENGER_URL, CHAMPION, World, a_spec
+
+from pipelines.errors import Stopped
+from pipelines.model import Ending, StageName, Step
+from pipelines.run import run_step
+from tidegate.core.errors import OutsideError
+
+SIDE_BY_SIDE = "regions: {waves: [[eu-west-1, us-east-1]], bake: 10s}"
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+@pytest.fixture
+def wave(tmp_path: Path) -> World:
+    """Two regions that go together."""
+    return World(tmp_path, a_spec(regions=SIDE_BY_SIDE))
+
+
+def failed(world: World) -> list[tuple[str, str]]:
+    return [(event.step, event.message) for event in world.recorder.events if event.kind == "failed"]
+
+
+async def test_a_step_that_stops_says_why_and_the_delivery_says_where(world: World) -> None:
+    world.chat.scripts[CHALLENGER_URL] = lambda prompt: ""
+    result = await world.deliver()
+    assert failed(world) == [("smoke@eu-west-1", "gate answers: 0 tokens to a first prompt")]
+    assert result.reason == "smoke@eu-west-1: gate answers: 0 tokens to a first prompt"
+
+
+async def test_a_step_that_meets_something_outside_is_failed_too(world: World) -> None:
+    step = Step(stage=StageName.SMOKE, wave=1, region="eu-west-1")
+    with pytest.raises(OutsideError):
+        await run_step(world.context(), step)
+    assert world.said("started") == ["smoke@eu-west-1"]
+    assert world.said("done") == []
+    assert [step for step, _ in failed(world)] == ["smoke@eu-west-1"]
+
+
+async def test_a_stop_keeps_its_ending_on_its_way_up(wave: World) -> None:
+    wave.evidence.serves("canary", CHALLENGER, requests=3)
+    result = await wave.deliver()
+    assert result.ending is Ending.INCONCLUSIVE
+    assert result.reason.startswith("canary@")
+
+
+async def test_the_other_region_of_a_wave_does_not_go_on_alone(wave: World) -> None:
+    wave.fleets["us-east-1"].refuse(CHALLENGER)
+    await wave.deliver()
+    assert not [step for step in wave.said("done") if step.startswith(("shadow@", "canary@", "promote@"))]
+    assert wave.stable_versions() == {"eu-west-1": CHAMPION, "us-east-1": CHAMPION}
+
+
+async def test_regions_that_fail_together_are_one_reason(wave: World) -> None:
+    for fleet in wave.fleets.values():
+        fleet.refuse(CHALLENGER)
+    result = await wave.deliver()
+    assert result.ending is Ending.FAILED
+    assert result.reason.count("died while it started") == 1
+
+
+async def test_a_version_that_cannot_be_marked_is_taken_back_all_the_same(world: World) -> None:
+    world.chat.scripts[CHALLENGER_URL] = lambda prompt: "wrong"
+    world.registry.gone = True
+    result = await world.deliver()
+    assert result.ending is Ending.ROLLED_BACK
+    assert world.ledger.outcome == "rolled-back"
+    said = [event.message for event in world.recorder.events if event.step == "delivery"]
+    assert "the version could not be marked: the registry is not there" in said
+
+
+async def test_what_was_taken_back_is_written_on_the_version(world: World) -> None:
+    world.chat.scripts[CHALLENGER_URL] = lambda prompt: "wrong"
+    result = await world.deliver()
+    assert world.registry.marks == {"tidegate.outcome": "rolled-back", "tidegate.reason": result.reason}
+    assert world.registry.champion == CHAMPION
+
+
+async def test_the_last_thing_that_is_said_is_how_it_ended(world: World) -> None:
+    result = await world.deliver()
+    last = world.ledger.events[-1]
+    assert (last.step, last.kind, last.data["outcome"]) == ("delivery", "closed", "delivered")
+    assert result.reason == "version 2 serves eu-west-1, us-east-1"
+
+
+async def test_a_delivery_that_is_told_to_stop_before_its_first_step_changed_nothing(world: World) -> None:
+    task = asyncio.create_task(world.deliver())
+    world.when("delivery", "started", task.cancel)
+    result = await task
+    assert result.ending is Ending.INTERRUPTED
+    assert all(fleet.engines.running() in ([], [CHAMPION]) for fleet in world.fleets.values())
+    assert max((route.weight for fleet in world.fleets.values() for route in fleet.proxy.swaps), default=0) == 0
+
+
+def test_a_stop_is_told_by_its_reason() -> None:
+    assert str(Stopped(Ending.ROLLED_BACK, "gate errors: worse")) == "gate errors: worse"
