@@ -249,8 +249,8 @@ def test_a_port_is_one_that_needs_no_root(port: int) -> None:
 
 
 def test_an_unknown_key_at_the_top_is_told_with_the_nearest() -> None:
-    assert problems(with_line(12, "trafic: {requests_per_second: 2}")) == [
-        "delivery.yaml:12: trafic: found an unknown key; expected traffic (the nearest known key)"
+    assert problems(with_line(12, "traffics: {requests_per_second: 2}")) == [
+        "delivery.yaml:12: traffics: found an unknown key; expected traffic (the nearest known key)"
     ]
 
 
