@@ -62,8 +62,8 @@ def test_without_arguments_it_explains_itself(capsys: pytest.CaptureFixture[str]
         (["frobnicate"], "tidegate: No such command 'frobnicate'; see `tidegate --help`"),
         (["delivr"], "tidegate: No such command 'delivr'. Did you mean 'deliver'?; see `tidegate --help`"),
         (
-            ["model", "registr"],
-            "tidegate: No such command 'registr'. Did you mean 'register'?; see `tidegate model --help`",
+            ["model", "registers"],
+            "tidegate: No such command 'registers'. Did you mean 'register'?; see `tidegate model --help`",
         ),
         (["model"], "tidegate: Missing command; see `tidegate model --help`"),
         (["plan", "--nope"], "tidegate: No such option: --nope; see `tidegate plan --help`"),
