@@ -15,7 +15,7 @@ from gates.model import Outcome
 from pipelines.forecast import seconds_left
 from pipelines.ports import Event
 from pipelines.story import Story
-from pipelines.wording import duration, key_numbers, shares, stopwatch
+from pipelines.wording import duration, shares, stopwatch
 from tidegate.cli.view import screen
 from tidegate.core.clock import Clock
 
@@ -129,8 +129,7 @@ class PlainProgress:
         outcome = str(gate.latest.outcome)
         # Upper case, so that an eye that runs over a CI log stops there.
         word = outcome if gate.latest.outcome <= Outcome.RUNNING else outcome.upper()
-        numbers = key_numbers(gate)
-        return f"{event.step}: {gate.name} {word}: {gate.latest.reason}" + (f" ({numbers})" if numbers else "")
+        return f"{event.step}: {gate.name} {word}: {gate.latest.reason}"
 
     def _due(self, key: tuple[str, str], outcome: Outcome | None, at: datetime) -> bool:
         """Whether this is news: a new outcome, or the same one after `QUIET`."""
