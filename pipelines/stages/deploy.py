@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from pipelines.context import Context
 from pipelines.model import Step
 
 
 async def deploy(context: Context, step: Step) -> None:
     """Start the challenger beside the stable."""
-    engine = context.engines.prepare(context.plan.version)
+    # Proves every file once more; that takes a while for a large model.
+    engine = await asyncio.to_thread(context.engines.prepare, context.plan.version)
     state = await context.fleet(step).deploy(engine)
     context.journal.traffic(step, state)

@@ -1,0 +1,193 @@
+"""One delivery on this machine, from the lock to the report."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+
+from rich.console import Console
+
+from gates.adapters.prometheus import PrometheusSource
+from gates.adapters.records import RecordSource
+from pipelines.adapters.chat import OpenAIChat
+from pipelines.adapters.lock import delivery_lock
+from pipelines.context import Context
+from pipelines.event_file import EventFile
+from pipelines.journal import Journal, Listener
+from pipelines.model import Ending, Plan, Result
+from pipelines.run import deliver
+from pipelines.spec import Delivery
+from pipelines.state import StateFolder
+from registry.adapters.mlflow_deliveries import MlflowDeliveries
+from registry.adapters.mlflow_ledger import MlflowLedger
+from registry.adapters.mlflow_models import MlflowRegistry
+from rollouts.adapters.host_client import FleetHost, attach, start
+from tidegate.cli.commands.report import write_report
+from tidegate.cli.commands.traffic import start_users
+from tidegate.cli.compose import local_engines, make_plan_of, open_deliveries, open_registry
+from tidegate.cli.interrupt import cancelled_by_signals
+from tidegate.cli.output import note, print_json
+from tidegate.cli.progress import Progress, follow
+from tidegate.cli.view import summary
+from tidegate.core.clock import SystemClock
+from tidegate.core.errors import ExitCode, Refused, TidegateError
+
+BEAT_SECONDS = 10.0
+FRESH_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the person asked for."""
+
+    spec: Delivery
+    folder: Path
+    state: StateFolder
+    registry: MlflowRegistry
+    deliveries: MlflowDeliveries
+    spec_digest: str
+    users: bool
+    keep: bool
+
+
+def run_delivery(
+    spec: Delivery,
+    spec_path: Path,
+    state: Path,
+    tracking_uri: str | None,
+    *,
+    as_json: bool,
+    users: bool,
+    keep: bool,
+) -> int:
+    """Deliver what the aliases name; `users` plays users meanwhile, `keep` leaves up a fleet that this starts."""
+    request = Request(
+        spec=spec,
+        folder=spec_path.parent,
+        state=StateFolder(state),
+        registry=open_registry(state, tracking_uri),
+        deliveries=open_deliveries(state, tracking_uri),
+        spec_digest=sha256(spec_path.read_bytes()).hexdigest(),
+        users=users,
+        keep=keep,
+    )
+    progress = follow(Console(stderr=True, highlight=False), SystemClock())
+    result = asyncio.run(_locked(request, progress))
+    if as_json:
+        print_json(result.model_dump(mode="json") | {"report": str(_report(request, result.delivery))})
+    else:
+        Console(highlight=False).print(summary(progress.story))
+        print(f"report: {_report(request, result.delivery)}")
+    return int(result.exit_code)
+
+
+def _report(request: Request, delivery: str) -> Path:
+    return request.state.delivery(delivery) / "report.html"
+
+
+async def _locked(request: Request, progress: Progress) -> Result:
+    """Nothing is opened or started before the lock is held and the plan stands."""
+    with delivery_lock(request.state.lock):
+        plan = make_plan_of(request.spec, request.folder, request.registry)
+        ledger = request.deliveries.open_delivery(plan.version, plan.champion, spec_digest=request.spec_digest)
+        events = EventFile(request.state.delivery(ledger.delivery) / "events.jsonl")
+        listeners: Sequence[Listener] = (events, progress)
+        journal = Journal(ledger, SystemClock(), listeners)
+        with progress:
+            async with cancelled_by_signals(), _heartbeat(ledger):
+                result = await _in_fleet(request, plan, journal)
+        write_report(request.spec, request.state, [(ledger.delivery, events)], _report(request, ledger.delivery))
+        ledger.attach(_report(request, ledger.delivery))
+    return result
+
+
+async def _in_fleet(request: Request, plan: Plan, journal: Journal) -> Result:
+    """The delivery inside its fleet. What goes wrong around the delivery closes the ledger too."""
+    try:
+        async with AsyncExitStack() as stack:
+            host = await stack.enter_async_context(fleet_of(request.spec, request.state, keep=request.keep))
+            if request.users:
+                load = start_users(request.spec, request.folder, request.state, host)
+                stack.push_async_callback(load.stop)
+            return await deliver(_context(request, plan, journal, host))
+    except TidegateError as error:
+        return journal.closed(Ending.FAILED, str(error), error.exit_code)
+    except asyncio.CancelledError:
+        return journal.closed(Ending.INTERRUPTED, "asked to stop before it began", ExitCode.ROLLED_BACK)
+
+
+def _context(request: Request, plan: Plan, journal: Journal, host: FleetHost) -> Context:
+    from engine_images.adapters.tokenizer import FileTokenizer
+
+    records = request.state.traffic / f"{request.spec.metadata.name}.jsonl"
+    return Context(
+        spec=request.spec,
+        plan=plan,
+        folder=request.folder,
+        clock=SystemClock(),
+        journal=journal,
+        registry=request.registry,
+        engines=local_engines(request.spec, request.state, request.registry),
+        fleets={region: host.fleet(region) for region in plan.regions},
+        chat=OpenAIChat(),
+        tokenizer=FileTokenizer(),
+        proxy=PrometheusSource(host.prometheus_url),
+        users=RecordSource([records]) if _is_being_written(records) else None,
+    )
+
+
+def _is_being_written(records: Path) -> bool:
+    """Whether users' requests are being recorded now: a file from yesterday says nothing about this delivery."""
+    return records.exists() and time.time() - records.stat().st_mtime < FRESH_SECONDS
+
+
+@asynccontextmanager
+async def fleet_of(spec: Delivery, state: StateFolder, *, keep: bool) -> AsyncIterator[FleetHost]:
+    """The fleet that runs here, or one of our own that ends with us unless it is to be kept."""
+    regions = {region: spec.fleet.ports.get(region) for region in spec.regions.names}
+    host = await attach(state.root)
+    if host is not None:
+        _require_regions(host, regions)
+        yield host
+        return
+    note("starting a fleet of our own")
+    host = await start(state.root, regions, owned=not keep)
+    try:
+        yield host
+    finally:
+        if not keep:
+            await host.stop()
+
+
+def _require_regions(host: FleetHost, wanted: Iterable[str]) -> None:
+    missing = sorted(set(wanted) - set(host.regions()))
+    if missing:
+        raise Refused(
+            f"the fleet that runs here has the regions {', '.join(host.regions())}, not {missing[0]}",
+            hint="stop it with `tidegate fleet down`",
+        )
+
+
+@asynccontextmanager
+async def _heartbeat(ledger: MlflowLedger) -> AsyncIterator[None]:
+    async def beat() -> None:
+        while True:
+            try:
+                await asyncio.to_thread(ledger.beat)
+            except TidegateError as error:
+                # The next event fails too when it is for good, and ends the delivery in good order.
+                note(f"no heartbeat: {error}")
+            await asyncio.sleep(BEAT_SECONDS)
+
+    task = asyncio.create_task(beat(), name=f"heartbeat of process {os.getpid()}")
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
