@@ -108,18 +108,25 @@ async def _locked(request: Request, progress: Progress) -> Result:
 
 
 async def _in_fleet(request: Request, plan: Plan, journal: Journal) -> Result:
-    """The delivery inside its fleet. What goes wrong around the delivery closes the ledger too."""
+    """The delivery inside its fleet. What goes wrong before it begins closes the ledger too."""
+    result: Result | None = None
     try:
         async with AsyncExitStack() as stack:
             host = await stack.enter_async_context(fleet_of(request.spec, request.state, keep=request.keep))
             if request.users:
                 load = start_users(request.spec, request.folder, request.state, host)
                 stack.push_async_callback(load.stop)
-            return await deliver(_context(request, plan, journal, host))
+            result = await deliver(_context(request, plan, journal, host))
     except TidegateError as error:
-        return journal.closed(Ending.FAILED, str(error), error.exit_code)
+        if result is None:
+            return journal.closed(Ending.FAILED, str(error), error.exit_code)
+        note(f"the delivery is over, but what it started did not end well: {error}")
     except asyncio.CancelledError:
-        return journal.closed(Ending.INTERRUPTED, "asked to stop before it began", ExitCode.ROLLED_BACK)
+        if result is None:
+            return journal.closed(Ending.INTERRUPTED, "asked to stop before it began", ExitCode.ROLLED_BACK)
+        note("the delivery is over; what it started is being stopped")
+    assert result is not None, "a delivery ends with a result or with an error"
+    return result
 
 
 def _context(request: Request, plan: Plan, journal: Journal, host: FleetHost) -> Context:
