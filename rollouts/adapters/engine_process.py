@@ -17,7 +17,7 @@ from rollouts.model import PORT, Engine
 from rollouts.xds import LOOPBACK
 from tidegate.core.clock import Clock
 
-START_SECONDS = 300.0
+START_SECONDS = 600.0
 """A compile without any cache takes 105 s of a 135M model on two cores."""
 
 STOP_SECONDS = 40.0

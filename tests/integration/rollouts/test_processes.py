@@ -72,6 +72,18 @@ async def test_a_program_that_is_not_there_says_so_in_its_log(tmp_path: Path) ->
     child.kill()
 
 
+async def test_the_first_exception_of_a_log_is_its_cause_and_a_warning_is_none(tmp_path: Path) -> None:
+    lines = [
+        "WARNING limits can cause errors like `OSError: [Errno 24] Too many open files`.",
+        "(EngineCore pid=7) ERROR 11-21 [core.py:1510] ValueError: the KV cache is too small",
+        "RuntimeError: Engine core initialization failed.",
+        "up",
+    ]
+    child = await started(f"print({chr(10).join(lines)!r}, flush=True)", tmp_path / "log")
+    assert child.first_error() == "ValueError: the KV cache is too small"
+    await child.stop(grace_seconds=5)
+
+
 async def test_the_tail_of_a_log_is_its_end(tmp_path: Path) -> None:
     child = await started("for i in range(100): print(i)\nprint('up')", tmp_path / "log")
     assert child.tail().splitlines()[-2:] == ["99", "up"]

@@ -233,3 +233,27 @@ async def test_numbers_of_gates_become_time_series_in_the_ledger(world: World) -
     names = {name for _, numbers in world.ledger.numbers for name in numbers}
     assert "eu-west-1.quality.canary_mean_score" in names
     assert "us-east-1.latency.ttft_p95_canary_seconds" in names
+
+
+async def test_a_ledger_that_is_gone_keeps_no_region_on_a_bad_version(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tidegate.core.errors import OutsideError
+
+    def lost(*_: object) -> None:
+        raise OutsideError("the store does not answer")
+
+    world.when("canary@us-east-1/50", "started", lambda: monkeypatch.setattr(world.ledger, "append", lost))
+    with pytest.raises(OutsideError, match="the store does not answer"):
+        await world.deliver()
+    assert world.stable_versions() == NOWHERE
+    told = [event.message for event in world.recorder.events if event.step == "undo@us-east-1"]
+    assert "not in the ledger: the store does not answer" in told[-1]
+
+
+async def test_a_champion_that_is_no_longer_warm_is_started_again_to_go_back_to(world: World) -> None:
+    world.when("promote@eu-west-1", "done", lambda: world.fleets["eu-west-1"].kill(CHAMPION))
+    world.fleets["us-east-1"].refuse(CHALLENGER)
+    await world.deliver()
+    assert world.stable_versions() == NOWHERE
+    assert world.fleets["eu-west-1"].engines.running() == [CHAMPION]
