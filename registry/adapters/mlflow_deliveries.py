@@ -94,7 +94,7 @@ class MlflowDeliveries:
 
     def is_alive(self, delivery: DeliverySummary) -> bool:
         """Whether it has not ended and its process still shows signs of life."""
-        return delivery.ended is None and is_alive(delivery, self._clock.now(), self._host, psutil.pid_exists)
+        return delivery.ended is None and is_alive(delivery, self._clock.now(), self._host, _may_act)
 
     def _create(self, version: ModelVersion, champion: ModelVersion | None, spec_digest: str) -> Run:
         from mlflow.entities import Param
@@ -198,6 +198,14 @@ def _summarize(run: Run) -> DeliverySummary:
         pid=int(tags[PID]),
         heartbeat=datetime.fromisoformat(tags[HEARTBEAT]),
     )
+
+
+def _may_act(pid: int) -> bool:
+    """Whether there is such a process; one that is dead and waits for its parent to notice may not act."""
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def _moment(milliseconds: int) -> datetime:

@@ -106,6 +106,15 @@ def test_a_delivery_whose_process_is_gone_from_this_machine_does_not_block(track
     assert (now.id, now.pid, before.outcome) == (second.delivery, os.getpid(), "interrupted")
 
 
+def test_a_dead_process_that_its_parent_has_not_buried_does_not_block(tracking_uri: str, name: str) -> None:
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    os.waitid(os.P_PID, dead.pid, os.WEXITED | os.WNOWAIT)
+    deliveries = MlflowDeliveries(tracking_uri, pid=dead.pid)
+    deliveries.open_delivery(version(name), None, spec_digest="s")
+    assert not deliveries.is_alive(deliveries.deliveries(name)[0])
+    dead.wait()
+
+
 def test_of_several_that_open_at_once_exactly_one_does(tracking_uri: str, name: str) -> None:
     racers = 4
     start = Barrier(racers)
