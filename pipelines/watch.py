@@ -73,9 +73,12 @@ def _reason(verdicts: Sequence[Verdict], outcome: Outcome) -> str:
 def refuse_dead_canary(state: RegionState) -> None:
     """A canary that died has no verdict to wait for, and no users to get."""
     canary = state.canary
-    if canary is None or not canary.ready:
-        problem = (canary.problem if canary else state.problem) or "it is gone"
-        raise Stopped(Ending.ROLLED_BACK, f"the canary does not serve: {problem}")
+    if canary is None:
+        raise Stopped(Ending.ROLLED_BACK, f"the canary does not serve: {state.problem or 'it is gone'}")
+    if not canary.ready:
+        # A reason is one line; the rest of the log is where logs are.
+        words = (canary.problem or "nothing").splitlines()[-1].strip()
+        raise Stopped(Ending.ROLLED_BACK, f"the canary does not serve; its log ends with: {words}")
 
 
 def _refuse_other_weight(step: Step, state: RegionState) -> None:

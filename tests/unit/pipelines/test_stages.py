@@ -133,7 +133,7 @@ async def test_shadow_sees_answers_that_differ(world: World) -> None:
 async def test_canary_does_not_give_users_to_an_engine_that_died_meanwhile(world: World) -> None:
     world.fleets[HERE].kill(CHALLENGER, last_words="out of memory")
     stop = await stopped(world, StageName.CANARY, weight=10)
-    assert stop.reason == "the canary does not serve: out of memory"
+    assert stop.reason == "the canary does not serve; its log ends with: out of memory"
     assert max(route.weight for route in world.fleets[HERE].proxy.swaps) == 0
 
 

@@ -137,10 +137,10 @@ async def test_a_weight_that_somebody_else_set_makes_the_evidence_worthless(worl
 
 async def test_a_dead_canary_is_not_waited_for(world: World) -> None:
     gate = Gate(Outcome.RUNNING)
-    world.fleets["eu-west-1"].kill(CHALLENGER, last_words="CUDA out of memory")
+    world.fleets["eu-west-1"].kill(CHALLENGER, last_words="INFO: ready\nCUDA out of memory")
     stop = await stopped(world, gate)
     assert stop.ending is Ending.ROLLED_BACK
-    assert stop.reason == "the canary does not serve: CUDA out of memory"
+    assert stop.reason == "the canary does not serve; its log ends with: CUDA out of memory"
     assert gate.finals == []
 
 
