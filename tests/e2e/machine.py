@@ -1,0 +1,142 @@
+"""A machine for one state folder: the commands that a person would type, and what they leave behind on it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import psutil
+
+from registry.adapters.mlflow_deliveries import MlflowDeliveries
+from registry.adapters.mlflow_models import MlflowRegistry
+from registry.adapters.mlflow_store import embedded_uri
+from rollouts.adapters import host_client
+from rollouts.model import RegionState
+
+TIDEGATE = str(Path(sys.executable).with_name("tidegate"))
+PATIENCE_SECONDS = 240.0
+"""A deadline for a broken product only: no test passes or fails by how fast a machine is."""
+LOOK_SECONDS = 0.1
+
+Seen = TypeVar("Seen")
+
+
+def until(what: str, look: Callable[[], Seen | None], *, seconds: float = PATIENCE_SECONDS) -> Seen:
+    """The first answer of `look` that is neither None nor False."""
+    deadline = time.monotonic() + seconds
+    while (seen := look()) is None or seen is False:
+        assert time.monotonic() < deadline, f"not within {seconds:g} s: {what}"
+        time.sleep(LOOK_SECONDS)
+    return seen
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A command that has ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def complaint(self) -> str:
+        """What it said on stderr, which must be one line."""
+        assert self.err.count("\n") == 1, f"not one line:\n{self.err}"
+        return self.err.rstrip("\n")
+
+
+class Command:
+    """A command that was typed, perhaps still running."""
+
+    def __init__(self, process: subprocess.Popen[bytes], out: Path, err: Path) -> None:
+        self._process = process
+        self._out = out
+        self._err = err
+        self.pid = process.pid
+
+    @property
+    def runs(self) -> bool:
+        return self._process.poll() is None
+
+    @property
+    def err(self) -> str:
+        """What it has said on stderr so far."""
+        return self._err.read_text(encoding="utf-8")
+
+    def send(self, number: signal.Signals) -> None:
+        self._process.send_signal(number)
+
+    def finish(self) -> Finished:
+        """Wait for its end."""
+        code = self._process.wait(timeout=2 * PATIENCE_SECONDS)
+        return Finished(code, self._out.read_text(encoding="utf-8"), self.err)
+
+
+class Machine:
+    """A folder with a spec in it, its state folder, and whatever runs for that state folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.state = folder / "state"
+        self.registry = MlflowRegistry(embedded_uri(self.state))
+        self.deliveries = MlflowDeliveries(embedded_uri(self.state))
+        self._commands = 0
+
+    def start(self, *arguments: str, environment: Mapping[str, str] | None = None) -> Command:
+        """Type a command and let it run."""
+        self._commands += 1
+        out, err = (self.folder / f"command-{self._commands}.{stream}" for stream in ("out", "err"))
+        with out.open("wb") as out_file, err.open("wb") as err_file:
+            process = subprocess.Popen(
+                [TIDEGATE, *arguments],
+                cwd=self.folder,
+                # In the environment, not among the arguments: so it marks every descendant, too.
+                env={**os.environ, "CI": "1", "TIDEGATE_STATE": str(self.state), **(environment or {})},
+                stdin=subprocess.DEVNULL,
+                stdout=out_file,
+                stderr=err_file,
+                start_new_session=True,
+            )
+        return Command(process, out, err)
+
+    def tidegate(self, *arguments: str, environment: Mapping[str, str] | None = None) -> Finished:
+        """Type a command and wait for its end."""
+        return self.start(*arguments, environment=environment).finish()
+
+    def region(self, name: str) -> RegionState | None:
+        """What the fleet host says of the region; None when no fleet runs here."""
+        return asyncio.run(self._observe(name))
+
+    async def _observe(self, name: str) -> RegionState | None:
+        host = await host_client.attach(self.state)
+        if host is None:
+            return None
+        try:
+            return await host.fleet(name).observe()
+        finally:
+            await host.close()
+
+    def processes(self) -> list[psutil.Process]:
+        """Everything alive that was started, directly or not, by a command typed here."""
+        return list(self._processes())
+
+    def _processes(self) -> Iterator[psutil.Process]:
+        mine = str(self.state)
+        for process in psutil.process_iter():
+            try:
+                if process.status() != psutil.STATUS_ZOMBIE and process.environ().get("TIDEGATE_STATE") == mine:
+                    yield process
+            except psutil.Error:
+                continue  # it ended while we looked, or is another user's
+
+    def nothing_runs(self) -> None:
+        """Fails when something is left, after all that is about to end has had its time."""
+        until(f"everything of {self.state} has ended", lambda: not self.processes(), seconds=60)

@@ -1,0 +1,61 @@
+"""A delivery's ways to end, with users on it all the time."""
+
+from __future__ import annotations
+
+import pytest
+from e2e.given import Given
+from e2e.story import Story
+from e2e.then import Then
+from e2e.when import When
+
+pytestmark = [pytest.mark.engine, pytest.mark.timeout(1200)]
+
+
+def test_a_healthy_re_export_is_delivered_and_no_user_notices(
+    story: Story, given: Given, when: When, then: Then
+) -> None:
+    given.a_fleet()
+    given.a_healthy_challenger()
+    given.users()
+    when.delivered()
+    then.exits(0)
+    then.region_serves(story.challenger)
+    then.users_failed(0)
+    then.users_met(story.champion, story.challenger)
+    then.aliases(champion=story.challenger, previous=story.champion, challenger=None)
+    then.ledger_says("delivered")
+    then.run_shows("FINISHED")
+    then.report_is_there()
+
+
+def test_other_weights_are_taken_back_by_the_quality_gate_before_any_user_meets_them(
+    story: Story, given: Given, when: When, then: Then
+) -> None:
+    given.a_fleet()
+    given.a_challenger_with_other_weights()
+    given.users()
+    when.delivered()
+    then.exits(1)
+    then.region_serves(story.champion)
+    then.no_engine_of(story.challenger)
+    then.users_failed(0)
+    then.users_met(story.champion)
+    then.aliases(champion=story.champion, challenger=story.challenger)
+    then.ledger_says("rolled-back", "gate quality: ")
+    then.version_is_tagged(story.challenger, "rolled-back", "gate quality: ")
+
+
+def test_ctrl_c_takes_the_region_back_and_a_second_one_changes_nothing(
+    story: Story, given: Given, when: When, then: Then
+) -> None:
+    given.a_fleet()
+    given.a_healthy_challenger()
+    given.users()
+    when.a_delivery_runs()
+    when.weight_reaches(50)
+    when.interrupted(times=2)
+    then.exits(1)
+    then.region_serves(story.champion)
+    then.no_engine_of(story.challenger)
+    then.users_failed(0)
+    then.ledger_says("interrupted", "asked to stop")

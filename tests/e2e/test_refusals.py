@@ -1,0 +1,107 @@
+"""Bad input, and what is not there: one clear line, the right exit code, nothing left running, the ledger closed."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from e2e.given import register, write_export
+from e2e.machine import Finished, Machine
+from e2e.spec import MODEL, REGION, write_spec
+
+from registry.model import Alias
+
+
+@pytest.fixture(scope="module")
+def machine(tmp_path_factory: pytest.TempPathFactory) -> Machine:
+    """A champion and a challenger, and no fleet."""
+    machine = Machine(tmp_path_factory.mktemp("machine"))
+    write_spec(machine.folder)
+    register(machine, seed=0, alias=Alias.CHAMPION)
+    register(machine, seed=1, alias=Alias.CHALLENGER)
+    return machine
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left(machine: Machine) -> Iterator[None]:
+    """Whatever was refused, no process stays, and no ledger stays open."""
+    write_spec(machine.folder)
+    yield
+    assert machine.processes() == []
+    assert [delivery for delivery in machine.deliveries.deliveries(MODEL) if delivery.outcome is None] == []
+
+
+def refused(finished: Finished, code: int) -> str:
+    """The one line of a command that was refused before it began."""
+    assert finished.code == code, finished
+    assert finished.out == ""
+    return finished.complaint
+
+
+def failed(machine: Machine, finished: Finished, code: int) -> str:
+    """The reason of a delivery that failed after its ledger was opened: in the ledger, and once on the screen."""
+    assert finished.code == code, finished
+    assert "Traceback" not in finished.err
+    last = machine.deliveries.deliveries(MODEL)[0]
+    assert last.outcome == "failed" and last.reason is not None
+    assert len([line for line in finished.err.splitlines() if f": failed: {last.reason}" in line]) == 1, finished.err
+    return last.reason
+
+
+def test_a_model_that_nobody_registered(machine: Machine) -> None:
+    write_spec(machine.folder, model={"name": "nobody"})
+    line = refused(machine.tidegate("deliver"), 2)
+    assert "models:/nobody: no such model" in line and "there are tiny" in line
+
+
+def test_an_alias_that_no_version_has(machine: Machine) -> None:
+    write_spec(machine.folder, model={"name": MODEL, "from": "candidate"})
+    line = refused(machine.tidegate("deliver"), 2)
+    assert "models:/tiny@candidate: no version has this alias; there are challenger (2), champion (1)" in line
+
+
+def test_every_problem_of_a_spec_at_once(machine: Machine) -> None:
+    path = write_spec(machine.folder, regions={"waves": [[REGION]], "bake": 30}, fleet={"port": {}}, kind="Rollout")
+    finished = machine.tidegate("deliver")
+    assert finished.code == 2
+    lines = finished.err.splitlines()
+    assert [line.split(": ")[1] for line in lines] == ["kind", "regions.bake", "fleet.port"]
+    numbers = [int(line.split(":")[1]) for line in lines]
+    text = path.read_text().splitlines()
+    assert [text[number - 1].strip().split(":")[0] for number in numbers] == ["kind", "bake", "port"]
+
+
+def test_a_version_whose_stored_files_were_changed(machine: Machine) -> None:
+    export = write_export(machine, seed=2)
+    registered = machine.tidegate("model", "register", MODEL, str(export), "--alias", "challenger")
+    assert registered.out.startswith("models:/tiny/3 (challenger): 6 files, 1 MB, digest "), registered
+    stored = max((machine.state / "artifacts").rglob("model/config.json"), key=lambda path: path.stat().st_mtime)
+    stored.write_text(stored.read_text().replace('"rope_theta": 10000.0', '"rope_theta": 20000.0'))
+    reason = failed(machine, machine.tidegate("deliver"), 4)
+    assert reason.startswith("models:/tiny/3: files differ from those registered: changed: config.json")
+
+
+def test_a_port_in_use(machine: Machine) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        write_spec(machine.folder, fleet={"ports": {REGION: port}})
+        reason = failed(machine, machine.tidegate("deliver"), 2)
+    assert reason.startswith(f"port {port}, wanted as the entry of a region, is in use")
+
+
+def test_an_engine_environment_that_is_not_there(machine: Machine, tmp_path: Path) -> None:
+    elsewhere = {"TIDEGATE_ENGINE_HOME": str(tmp_path)}
+    reason = failed(machine, machine.tidegate("deliver", environment=elsewhere), 4)
+    assert reason == f"no engine environment for this tidegate at {tmp_path}; run: tidegate setup"
+
+
+def test_prometheus_that_is_not_there(machine: Machine) -> None:
+    reason = failed(machine, machine.tidegate("deliver", environment={"PATH": "/nonexistent"}), 4)
+    assert "prometheus" in reason and "apt-get install" in reason
+
+
+def test_users_without_a_fleet(machine: Machine) -> None:
+    line = refused(machine.tidegate("traffic"), 4)
+    assert line == "tidegate: no fleet runs here; start it with `tidegate fleet up`"

@@ -1,0 +1,161 @@
+"""What must be so after a story, at once or in the end."""
+
+from __future__ import annotations
+
+import re
+import signal
+import time
+
+from e2e.machine import until
+from e2e.spec import MODEL, REGION
+from e2e.story import Story
+
+from gates.records import RequestRecord
+from rollouts.model import Phase
+
+
+class Then:
+    """What must be so, at once or in the end."""
+
+    def __init__(self, story: Story) -> None:
+        self._story = story
+        self._machine = story.machine
+
+    def exits(self, code: int) -> None:
+        ended = self._story.ended()
+        assert ended.code == code, f"exit {ended.code}:\n{ended.out}\n{ended.err}"
+        assert "Traceback" not in ended.err, ended.err
+
+    def region_serves(self, version: str) -> None:
+        """That version alone; a previous one may be warm."""
+
+        def alone() -> bool:
+            state = self._story.region()
+            stable = state.stable.version if state.stable else None
+            return state.phase is Phase.STEADY and stable == version and state.canary is None and state.weight == 0
+
+        until(f"{REGION} serves version {version} alone", alone)
+        if self._story.killed_at:
+            self._story.measured(f"steady again {time.time() - self._story.killed_at:.1f} s after the kill")
+
+    def no_engine_of(self, version: str) -> None:
+        """None runs that version, wherever it was started."""
+        digest = self._machine.registry.resolve(MODEL, version).digest
+        folder = str(self._machine.state / "engines" / digest)
+        until(
+            f"the engines of version {version} have ended",
+            lambda: folder not in [process.cwd() for process in self._machine.processes()],
+        )
+
+    def nothing_runs(self) -> None:
+        """No process is left of any command of this machine."""
+        self._machine.nothing_runs()
+
+    def the_proxy_is_back(self) -> None:
+        """And the region is what it was: on trial, or steady when the delivery is already over."""
+        until("the proxy is back", lambda: self._story.region().phase in (Phase.STEADY, Phase.TRIAL))
+
+    def it_is_delivered_or_taken_back(self) -> None:
+        """One of the two, whole: exit code, region and ledger agree."""
+        ended = self._story.ended()
+        self._story.measured(f"the delivery ended with {ended.code}")
+        assert ended.code in (0, 1), f"{ended.out}\n{ended.err}"
+        self.region_serves(self._story.challenger if ended.code == 0 else self._story.champion)
+        self.ledger_says("delivered" if ended.code == 0 else "rolled-back")
+
+    def aliases(self, **expected: str | None) -> None:
+        """Which version each alias is on; None for nobody."""
+        versions = self._machine.registry.versions(MODEL)
+        found = {alias: version.version for version in versions for alias in version.aliases}
+        assert {alias: found.get(alias) for alias in expected} == expected
+
+    def ledger_says(self, outcome: str, reason: str = "") -> None:
+        """Of the newest delivery; `reason` is a part of what is written."""
+        last = self._machine.deliveries.deliveries(MODEL)[0]
+        assert (last.outcome, last.ended is not None) == (outcome, True), last
+        assert last.reason and reason in last.reason, last.reason
+        assert "\n" not in last.reason, "a reason is one line"
+
+    def the_one_before_is_closed_as(self, outcome: str, reason: str) -> None:
+        before = self._machine.deliveries.deliveries(MODEL)[1]
+        assert before.outcome == outcome and reason in (before.reason or ""), before
+
+    def run_shows(self, status: str) -> None:
+        """What a person sees in MLflow's own list: the run's status, with numbers and the report in it."""
+        client = self._machine.registry._client
+        run = client.get_run(self._machine.deliveries.deliveries(MODEL)[0].id)
+        assert run.info.status == status
+        assert f"{REGION}.latency.ttft_p50_canary_seconds" in run.data.metrics, sorted(run.data.metrics)
+        assert {artifact.path for artifact in client.list_artifacts(run.info.run_id)} >= {"report.html", "events.jsonl"}
+
+    def report_is_there(self) -> None:
+        delivery = self._machine.deliveries.deliveries(MODEL)[0].id
+        report = self._machine.state / "deliveries" / delivery / "report.html"
+        assert f"report: {report}" in self._story.ended().out
+        assert "<svg" in report.read_text(encoding="utf-8")
+
+    def version_is_tagged(self, version: str, outcome: str, reason: str) -> None:
+        tags = self._machine.registry._client.get_model_version(MODEL, version).tags
+        assert tags["tidegate.outcome"] == outcome
+        assert reason in tags["tidegate.reason"]
+
+    def status_says(self, *parts: str) -> None:
+        said = self._machine.tidegate("status")
+        assert said.code == 0, said.err
+        assert [part for part in parts if part not in said.out] == [], said.out
+
+    def another_delivery_is_refused(self) -> None:
+        refused = self._machine.tidegate("deliver")
+        assert refused.code == 2
+        assert self._story.delivery is not None
+        assert f"another delivery runs here (process {self._story.delivery.pid})" in refused.complaint
+
+    def users_failed(self, count: int) -> None:
+        """By their own count, once they have stopped."""
+        failed, requests, cut = self._counted()
+        self._story.measured(f"users: {failed} of {requests} failed, {cut} cut")
+        assert requests > 0
+        assert (failed, cut) == (count, 0), [request for request in self._story.requests() if not request.ok]
+
+    def users_failed_in_flight_only(self) -> None:
+        """Nobody who came after the kill was failed."""
+        failed, requests, cut = self._counted()
+        failures = [request for request in self._story.requests() if not request.ok]
+        self._story.measured(f"users: {failed} of {requests} failed, {cut} cut, all in flight at the kill")
+        assert len(failures) == failed
+        assert [request for request in failures if request.started > self._story.killed_at] == []
+
+    def users_failed_until_served_again(self) -> None:
+        """Whoever came after the first that was served again was served, too."""
+        failed, requests, cut = self._counted()
+        again = self._first_served_again()
+        assert again is not None, "nobody was served again"
+        failures = [request for request in self._story.requests() if not request.ok]
+        self._story.measured(f"users: {failed} of {requests} failed, {cut} of them cut")
+        assert [request for request in failures if request.started > again.started] == []
+
+    def users_are_served_again(self) -> None:
+        """Somebody who came after the kill got a whole answer."""
+        again = until("users are served again", self._first_served_again)
+        after = again.started - self._story.killed_at
+        self._story.measured(f"the first user served again came {after:.1f} s after the kill")
+
+    def users_met(self, *versions: str) -> None:
+        """Exactly those versions have answered users of this story."""
+        assert {request.version for request in self._story.requests()} == set(versions)
+
+    def _first_served_again(self) -> RequestRecord | None:
+        killed_at = self._story.killed_at
+        served = [request for request in self._story.requests() if request.ok and request.started > killed_at]
+        return min(served, key=lambda request: request.started, default=None)
+
+    def _counted(self) -> tuple[int, int, int]:
+        users = self._story.users
+        assert users is not None, "there are no users in this story"
+        if users.runs:
+            users.send(signal.SIGINT)
+        said = users.finish()
+        found = re.search(r"(\d+) of (\d+) requests failed, (\d+) were cut", said.out)
+        assert found, f"exit {said.code}: {said.out}{said.err}"
+        failed, requests, cut = map(int, found.groups())
+        return failed, requests, cut
