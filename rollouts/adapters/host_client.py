@@ -28,8 +28,8 @@ STOP_SECONDS = 120.0
 """For a host to end: streams drain, then engines get the 40 s that they may take."""
 
 POLL_SECONDS = 0.05
-BASE = "http://host"
-"""The Unix socket decides who is asked; the URL needs some name."""
+BASE = "http://fleet-host"
+"""The Unix socket decides who is asked; the name stands in errors only."""
 
 
 class LocalFleet:

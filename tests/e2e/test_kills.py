@@ -72,5 +72,5 @@ def test_nothing_outlives_a_killed_fleet_host(story: Story, given: Given, when: 
     when.kill(Victim.HOST)
     then.exits(4)
     then.nothing_runs()
-    then.ledger_says("failed", "did not answer")
+    then.ledger_says("failed", "http://fleet-host/regions/eu-west-1 did not answer")
     then.status_says("failed", "no fleet runs here")
