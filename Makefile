@@ -24,6 +24,9 @@ unit: $(VENV)/installed ## The tests that need nothing but Python (seconds).
 integration: setup ## The tests against real engines, proxies and servers (minutes).
 	@$(BIN)/pytest tests/integration
 
+e2e: setup ## Whole deliveries with the real commands, and what kills them (minutes).
+	@$(BIN)/pytest tests/e2e
+
 lint: $(VENV)/installed ## Style, formatting, direction of imports, spelling.
 	@$(BIN)/ruff check
 	@$(BIN)/ruff format --check
@@ -90,4 +93,4 @@ elif sudo -n true 2>/dev/null; then sudo -n apt-get update -qq && sudo -n apt-ge
 else echo "Python cannot make virtual environments; run: sudo apt-get install -y $(1)" >&2; exit 1; fi
 endef
 
-.PHONY: help demo test unit integration lint type fmt setup gen check-gen build lock clean
+.PHONY: help demo test unit integration e2e lint type fmt setup gen check-gen build lock clean

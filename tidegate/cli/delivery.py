@@ -18,6 +18,7 @@ from gates.adapters.records import RecordSource
 from pipelines.adapters.chat import OpenAIChat
 from pipelines.adapters.lock import delivery_lock
 from pipelines.context import Context
+from pipelines.engines import LocalEngines
 from pipelines.event_file import EventFile
 from pipelines.journal import Journal, Listener
 from pipelines.model import Ending, Plan, Result
@@ -111,12 +112,14 @@ async def _in_fleet(request: Request, plan: Plan, journal: Journal) -> Result:
     """The delivery inside its fleet. What goes wrong before it begins closes the ledger too."""
     result: Result | None = None
     try:
+        # First, because without the engine environment there is nothing to start a fleet for.
+        engines = local_engines(request.spec, request.state, request.registry)
         async with AsyncExitStack() as stack:
             host = await stack.enter_async_context(fleet_of(request.spec, request.state, keep=request.keep))
             if request.users:
                 load = start_users(request.spec, request.folder, request.state, host)
                 stack.push_async_callback(load.stop)
-            result = await deliver(_context(request, plan, journal, host))
+            result = await deliver(_context(request, plan, journal, host, engines))
     except TidegateError as error:
         if result is None:
             return journal.closed(Ending.FAILED, str(error), error.exit_code)
@@ -129,7 +132,7 @@ async def _in_fleet(request: Request, plan: Plan, journal: Journal) -> Result:
     return result
 
 
-def _context(request: Request, plan: Plan, journal: Journal, host: FleetHost) -> Context:
+def _context(request: Request, plan: Plan, journal: Journal, host: FleetHost, engines: LocalEngines) -> Context:
     from engine_images.adapters.tokenizer import FileTokenizer
 
     records = request.state.traffic / f"{request.spec.metadata.name}.jsonl"
@@ -140,7 +143,7 @@ def _context(request: Request, plan: Plan, journal: Journal, host: FleetHost) ->
         clock=SystemClock(),
         journal=journal,
         registry=request.registry,
-        engines=local_engines(request.spec, request.state, request.registry),
+        engines=engines,
         fleets={region: host.fleet(region) for region in plan.regions},
         chat=OpenAIChat(),
         tokenizer=FileTokenizer(),
