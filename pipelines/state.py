@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from rollouts.watchdog import LOCK
+
 
 @dataclass(frozen=True)
 class StateFolder:
@@ -30,7 +32,7 @@ class StateFolder:
     @property
     def lock(self) -> Path:
         """Held by the process that runs a delivery; the fleet host watches it."""
-        return self.root / "delivery.lock"
+        return self.root / LOCK
 
     def delivery(self, delivery: str) -> Path:
         """What one delivery leaves behind: its events and its report."""

@@ -12,11 +12,10 @@ LOCK = "delivery.lock"
 """Below the state folder."""
 
 
-def delivery_runs(state: Path) -> bool:
-    """Whether a process holds the lock of this state folder now."""
+def is_locked(path: Path) -> bool:
+    """Whether a process holds the lock of the file at `path` now; a file that is not there is held by nobody."""
     try:
-        file = (state / LOCK).open("rb")
-    # No delivery ever ran here.
+        file = path.open("rb")
     except FileNotFoundError:
         return False
     with file:
@@ -26,3 +25,8 @@ def delivery_runs(state: Path) -> bool:
             return True
         # Closing the file gives the lock back at once.
         return False
+
+
+def delivery_runs(state: Path) -> bool:
+    """Whether a process holds the delivery lock of this state folder now."""
+    return is_locked(state / LOCK)

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from registry.errors import DeliveryRuns
+from rollouts.watchdog import is_locked
 
 PATIENCE_SECONDS = 1.0
 """The fleet host tries the lock for a moment now and then; that must not look like a delivery."""
@@ -55,12 +56,7 @@ def _refusal(path: Path) -> DeliveryRuns:
 
 def holder(path: Path) -> int | None:
     """The process that holds the lock; None when nobody does."""
-    if not path.exists():
+    if not is_locked(path):
         return None
-    with path.open("r", encoding="ascii") as file:
-        try:
-            fcntl.flock(file.fileno(), fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            text = file.read()
-            return int(text) if text.isdigit() else None
-    return None
+    text = path.read_text(encoding="ascii")
+    return int(text) if text.isdigit() else None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import json
 import signal
 import sys
@@ -19,6 +18,7 @@ from rollouts.adapters.process import ChildProcess
 from rollouts.errors import FleetError, Unreachable
 from rollouts.layout import Layout
 from rollouts.model import Engine, RegionState
+from rollouts.watchdog import is_locked
 from rollouts.wire import unpack
 
 START_SECONDS = 120.0
@@ -152,16 +152,7 @@ async def attach(state: Path) -> FleetHost | None:
 
 def is_up(layout: Layout) -> bool:
     """Whether a host runs: the kernel gives its lock back when it ends in any way."""
-    try:
-        file = layout.lock.open("rb")
-    except FileNotFoundError:
-        return False
-    with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        return False
+    return is_locked(layout.lock)
 
 
 async def _until_up(layout: Layout, child: ChildProcess) -> None:
