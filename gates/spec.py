@@ -33,6 +33,12 @@ class Scorer(StrEnum):
     """1 when the last number of the answer is the expected one."""
     F1 = "f1"
     """The share of words that both have, whatever their order."""
+    JSON_SCHEMA = "json_schema"
+    """1 when the answer is JSON that fits the `schema` of its line."""
+    SEMANTIC = "semantic"
+    """How near the meanings are: the cosine of both embeddings, 0 when it is negative."""
+    LOG_LIKELIHOOD = "log_likelihood"
+    """How likely the expected answer is to the served model: the geometric mean of its tokens' probabilities."""
 
 
 def _share(value: Any) -> Any:
