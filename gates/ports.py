@@ -1,11 +1,16 @@
-"""What a gate needs from the world: what the arms of a region did in a window of time."""
+"""What a gate needs from the world: what the arms of a region did, and who reads and judges their answers."""
 
 from __future__ import annotations
 
-from datetime import datetime
+from collections.abc import Sequence
+from datetime import datetime, timedelta
 from typing import Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from gates.distribution import Distribution
+from gates.evidence import Batch
 from gates.model import ArmKey, Counts, NoData
 from gates.spec import LatencyMetric
 
@@ -19,4 +24,54 @@ class MetricSource(Protocol):
 
     def latencies(self, metric: LatencyMetric, arm: ArmKey, since: datetime, until: datetime) -> Distribution | NoData:
         """How long they took; those that failed have no latency and are missing here."""
+        ...
+
+
+class Embedder(Protocol):
+    """What turns texts into vectors whose angles tell how near their meanings are."""
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """One row of unit length for each text; a row of zeros for a text without words."""
+        ...
+
+
+class LanguageDetector(Protocol):
+    """What tells the language of a text."""
+
+    def language(self, text: str) -> str:
+        """ISO 639-1, such as `en`; empty when the text is too short or too mixed to tell."""
+        ...
+
+
+class LogLikelihood(Protocol):
+    """A served model that tells how likely it holds an answer that somebody else wrote."""
+
+    async def mean_logprob(self, url: str, model: str, prompt: str, reference: str) -> float:
+        """The mean natural logarithm of the probabilities of the reference's tokens after the prompt, 0 at most.
+
+        Raises:
+            OutsideError: when the engine is not there, refuses, is too slow, or gives no log-probabilities.
+        """
+        ...
+
+
+class EvidenceSource(Protocol):
+    """Where batches come from."""
+
+    @property
+    def settles_within(self) -> timedelta:
+        """How long after a moment everything that ended before it is known.
+
+        A window must not end later than this before now: what arrives after it was asked for is in no window.
+        """
+        ...
+
+    def batch(self, stable: ArmKey, canary: ArmKey, since: datetime, until: datetime) -> Batch:
+        """What both arms did in (since, until]; windows that touch add up to the window over both.
+
+        An arm that the source knows nothing of is missing, with the reason.
+
+        Raises:
+            OutsideError: when the source is not there.
+        """
         ...

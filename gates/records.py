@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 from tidegate.core.model import Value
 
@@ -10,11 +12,13 @@ Failure = Literal["", "connect", "timeout", "status", "cut", "protocol"]
 """Classes of failure: no connection, no byte in time, a status that is not 2xx, a stream that began and did not end,
 an error within the stream. The prompt and the answer are never written down."""
 
+Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
 
 class RequestRecord(Value):
     """One user request, written once it is over."""
 
-    started: float
+    started: Seconds
     """Unix time in seconds."""
     region: str
     role: str = ""
@@ -27,13 +31,25 @@ class RequestRecord(Value):
     cut: bool = False
     """The stream began and did not end."""
     error: Failure = ""
-    ttft_seconds: float | None = None
+    ttft_seconds: Seconds | None = None
     """From sending the request to the first token; None when none came."""
-    itl_mean_seconds: float | None = None
+    itl_mean_seconds: Seconds | None = None
     """Mean time between tokens after the first; None when there were fewer than two."""
-    duration_seconds: float
+    duration_seconds: Seconds
     output_tokens: int = 0
     finish_reason: str = ""
+    refusal: bool | None = None
+    """Whether the answer declines in words; None when there was none. Not to be mistaken for `refused`."""
+    entropy: float | None = None
+    """Mean over the answer's tokens, in nats; None when its log probabilities were not asked for."""
+    prompt_characters: int | None = None
+    """This and all below are None or empty in lines of loads that did not look."""
+    prompt_tokens: int | None = None
+    """As the engine counted, with its chat template."""
+    prompt_language: str = ""
+    """ISO 639-1; empty also when the prompt is too short to tell."""
+    prompt_topic: int | None = None
+    """A cluster of the load's frozen topic model; None when it has none."""
 
     @property
     def ended(self) -> float:

@@ -1,19 +1,27 @@
-"""Reads the load's record file, also while it grows, and offers it as a `MetricSource`."""
+"""Reads the load's record file, also while it grows, and offers it as a source of evidence."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from datetime import datetime
+from bisect import bisect_right, insort
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from operator import attrgetter
 from pathlib import Path
 from threading import Lock
 
 from pydantic import ValidationError
 
 from gates.distribution import Distribution
+from gates.evidence import Arm, Batch, PodEvidence
 from gates.model import ArmKey, Counts, NoData
 from gates.records import RequestRecord
 from gates.spec import LatencyMetric
 from tidegate.core.errors import OutsideError
+
+_ENDED = attrgetter("ended")
+
+_NOBODY = ("", "")
+"""Role and version of a request that no engine answered."""
 
 
 class RecordReader:
@@ -52,18 +60,33 @@ class RecordReader:
 
 
 class RecordSource:
-    """A `MetricSource` over what users saw; keeps the records it has read."""
+    """A `MetricSource` and an `EvidenceSource` over what users saw."""
 
-    def __init__(self, paths: Sequence[Path]) -> None:
-        """`paths` are the files of all loads whose users count."""
+    def __init__(
+        self,
+        paths: Sequence[Path],
+        *,
+        keep: timedelta = timedelta(hours=6),
+        settles_within: timedelta = timedelta(seconds=1),
+    ) -> None:
+        """`paths` are the files of all loads whose users count.
+
+        Records that ended longer than `keep` before the latest are forgotten; `settles_within` is how long
+        after its end a request may be written down.
+        """
         self._readers = [RecordReader(path) for path in paths]
-        self._records: list[RequestRecord] = []
+        self._keep_seconds = keep.total_seconds()
+        self.settles_within = settles_within
+        self._by_end: dict[tuple[str, str, str], list[RequestRecord]] = {}
+        """Of each region, role and version, in the order in which they ended."""
+        self._latest = 0.0
+        self._forgotten_until = 0.0
         self._reading = Lock()
         """Regions of one wave ask at the same time, each from a thread of its own."""
 
     def requests(self, arm: ArmKey, since: datetime, until: datetime) -> Counts | NoData:
         """As `MetricSource`; a request without an answer names no arm and is counted for none."""
-        window = list(self._window(arm, since, until))
+        window = self.window(arm, since, until)
         if not window:
             return NoData(reason=f"no user request reached {arm}")
         refused = sum(record.refused for record in window)
@@ -72,21 +95,73 @@ class RecordSource:
 
     def latencies(self, metric: LatencyMetric, arm: ArmKey, since: datetime, until: datetime) -> Distribution | NoData:
         """As `MetricSource`, from raw samples."""
-        samples = [_latency(metric, record) for record in self._window(arm, since, until) if record.ok]
-        known = [sample for sample in samples if sample is not None]
+        known = _times(metric, self.window(arm, since, until))
         return Distribution.from_samples(known) if known else NoData(reason=f"no answered user request on {arm}")
 
-    def _window(self, arm: ArmKey, since: datetime, until: datetime) -> Iterator[RequestRecord]:
+    def batch(self, stable: ArmKey, canary: ArmKey, since: datetime, until: datetime) -> Batch:
+        """As `EvidenceSource`, with one time for each answered request."""
+        arms: list[PodEvidence] = []
+        missing: dict[str, str] = {}
+        for arm, key in ((Arm.STABLE, stable), (Arm.CANARY, canary)):
+            if window := self.window(key, since, until):
+                arms.append(_evidence(arm, window))
+            else:
+                missing[str(arm)] = f"no user request reached {key}"
+        nobody = ArmKey(region=canary.region, role=_NOBODY[0], version=_NOBODY[1])
+        if lost := len(self.window(nobody, since, until)):
+            missing["unanswered"] = f"{lost} user requests in {canary.region} reached no engine and count for no arm"
+        return Batch(time=until.timestamp(), source="users", arms=tuple(arms), missing=missing)
+
+    def window(self, arm: ArmKey, since: datetime, until: datetime) -> list[RequestRecord]:
+        """The requests of that arm that ended in (since, until]: by their end, as Prometheus counts them.
+
+        Raises:
+            OutsideError: when a file cannot be read, or records of that window are forgotten already.
+        """
+        start, end = since.timestamp(), until.timestamp()
         with self._reading:
             for reader in self._readers:
-                self._records.extend(reader.read_new())
-            records = tuple(self._records)
-        start, end = since.timestamp(), until.timestamp()
-        for record in records:
-            key = ArmKey(region=record.region, role=record.role, version=record.version)
-            # By its end, as Prometheus counts: a window must not change after it was judged.
-            if key == arm and start < record.ended <= end:
-                yield record
+                for record in reader.read_new():
+                    self._insert(record)
+            self._forget()
+            if start < self._forgotten_until:
+                hint = f"ask for the last {timedelta(seconds=self._keep_seconds)} at most"
+                raise OutsideError(f"the load's records since {since.isoformat()} are not kept any more", hint=hint)
+            records = self._by_end.get((arm.region, arm.role, arm.version), [])
+            return records[bisect_right(records, start, key=_ENDED) : bisect_right(records, end, key=_ENDED)]
+
+    def _insert(self, record: RequestRecord) -> None:
+        # Written once they are over, so almost always the latest: appended in constant time.
+        insort(self._by_end.setdefault((record.region, record.role, record.version), []), record, key=_ENDED)
+        self._latest = max(self._latest, record.ended)
+
+    def _forget(self) -> None:
+        horizon = self._latest - self._keep_seconds
+        for records in self._by_end.values():
+            old = bisect_right(records, horizon, key=_ENDED)
+            # A tenth at once: to shorten a list is to copy it.
+            if old * 10 > len(records):
+                self._forgotten_until = max(self._forgotten_until, records[old - 1].ended)
+                del records[:old]
+
+
+def _evidence(arm: Arm, window: Sequence[RequestRecord]) -> PodEvidence:
+    refused = sum(record.refused for record in window)
+    return PodEvidence(
+        arm=arm,
+        requests=len(window),
+        errors=sum(not record.ok for record in window) - refused,
+        refused=refused,
+        ttft=tuple(_times(LatencyMetric.TTFT, window)),
+        itl=tuple(_times(LatencyMetric.ITL, window)),
+        e2e=tuple(_times(LatencyMetric.E2E, window)),
+    )
+
+
+def _times(metric: LatencyMetric, window: Sequence[RequestRecord]) -> list[float]:
+    """Of answered requests; one of a single token has no time between tokens."""
+    times = (_latency(metric, record) for record in window if record.ok)
+    return [seconds for seconds in times if seconds is not None]
 
 
 def _latency(metric: LatencyMetric, record: RequestRecord) -> float | None:

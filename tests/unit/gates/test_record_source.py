@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from gates.adapters.records import RecordReader, RecordSource
 from gates.distribution import Distribution
+from gates.evidence import Arm, PodEvidence
 from gates.model import ArmKey, Counts, NoData
 from gates.records import RequestRecord
 from gates.spec import LatencyMetric
@@ -99,6 +103,65 @@ def test_regions_that_ask_at_the_same_time_count_every_request_once(path: Path) 
         with ThreadPoolExecutor(8) as threads:
             answers = list(threads.map(lambda _, asked=source: minute(asked), range(8)))
         assert set(map(str, answers)) == {str(Counts(total=3000, failed=0))}
+
+
+def test_a_batch_holds_what_both_arms_did(path: Path) -> None:
+    broken = a_record(2, status=503, ok=False, error="status", ttft_seconds=None)
+    refused = a_record(3, status=400, ok=False, error="status", ttft_seconds=None)
+    write(path, a_record(1, ttft_seconds=0.3), broken, refused, a_record(4, STABLE, itl_mean_seconds=None))
+    batch = RecordSource([path]).batch(STABLE, CANARY, NOON, NOON + timedelta(minutes=1))
+    assert batch.arms == (
+        PodEvidence(arm=Arm.STABLE, requests=1, ttft=(0.1,), e2e=(0.5,)),
+        PodEvidence(arm=Arm.CANARY, requests=3, errors=1, refused=1, ttft=(0.3,), itl=(0.02,), e2e=(0.5,)),
+    )
+    assert (batch.time, batch.source, batch.missing) == (NOON.timestamp() + 60, "users", {})
+
+
+def test_an_arm_without_requests_is_missing_with_its_reason(path: Path) -> None:
+    nobody = ArmKey(region="eu-west-1", role="", version="")
+    write(path, a_record(1, STABLE), a_record(2, nobody, ok=False, status=0, error="connect"))
+    batch = RecordSource([path]).batch(STABLE, CANARY, NOON, NOON + timedelta(minutes=1))
+    assert [pod.arm for pod in batch.arms] == [Arm.STABLE]
+    assert batch.missing == {
+        "canary": "no user request reached canary version 2 in eu-west-1",
+        "unanswered": "1 user requests in eu-west-1 reached no engine and count for no arm",
+    }
+
+
+def test_batches_that_touch_add_up_to_the_whole(path: Path) -> None:
+    rng = np.random.default_rng(3)
+    ends = rng.uniform(0, 60, 500)
+    # Written down out of order, as slow and fast requests of several users are.
+    write(path, *(a_record(second, ok=bool(rng.random() < 0.9)) for second in ends))
+    source = RecordSource([path])
+    for _ in range(20):
+        cuts = [0.0, *sorted(rng.uniform(0, 60, 5)), 60.0]
+        parts = [
+            source.batch(STABLE, CANARY, NOON + timedelta(seconds=low), NOON + timedelta(seconds=high)).arms[0]
+            for low, high in pairwise(cuts)
+            if ((ends > low) & (ends <= high)).any()
+        ]
+        assert sum(part.requests for part in parts) == 500
+        whole = source.batch(STABLE, CANARY, NOON, NOON + timedelta(minutes=1)).arms[0]
+        assert sum(part.errors for part in parts) == whole.errors
+        assert sum((part.ttft for part in parts), ()) == whole.ttft
+
+
+def test_what_is_too_old_is_forgotten_and_refused(path: Path) -> None:
+    source = RecordSource([path], keep=timedelta(seconds=30))
+    write(path, *(a_record(second) for second in range(1, 61)))
+    with pytest.raises(OutsideError, match="are not kept any more; ask for the last 0:00:30 at most"):
+        minute(source)
+    late = source.requests(CANARY, NOON + timedelta(seconds=30), NOON + timedelta(seconds=60))
+    assert late == Counts(total=30, failed=0)
+
+
+@pytest.mark.parametrize("changes", [{"ttft_seconds": -1.0}, {"started": float("nan")}, {"duration_seconds": -0.5}])
+def test_a_time_that_cannot_be_is_no_record(path: Path, changes: dict[str, float]) -> None:
+    line = a_record(1).model_copy(update=changes)
+    path.write_text(json.dumps(line.model_dump()) + "\n")
+    with pytest.raises(OutsideError, match="has a line that is no record"):
+        RecordReader(path).read_new()
 
 
 def test_a_line_that_is_half_written_waits_for_its_other_half(path: Path) -> None:
