@@ -3,40 +3,45 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import ConfigDict, Field, JsonValue, ValidationError
 
 from gates.model import Scores
-from gates.scoring import score
+from gates.ports import Embedder
+from gates.scoring import compiled, fits, likelihood, nearness, number, score
 from gates.spec import Scorer
 from tidegate.core.model import SpecModel
 from tidegate.core.spec import Problem, SpecError
+
+Found = tuple[str, str, str]
+"""A problem of a line: the field's path, what was found, what would be right."""
 
 
 class GoldenPrompt(SpecModel):
     """One line of a golden set."""
 
+    # `schema` is taken: every pydantic model has a method of that name.
+    model_config = ConfigDict(validate_by_alias=True, validate_by_name=True, serialize_by_alias=True)
+
     prompt: str = Field(min_length=1)
-    expected: str = Field(min_length=1)
+    expected: str = ""
+    """Empty on a line with a schema, and only there."""
     scorer: Scorer | None = None
     """Instead of the gate's own."""
+    json_schema: dict[str, JsonValue] | None = Field(default=None, alias="schema")
+    """What a JSON answer must fit; takes the place of `expected`."""
     max_tokens: int = Field(default=24, ge=1)
 
-    @model_validator(mode="after")
-    def _number_expected(self) -> GoldenPrompt:
-        if self.scorer is Scorer.NUMERIC:
-            try:
-                float(self.expected.replace(",", ""))
-            except ValueError as error:
-                raise ValueError("a number in `expected` for the numeric scorer") from error
-        return self
+    def scored_by(self, gate: Scorer) -> Scorer:
+        """The scorer of this line, where `gate` is the one for lines that name none."""
+        return self.scorer or (gate if self.json_schema is None else Scorer.JSON_SCHEMA)
 
 
-def load_golden(path: Path) -> tuple[GoldenPrompt, ...]:
-    """Read a golden set.
+def load_golden(path: Path, scorer: Scorer = Scorer.CONTAINS) -> tuple[GoldenPrompt, ...]:
+    """Read a golden set whose lines are scored by `scorer` where they name no other.
 
     Raises:
         SpecError: with every problem and its line, when there is one, or when the set is empty.
@@ -48,16 +53,16 @@ def load_golden(path: Path) -> tuple[GoldenPrompt, ...]:
     problems: list[Problem] = []
     seen: dict[str, int] = {}
     prompts = []
-    for number, line in enumerate(lines, start=1):
+    for at, line in enumerate(lines, start=1):
         if not line.strip():
             continue
-        entry = _read(line, str(path), number, problems)
+        entry, found = _read(line, scorer)
         if entry and entry.prompt in seen:
-            first = f"each prompt once (first on line {seen[entry.prompt]})"
             # Scores are kept by prompt: the second would silently replace the first.
-            problems.append(Problem(str(path), number, "prompt", "the prompt twice", first))
+            found.append(("prompt", "the prompt twice", f"each prompt once (first on line {seen[entry.prompt]})"))
+        problems += [Problem(str(path), at, *problem) for problem in found]
         if entry:
-            seen.setdefault(entry.prompt, number)
+            seen.setdefault(entry.prompt, at)
             prompts.append(entry)
     if not prompts and not problems:
         problems.append(Problem(str(path), 1, "", "no prompts", "at least one"))
@@ -66,28 +71,97 @@ def load_golden(path: Path) -> tuple[GoldenPrompt, ...]:
     return tuple(prompts)
 
 
-def score_answers(golden: tuple[GoldenPrompt, ...], answers: Mapping[str, str], scorer: Scorer) -> Scores:
-    """Score what one version answered, by prompt; a prompt without an answer is left out, not 0."""
-    return Scores(
-        by_prompt={
-            entry.prompt: score(entry.scorer or scorer, answers[entry.prompt], entry.expected)
-            for entry in golden
-            if entry.prompt in answers
-        }
-    )
+def scorers_of(golden: Sequence[GoldenPrompt], scorer: Scorer) -> frozenset[Scorer]:
+    """Every scorer that the set asks for; tells whether an embedder or log-likelihoods are needed at all."""
+    return frozenset(entry.scored_by(scorer) for entry in golden)
 
 
-def _read(line: str, file: str, number: int, problems: list[Problem]) -> GoldenPrompt | None:
+def score_answers(
+    golden: Sequence[GoldenPrompt],
+    answers: Mapping[str, str],
+    scorer: Scorer,
+    *,
+    mean_logprobs: Mapping[str, float] | None = None,
+    embedder: Embedder | None = None,
+) -> Scores:
+    """Score one version by prompt; a prompt without an answer is left out, not 0.
+
+    `mean_logprobs` has, for prompts scored by log-likelihood, what `LogLikelihood` said of the expected
+    answer; these need no answer of the version's own. `embedder` is for those scored by meaning.
+
+    Raises:
+        TypeError: when a line asks for meaning and there is no embedder.
+    """
+    scored = {entry.prompt: entry.scored_by(scorer) for entry in golden}
+    meant = [entry for entry in golden if scored[entry.prompt] is Scorer.SEMANTIC and entry.prompt in answers]
+    by_prompt = _by_meaning(meant, answers, embedder)
+    for entry in golden:
+        kind, answer = scored[entry.prompt], answers.get(entry.prompt)
+        if kind is Scorer.LOG_LIKELIHOOD:
+            if entry.prompt in (mean_logprobs or {}):
+                by_prompt[entry.prompt] = likelihood((mean_logprobs or {})[entry.prompt])
+        elif answer is not None and kind is Scorer.JSON_SCHEMA:
+            by_prompt[entry.prompt] = fits(answer, entry.json_schema or {})
+        elif answer is not None and kind is not Scorer.SEMANTIC:
+            by_prompt[entry.prompt] = score(kind, answer, entry.expected)
+    return Scores(by_prompt={entry.prompt: by_prompt[entry.prompt] for entry in golden if entry.prompt in by_prompt})
+
+
+def _read(line: str, scorer: Scorer) -> tuple[GoldenPrompt | None, list[Found]]:
     try:
         data: Any = json.loads(line)
-        return GoldenPrompt.model_validate(data)
+        entry = GoldenPrompt.model_validate(data)
     except json.JSONDecodeError as error:
-        problems.append(Problem(file, number, "", f"{error.msg.lower()} at column {error.colno}", "a JSON object"))
+        return None, [("", f"{error.msg.lower()} at column {error.colno}", "a JSON object")]
     except ValidationError as error:
-        for detail in error.errors():
-            path = ".".join(str(part) for part in detail["loc"])
-            found = "nothing" if detail["type"] == "missing" else repr(detail["input"])
-            expected = detail["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
-            expected = "a value here" if detail["type"] == "missing" else expected
-            problems.append(Problem(file, number, path, found, expected))
-    return None
+        return None, [
+            _found(detail["type"], detail["loc"], detail["input"], detail["msg"]) for detail in error.errors()
+        ]
+    return entry, list(_misfits(entry, entry.scored_by(scorer)))
+
+
+def _found(kind: str, loc: tuple[int | str, ...], value: Any, message: str) -> Found:
+    path = ".".join(str(part) for part in loc)
+    if kind == "missing":
+        return path, "nothing", "a value here"
+    return path, repr(value), message.removeprefix("Value error, ").removeprefix("Input should be ")
+
+
+def _misfits(entry: GoldenPrompt, scorer: Scorer) -> Iterator[Found]:
+    """What the line's scorer needs and the line does not give."""
+    if scorer is Scorer.JSON_SCHEMA:
+        yield from _schema_misfits(entry)
+    elif entry.json_schema is not None:
+        yield "schema", f"a schema for the scorer {scorer}", f"the scorer {Scorer.JSON_SCHEMA}, or no schema"
+    elif not entry.expected:
+        yield "expected", "nothing", "a value here"
+    elif scorer is Scorer.NUMERIC:
+        try:
+            number(entry.expected)
+        except ValueError:
+            yield "expected", repr(entry.expected), "a number for the numeric scorer"
+
+
+def _schema_misfits(entry: GoldenPrompt) -> Iterator[Found]:
+    if entry.expected:
+        yield "expected", repr(entry.expected), f"no text: the scorer {Scorer.JSON_SCHEMA} has the `schema`"
+    if entry.json_schema is None:
+        yield "schema", "nothing", "a JSON schema that the answer must fit"
+        return
+    try:
+        compiled(entry.json_schema)
+    except ValueError as error:
+        yield "schema", str(error).splitlines()[0], "a JSON schema that refers to nothing outside itself"
+
+
+def _by_meaning(
+    golden: Sequence[GoldenPrompt], answers: Mapping[str, str], embedder: Embedder | None
+) -> dict[str, float]:
+    if not golden:
+        return {}
+    if embedder is None:
+        raise TypeError("the semantic scorer needs an embedder")
+    # All at once: an embedder that reads many texts together is many times faster.
+    given = embedder.embed([answers[entry.prompt] for entry in golden])
+    expected = embedder.embed([entry.expected for entry in golden])
+    return {entry.prompt: nearness(*pair) for entry, *pair in zip(golden, given, expected, strict=True)}
