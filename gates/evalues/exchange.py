@@ -1,0 +1,120 @@
+"""How surprising it is that the canary drew just these requests from the pool of both arms.
+
+In one scrape both arms served `pool[k]` requests in bin k, of which `canary[k]` were the canary's. When
+both arms have the same distribution during that scrape, every way of choosing the canary's n requests from
+the pool is equally likely. For weights h fixed before the scrape,
+
+    e = prod_k h_k^canary_k / Z,    Z = mean over all choices of prod_k h_k^choice_k
+
+then has mean exactly 1, whatever the common distribution, its drift, or the share of traffic (permutation
+e-values: Koning, arXiv:2310.01153). With two bins this is Fisher's non-central hypergeometric likelihood
+ratio, and its mean stays at most 1 for every odds ratio below the null's, because ln Z is convex.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+EXACT_DRAWS = 16
+"""Up to here the mean is exact; beyond it the saddlepoint errs by less than 1e-4 in the logarithm."""
+NEWTON_STEPS = 25
+
+
+def log_e(log_h: Array, canary: Array, pool: Array) -> Array:
+    """Ln e of one scrape for each of several weights.
+
+    Shapes: `log_h` is (..., J, K), `canary` and `pool` are (..., K); the answer is (..., J).
+    """
+    drawn = canary.sum(axis=-1)
+    seen = np.einsum("...jk,...k->...j", log_h, canary)
+    return np.asarray(seen - log_mean(log_h, pool, drawn))
+
+
+def log_mean(log_h: Array, pool: Array, drawn: Array) -> Array:
+    """Ln of the mean of prod h over all ways to draw `drawn` of the pooled requests.
+
+    Shapes: `log_h` (..., J, K), `pool` (..., K), `drawn` (...); the answer is (..., J).
+    """
+    total = pool.sum(axis=-1)
+    # Choosing who is left out is the same choice, with inverse weights; so never more than half is drawn.
+    flip = 2 * drawn > total
+    few = np.where(flip, total - drawn, drawn)
+    signed = np.where(flip[..., None, None], -log_h, log_h)
+    lead = np.broadcast_shapes(signed.shape[:-2], few.shape, pool.shape[:-1])
+    weights = np.broadcast_to(signed, (*lead, *signed.shape[-2:]))
+    pools, draws = np.broadcast_to(pool, (*lead, pool.shape[-1])), np.broadcast_to(few, lead)
+    answer = np.zeros((*lead, signed.shape[-2]))
+    for chosen, rule in ((draws > EXACT_DRAWS, _saddlepoint), ((draws > 0) & (draws <= EXACT_DRAWS), _exact)):
+        if chosen.any():
+            answer[chosen] = rule(weights[chosen], pools[chosen], draws[chosen])
+    everything = np.einsum("...jk,...k->...j", log_h, pool)
+    return np.asarray(np.where(flip[..., None], everything + answer, answer))
+
+
+def _exact(log_h: Array, pool: Array, drawn: Array) -> Array:
+    """Newton's identities for elementary symmetric means, around the weights' mean so that little cancels."""
+    total = pool.sum(axis=-1)[:, None]
+    h = np.exp(log_h)
+    mean = np.einsum("djk,dk->dj", h, pool) / total
+    excess = h / mean[..., None] - 1
+    degree = int(drawn.max())
+    sums = [np.zeros_like(mean)]
+    power = excess * pool[:, None, :]
+    for _ in range(degree):
+        sums.append(power.sum(axis=-1))
+        power = power * excess
+    sums[1] = np.zeros_like(mean)
+    symmetric = [np.ones_like(mean)]
+    for order in range(1, degree + 1):
+        terms = [(-1) ** (i - 1) * symmetric[order - i] * sums[i] for i in range(1, order + 1)]
+        symmetric.append(np.asarray(sum(terms) / order))
+    ratio, answer = np.ones_like(total), np.ones_like(mean)
+    for order in range(1, degree + 1):
+        # The share of choices that hold `order` given requests; 0 once that is more than are drawn.
+        ratio = ratio * np.maximum(drawn[:, None] - order + 1, 0) / np.maximum(total - order + 1, 1)
+        answer = answer + ratio * symmetric[order]
+    return np.asarray(drawn[:, None] * np.log(mean) + np.log(answer))
+
+
+def _saddlepoint(log_h: Array, pool: Array, drawn: Array) -> Array:
+    """Second-order saddlepoint of the generating function prod (1 + h z)^pool, relative to that of h = 1.
+
+    Taken relative, the errors of both cancel where the weights are close to 1 (Daniels 1954; Skovgaard 1987).
+    """
+    total = pool.sum(axis=-1)[:, None]
+    draws = drawn[:, None].astype(np.float64)
+    start = np.log(draws) - np.log(total - draws)
+    tilt = start - np.einsum("djk,dk->dj", log_h, pool) / total
+    for _ in range(NEWTON_STEPS):
+        chance = 1 / (1 + np.exp(-(log_h + tilt[..., None])))
+        expected = np.einsum("djk,dk->dj", chance, pool)
+        spread = np.einsum("djk,dk->dj", chance * (1 - chance), pool)
+        step = np.clip((draws - expected) / spread, -1, 1)
+        tilt = tilt + step
+        if np.abs(step).max() < 1e-9:
+            break
+    return np.asarray(_log_coefficient(log_h, pool, draws, tilt) - _log_choices(total, draws))
+
+
+def _log_coefficient(log_h: Array, pool: Array, drawn: Array, tilt: Array) -> Array:
+    chance = 1 / (1 + np.exp(-(log_h + tilt[..., None])))
+    variance = chance * (1 - chance)
+    second = np.einsum("djk,dk->dj", variance, pool)
+    third = np.einsum("djk,dk->dj", variance * (1 - 2 * chance), pool)
+    fourth = np.einsum("djk,dk->dj", variance * (1 - 6 * variance), pool)
+    log_sum = np.einsum("djk,dk->dj", np.logaddexp(0, log_h + tilt[..., None]), pool)
+    correction = fourth / (8 * second**2) - 5 * third**2 / (24 * second**3)
+    return np.asarray(log_sum - drawn * tilt - 0.5 * np.log(2 * np.pi * second) + np.log1p(correction))
+
+
+def _log_choices(total: Array, drawn: Array) -> Array:
+    """The same approximation for h = 1, where the tilt is known."""
+    share = drawn / total
+    second = total * share * (1 - share)
+    third, fourth = second * (1 - 2 * share), second * (1 - 6 * share * (1 - share))
+    correction = fourth / (8 * second**2) - 5 * third**2 / (24 * second**3)
+    entropy = -drawn * np.log(share) - (total - drawn) * np.log1p(-share)
+    return np.asarray(entropy - 0.5 * np.log(2 * np.pi * second) + np.log1p(correction))

@@ -1,0 +1,88 @@
+"""Whether the canary fails more often than stable, and whether surely not by the margin, from counts."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.stats import beta
+
+from gates.evalues.exchange import Array
+from gates.evalues.mixture import Onset, Product
+from gates.evalues.odds import (
+    FINE_FRACTIONS,
+    FINE_WEIGHTS,
+    WORSE_ODDS,
+    WORSE_WEIGHTS,
+    log_e_odds,
+    log_odds_of,
+)
+from gates.evalues.spread import Spread
+
+HALF_LIFE_SECONDS = 1800.0
+CONFIDENCE = 0.95
+
+
+class Failing:
+    """Both questions over [fine, failed] counts."""
+
+    def __init__(
+        self, *, max_increase: float, tolerance: float = 0.0, temper: bool = True, leading: tuple[int, ...] = ()
+    ) -> None:
+        """`max_increase` and `tolerance` are differences of two shares of requests."""
+        self._margin, self._tolerance, self._temper = max_increase, tolerance, temper
+        self._past = np.zeros((*leading, 2))
+        self._spread = Spread(1, leading)
+        self._worse, self._fine = Onset(WORSE_WEIGHTS, leading), Product(FINE_WEIGHTS, leading)
+        self._canary_per_pod = np.zeros(leading)
+        self.design_effect = np.ones((*leading, 1))
+
+    def feed(self, canary: Array, stable: Array, seconds: float, *, canary_pods: int = 1) -> None:
+        """One scrape: canary counts (..., 2) as [fine, failed], stable counts of each pod (..., P, 2)."""
+        pooled = stable.sum(axis=-2)
+        self._canary_per_pod = self._canary_per_pod + canary.sum(axis=-1) / max(canary_pods, 1)
+        self.design_effect = self._spread.effect(self._canary_per_pod) if self._temper else self.design_effect
+        tolerated = self._null_odds(self._tolerance, _estimate(self._past))
+        worse = tolerated[..., None] + np.log(np.asarray(WORSE_ODDS))
+        self._worse.feed(log_e_odds(worse, tolerated, canary, pooled) / self.design_effect, seconds)
+        # The odds ratio of a fixed difference falls as the rate rises; so the highest plausible rate is the safe one.
+        margin = self._null_odds(self._margin, _upper_bound(self._past))
+        fine = margin[..., None] * np.asarray(FINE_FRACTIONS)
+        self._fine.feed(log_e_odds(fine, margin, canary, pooled) / self.design_effect)
+        self.learn(stable, seconds)
+
+    def learn(self, stable: Array, seconds: float) -> None:
+        """What the stable pods did before there was a canary."""
+        self._spread.feed(np.broadcast_to([[0.0, 1.0]], (*self._past.shape[:-1], 1, 2)), stable, seconds)
+        self._past = self._past * 0.5 ** (seconds / HALF_LIFE_SECONDS) + stable.sum(axis=-2)
+
+    def restart_acceptance(self) -> None:
+        """Forget what spoke for the canary: from now on it serves under other conditions, such as more load."""
+        self._fine = Product(FINE_WEIGHTS, self._canary_per_pod.shape)
+
+    def forget_pod(self, slot: int) -> None:
+        """The stable pod in that slot is gone, and another one takes it."""
+        self._spread.forget(slot)
+
+    @property
+    def log_worse(self) -> Array:
+        """Ln of the evidence that the canary fails more often than stable and the tolerance."""
+        return self._worse.log_evidence
+
+    @property
+    def log_fine(self) -> Array:
+        """Ln of the evidence that the canary's share of failures is less than the margin above stable's."""
+        return self._fine.log_evidence
+
+    def _null_odds(self, difference: float, share: Array) -> Array:
+        """Ln of the odds ratio of a share that is higher by `difference`."""
+        if not difference:
+            return np.zeros_like(share)
+        return np.asarray(log_odds_of(np.minimum(share + difference, 1.0)) - log_odds_of(share))
+
+
+def _estimate(past: Array) -> Array:
+    return np.asarray((past[..., 1] + 0.5) / (past.sum(axis=-1) + 1))
+
+
+def _upper_bound(past: Array) -> Array:
+    """Clopper and Pearson's one-sided bound of the share of failures."""
+    return np.asarray(beta.ppf(CONFIDENCE, past[..., 1] + 1, np.maximum(past[..., 0], 1e-3)))
