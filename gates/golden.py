@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
-from pydantic import ConfigDict, Field, JsonValue, ValidationError
+from pydantic import ConfigDict, Field, JsonValue
 
+from gates.json_lines import read_json_lines
 from gates.model import Scores
 from gates.ports import Embedder
 from gates.scoring import compiled, fits, likelihood, nearness, number, score
@@ -46,29 +45,17 @@ def load_golden(path: Path, scorer: Scorer = Scorer.CONTAINS) -> tuple[GoldenPro
     Raises:
         SpecError: with every problem and its line, when there is one, or when the set is empty.
     """
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise SpecError([Problem(str(path), 1, "", "no readable text", "a JSON object per line")]) from error
-    problems: list[Problem] = []
-    seen: dict[str, int] = {}
-    prompts = []
-    for at, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        entry, found = _read(line, scorer)
-        if entry and entry.prompt in seen:
-            # Scores are kept by prompt: the second would silently replace the first.
-            found.append(("prompt", "the prompt twice", f"each prompt once (first on line {seen[entry.prompt]})"))
-        problems += [Problem(str(path), at, *problem) for problem in found]
-        if entry:
-            seen.setdefault(entry.prompt, at)
-            prompts.append(entry)
-    if not prompts and not problems:
-        problems.append(Problem(str(path), 1, "", "no prompts", "at least one"))
+    lines, problems = read_json_lines(path, GoldenPrompt)
+    first: dict[str, int] = {}
+    for at, entry in lines:
+        problems += [Problem(str(path), at, *found) for found in _misfits(entry, entry.scored_by(scorer))]
+        # Scores are kept by prompt: the second would silently replace the first.
+        if first.setdefault(entry.prompt, at) != at:
+            once = f"each prompt once (first on line {first[entry.prompt]})"
+            problems.append(Problem(str(path), at, "prompt", "the prompt twice", once))
     if problems:
-        raise SpecError(problems)
-    return tuple(prompts)
+        raise SpecError(sorted(problems, key=lambda problem: problem.line))
+    return tuple(entry for _, entry in lines)
 
 
 def scorers_of(golden: Sequence[GoldenPrompt], scorer: Scorer) -> frozenset[Scorer]:
@@ -105,26 +92,6 @@ def score_answers(
         elif answer is not None and kind is not Scorer.SEMANTIC:
             by_prompt[entry.prompt] = score(kind, answer, entry.expected)
     return Scores(by_prompt={entry.prompt: by_prompt[entry.prompt] for entry in golden if entry.prompt in by_prompt})
-
-
-def _read(line: str, scorer: Scorer) -> tuple[GoldenPrompt | None, list[Found]]:
-    try:
-        data: Any = json.loads(line)
-        entry = GoldenPrompt.model_validate(data)
-    except json.JSONDecodeError as error:
-        return None, [("", f"{error.msg.lower()} at column {error.colno}", "a JSON object")]
-    except ValidationError as error:
-        return None, [
-            _found(detail["type"], detail["loc"], detail["input"], detail["msg"]) for detail in error.errors()
-        ]
-    return entry, list(_misfits(entry, entry.scored_by(scorer)))
-
-
-def _found(kind: str, loc: tuple[int | str, ...], value: Any, message: str) -> Found:
-    path = ".".join(str(part) for part in loc)
-    if kind == "missing":
-        return path, "nothing", "a value here"
-    return path, repr(value), message.removeprefix("Value error, ").removeprefix("Input should be ")
 
 
 def _misfits(entry: GoldenPrompt, scorer: Scorer) -> Iterator[Found]:
