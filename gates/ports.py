@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from gates.distribution import Distribution
 from gates.evidence import Batch
 from gates.model import ArmKey, Counts, NoData
+from gates.rubric import JudgeReply, Question
 from gates.spec import LatencyMetric
 
 
@@ -73,5 +74,17 @@ class EvidenceSource(Protocol):
 
         Raises:
             OutsideError: when the source is not there.
+        """
+        ...
+
+
+class JudgeClient(Protocol):
+    """A language model that scores answers."""
+
+    async def ask(self, question: Question) -> JudgeReply:
+        """What it says, whatever that is.
+
+        Raises:
+            OutsideError: when it is not there, also when asked again; the error holds nothing of the question.
         """
         ...

@@ -1,0 +1,102 @@
+"""The judge gate: which model judges answers, by which rubric, how often, and when it is to be believed."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Literal
+from urllib.parse import urlsplit
+
+from pydantic import Field, JsonValue
+
+from gates.spec import Sample, Share
+from tidegate.core.model import Contradiction, SpecModel
+from tidegate.core.quantities import Duration, Percent
+
+RubricVersion = Literal["2026-11"]
+Weight = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+OURS = frozenset({"model", "messages", "response_format", "stream", "n"})
+"""Fields of a request that are not free to choose."""
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+class Dimension(StrEnum):
+    """One side of how good an answer is, 0 to 1."""
+
+    HELPFULNESS = "helpfulness"
+    ACCURACY = "accuracy"
+    COHERENCE = "coherence"
+    SAFETY = "safety"
+
+
+class JudgeControl(SpecModel):
+    """What a judge must show before its scores may pass or fail a version."""
+
+    share: Percent = Field(default=0.2, gt=0, le=1, validate_default=False)
+    """Of the judged pairs: asked a second time with the answers swapped, and once more with a foil."""
+    same_within: Share = 0.1
+    """Composite scores that differ by less are the same."""
+    min_asked: Sample = 20
+    """Of each control; before that the judge is neither trusted nor refused."""
+    min_self_agreement: Share = 0.8
+    """Share of swapped repeats with the same opinion of canary against stable."""
+    min_discrimination: Share = 0.8
+    """Share of foils, answers to another prompt, that score worse than the right answer."""
+    min_answered: Share = 0.9
+    """Share of questions that get scores: what a judge leaves out is no accident."""
+    labels: Path | None = None
+    """JSON lines with `prompt`, `answer` and a person's `score`; the judge is asked of each before traffic."""
+    min_label_agreement: Share = 0.7
+    """Share of two labelled answers that the judge puts in the person's order; 0.5 is a coin's."""
+
+
+class JudgeGate(SpecModel):
+    """The canary's mean composite score may be `max_drop` below the stable arm's at most."""
+
+    endpoint: str = Field(pattern=r"^https?://[^\s/?#]+[^\s?#]*$")
+    """Base address of an OpenAI-compatible interface, `/v1` included."""
+    model: str = Field(min_length=1)
+    api_key_env: str | None = None
+    """Name of the environment variable with the key; without it none is sent."""
+    sample: Percent = Field(default=0.05, gt=0, le=1, validate_default=False)
+    """Of the pairs of answers."""
+    dimensions: Mapping[Dimension, Weight] = Field(default=dict.fromkeys(Dimension, 1.0), min_length=1)
+    """The weight of each in the composite score; one that is left out is not asked for."""
+    max_drop: Share = 0.1
+    """Of the mean composite score, 0 to 1."""
+    tolerance: Share = 0.0
+    """A mean drop up to this is not called worse, but it is not accepted for that either."""
+    rubric: RubricVersion = "2026-11"
+    structured: bool = False
+    """Let the endpoint enforce the form of the judge's reply; not every endpoint can."""
+    control: JudgeControl = JudgeControl()
+    parameters: Mapping[str, JsonValue] = {"temperature": 0, "max_tokens": 1024}
+    """Further fields of each request, as this endpoint wants them."""
+    timeout: Duration = timedelta(minutes=1)
+    """For one reply."""
+    retries: int = Field(default=4, ge=0, le=10)
+    """Of a question that met 429, 5xx or silence, ever longer apart."""
+    concurrency: Sample = 4
+    """Questions under way at once."""
+
+    @property
+    def pairs_until_trusted(self) -> int:
+        """Judged pairs after which the control can be expected to have said its word."""
+        return math.ceil(self.control.min_asked / self.control.share)
+
+    def contradictions(self) -> Iterator[Contradiction]:
+        """What may not stand in a spec together, or at all; never tells what could be a key."""
+        if self.api_key_env is not None and not _VARIABLE.fullmatch(self.api_key_env):
+            found = "what is no name of a variable"
+            yield Contradiction(("api_key_env",), found, "a name such as JUDGE_API_KEY; the key itself stays outside")
+        if "@" in urlsplit(self.endpoint).netloc:
+            yield Contradiction(("endpoint",), "a name or key before the host", "an address without; see `api_key_env`")
+        if taken := sorted(OURS & self.parameters.keys()):
+            yield Contradiction(("parameters", taken[0]), "a field that tidegate fills", "other fields only")
+        if self.tolerance >= self.max_drop:
+            yield Contradiction(("tolerance",), f"{self.tolerance:g}", f"less than max_drop, {self.max_drop:g}")
