@@ -1,62 +1,96 @@
-"""A `MetricSource` over Prometheus: Envoy's counters for requests, vLLM's histograms for latencies.
+"""Evidence from Prometheus: Envoy's counters for requests, vLLM's histograms for times.
 
 Envoy, not vLLM, counts the requests: vLLM takes a client that hangs up for a success and has 4xx
-nowhere but in `http_requests_total`. The scrape configuration labels every series with region, role
-and version.
+nowhere but in `http_requests_total`.
 """
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Iterator
 from datetime import datetime, timedelta
-from typing import Any
 
-import requests
-from prometheus_api_client import PrometheusConnect
-from prometheus_api_client.exceptions import PrometheusApiClientException
-from urllib3.util import Retry
-
+from gates.adapters.prometheus_api import PrometheusApi
+from gates.conventions import (
+    BUCKET,
+    BUCKET_EDGE,
+    HISTOGRAMS,
+    POD,
+    PROCESS_START,
+    RESPONSE_CODE,
+    RESPONSES,
+    TIMEOUTS,
+    TORN,
+    UP,
+)
 from gates.counters import gained
 from gates.distribution import Distribution
+from gates.evidence import Arm, Batch
 from gates.model import ArmKey, Counts, NoData
+from gates.scraped import ArmScrapes, Assembly
+from gates.series import RawSeries, Window
 from gates.spec import LatencyMetric
-from tidegate.core.errors import OutsideError
+from gates.targets import Targets
 
-RESPONSES = "envoy_cluster_upstream_rq"
-"""By `envoy_response_code`. A stream cut after its headers is in here as a 200."""
-TORN = "envoy_cluster_upstream_cx_destroy_remote_with_active_rq"
-"""Connections that the engine closed under a request: before its headers (a 503 as well) or after."""
-TIMEOUTS = "envoy_cluster_upstream_rq_timeout"
-"""Before the headers (a 504 as well) or after."""
-HISTOGRAMS = {
-    LatencyMetric.TTFT: "vllm:time_to_first_token_seconds_bucket",
-    # Per request, as the load measures it; vllm:inter_token_latency_seconds is per token.
-    LatencyMetric.ITL: "vllm:request_time_per_output_token_seconds_bucket",
-    LatencyMetric.E2E: "vllm:e2e_request_latency_seconds_bucket",
-}
-LOOKBACK = timedelta(minutes=5)
-"""How far before the window a series' last sample is looked for; Prometheus' own staleness."""
+LOOKBACK = timedelta(minutes=2)
+"""How far before a sample the one before it may lie: two of Prometheus' default scrape intervals."""
+
+STALENESS = timedelta(minutes=5)
+"""How far before the window `requests` and `latencies` look for a series' last sample; Prometheus' own."""
 
 
 class PrometheusSource:
     """Reads raw counter samples and differences them itself."""
 
-    def __init__(self, url: str, *, timeout_seconds: int = 5) -> None:
-        """`url` is Prometheus' own address; nothing is asked yet."""
-        self._url = url
-        # The gate is asked again anyway; a retry in here would only hide how long it takes.
-        session = requests.Session()
-        # Prometheus is on the loopback here, and inside the cluster there: no proxy of the environment knows it.
-        session.trust_env = False
-        self._client = PrometheusConnect(url=url, timeout=timeout_seconds, retry=Retry(0), session=session)
+    def __init__(
+        self,
+        url: str,
+        *,
+        timeout_seconds: int = 5,
+        settles_within: timedelta = timedelta(seconds=10),
+        pod_label: str = POD,
+        proxy_pod_label: str = "",
+    ) -> None:
+        """`url` is Prometheus' own address; nothing is asked yet.
+
+        `settles_within` is the scrape timeout: a sample has the time at which its scrape began.
+        `pod_label` tells the engines of an arm apart. Where each engine has a proxy of its own,
+        `proxy_pod_label` does so for its counts; a gateway's pods are not those of an arm.
+        """
+        self._api = PrometheusApi(url, timeout_seconds=timeout_seconds)
+        self.settles_within = settles_within
+        self._pod_label = pod_label
+        self._proxy_pod_label = proxy_pod_label
+
+    def batch(self, stable: ArmKey, canary: ArmKey, since: datetime, until: datetime) -> Batch:
+        """As `EvidenceSource`; choose windows of three scrape intervals or more.
+
+        The arms are not scraped at the same moment: a window sees each of them up to an interval late.
+        """
+        start = since - LOOKBACK
+        names = [RESPONSES, TORN, TIMEOUTS, *HISTOGRAMS.values(), *(name + BUCKET for name in HISTOGRAMS.values())]
+        lives = [
+            series
+            for region in sorted({stable.region, canary.region})
+            for series in self._api.samples([UP, PROCESS_START], {"region": region}, start, until)
+        ]
+        targets = Targets(
+            [(series.labels, series.values) for series in lives if series.name == UP],
+            [(series.labels, series.values) for series in lives if series.name == PROCESS_START],
+            lookback_seconds=LOOKBACK.total_seconds(),
+        )
+        arms = [
+            ArmScrapes(arm=arm, key=key, series=self._api.samples(names, key.model_dump(), start, until))
+            for arm, key in ((Arm.STABLE, stable), (Arm.CANARY, canary))
+        ]
+        window = Window(since=since.timestamp(), until=until.timestamp(), targets=targets)
+        return Assembly(window, pod_label=self._pod_label, proxy_pod_label=self._proxy_pod_label).batch(arms)
 
     def requests(self, arm: ArmKey, since: datetime, until: datetime) -> Counts | NoData:
         """As `MetricSource`, from Envoy; streams cut after their headers are counted as far as Envoy tells."""
         by_code: dict[int, float] = defaultdict(float)
-        for labels, count in self._gains(RESPONSES, arm, since, until):
-            by_code[int(labels["envoy_response_code"])] += count
+        for series, count in self._gains(RESPONSES, arm, since, until):
+            by_code[int(series.labels[RESPONSE_CODE])] += count
         if not by_code:
             return NoData(reason=f"Prometheus has no {RESPONSES} of {arm}")
         # Envoy counts each request once, under the status of its headers; what broke later is in TORN and TIMEOUTS.
@@ -71,43 +105,18 @@ class PrometheusSource:
 
     def latencies(self, metric: LatencyMetric, arm: ArmKey, since: datetime, until: datetime) -> Distribution | NoData:
         """As `MetricSource`, from the engine's histogram."""
+        name = HISTOGRAMS[metric] + BUCKET
         cumulated: dict[float, float] = defaultdict(float)
-        for labels, count in self._gains(HISTOGRAMS[metric], arm, since, until):
-            cumulated[float(labels["le"])] += count
+        for series, count in self._gains(name, arm, since, until):
+            cumulated[float(series.labels[BUCKET_EDGE])] += count
         if not cumulated:
-            return NoData(reason=f"Prometheus has no {HISTOGRAMS[metric]} of {arm}")
+            return NoData(reason=f"Prometheus has no {name} of {arm}")
         # Prometheus cumulates: each bucket holds those below it too.
         edges = sorted(cumulated)
         lower = [0.0, *(cumulated[edge] for edge in edges)]
         counts = [cumulated[edge] - below for edge, below in zip(edges, lower, strict=False)]
         return Distribution.from_buckets(edges, counts)
 
-    def _gains(
-        self, metric: str, arm: ArmKey, since: datetime, until: datetime
-    ) -> Iterator[tuple[dict[str, str], float]]:
-        """Every series of `metric` with its labels and what it gained in the window."""
-        # Raw samples of the whole span, from before the window on: `gained` needs the last value before it.
-        span = math.ceil((until - since + LOOKBACK).total_seconds())
-        query = f"{metric}{_selector(arm)}[{span}s]"
-        for series in self._ask(query, until):
-            samples = [(float(at), float(value)) for at, value in series["values"]]
-            yield series["metric"], gained(samples, since.timestamp())
-
-    def _ask(self, query: str, at: datetime) -> list[dict[str, Any]]:
-        try:
-            answer: list[dict[str, Any]] = self._client.custom_query(query, params={"time": at.timestamp()})
-        except requests.RequestException as error:
-            hint = "is it running, and is this its address?"
-            raise OutsideError(f"Prometheus at {self._url} does not answer", hint=hint, detail=str(error)) from error
-        except PrometheusApiClientException as error:
-            raise OutsideError(f"Prometheus at {self._url} refused {query}", detail=str(error)) from error
-        return answer
-
-
-def _selector(arm: ArmKey) -> str:
-    pairs = (f'{name}="{_escaped(value)}"' for name, value in arm.model_dump().items())
-    return "{" + ",".join(pairs) + "}"
-
-
-def _escaped(value: str) -> str:
-    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    def _gains(self, metric: str, arm: ArmKey, since: datetime, until: datetime) -> Iterator[tuple[RawSeries, float]]:
+        for series in self._api.samples([metric], arm.model_dump(), since - STALENESS, until):
+            yield series, gained(series.values, since.timestamp())
