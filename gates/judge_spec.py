@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, JsonValue
 
-from gates.spec import Sample, Share
+from gates.shares import Sample, Share
 from tidegate.core.model import Contradiction, SpecModel
 from tidegate.core.quantities import Duration, Percent
 
@@ -68,9 +68,11 @@ class JudgeGate(SpecModel):
     dimensions: Mapping[Dimension, Weight] = Field(default=dict.fromkeys(Dimension, 1.0), min_length=1)
     """The weight of each in the composite score; one that is left out is not asked for."""
     max_drop: Share = 0.1
-    """Of the mean composite score, 0 to 1."""
+    """Of the mean composite score, 0 to 1. The gate passes once the canary is proven to be within it."""
     tolerance: Share = 0.0
-    """A mean drop up to this is not called worse, but it is not accepted for that either."""
+    """The gate fails once the canary's mean is proven to be lower than stable's by more than this."""
+    min_pairs: Sample = 20
+    """Judged before a pass."""
     rubric: RubricVersion = "2026-11"
     structured: bool = False
     """Let the endpoint enforce the form of the judge's reply; not every endpoint can."""

@@ -11,7 +11,7 @@ from gates.judge_spec import JudgeGate
 from gates.judging import ArmScores, JudgedPair, Lot, composite, draw, drop, settle, unblind
 from gates.labels import Label, beside_each_other
 from gates.ports import JudgeClient
-from gates.rubric import NoScore, Opinion, Silence, opinion, question
+from gates.rubric import NoScore, Opinion, Silence, judge_request, opinion
 from gates.scoring import similarity
 from tidegate.core.errors import OutsideError
 
@@ -117,9 +117,9 @@ class PairJudge:
         return unblind(found, canary_first=canary_first)
 
     async def _ask(self, prompt: str, first: str, second: str) -> Opinion | NoScore:
-        asked = question(self._settings.rubric, self._dimensions, prompt, first, second)
+        request = judge_request(self._settings.rubric, self._dimensions, prompt, first, second)
         try:
-            found = opinion(await self._client.ask(asked), self._dimensions)
+            found = opinion(await self._client.ask(request), self._dimensions)
         except OutsideError as error:
             self._control.silent(Silence.UNREACHABLE, error.message)
             return NoScore(why=Silence.UNREACHABLE)

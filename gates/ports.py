@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from gates.distribution import Distribution
 from gates.evidence import Batch
 from gates.model import ArmKey, Counts, NoData
-from gates.rubric import JudgeReply, Question
+from gates.rubric import JudgeReply, JudgeRequest
 from gates.spec import LatencyMetric
 
 
@@ -81,10 +81,10 @@ class EvidenceSource(Protocol):
 class JudgeClient(Protocol):
     """A language model that scores answers."""
 
-    async def ask(self, question: Question) -> JudgeReply:
+    async def ask(self, request: JudgeRequest) -> JudgeReply:
         """What it says, whatever that is.
 
         Raises:
-            OutsideError: when it is not there, also when asked again; the error holds nothing of the question.
+            OutsideError: when it is not there, also when asked again; the error holds nothing of the request.
         """
         ...

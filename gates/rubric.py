@@ -53,7 +53,7 @@ RUBRICS: Mapping[RubricVersion, Rubric] = {
 }
 
 
-class Question(Value):
+class JudgeRequest(Value):
     """What a judge is asked; never printed, because it holds a prompt and its answers."""
 
     system: str = Field(repr=False)
@@ -99,7 +99,9 @@ class Opinion(Value):
     second: DimensionScores
 
 
-def question(version: RubricVersion, dimensions: Sequence[Dimension], prompt: str, first: str, second: str) -> Question:
+def judge_request(
+    version: RubricVersion, dimensions: Sequence[Dimension], prompt: str, first: str, second: str
+) -> JudgeRequest:
     """Put two answers to a judge, `first` as `answer_1`."""
     rubric = RUBRICS[version]
     meanings = "\n".join(f"- {dimension}: {rubric.meaning[dimension]}" for dimension in dimensions)
@@ -107,7 +109,7 @@ def question(version: RubricVersion, dimensions: Sequence[Dimension], prompt: st
     form = json.dumps({"reason": "<text>"} | dict.fromkeys(NAMES, scores)).replace('"<0 to 1>"', "<0 to 1>")
     # As JSON, so that no answer can pretend to be the end of itself and the begin of something else.
     material = {"question": prompt} | dict(zip(NAMES, (first, second), strict=True))
-    return Question(
+    return JudgeRequest(
         system=f"{rubric.task}\n\n{meanings}\n\n{rubric.form}\n{form}",
         user=json.dumps(material, ensure_ascii=False),
         form=_schema(dimensions),

@@ -1,0 +1,91 @@
+"""Asks vLLM how likely it holds an answer that somebody else wrote."""
+
+from __future__ import annotations
+
+import math
+
+from openai import APIError, APIStatusError, AsyncOpenAI, DefaultAsyncHttpxClient
+from pydantic import BaseModel
+
+from tidegate.core.errors import OutsideError
+
+
+class _Tokens(BaseModel):
+    tokens: list[int]
+
+
+class _Logprob(BaseModel):
+    logprob: float
+
+
+class _Choice(BaseModel):
+    prompt_logprobs: list[dict[int, _Logprob] | None]
+    """What was there before each token is given; the first token has nothing before it."""
+
+
+class _Completion(BaseModel):
+    choices: list[_Choice]
+
+
+class EngineLikelihood:
+    """A `LogLikelihood`. The engine itself applies its chat template and its tokenizer."""
+
+    def __init__(self, *, timeout_seconds: float = 60) -> None:
+        """`timeout_seconds` is how long an engine may stay silent."""
+        self._timeout_seconds = timeout_seconds
+
+    async def mean_logprob(self, url: str, model: str, prompt: str, reference: str) -> float:
+        """As `LogLikelihood`; the end of the turn after the reference is not asked for."""
+        try:
+            async with self._client(url) as client:
+                messages = [{"role": "user", "content": prompt}]
+                before = await _tokens(client, {"model": model, "messages": messages})
+                answer = await _tokens(client, {"model": model, "prompt": reference, "add_special_tokens": False})
+                found = await client.post(
+                    "/v1/completions",
+                    cast_to=object,
+                    body={
+                        "model": model,
+                        "prompt": before + answer,
+                        # vLLM must generate one token; only those of the prompt are of interest.
+                        "max_tokens": 1,
+                        "temperature": 0,
+                        "prompt_logprobs": 0,
+                    },
+                )
+                (choice,) = _Completion.model_validate(found).choices
+        except APIStatusError as error:
+            raise _failed(url, f"refused with {error.status_code}") from error
+        except APIError as error:
+            raise _failed(url, "does not answer") from error
+        # A ValidationError is one as well.
+        except ValueError as error:
+            raise _failed(url, "gave no log-probabilities") from error
+        return _mean(choice, len(before), answer, url)
+
+    def _client(self, url: str) -> AsyncOpenAI:
+        # Engines are asked directly, whatever proxy the environment has for the world outside.
+        http_client = DefaultAsyncHttpxClient(trust_env=False)
+        return AsyncOpenAI(
+            base_url=url, api_key="none", max_retries=0, timeout=self._timeout_seconds, http_client=http_client
+        )
+
+
+async def _tokens(client: AsyncOpenAI, body: dict[str, object]) -> list[int]:
+    found = await client.post("/tokenize", cast_to=object, body=body)
+    return _Tokens.model_validate(found).tokens
+
+
+def _mean(choice: _Choice, begin: int, tokens: list[int], url: str) -> float:
+    given = choice.prompt_logprobs[begin:]
+    if not tokens or len(given) != len(tokens):
+        raise _failed(url, "gave no log-probability for each token of the expected answer")
+    logprobs = [at[token].logprob if at and token in at else math.nan for at, token in zip(given, tokens, strict=True)]
+    mean = sum(logprobs) / len(logprobs)
+    if not math.isfinite(mean):
+        raise _failed(url, "gave log-probabilities that are no numbers")
+    return mean
+
+
+def _failed(url: str, what: str) -> OutsideError:
+    return OutsideError(f"the engine at {url} {what}", hint="its log says more")
