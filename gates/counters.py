@@ -36,11 +36,6 @@ class Origin(Enum):
     UNDATED = "undated"
     """Nobody knows since when it counts: it may be a process of another role until now. It gains nothing here."""
 
-    @property
-    def undated(self) -> bool:
-        """Whether the sample's value is left out."""
-        return self is Origin.UNDATED
-
 
 class NotCounts(ValueError):
     """A series that cannot be what counters are; says in what."""

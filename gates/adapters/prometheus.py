@@ -27,8 +27,8 @@ from gates.counters import gained
 from gates.distribution import Distribution
 from gates.evidence import Arm, Batch
 from gates.model import ArmKey, Counts, NoData
-from gates.scraped import ArmScrapes, Assembly
-from gates.series import RawSeries, Window
+from gates.scraped import batch_of
+from gates.series import ArmScrapes, RawSeries, Window
 from gates.spec import LatencyMetric
 from gates.targets import Targets
 
@@ -84,7 +84,7 @@ class PrometheusSource:
             for arm, key in ((Arm.STABLE, stable), (Arm.CANARY, canary))
         ]
         window = Window(since=since.timestamp(), until=until.timestamp(), targets=targets)
-        return Assembly(window, pod_label=self._pod_label, proxy_pod_label=self._proxy_pod_label).batch(arms)
+        return batch_of(arms, window, pod_label=self._pod_label, proxy_pod_label=self._proxy_pod_label)
 
     def requests(self, arm: ArmKey, since: datetime, until: datetime) -> Counts | NoData:
         """As `MetricSource`, from Envoy; streams cut after their headers are counted as far as Envoy tells."""

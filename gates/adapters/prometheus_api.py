@@ -12,7 +12,7 @@ from prometheus_api_client import PrometheusConnect
 from prometheus_api_client.exceptions import PrometheusApiClientException
 from urllib3.util import Retry
 
-from gates.histograms import Bucket
+from gates.scraped_histograms import Bucket
 from gates.series import RawSeries
 from tidegate.core.errors import OutsideError
 

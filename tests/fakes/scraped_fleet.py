@@ -19,8 +19,8 @@ from gates.conventions import (
 )
 from gates.evidence import Arm, Batch
 from gates.model import ArmKey
-from gates.scraped import ArmScrapes, Assembly
-from gates.series import RawSeries, Window
+from gates.scraped import batch_of
+from gates.series import ArmScrapes, RawSeries, Window
 from gates.spec import LatencyMetric
 from gates.targets import Targets
 
@@ -87,7 +87,7 @@ class Fleet:
             ArmScrapes(arm=arm, key=key, series=[one for one in everything if _is_of(one, key)])
             for arm, key in ((Arm.STABLE, stable), (Arm.CANARY, canary))
         ]
-        return Assembly(Window(since=since, until=until, targets=targets)).batch(arms)
+        return batch_of(arms, Window(since=since, until=until, targets=targets))
 
     def select(self, since: float, until: float) -> list[RawSeries]:
         found = []
