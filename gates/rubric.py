@@ -111,7 +111,8 @@ def judge_request(
     material = {"question": prompt} | dict(zip(NAMES, (first, second), strict=True))
     return JudgeRequest(
         system=f"{rubric.task}\n\n{meanings}\n\n{rubric.form}\n{form}",
-        user=json.dumps(material, ensure_ascii=False),
+        # A token cut in two can leave half a character, which cannot be sent.
+        user=json.dumps(material, ensure_ascii=False).encode("utf-8", "replace").decode(),
         form=_schema(dimensions),
     )
 

@@ -32,11 +32,14 @@ class WordEmbeddings:
             OutsideError: when the package is not installed, or not the version with these files.
         """
         rows = np.zeros((len(texts), self._vectors.shape[1]), dtype=np.float32)
-        for row, text in zip(rows, self._tokenizer.encode_batch(list(texts), add_special_tokens=False), strict=True):
-            if text.ids:
-                row[:] = self._vectors[text.ids].mean(axis=0, dtype=np.float32)
+        # A token cut in two can leave half a character, which the tokenizer does not take.
+        whole = [text.encode("utf-8", "replace").decode() for text in texts]
+        for row, pieces in zip(rows, self._tokenizer.encode_batch(whole, add_special_tokens=False), strict=True):
+            if pieces.ids:
+                row[:] = self._vectors[pieces.ids].mean(axis=0, dtype=np.float32)
         sizes = np.linalg.norm(rows, axis=1, keepdims=True)
-        return rows / np.where(sizes > 0, sizes, np.float32(1))
+        rows /= np.where(sizes > 0, sizes, 1)
+        return rows
 
     @cached_property
     def _vectors(self) -> NDArray[np.float16]:
