@@ -1,4 +1,4 @@
-"""Tells whether the canary fails more requests than the stable arm beside it.
+"""Asks whether the canary fails more requests than the stable arm beside it.
 
 5xx, missing answers and cut streams are one kind of failure, 4xx another. Users do not know which arm
 they reach, so both arms get the same share of bad requests: more 4xx on the canary is its own doing.
@@ -6,64 +6,144 @@ they reach, so both arms get the same share of bad requests: more 4xx on the can
 
 from __future__ import annotations
 
-from gates.chance import more_failures
-from gates.decide import Finding, decide, too_few, undecided
-from gates.model import Counts, NoData, RequestCounts, Verdict
+from collections import Counter
+from collections.abc import Mapping
+from typing import Literal
+
+import numpy as np
+
+from gates.evalues.failing import Failing
+from gates.evalues.paired import Lower
+from gates.evidence import Arm, Batch, PodEvidence
+from gates.histogram import PodSlots, pods_of
+from gates.question import Question
 from gates.spec import ErrorsGate
 
-GATE = "errors"
+Kind = Literal["failed", "refused"]
 
 
-def judge_errors(settings: ErrorsGate, evidence: RequestCounts, *, deadline_passed: bool) -> Verdict:
-    """Compare the shares of failed and of refused requests; the worse of the two decides.
+class FailuresQuestion(Question):
+    """Counts of both arms in the same scrapes."""
 
-    They are not added up: a canary that refuses what it should answer would hide behind a stable that fails.
-    """
-    stable, canary = evidence.stable, evidence.canary
-    if isinstance(canary, NoData):
-        return undecided(GATE, f"no requests of the canary: {canary.reason}", {}, deadline_passed=deadline_passed)
-    if isinstance(stable, NoData):
-        return undecided(GATE, f"no requests of stable: {stable.reason}", {}, deadline_passed=deadline_passed)
-    lack = too_few("requests", stable.total, canary.total, settings.min_requests)
-    if lack:
-        return undecided(GATE, lack, _numbers(stable, canary), deadline_passed=deadline_passed)
-    findings = [_finding(settings, kind, stable, canary) for kind in ("failed", "refused")]
-    verdicts = [decide(GATE, finding, deadline_passed=deadline_passed) for finding in findings]
-    return max(verdicts, key=lambda verdict: verdict.outcome)
+    worse = "that it fails more often than tolerated"
 
+    def __init__(self, gate: ErrorsGate, kind: Kind, *, temper: bool) -> None:
+        """`failed` and `refused` are two questions: a canary that refuses must not hide behind a stable that fails."""
+        super().__init__(kind, needed=gate.min_requests)
+        self._gate, self._bad_kind = gate, kind
+        self._process = Failing(max_increase=gate.max_increase, tolerance=gate.tolerance, temper=temper)
+        self._slots = PodSlots()
+        self._requests: Counter[Arm] = Counter()
+        self._bad: Counter[Arm] = Counter()
 
-def _finding(settings: ErrorsGate, kind: str, stable: Counts, canary: Counts) -> Finding:
-    stable_bad: int = getattr(stable, kind)
-    canary_bad: int = getattr(canary, kind)
-    increase = canary_bad / canary.total - stable_bad / stable.total
-    sentence = (
-        f"canary {kind} {canary_bad} of {canary.total} requests ({canary_bad / canary.total:.1%}) against "
-        f"{stable_bad} of {stable.total} ({stable_bad / stable.total:.1%}) on stable "
-        f"({increase * 100:+.1f} pp, allowed {settings.max_increase * 100:+g} pp)"
-    )
-    return Finding(
-        sentence=sentence,
-        numbers={**_numbers(stable, canary), f"{kind}_increase_share": increase},
-        beyond_margin=increase > settings.max_increase,
-        p_value=more_failures(
-            canary_bad,
-            canary.total,
-            reference_failed=stable_bad,
-            reference_total=stable.total,
-            margin=settings.max_increase,
-        ),
-    )
+    def take(self, batch: Batch, seconds: float) -> None:
+        self.missing = batch.missing.get("requests", "")
+        stable_pods = {pod.pod: self._counts(pod) for pod in pods_of(batch, Arm.STABLE)}
+        stable, reused = self._slots.place(stable_pods)
+        for slot in reused:
+            self._process.forget_pod(slot)
+        stable = stable if stable_pods else np.zeros((len(stable), 2))
+        canaries = [self._counts(pod) for pod in pods_of(batch, Arm.CANARY) if pod.requests]
+        for pod in batch.arms:
+            self._requests[pod.arm] += pod.requests
+            self._bad[pod.arm] += self._bad_of(pod)
+        if canaries:
+            self._process.feed(np.sum(canaries, axis=0), stable, seconds, canary_pods=len(canaries))
+        else:
+            self._process.learn(stable, seconds)
 
+    def restart(self) -> None:
+        self._requests.clear()
+        self._bad.clear()
+        self._process.restart_acceptance()
 
-def _numbers(stable: Counts, canary: Counts) -> dict[str, float]:
-    """What was counted, also while it is too little to judge."""
-    arms = {"canary": canary, "stable": stable}
-    return {
-        f"{name}_{kind}": float(count)
-        for name, counts in arms.items()
-        for kind, count in (
-            ("requests", counts.total),
-            ("failed_requests", counts.failed),
-            ("refused_requests", counts.refused),
+    @property
+    def log_worse(self) -> float:
+        return float(self._process.log_worse)
+
+    @property
+    def log_fine(self) -> float:
+        return float(self._process.log_fine)
+
+    @property
+    def seen(self) -> int:
+        return self._requests[Arm.CANARY]
+
+    def describe(self) -> str:
+        for arm in (Arm.CANARY, Arm.STABLE):
+            if not self._requests[arm]:
+                reason = f": {self.missing}" if self.missing else ""
+                return f"no requests of {'the canary' if arm is Arm.CANARY else 'stable'}{reason}"
+        increase = self._share(Arm.CANARY) - self._share(Arm.STABLE)
+        return (
+            f"canary {self.kind} {self._of(Arm.CANARY)} against {self._of(Arm.STABLE)} on stable "
+            f"({increase * 100:+.1f} pp, allowed {self._gate.max_increase * 100:+g} pp)"
         )
-    }
+
+    def numbers(self) -> Mapping[str, float]:
+        arms = (Arm.CANARY, Arm.STABLE)
+        counts = {f"{arm}_requests": float(self._requests[arm]) for arm in arms}
+        bad = {f"{arm}_{self.kind}_requests": float(self._bad[arm]) for arm in arms}
+        return counts | bad | {"design_effect": float(self._process.design_effect.max())}
+
+    def _bad_of(self, pod: PodEvidence) -> int:
+        return pod.errors if self._bad_kind == "failed" else pod.refused
+
+    def _counts(self, pod: PodEvidence) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
+        bad = self._bad_of(pod)
+        return np.asarray([pod.requests - bad, bad], dtype=np.float64)
+
+    def _share(self, arm: Arm) -> float:
+        return self._bad[arm] / self._requests[arm]
+
+    def _of(self, arm: Arm) -> str:
+        return f"{self._bad[arm]:,} of {self._requests[arm]:,} ({self._share(arm):.1%})"
+
+
+class PairedFailuresQuestion(Question):
+    """Prompts that went to both arms: how often only one of them answered."""
+
+    worse = "that it fails more often than tolerated"
+
+    def __init__(self, gate: ErrorsGate) -> None:
+        """Settings as the spec has them."""
+        super().__init__("failed", needed=gate.min_requests)
+        self._gate = gate
+        self._process = Lower(max_drop=gate.max_increase, tolerance=gate.tolerance)
+        self._pairs = self._canary = self._stable = 0
+
+    def take(self, batch: Batch, seconds: float) -> None:
+        failed = [(pair.canary is None, pair.stable is None) for pair in batch.pairs]
+        self._pairs += len(failed)
+        self._canary += sum(canary for canary, _ in failed)
+        self._stable += sum(stable for _, stable in failed)
+        if failed:
+            self._process.feed(np.asarray([float(canary) - float(stable) for canary, stable in failed]), seconds)
+
+    def restart(self) -> None:
+        self._pairs = self._canary = self._stable = 0
+        self._process.restart_acceptance()
+
+    @property
+    def log_worse(self) -> float:
+        return float(self._process.log_worse)
+
+    @property
+    def log_fine(self) -> float:
+        return float(self._process.log_fine)
+
+    @property
+    def seen(self) -> int:
+        return self._pairs
+
+    def describe(self) -> str:
+        if not self._pairs:
+            return "no pair was sent"
+        return (
+            f"of {self._pairs:,} prompts that went to both arms the canary left {self._canary:,} without an answer, "
+            f"stable {self._stable:,} (allowed {self._gate.max_increase * 100:+g} pp)"
+        )
+
+    def numbers(self) -> Mapping[str, float]:
+        counts = {"pairs": self._pairs, "canary_failed_requests": self._canary, "stable_failed_requests": self._stable}
+        return {name: float(count) for name, count in counts.items()}

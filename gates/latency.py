@@ -1,64 +1,196 @@
-"""Tells whether the canary is slower than the stable arm beside it."""
+"""Asks whether the canary is slower than the stable arm beside it, of requests and of pairs."""
 
 from __future__ import annotations
 
-import math
+from collections.abc import Mapping
 
-from gates.chance import more_above
-from gates.decide import Finding, decide, too_few, undecided
-from gates.distribution import Distribution, Latencies
-from gates.model import NoData, Verdict
-from gates.spec import LatencyGate
+import numpy as np
 
-GATE = "latency"
-CLOCK_RESOLUTION_SECONDS = 1e-6
-"""A stable arm faster than this is taken for this fast, so that a ratio exists."""
-
-
-def judge_latency(settings: LatencyGate, evidence: Latencies, *, deadline_passed: bool) -> Verdict:
-    """Compare one quantile of both arms; the canary may be slower by the margin."""
-    stable, canary = evidence.stable, evidence.canary
-    if isinstance(canary, NoData):
-        return undecided(GATE, f"no latencies of the canary: {canary.reason}", {}, deadline_passed=deadline_passed)
-    if isinstance(stable, NoData):
-        return undecided(GATE, f"no latencies of stable: {stable.reason}", {}, deadline_passed=deadline_passed)
-    lack = too_few("answered requests", stable.count, canary.count, settings.min_requests)
-    if lack:
-        sizes = {"canary_requests": float(canary.count), "stable_requests": float(stable.count)}
-        return undecided(GATE, lack, sizes, deadline_passed=deadline_passed)
-    return decide(GATE, _finding(settings, stable, canary), deadline_passed=deadline_passed)
+from gates.evalues.exchange import Array
+from gates.evalues.grid import sample_edges
+from gates.evalues.paired import Later
+from gates.evalues.slower import Slower
+from gates.evidence import Arm, Batch, PairedReply
+from gates.histogram import PodSlots, UnfitTimes, counted, grid_of, times_of
+from gates.question import Question, as_time
+from gates.spec import LatencyGate, LatencyMetric
 
 
-def _finding(settings: LatencyGate, stable: Distribution, canary: Distribution) -> Finding:
-    stable_seconds, canary_seconds = stable.quantile(settings.quantile), canary.quantile(settings.quantile)
-    allowed_seconds = stable_seconds * (1 + settings.max_increase)
-    increase = canary_seconds / max(stable_seconds, CLOCK_RESOLUTION_SECONDS) - 1
-    # A canary that is slower by exactly the margin exceeds this as rarely as the stable exceeds its own quantile.
-    above = canary.count_above(allowed_seconds)
-    p_value = more_above(
-        above,
-        canary.count,
-        # A hair less, so that 0.95 * 40 = 38.0000001 is still the 38th request.
-        reference_rank=math.ceil(settings.quantile * stable.count - 1e-9),
-        reference_total=stable.count,
-    )
-    quantile = f"p{settings.quantile * 100:g}"
-    name = f"{settings.metric}_{quantile}"
-    numbers = {
-        f"{name}_canary_seconds": canary_seconds,
-        f"{name}_stable_seconds": stable_seconds,
-        f"{name}_increase_ratio": increase,
-        "canary_above_margin_requests": float(above),
-        "canary_requests": float(canary.count),
-        "stable_requests": float(stable.count),
-    }
-    sentence = (
-        f"canary {settings.metric.upper()} {quantile} is {_ms(canary_seconds)} against {_ms(stable_seconds)} on stable "
-        f"({increase * 100:+.0f} %, allowed {settings.max_increase * 100:+g} %) "
-        f"after {canary.count} and {stable.count} requests"
-    )
-    return Finding(sentence=sentence, numbers=numbers, beyond_margin=canary_seconds > allowed_seconds, p_value=p_value)
+class TimesQuestion(Question):
+    """Requests of both arms in the same scrapes, as samples or buckets."""
+
+    worse = "that it is slower than tolerated"
+
+    def __init__(self, gate: LatencyGate, *, temper: bool) -> None:
+        """Settings as the spec has them."""
+        super().__init__(str(gate.metric), needed=gate.min_requests)
+        self._gate, self._temper = gate, temper
+        self._edges: Array = sample_edges()
+        self._process: Slower | None = None
+        self._slots = PodSlots()
+        self._seen: dict[Arm, Array] = {}
+
+    def take(self, batch: Batch, seconds: float) -> None:
+        """As `Question`; a batch whose buckets do not fit gives no evidence."""
+        metric = self._gate.metric
+        self.missing = batch.missing.get(str(metric), "")
+        found = {pod: times_of(pod, metric) for pod in batch.arms}
+        try:
+            process = self._begun(grid_of(found.values()))
+            if process is None:
+                return
+            counts = {pod: counted(times, self._edges) for pod, times in found.items() if times}
+        except UnfitTimes as unfit:
+            self.missing = str(unfit)
+            return
+        canaries = [each for pod, each in counts.items() if pod.arm is Arm.CANARY]
+        stable, reused = self._slots.place({pod.pod: each for pod, each in counts.items() if pod.arm is Arm.STABLE})
+        for slot in reused:
+            process.forget_pod(slot)
+        stable = stable if stable.shape[-1] == len(self._edges) + 1 else np.zeros((len(stable), len(self._edges) + 1))
+        canary = np.sum(canaries, axis=0) if canaries else np.zeros(len(self._edges) + 1)
+        self._note(canary, stable.sum(axis=0))
+        if canaries:
+            process.feed(canary, stable, seconds, canary_pods=len(canaries))
+        else:
+            process.learn(stable, seconds)
+
+    def restart(self) -> None:
+        """As `Question`; what is described is counted anew too, because traffic shares changed."""
+        self._seen.clear()
+        if self._process:
+            self._process.restart_acceptance()
+
+    @property
+    def log_worse(self) -> float:
+        return float(self._process.log_worse) if self._process else 0.0
+
+    @property
+    def log_fine(self) -> float:
+        return float(self._process.log_fine) if self._process else 0.0
+
+    @property
+    def seen(self) -> int:
+        return self._count(Arm.CANARY)
+
+    def describe(self) -> str:
+        metric, quantile = self._gate.metric.upper(), f"p{self._gate.quantile * 100:g}"
+        for arm in (Arm.CANARY, Arm.STABLE):
+            if not self._count(arm):
+                reason = f": {self.missing}" if self.missing else ""
+                return f"no {metric} of {'the canary' if arm is Arm.CANARY else 'stable'}{reason}"
+        canary, stable = self._quantile(Arm.CANARY), self._quantile(Arm.STABLE)
+        return (
+            f"canary {metric} {quantile} is {as_time(canary)} against {as_time(stable)} on stable "
+            f"({(canary / stable - 1) * 100:+.0f} %, allowed {self._gate.max_increase * 100:+g} %)"
+        )
+
+    def numbers(self) -> Mapping[str, float]:
+        arms = {str(arm): arm for arm in (Arm.CANARY, Arm.STABLE)}
+        name = f"{self._gate.metric}_p{self._gate.quantile * 100:g}"
+        times = {f"{name}_{text}_seconds": self._quantile(arm) for text, arm in arms.items() if self._count(arm)}
+        counts = {f"{text}_requests": float(self._count(arm)) for text, arm in arms.items()}
+        effect = float(self._process.design_effect.max()) if self._process else 1.0
+        return times | counts | {"design_effect": effect}
+
+    def _begun(self, edges: Array | None) -> Slower | None:
+        """The process, once there are times that say on which grid."""
+        if self._process is None and edges is not None:
+            gate, self._edges = self._gate, edges
+            self._process = Slower(
+                edges,
+                quantile=gate.quantile,
+                max_increase=gate.max_increase,
+                tolerance=gate.tolerance,
+                temper=self._temper,
+            )
+        return self._process
+
+    def _note(self, canary: Array, stable: Array) -> None:
+        for arm, counts in ((Arm.CANARY, canary), (Arm.STABLE, stable)):
+            self._seen[arm] = self._seen.get(arm, 0.0) + counts
+
+    def _count(self, arm: Arm) -> int:
+        return int(np.sum(self._seen.get(arm, 0.0)))
+
+    def _quantile(self, arm: Arm) -> float:
+        """Within its bin evenly spread; beyond the last edge, that edge."""
+        reached = np.cumsum(self._seen[arm])
+        rank = self._gate.quantile * reached[-1]
+        place = int(np.searchsorted(reached, rank * (1 - 1e-12)))
+        if place >= len(self._edges):
+            return float(self._edges[-1])
+        low, below = (self._edges[place - 1], reached[place - 1]) if place else (0.0, 0.0)
+        return float(low + (self._edges[place] - low) * (rank - below) / (reached[place] - below))
 
 
-def _ms(seconds: float) -> str:
-    return f"{seconds * 1000:.0f} ms" if seconds >= 0.01 else f"{seconds * 1000:.1f} ms"
+class PairedTimesQuestion(Question):
+    """Pairs: the same prompt in both arms at the same moment, so that difficulty and load cancel."""
+
+    worse = "that it is later than tolerated"
+
+    def __init__(self, gate: LatencyGate) -> None:
+        """Settings as the spec has them; within pairs the margin is of the ratio, not of the quantile."""
+        super().__init__(str(gate.metric), needed=gate.min_requests)
+        self._gate = gate
+        self._process = Later(max_increase=gate.max_increase, tolerance=gate.tolerance)
+        self._times: list[tuple[float, float]] = []
+
+    def take(self, batch: Batch, seconds: float) -> None:
+        times = [(_time(pair.canary, self._gate.metric), _time(pair.stable, self._gate.metric)) for pair in batch.pairs]
+        known = [(canary, stable) for canary, stable in times if canary and stable]
+        self._times = (self._times + known)[-MOST_TIMES:]
+        if known:
+            self._process.feed(np.log([canary / stable for canary, stable in known]), seconds)
+
+    def restart(self) -> None:
+        self._times = []
+        self._process.restart_acceptance()
+
+    @property
+    def log_worse(self) -> float:
+        return float(self._process.log_worse)
+
+    @property
+    def log_fine(self) -> float:
+        return float(self._process.log_fine)
+
+    @property
+    def seen(self) -> int:
+        return len(self._times)
+
+    def describe(self) -> str:
+        metric = self._gate.metric.upper()
+        if not self._times:
+            return f"no pair has a {metric} on both arms"
+        canary, stable, ratio = self._middle()
+        return (
+            f"canary {metric} is {as_time(canary)} against {as_time(stable)} on stable in the median, "
+            f"{(ratio - 1) * 100:+.0f} % within {len(self._times)} pairs (allowed {self._gate.max_increase * 100:+g} %)"
+        )
+
+    def numbers(self) -> Mapping[str, float]:
+        if not self._times:
+            return {"pairs": 0.0}
+        canary, stable, ratio = self._middle()
+        name = f"median_{self._gate.metric}"
+        return {
+            f"{name}_canary_seconds": canary,
+            f"{name}_stable_seconds": stable,
+            "median_increase_share": ratio - 1,
+            "pairs": float(len(self._times)),
+        }
+
+    def _middle(self) -> tuple[float, float, float]:
+        times = np.asarray(self._times)
+        return float(np.median(times[:, 0])), float(np.median(times[:, 1])), float(np.median(times[:, 0] / times[:, 1]))
+
+
+MOST_TIMES = 10_000
+"""Pairs that are kept for the description; evidence needs none of them."""
+
+
+def _time(reply: PairedReply | None, metric: LatencyMetric) -> float | None:
+    if reply is None:
+        return None
+    return {LatencyMetric.TTFT: reply.ttft, LatencyMetric.ITL: reply.itl, LatencyMetric.E2E: reply.e2e}[metric]

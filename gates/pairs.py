@@ -1,86 +1,198 @@
-"""Tells whether both versions say much the same to the same prompts, about as soon.
+"""Asks whether both versions say much the same to the same prompts: the comparison of shadow traffic.
 
-The comparison of shadow traffic. A prompt whose answers did not both arrive counts as no likeness at
-all: a canary that answers only the easy half must not look alike.
+A prompt whose answers did not both arrive counts as no likeness at all: a canary that answers only the
+easy half must not look alike.
 """
 
 from __future__ import annotations
 
-from statistics import fmean, median
+from collections.abc import Callable, Iterator, Mapping
 
-from gates.chance import majority, mean_above
-from gates.decide import Finding, decide, undecided
-from gates.model import Pair, Pairs, Verdict
-from gates.scoring import similarity
+import numpy as np
+
+from gates.evalues.paired import Later, Lower
+from gates.evalues.share import Share
+from gates.evidence import Batch, PairedAnswer, PairedReply
+from gates.question import Question
 from gates.spec import AgreementGate
 
-GATE = "agreement"
+Score = Callable[[PairedAnswer], float | None]
+"""What one pair says; None when it says nothing."""
 
 
-def judge_pairs(settings: AgreementGate, evidence: Pairs, *, deadline_passed: bool) -> Verdict:
-    """Compare answers pair by pair: their words, and with a margin for it their TTFT."""
-    numbers = _numbers(evidence)
-    if evidence.sent < settings.min_pairs:
-        reason = f"{evidence.sent} pairs were sent; at least {settings.min_pairs} are needed"
-        return undecided(GATE, reason, numbers, deadline_passed=deadline_passed)
-    findings = [_likeness(settings, evidence, numbers)]
-    if settings.max_ttft_increase is not None and evidence.answered:
-        findings.append(_lateness(settings.max_ttft_increase, evidence.answered, numbers))
-    verdicts = [decide(GATE, finding, deadline_passed=deadline_passed) for finding in findings]
-    return max(verdicts, key=lambda verdict: verdict.outcome)
+def agreement_questions(gate: AgreementGate) -> Iterator[Question]:
+    """Every comparison that the settings ask for."""
+    need = gate.min_pairs
+    yield ShareQuestion("coverage", "prompts came back from both arms", _arrived, gate.min_coverage, needed=need)
+    yield MeanQuestion("similarity", "answers are {:.2f} alike", _likeness, -gate.min_similarity, needed=need)
+    if gate.min_same_language is not None:
+        yield ShareQuestion("language", "pairs are in one language", _same_language, gate.min_same_language, needed=0)
+    if gate.min_same_finish is not None:
+        yield ShareQuestion("finish", "pairs end for the same reason", _same_finish, gate.min_same_finish, needed=0)
+    if gate.max_refusal_increase is not None:
+        words = "the canary declines {:+.1%} more often"
+        yield MeanQuestion("refusal", words, _more_refusal, gate.max_refusal_increase, needed=0)
+    if gate.max_ttft_increase is not None:
+        yield RatioQuestion("ttft", "TTFT", _ttft_ratio, gate.max_ttft_increase)
+    if gate.max_length_change is not None:
+        yield RatioQuestion("longer", "length", _length_ratio, gate.max_length_change)
+        yield RatioQuestion("shorter", "shortness", _shortness_ratio, gate.max_length_change)
 
 
-def _likenesses(evidence: Pairs) -> list[float]:
-    arrived = [similarity(pair.stable.text, pair.canary.text) for pair in evidence.answered]
-    # What did not arrive is unlike: left out, a canary that answers only what is easy would look well.
-    return arrived + [0.0] * (evidence.sent - len(arrived))
+class PairQuestion(Question):
+    """A question whose sample is pairs, and whose process has the two usual kinds of evidence."""
+
+    process: Share | Lower | Later
+
+    def __init__(self, kind: str, score: Score, *, needed: int) -> None:
+        """`score` says what one pair contributes."""
+        super().__init__(kind, needed=needed)
+        self._score = score
+        self._total, self._count = 0.0, 0
+
+    def take(self, batch: Batch, seconds: float) -> None:
+        scores = [score for pair in batch.pairs if (score := self._score(pair)) is not None]
+        self._total += sum(scores)
+        self._count += len(scores)
+        if scores:
+            self.learn(np.asarray(scores), seconds)
+
+    def learn(self, scores: np.ndarray[tuple[int, ...], np.dtype[np.float64]], seconds: float) -> None:
+        """Hand one batch's scores to the process."""
+        raise NotImplementedError
+
+    def restart(self) -> None:
+        self._total, self._count = 0.0, 0
+        self.process.restart_acceptance()
+
+    @property
+    def log_worse(self) -> float:
+        return float(self.process.log_worse)
+
+    @property
+    def log_fine(self) -> float:
+        return float(self.process.log_fine)
+
+    @property
+    def seen(self) -> int:
+        return self._count
+
+    @property
+    def mean(self) -> float:
+        """Of all scores since the last restart."""
+        return self._total / self._count if self._count else 0.0
 
 
-def _likeness(settings: AgreementGate, evidence: Pairs, numbers: dict[str, float]) -> Finding:
-    differences = [1 - likeness for likeness in _likenesses(evidence)]
-    sentence = (
-        f"answers to {evidence.sent} prompts are {1 - fmean(differences):.2f} alike "
-        f"(at least {settings.min_similarity:g}), {len(evidence.answered)} of the pairs arrived"
-    )
-    return Finding(
-        sentence=sentence,
-        numbers=numbers,
-        beyond_margin=fmean(differences) > 1 - settings.min_similarity,
-        p_value=mean_above(differences, 1 - settings.min_similarity),
-    )
+class ShareQuestion(PairQuestion):
+    """What share of pairs has something that it should have."""
+
+    worse = "that it is less than that"
+    fine = "that it is more"
+
+    def __init__(self, kind: str, words: str, score: Score, bound: float, *, needed: int) -> None:
+        """`bound` is what must be exceeded, 0 to 1."""
+        super().__init__(kind, score, needed=needed)
+        self._words, self._bound = words, bound
+        # Neither certainty can be proven by counting.
+        self.process: Share = Share(min(max(bound, 0.001), 0.999))
+
+    def learn(self, scores: np.ndarray[tuple[int, ...], np.dtype[np.float64]], seconds: float) -> None:
+        hits = scores.sum()
+        self.process.feed(hits, len(scores) - hits, seconds)
+
+    def describe(self) -> str:
+        if not self._count:
+            return f"no pairs to tell how many {self._words}"
+        return f"{self._total:.0f} of {self._count} {self._words} (at least {self._bound:.0%})"
+
+    def numbers(self) -> Mapping[str, float]:
+        return {f"{self.kind}_share": self.mean, "pairs": float(self._count)} if self._count else {"pairs": 0.0}
 
 
-def _lateness(max_increase: float, pairs: tuple[Pair, ...], numbers: dict[str, float]) -> Finding:
-    # Within a pair: prompts differ in length, and both arms of a pair had the same.
-    ratios = [_ttft_ratio(pair) for pair in pairs]
-    later = sum(ratio > 1 + max_increase for ratio in ratios)
-    sentence = (
-        f"canary TTFT is {(median(ratios) - 1) * 100:+.0f} % against stable in the median of {len(ratios)} pairs "
-        f"(allowed {max_increase * 100:+g} %)"
-    )
-    return Finding(
-        sentence=sentence,
-        numbers=numbers,
-        beyond_margin=median(ratios) > 1 + max_increase,
-        p_value=majority(later, len(ratios)),
-    )
+class MeanQuestion(PairQuestion):
+    """The mean of something that is worse the larger it is; a negative bound turns it around: larger is better."""
+
+    def __init__(self, kind: str, words: str, score: Score, bound: float, *, needed: int) -> None:
+        """`words` has a place for the mean."""
+        super().__init__(kind, score, needed=needed)
+        self._words, self._bound = words, bound
+        # Against a fixed bound there is no stable arm whose spread would have to be tolerated.
+        self.process: Lower = Lower(max_drop=0.0 if bound < 0 else bound)
+
+    def learn(self, scores: np.ndarray[tuple[int, ...], np.dtype[np.float64]], seconds: float) -> None:
+        self.process.feed(-self._bound - scores if self._bound < 0 else scores, seconds)
+
+    def describe(self) -> str:
+        if not self._count:
+            return f"no pairs to compare ({self.kind})"
+        allowed = f"at least {-self._bound:g}" if self._bound < 0 else f"allowed {self._bound:+.1%}"
+        return f"{self._words.format(self.mean)} over {self._count} pairs ({allowed})"
+
+    def numbers(self) -> Mapping[str, float]:
+        return {f"mean_{self.kind}_score": self.mean, "pairs": float(self._count)} if self._count else {"pairs": 0.0}
 
 
-def _ttft_ratio(pair: Pair) -> float:
-    return pair.canary.ttft_seconds / pair.stable.ttft_seconds
+class RatioQuestion(PairQuestion):
+    """The ratio of canary to stable within pairs."""
+
+    def __init__(self, kind: str, noun: str, score: Score, margin: float) -> None:
+        """`score` is the logarithm of the ratio."""
+        super().__init__(kind, score, needed=0)
+        self._noun, self._margin = noun, margin
+        self.process: Later = Later(max_increase=margin, tolerance=margin / 4)
+
+    def learn(self, scores: np.ndarray[tuple[int, ...], np.dtype[np.float64]], seconds: float) -> None:
+        self.process.feed(scores, seconds)
+
+    def describe(self) -> str:
+        change = (np.exp(self.mean) - 1) * 100
+        return f"{self._noun} is {change:+.0f} % within {self._count} pairs (allowed {self._margin * 100:+g} %)"
+
+    def numbers(self) -> Mapping[str, float]:
+        return {f"{self.kind}_increase_share": float(np.exp(self.mean) - 1)} if self._count else {}
 
 
-def _numbers(evidence: Pairs) -> dict[str, float]:
-    numbers = {"pairs_sent": float(evidence.sent), "pairs_arrived": float(len(evidence.answered))}
-    if not evidence.answered:
-        return numbers
-    pairs = evidence.answered
-    lengths = [pair.canary.output_tokens / max(1, pair.stable.output_tokens) for pair in pairs]
-    return numbers | {
-        "mean_similarity_score": fmean(_likenesses(evidence)),
-        "same_finish_reason_share": fmean(pair.stable.finish_reason == pair.canary.finish_reason for pair in pairs),
-        "median_length_ratio": median(lengths),
-        "median_ttft_ratio": median(_ttft_ratio(pair) for pair in pairs),
-        "median_ttft_canary_seconds": median(pair.canary.ttft_seconds for pair in pairs),
-        "median_ttft_stable_seconds": median(pair.stable.ttft_seconds for pair in pairs),
-    }
+def _arrived(pair: PairedAnswer) -> float:
+    return float(pair.stable is not None and pair.canary is not None)
+
+
+def _likeness(pair: PairedAnswer) -> float:
+    return pair.similarity or 0.0
+
+
+def _both(pair: PairedAnswer) -> tuple[PairedReply, PairedReply] | None:
+    return (pair.stable, pair.canary) if pair.stable and pair.canary else None
+
+
+def _same_language(pair: PairedAnswer) -> float | None:
+    both = _both(pair)
+    return float(both[0].language == both[1].language) if both and all(reply.language for reply in both) else None
+
+
+def _same_finish(pair: PairedAnswer) -> float | None:
+    both = _both(pair)
+    return float(both[0].finish_reason == both[1].finish_reason) if both else None
+
+
+def _more_refusal(pair: PairedAnswer) -> float | None:
+    both = _both(pair)
+    if not both or both[0].refusal is None or both[1].refusal is None:
+        return None
+    return float(both[1].refusal) - float(both[0].refusal)
+
+
+def _ttft_ratio(pair: PairedAnswer) -> float | None:
+    both = _both(pair)
+    return float(np.log(both[1].ttft / both[0].ttft)) if both and both[0].ttft and both[1].ttft else None
+
+
+def _length_ratio(pair: PairedAnswer) -> float | None:
+    both = _both(pair)
+    if not both or both[0].output_tokens is None or both[1].output_tokens is None:
+        return None
+    return float(np.log(max(both[1].output_tokens, 1) / max(both[0].output_tokens, 1)))
+
+
+def _shortness_ratio(pair: PairedAnswer) -> float | None:
+    ratio = _length_ratio(pair)
+    return None if ratio is None else -ratio

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from datetime import timedelta
 from enum import StrEnum
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
-from tidegate.core.model import SpecModel
-from tidegate.core.quantities import Percent, PercentagePoints
+from tidegate.core.model import Contradiction, SpecModel
+from tidegate.core.quantities import Duration, Percent, PercentagePoints
 
 
 class LatencyMetric(StrEnum):
@@ -62,18 +64,36 @@ class LatencyGate(SpecModel):
     metric: LatencyMetric = LatencyMetric.TTFT
     quantile: float = Field(default=0.95, gt=0, lt=1)
     max_increase: Percent = Field(default=0.2, validate_default=False)
-    """Of the stable arm's quantile; 0.2 is 20 %."""
+    """Of the stable arm's quantile; 0.2 is 20 %. The gate passes once the canary is proven to be within it."""
+    tolerance: Percent = Field(default=0.05, validate_default=False)
+    """The spread between pods that is nobody's fault. The gate fails once the canary is proven to be slower by more."""
     min_requests: Sample = 40
-    """Answered requests on each arm; one that failed has no latency."""
+    """Answered by the canary before a pass, however clear the evidence; one that failed has no latency."""
+
+    def contradictions(self) -> Iterator[Contradiction]:
+        """What is tolerated must be allowed."""
+        if self.tolerance >= self.max_increase:
+            yield Contradiction(
+                ("tolerance",), f"{self.tolerance:.0%}", f"less than max_increase, {self.max_increase:.0%}"
+            )
 
 
 class ErrorsGate(SpecModel):
     """The canary's share of failed requests may exceed the stable arm's by `max_increase` at most."""
 
     max_increase: PercentagePoints = Field(default=0.005, validate_default=False)
-    """Difference of two shares; 0.005 is 0.5 percentage points."""
+    """Difference of two shares; 0.005 is 0.5 percentage points. The gate passes once the canary is within it."""
+    tolerance: PercentagePoints = Field(default=0.0, validate_default=False)
+    """The gate fails once the canary is proven to fail more often than stable by more than this."""
     min_requests: Sample = 40
-    """On each arm, whatever became of them."""
+    """On the canary before a pass, whatever became of them."""
+
+    def contradictions(self) -> Iterator[Contradiction]:
+        """What is tolerated must be allowed."""
+        if self.tolerance >= self.max_increase:
+            yield Contradiction(
+                ("tolerance",), f"{self.tolerance * 100:g}pp", f"less than max_increase, {self.max_increase * 100:g}pp"
+            )
 
 
 class QualityGate(SpecModel):
@@ -93,15 +113,56 @@ class AgreementGate(SpecModel):
     min_similarity: Share = 0.6
     """Mean word F1 over all pairs, 0 to 1; a pair that did not arrive counts 0."""
     max_ttft_increase: Percent | None = None
-    """On the median of canary to stable TTFT within pairs; not looked at when absent."""
+    """Of the canary's TTFT over stable's within pairs; not looked at when absent."""
+    min_coverage: Share = 0.9
+    """The share of prompts that came back from both arms; without proof of it nothing passes."""
+    min_same_language: Share | None = None
+    """The share of pairs whose answers are in one language; not looked at when absent, as all that follows."""
+    min_same_finish: Share | None = None
+    """The share of pairs that end for the same reason: both by themselves, or both at the limit."""
+    max_refusal_increase: PercentagePoints | None = None
+    """Of answers that decline the request in words."""
+    max_length_change: Percent | None = None
+    """Of the answers' lengths within pairs, in tokens, to either side."""
     min_pairs: Sample = 20
-    """Sent, whether or not their answers arrived."""
+    """Sent before a pass, whether or not their answers arrived."""
+
+
+class ScoresGate(SpecModel):
+    """The canary's mean score, given by a judge, may be `max_drop` below stable's at most."""
+
+    max_drop: Share = 0.05
+    """Of the mean, 0 to 1. The gate passes once the canary is proven to be within it."""
+    tolerance: Share = 0.0
+    """The gate fails once the canary's mean is proven to be lower than stable's by more than this."""
+    min_pairs: Sample = 20
+    """Judged before a pass."""
+
+    def contradictions(self) -> Iterator[Contradiction]:
+        """What is tolerated must be allowed."""
+        if self.tolerance >= self.max_drop:
+            yield Contradiction(("tolerance",), f"{self.tolerance:g}", f"less than max_drop, {self.max_drop:g}")
+
+
+class Budget(SpecModel):
+    """How often a whole delivery may be wrong: all gates, stages, regions and looks together."""
+
+    rollback: Percent = Field(default=0.01, gt=0, le=0.2, validate_default=False)
+    """The chance that a version that is no worse is taken back."""
+    accept: Percent = Field(default=0.05, gt=0, le=0.5, validate_default=False)
+    """The chance that a version that is worse by a margin passes that gate."""
+    temper: bool = True
+    """Weaken evidence by the spread seen between stable pods."""
+    look: Duration = Field(default=timedelta(seconds=10), gt=timedelta(0))
+    """Between two batches of evidence."""
 
 
 class Gates(SpecModel):
     """The gates of a delivery; stages name those that they wait for."""
 
+    budget: Budget = Budget()
     latency: LatencyGate | None = None
     errors: ErrorsGate | None = None
     quality: QualityGate | None = None
     agreement: AgreementGate | None = None
+    judge: ScoresGate | None = None

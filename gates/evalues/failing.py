@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.stats import beta
+from scipy.special import betaincinv
 
 from gates.evalues.exchange import Array
 from gates.evalues.mixture import Onset, Product
@@ -17,6 +17,9 @@ from gates.evalues.odds import (
 )
 from gates.evalues.spread import Spread
 
+FINE_RATES = (0.02, 0.2, 0.5)
+"""Alternatives as parts of the margin: a canary that hardly ever fails, or fails less than the margin by itself."""
+ACCEPT_WEIGHTS = (*(weight * 0.7 for weight in FINE_WEIGHTS), 0.18, 0.08, 0.04)
 HALF_LIFE_SECONDS = 1800.0
 CONFIDENCE = 0.95
 
@@ -31,7 +34,7 @@ class Failing:
         self._margin, self._tolerance, self._temper = max_increase, tolerance, temper
         self._past = np.zeros((*leading, 2))
         self._spread = Spread(1, leading)
-        self._worse, self._fine = Onset(WORSE_WEIGHTS, leading), Product(FINE_WEIGHTS, leading)
+        self._worse, self._fine = Onset(WORSE_WEIGHTS, leading), Product(ACCEPT_WEIGHTS, leading)
         self._canary_per_pod = np.zeros(leading)
         self.design_effect = np.ones((*leading, 1))
 
@@ -46,7 +49,8 @@ class Failing:
         # The odds ratio of a fixed difference falls as the rate rises; so the highest plausible rate is the safe one.
         margin = self._null_odds(self._margin, _upper_bound(self._past))
         fine = margin[..., None] * np.asarray(FINE_FRACTIONS)
-        self._fine.feed(log_e_odds(fine, margin, canary, pooled) / self.design_effect)
+        gained = np.concatenate([log_e_odds(fine, margin, canary, pooled), self._below_margin(canary, pooled)], axis=-1)
+        self._fine.feed(gained / self.design_effect)
         self.learn(stable, seconds)
 
     def learn(self, stable: Array, seconds: float) -> None:
@@ -56,7 +60,7 @@ class Failing:
 
     def restart_acceptance(self) -> None:
         """Forget what spoke for the canary: from now on it serves under other conditions, such as more load."""
-        self._fine = Product(FINE_WEIGHTS, self._canary_per_pod.shape)
+        self._fine = Product(ACCEPT_WEIGHTS, self._canary_per_pod.shape)
 
     def forget_pod(self, slot: int) -> None:
         """The stable pod in that slot is gone, and another one takes it."""
@@ -72,6 +76,16 @@ class Failing:
         """Ln of the evidence that the canary's share of failures is less than the margin above stable's."""
         return self._fine.log_evidence
 
+    def _below_margin(self, canary: Array, stable: Array) -> Array:
+        """A canary that fails by the margin more often fails at least by the margin, whatever stable does.
+
+        The comparison of odds says nothing while nobody fails; this says that the canary does not either.
+        """
+        rates = self._margin * np.asarray(FINE_RATES)
+        fine, failed = np.log1p(-rates) - np.log1p(-self._margin), np.log(rates / self._margin)
+        gained = canary[..., :1] * fine + canary[..., 1:] * failed
+        return np.asarray(np.where(stable.sum(axis=-1)[..., None] > 0, gained, 0.0))
+
     def _null_odds(self, difference: float, share: Array) -> Array:
         """Ln of the odds ratio of a share that is higher by `difference`."""
         if not difference:
@@ -85,4 +99,4 @@ def _estimate(past: Array) -> Array:
 
 def _upper_bound(past: Array) -> Array:
     """Clopper and Pearson's one-sided bound of the share of failures."""
-    return np.asarray(beta.ppf(CONFIDENCE, past[..., 1] + 1, np.maximum(past[..., 0], 1e-3)))
+    return np.asarray(betaincinv(past[..., 1] + 1, np.maximum(past[..., 0], 1e-3), CONFIDENCE))

@@ -1,4 +1,4 @@
-"""Pairs of the same prompt in both arms: whether the canary is later, or worse, and whether surely not by the margin."""
+"""Pairs of one prompt in both arms: whether the canary is later or lower, and whether surely not by the margin."""
 
 from __future__ import annotations
 
@@ -16,12 +16,17 @@ class Later:
     def __init__(self, *, max_increase: float, tolerance: float, leading: tuple[int, ...] = ()) -> None:
         """Shares of the stable arm's time."""
         self._log_margin, self._log_tolerance = np.log1p(max_increase), np.log1p(tolerance)
+        self._leading = leading
         self._worse, self._fine = Onset(STEEPNESS_WEIGHTS, leading), Product(STEEPNESS_WEIGHTS, leading)
 
     def feed(self, log_ratio: Array, seconds: float) -> None:
         """The pairs of one scrape: ln(canary / stable), shape (..., n); NaN where a pair has no times."""
         self._worse.feed(log_swap(log_ratio - self._log_tolerance), seconds)
         self._fine.feed(log_swap(self._log_margin - log_ratio))
+
+    def restart_acceptance(self) -> None:
+        """Forget what spoke for the canary."""
+        self._fine = Product(STEEPNESS_WEIGHTS, self._leading)
 
     @property
     def log_worse(self) -> Array:
@@ -43,12 +48,17 @@ class Lower:
     def __init__(self, *, max_drop: float, tolerance: float = 0.0, leading: tuple[int, ...] = ()) -> None:
         """Differences of two means."""
         self._margin, self._tolerance = max_drop, tolerance
+        self._leading = leading
         self._worse, self._fine = Onset(STAKE_WEIGHTS, leading), Product(STAKE_WEIGHTS, leading)
 
     def feed(self, drop: Array, seconds: float) -> None:
         """The pairs of one scrape: stable minus canary, shape (..., n), each in [-1, 1]; NaN where there is none."""
         self._worse.feed(log_wealth(np.maximum(drop - self._tolerance, -1.0)), seconds)
         self._fine.feed(log_wealth(np.minimum(self._margin - drop, 1.0)))
+
+    def restart_acceptance(self) -> None:
+        """Forget what spoke for the canary."""
+        self._fine = Product(STAKE_WEIGHTS, self._leading)
 
     @property
     def log_worse(self) -> Array:

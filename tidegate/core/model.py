@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pydantic import BaseModel, ConfigDict
 
@@ -33,3 +33,18 @@ class SpecModel(Value):
     def contradictions(self) -> Iterator[Contradiction]:
         """What no single field can see; asked of the whole spec once every field is right."""
         yield from ()
+
+    def all_contradictions(self) -> Iterator[Contradiction]:
+        """Its own, and those of the parts it consists of, each with its place."""
+        yield from self.contradictions()
+        for name, field in type(self).model_fields.items():
+            yield from _within(getattr(self, name), (field.alias or name,))
+
+
+def _within(value: object, where: Loc) -> Iterator[Contradiction]:
+    if isinstance(value, SpecModel):
+        for odd in value.all_contradictions():
+            yield replace(odd, where=(*where, *odd.where))
+    elif isinstance(value, tuple):
+        for index, item in enumerate(value):
+            yield from _within(item, (*where, index))

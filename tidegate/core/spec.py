@@ -79,7 +79,7 @@ def parse_spec(text: str, kind: type[Spec], *, file: str) -> Spec:
         raise SpecError(sorted(problems, key=lambda problem: problem.line)) from error
     problems = duplicates + [
         Problem(file, _locate(root, odd.where)[1], _locate(root, odd.where)[0], odd.found, odd.expected)
-        for odd in spec.contradictions()
+        for odd in spec.all_contradictions()
     ]
     if problems:
         raise SpecError(problems)

@@ -1,0 +1,47 @@
+"""Evidence about a share that is measured against a fixed bound, such as how many pairs arrived."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gates.evalues.exchange import Array
+from gates.evalues.mixture import Onset, Product
+
+STEPS = (0.3, 0.6, 0.85, 0.98)
+"""How far alternatives lie between the bound and 0 (worse), or between the bound and 1 (fine)."""
+STEP_WEIGHTS = (0.25, 0.25, 0.25, 0.25)
+
+
+class Share:
+    """Likelihood ratios of a coin whose share lies below the bound, or above it (Wald 1945), mixed."""
+
+    def __init__(self, bound: float, leading: tuple[int, ...] = ()) -> None:
+        """`bound` lies within 0 and 1."""
+        steps = np.asarray(STEPS)
+        self._bound = bound
+        self._below, self._above = bound * (1 - steps), bound + (1 - bound) * steps
+        self._worse, self._fine = Onset(STEP_WEIGHTS, leading), Product(STEP_WEIGHTS, leading)
+        self._leading = leading
+
+    def feed(self, hits: Array, misses: Array, seconds: float) -> None:
+        """Counts (...) of one scrape."""
+        self._worse.feed(self._log_ratio(self._below, hits, misses), seconds)
+        self._fine.feed(self._log_ratio(self._above, hits, misses))
+
+    def restart_acceptance(self) -> None:
+        """Forget what spoke for the canary."""
+        self._fine = Product(STEP_WEIGHTS, self._leading)
+
+    def _log_ratio(self, alternatives: Array, hits: Array, misses: Array) -> Array:
+        hit, miss = np.log(alternatives / self._bound), np.log((1 - alternatives) / (1 - self._bound))
+        return np.asarray(np.asarray(hits)[..., None] * hit + np.asarray(misses)[..., None] * miss)
+
+    @property
+    def log_worse(self) -> Array:
+        """Logarithm of the evidence that the share is below the bound."""
+        return self._worse.log_evidence
+
+    @property
+    def log_fine(self) -> Array:
+        """Logarithm of the evidence that the share is above the bound."""
+        return self._fine.log_evidence

@@ -1,0 +1,104 @@
+"""The terms of a trial: everything that decides how evidence is judged, written down before there is any.
+
+Changing a margin, a weight or a source after data were seen would void every guarantee. So the terms are
+frozen as JSON, and a replay is the same terms with the same batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Literal
+
+from pydantic import Field
+
+from gates.error_rate import FailuresQuestion, PairedFailuresQuestion
+from gates.latency import PairedTimesQuestion, TimesQuestion
+from gates.pairs import agreement_questions
+from gates.question import Question
+from gates.scores import ScoresQuestion
+from gates.spec import AgreementGate, ErrorsGate, Gates, LatencyGate, ScoresGate
+from tidegate.core.model import Value
+
+Source = Literal["proxy", "users", "probe"]
+METHOD: Literal["e-values/1"] = "e-values/1"
+"""The name of the statistics in this version; other terms cannot be judged by them."""
+PAIRED = frozenset({"agreement", "judge"})
+"""Gates that compare answers to the same prompt, unless told otherwise."""
+FAILED_PART = 2 / 3
+"""Of the errors gate's share of the budget; the rest is for refused requests."""
+
+
+class Terms(Value):
+    """What one trial asks, of whom, and how sure it must be."""
+
+    method: Literal["e-values/1"] = METHOD
+    latency: LatencyGate | None = None
+    errors: ErrorsGate | None = None
+    agreement: AgreementGate | None = None
+    judge: ScoresGate | None = None
+    sources: Mapping[str, tuple[Source, ...]] = {}
+    """By gate, who counts for it; users' and proxies' word when it is not named."""
+    rollback: float = Field(default=0.01, gt=0, lt=1)
+    """The chance that this trial takes back a version that is no worse: its share of the delivery's budget."""
+    accept: float = Field(default=0.05, gt=0, lt=1)
+    """The chance that a version worse by a gate's margin passes that gate."""
+    temper: bool = True
+
+    @property
+    def gates(self) -> tuple[str, ...]:
+        """The names of the gates that are asked."""
+        return tuple(name for name in ("latency", "errors", "agreement", "judge") if getattr(self, name) is not None)
+
+    def sources_of(self, gate: str) -> tuple[Source, ...]:
+        """Who counts for a gate."""
+        return self.sources.get(gate, ("probe",) if gate in PAIRED else ("users",))
+
+
+def terms_of(gates: Gates, asked: Iterable[str], *, sources: Mapping[str, tuple[Source, ...]], share: float) -> Terms:
+    """The terms of one trial of a delivery.
+
+    `asked` names the gates, `share` is the trial's part of the delivery's chance of a false rollback, 0 to 1.
+    """
+    settings = {name: getattr(gates, name) for name in asked}
+    budget = gates.budget
+    terms = Terms(
+        **settings, sources=sources, rollback=budget.rollback * share, accept=budget.accept, temper=budget.temper
+    )
+    # Through JSON, because that is what is kept: a replay must start from the very same numbers.
+    return Terms.model_validate_json(terms.model_dump_json())
+
+
+class Asked(Value):
+    """A question's place in a trial."""
+
+    gate: str
+    source: Source
+    weight: float
+    """Its share of the trial's budget; all together make 1."""
+
+
+def questions(terms: Terms) -> Iterator[tuple[Asked, Question]]:
+    """Every question that the terms ask. Gates share the budget evenly, and each gate's sources share its part."""
+    for gate in terms.gates:
+        for source in (sources := terms.sources_of(gate)):
+            found = list(_of_gate(terms, gate, source))
+            for part, question in found:
+                weight = part / sum(each for each, _ in found) / len(sources) / len(terms.gates)
+                yield Asked(gate=gate, source=source, weight=weight), question
+
+
+def _of_gate(terms: Terms, gate: str, source: Source) -> Iterator[tuple[float, Question]]:
+    """Questions of one gate to one source, with their parts of its weight."""
+    paired = source == "probe"
+    if gate == "latency" and terms.latency:
+        temper = terms.temper
+        yield 1, PairedTimesQuestion(terms.latency) if paired else TimesQuestion(terms.latency, temper=temper)
+    elif gate == "errors" and terms.errors and paired:
+        yield 1, PairedFailuresQuestion(terms.errors)
+    elif gate == "errors" and terms.errors:
+        yield FAILED_PART, FailuresQuestion(terms.errors, "failed", temper=terms.temper)
+        yield 1 - FAILED_PART, FailuresQuestion(terms.errors, "refused", temper=terms.temper)
+    elif gate == "agreement" and terms.agreement:
+        yield from ((1, question) for question in agreement_questions(terms.agreement))
+    elif gate == "judge" and (scores := terms.judge):
+        yield 1, ScoresQuestion(max_drop=scores.max_drop, tolerance=scores.tolerance, needed=scores.min_pairs)
