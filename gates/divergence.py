@@ -23,6 +23,9 @@ PRIOR = 0.5
 CHANCE_SCALE: Mapping[Statistic, float] = {Statistic.PSI: 1, Statistic.CHI2: 1, Statistic.KL: 2, Statistic.JS: 8}
 """Without drift, this times the divergence times n*m/(n+m) is chi-squared with one degree less than bins."""
 
+KOLMOGOROV_MEAN = math.sqrt(math.pi / 2) * math.log(2)
+"""Without drift, the mean of the KS distance times the square root of n*m/(n+m)."""
+
 
 def smoothed(counts: Shares) -> Shares:
     """Shares of counts by Jeffreys' rule: (count + 1/2) / (total + bins/2)."""
@@ -105,23 +108,22 @@ class Divergence:
 
     def chance_above(self, true: float) -> float:
         """P-value of a divergence this great when the true one is `true` or less."""
-        far = float(stats.norm.sf(self.value - self.bias - true, scale=self.error)) if self.error else 0.0
         if self.statistic is Statistic.KS:
-            # The bin that stands out was chosen among bins - 1 places.
+            # The bin that stands out is the widest of bins - 1 places.
+            far = self._freedom * self._normal_above(self.value - true)
             none = float(stats.kstwo.sf(self.value, max(1, round(self.size))))
-            return min(1.0, max(none, far * (self.bins - 1))) if self.value > true else 1.0
+            return min(1.0, max(none, far)) if self.value > true else 1.0
         near = float(stats.ncx2.sf(self._scaled(self.value), self._freedom, self._scaled(true)))
-        return max(near, far)
+        return max(near, self._normal_above(self.value - self.by_chance - true))
 
     def chance_below(self, true: float) -> float:
         """P-value of a divergence this small when the true one is `true` or more."""
-        far = float(stats.norm.cdf(self.value - true, scale=self._wide_error))
+        far = self._normal_above(true - self.value)
         if self.statistic is Statistic.KS:
-            near = float(stats.kstwo.sf(max(0.0, true - self.value), max(1, round(self.size))))
-            return max(near, far)
+            return max(far, float(stats.kstwo.sf(max(0.0, true - self.value), max(1, round(self.size)))))
         # A divergence smaller than chance makes is luck, and must not count as more than none at all.
         seen = max(self._scaled(self.value), float(stats.chi2.median(self._freedom)))
-        return max(float(stats.ncx2.cdf(seen, self._freedom, self._scaled(true))), far)
+        return max(far, float(stats.ncx2.cdf(seen, self._freedom, self._scaled(true))))
 
     def upper(self, level: float) -> float:
         """What the true divergence is below, wrong with a chance of `level` at most."""
@@ -131,9 +133,11 @@ class Divergence:
         return float(optimize.brentq(lambda true: self.chance_below(true) - level, 0.0, top, xtol=1e-6))
 
     @property
-    def bias(self) -> float:
-        """What chance alone adds on average; 0 for `ks`, whose p-value knows it."""
-        return 0.0 if self.statistic is Statistic.KS else self._freedom / CHANCE_SCALE[self.statistic] / self.size
+    def by_chance(self) -> float:
+        """What samples of this size show on average without any drift."""
+        if self.statistic is Statistic.KS:
+            return KOLMOGOROV_MEAN / math.sqrt(self.size)
+        return self._freedom / CHANCE_SCALE[self.statistic] / self.size
 
     @property
     def _freedom(self) -> int:
@@ -142,9 +146,8 @@ class Divergence:
     def _scaled(self, value: float) -> float:
         return CHANCE_SCALE[self.statistic] * value * self.size
 
-    @property
-    def _wide_error(self) -> float:
-        return max(self.error, 1e-9)
+    def _normal_above(self, difference: float) -> float:
+        return float(stats.norm.sf(difference / max(self.error, 1e-9)))
 
 
 def between(statistic: Statistic, p: Shares, n: float, q: Shares, m: float) -> Divergence:
