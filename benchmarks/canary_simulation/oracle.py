@@ -1,0 +1,95 @@
+"""The fixed-sample oracle: it knows what regressed and by how much, chooses its sample in advance, looks once.
+
+For each moment it is the share of regressed deliveries in which one look at that moment, at the level that a gate
+of four metrics leaves to each (alpha / 4), sees the regression. Its time is the first moment with 80 %. It may
+choose the best of several tests, and where the tail regressed it knows the load, hence the true quantiles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+from scipy.stats import norm
+
+from benchmarks.canary_simulation.fixed_horizon import (
+    ALPHA,
+    Moments,
+    StratifiedZ,
+    above,
+    errors,
+    scores,
+    times,
+)
+from benchmarks.canary_simulation.load import LOOK_SECONDS
+from benchmarks.canary_simulation.minutes import METRICS
+from benchmarks.canary_simulation.samples import Look
+from benchmarks.canary_simulation.workloads import Regression, ttft_quantile
+
+POWER = 0.8
+Read = Callable[[Look], Moments]
+
+
+def _ttft(look: Look) -> Moments:
+    return times(look.canary.ttft, look.stable.ttft)
+
+
+def _ttft_above(share: float) -> Read:
+    quantile = ttft_quantile(share)
+    return lambda look: above(look.canary.ttft, look.stable.ttft, look.log_load + quantile)
+
+
+def tests_for(regression: Regression) -> Mapping[str, Read]:
+    """The tests that an oracle may choose from, by what regressed."""
+    if regression.error_factor != 1 or regression.error_added:
+        return {"error rate": errors}
+    if regression.judge_drop:
+        return {"mean score": scores}
+    slower = (0.9, 0.95, 0.99, 0.995)
+    return {"mean of ln TTFT": _ttft, **{f"share above p{100 * share:g}": _ttft_above(share) for share in slower}}
+
+
+class Oracle:
+    """Power of one look, for each moment at which it could be; over one or several chunks of deliveries."""
+
+    def __init__(self, regression: Regression, looks: int) -> None:
+        self._tests = tests_for(regression)
+        self._onset = regression.onset_seconds
+        self._critical = float(norm.isf(ALPHA / len(METRICS)))
+        self._seen = {name: np.zeros(looks) for name in self._tests}
+        self._z_sum = {name: np.zeros(looks) for name in self._tests}
+        self._deliveries = 0
+        self._z: dict[str, StratifiedZ] = {}
+
+    def start(self, deliveries: int) -> None:
+        """A new chunk begins."""
+        self._z = {name: StratifiedZ(deliveries) for name in self._tests}
+        self._deliveries += deliveries
+
+    def feed(self, look: Look) -> None:
+        """See one more look; it knows since when the canary is worse."""
+        if look.seconds <= self._onset:
+            return
+        for name, read in self._tests.items():
+            self._z[name].feed(read(look))
+            self._seen[name][look.index] += (self._z[name].z > self._critical).sum()
+            self._z_sum[name][look.index] += self._z[name].z.sum()
+
+    @property
+    def seconds(self) -> float:
+        """Since the onset, when one look sees the regression with 80 % power."""
+        return min(map(self._time, self._tests))
+
+    @property
+    def test(self) -> str:
+        """Which test is the earliest."""
+        return min(self._tests, key=self._time)
+
+    def _time(self, test: str) -> float:
+        powerful = np.flatnonzero(self._seen[test] >= POWER * self._deliveries)
+        if powerful.size:
+            return float((powerful[0] + 1) * LOOK_SECONDS - self._onset)
+        # Beyond the run: the mean of z grows as the square root of time.
+        wanted = self._critical + float(norm.ppf(POWER))
+        reached = self._z_sum[test][-1] / max(self._deliveries, 1)
+        return float((len(self._seen[test]) * LOOK_SECONDS - self._onset) * (wanted / max(reached, 1e-3)) ** 2)
