@@ -26,8 +26,8 @@ def paired_answer(
     """
     known = judged if isinstance(judged, JudgedPair) else None
     return PairedAnswer(
-        stable=_read(stable, languages, known and known.stable),
-        canary=_read(canary, languages, known and known.canary),
+        stable=_read(stable, languages, known.stable if known else None),
+        canary=_read(canary, languages, known.canary if known else None),
         similarity=_alike(stable.text, canary.text, embedder) if stable and canary else None,
     )
 
@@ -37,6 +37,8 @@ def _read(reply: Reply | None, languages: LanguageDetector | None, score: float 
         return None
     return PairedReply(
         ttft=reply.ttft_seconds,
+        itl=reply.itl_seconds,
+        e2e=reply.duration_seconds,
         score=score,
         output_tokens=reply.output_tokens,
         finish_reason=reply.finish_reason,

@@ -112,6 +112,10 @@ class Reply(Value):
     output_tokens: int
     ttft_seconds: float
     """From sending the request to the first token."""
+    itl_seconds: float | None = None
+    """Mean time between tokens; None when there were fewer than two."""
+    duration_seconds: float | None = None
+    """Until the last token."""
 
 
 class Pair(Value):

@@ -1,14 +1,18 @@
-"""Sends the same prompts to both arms at a steady pace and keeps the pairs of answers."""
+"""Sends the same prompts to both arms at a steady pace and hands on what the pairs of answers say."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
-from itertools import cycle
+from itertools import count, cycle
 
-from gates.distribution import Distribution, Latencies
-from gates.model import Pair, Pairs, Reply
-from gates.spec import LatencyMetric
+from gates.evidence import Arm as Side
+from gates.evidence import Batch, PairedAnswer, PodEvidence
+from gates.judging import JudgedPair
+from gates.likeness import paired_answer
+from gates.model import Reply
+from gates.pair_judge import PairJudge
+from gates.ports import Embedder, LanguageDetector
 from pipelines.ports import Answer, Chat
 from rollouts.model import Arm
 from tidegate.core.clock import Clock
@@ -19,67 +23,79 @@ class Pairing:
     """A paired probe of one region: both arms get every prompt at the same moment."""
 
     def __init__(
-        self, chat: Chat, clock: Clock, arms: tuple[Arm, Arm], *, model: str, prompts: Sequence[str], max_tokens: int
+        self,
+        chat: Chat,
+        clock: Clock,
+        arms: tuple[Arm, Arm],
+        *,
+        model: str,
+        prompts: Sequence[str],
+        max_tokens: int,
+        judge: PairJudge | None = None,
+        languages: LanguageDetector | None = None,
+        embedder: Embedder | None = None,
     ) -> None:
-        """`arms` are stable and canary; `prompts` are asked in turn, again from the start when all were."""
-        self._chat = chat
-        self._clock = clock
+        """`arms` are stable and canary; `prompts` are asked in turn, again from the start when all were.
+
+        Without an embedder likeness is that of words, without a detector no language is known, without a
+        judge nothing is scored.
+        """
+        self._chat, self._clock = chat, clock
         self._urls = tuple(arm.url for arm in arms)
-        self._model = model
+        self._model, self._max_tokens = model, max_tokens
         self._prompts: Iterator[str] = cycle(prompts)
-        self._max_tokens = max_tokens
-        self._answers: list[tuple[Answer, Answer]] = []
-        self._sent = 0
+        self._numbers = count()
+        self._judge, self._languages, self._embedder = judge, languages, embedder
+        self._pairs: list[PairedAnswer] = []
+        self._scores: list[JudgedPair] = []
 
     async def run(self, *, per_second: float) -> None:
         """Send pairs until cancelled; a slow answer delays no other pair."""
         async with asyncio.TaskGroup() as group:
             while True:
-                group.create_task(self._pair(next(self._prompts)))
+                group.create_task(self._pair(str(next(self._numbers)), next(self._prompts)))
                 await self._clock.sleep(1 / per_second)
 
-    async def _pair(self, prompt: str) -> None:
+    def drain(self) -> Batch:
+        """What came since the last call.
+
+        A judge's scores come as those of two pods, one to one: they arrive long after the pair's times. They
+        wait until the judge has passed its control, because an untrusted judge must not become evidence.
+        """
+        pairs, self._pairs = self._pairs, []
+        trusted = self._judge is not None and self._judge.control.ok is True
+        scores, self._scores = (self._scores, []) if trusted else ([], self._scores)
+        arms = (
+            PodEvidence(arm=Side.STABLE, scores=tuple(score.stable for score in scores)),
+            PodEvidence(arm=Side.CANARY, scores=tuple(score.canary for score in scores)),
+        )
+        missing = {"judge": self._judge.control.reason} if self._judge and not trusted else {}
+        now = self._clock.now().timestamp()
+        return Batch(time=now, source="probe", arms=arms if scores else (), pairs=tuple(pairs), missing=missing)
+
+    async def _pair(self, key: str, prompt: str) -> None:
         asked = [self._chat.ask(url, self._model, prompt, max_tokens=self._max_tokens) for url in self._urls]
         answers = await asyncio.gather(*asked, return_exceptions=True)
-        # Once both are over: a pair under way is neither arrived nor lost.
-        self._sent += 1
         for answer in answers:
             # An engine that does not answer is evidence; anything else is a bug and must not look like one.
             if isinstance(answer, BaseException) and not isinstance(answer, OutsideError):
                 raise answer
-        stable, canary = answers
-        if isinstance(stable, Answer) and isinstance(canary, Answer):
-            self._answers.append((stable, canary))
-
-    @property
-    def pairs(self) -> Pairs:
-        """All pairs so far; one that did not arrive was sent all the same."""
-        answered = tuple(Pair(stable=_reply(stable), canary=_reply(canary)) for stable, canary in self._answers)
-        return Pairs(sent=self._sent, answered=answered)
-
-    def latencies(self, metric: LatencyMetric) -> Latencies:
-        """The times of both arms over the pairs so far; a pair with one answer has no times."""
-        stable, canary = zip(*self._answers, strict=True) if self._answers else ((), ())
-        return Latencies(stable=_distribution(stable, metric), canary=_distribution(canary, metric))
+        stable, canary = (_reply(answer) if isinstance(answer, Answer) else None for answer in answers)
+        # Once both are over: a pair under way is neither arrived nor lost.
+        self._pairs.append(paired_answer(stable, canary, languages=self._languages, embedder=self._embedder))
+        if self._judge and stable and canary and self._judge.wants(key):
+            scored = await self._judge.judge(key, prompt, stable.text, canary.text)
+            self._scores += [scored] if isinstance(scored, JudgedPair) else []
 
 
 def _reply(answer: Answer) -> Reply:
+    tokens = len(answer.tokens)
+    after_first = answer.duration_seconds - answer.ttft_seconds
     return Reply(
         text=answer.text,
         finish_reason=answer.finish_reason,
-        output_tokens=len(answer.tokens),
+        output_tokens=tokens,
         ttft_seconds=answer.ttft_seconds,
+        itl_seconds=after_first / (tokens - 1) if tokens > 1 else None,
+        duration_seconds=answer.duration_seconds,
     )
-
-
-def _distribution(answers: Sequence[Answer], metric: LatencyMetric) -> Distribution:
-    return Distribution.from_samples(_seconds(answer, metric) for answer in answers)
-
-
-def _seconds(answer: Answer, metric: LatencyMetric) -> float:
-    """As the load measures it, so that one margin fits both."""
-    if metric is LatencyMetric.TTFT:
-        return answer.ttft_seconds
-    if metric is LatencyMetric.E2E:
-        return answer.duration_seconds
-    return (answer.duration_seconds - answer.ttft_seconds) / max(1, len(answer.tokens) - 1)

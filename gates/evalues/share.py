@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from gates.evalues.exchange import Array
@@ -15,12 +17,13 @@ STEP_WEIGHTS = (0.25, 0.25, 0.25, 0.25)
 class Share:
     """Likelihood ratios of a coin whose share lies below the bound, or above it (Wald 1945), mixed."""
 
-    def __init__(self, bound: float, leading: tuple[int, ...] = ()) -> None:
-        """`bound` lies within 0 and 1."""
+    def __init__(self, bound: float, *, above: Sequence[float] = (), leading: tuple[int, ...] = ()) -> None:
+        """`bound` lies within 0 and 1; `above` are the shares that are fine, when something is known of them."""
         steps = np.asarray(STEPS)
         self._bound = bound
-        self._below, self._above = bound * (1 - steps), bound + (1 - bound) * steps
-        self._worse, self._fine = Onset(STEP_WEIGHTS, leading), Product(STEP_WEIGHTS, leading)
+        self._below, self._above = bound * (1 - steps), np.asarray(above or bound + (1 - bound) * steps)
+        self._even = [1 / len(self._above)] * len(self._above)
+        self._worse, self._fine = Onset(STEP_WEIGHTS, leading), Product(self._even, leading)
         self._leading = leading
 
     def feed(self, hits: Array, misses: Array, seconds: float) -> None:
@@ -30,7 +33,7 @@ class Share:
 
     def restart_acceptance(self) -> None:
         """Forget what spoke for the canary."""
-        self._fine = Product(STEP_WEIGHTS, self._leading)
+        self._fine = Product(self._even, self._leading)
 
     def _log_ratio(self, alternatives: Array, hits: Array, misses: Array) -> Array:
         hit, miss = np.log(alternatives / self._bound), np.log((1 - alternatives) / (1 - self._bound))
