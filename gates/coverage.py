@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
+
 from gates.evalues.share import Share
 from gates.evidence import Arm, Batch
 from gates.histogram import pods_of
@@ -18,7 +20,7 @@ ARRIVES = 0.8
 
 
 class MirrorQuestion(Question):
-    """Of stable's requests a known share is copied: how many copies ended on the canary?"""
+    """Of stable's requests a known share is copied; asks how many copies ended on the canary."""
 
     worse = "that too few copies arrive"
     fine = "that the copies arrive"
@@ -38,7 +40,7 @@ class MirrorQuestion(Question):
         self._requests += requests
         self._copies += copies
         if requests:
-            self._process.feed(copies, requests - copies, seconds)
+            self._process.feed(np.asarray(copies), np.asarray(requests - copies), seconds)
 
     def restart(self) -> None:
         self._copies = self._requests = 0

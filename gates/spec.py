@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import timedelta
 from enum import StrEnum
-from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
+from gates.drift_spec import DriftGate
+from gates.judge_spec import JudgeGate
+from gates.shares import Sample, Share
 from tidegate.core.model import Contradiction, SpecModel
 from tidegate.core.quantities import Duration, Percent, PercentagePoints
 
@@ -41,21 +43,6 @@ class Scorer(StrEnum):
     """How near the meanings are: the cosine of both embeddings, 0 when it is negative."""
     LOG_LIKELIHOOD = "log_likelihood"
     """How likely the expected answer is to the served model: the geometric mean of its tokens' probabilities."""
-
-
-def _share(value: Any) -> Any:
-    """Scores live in 0..1, so `0.03` and `3pp` say the same."""
-    if isinstance(value, str) and value.endswith("pp"):
-        try:
-            return float(value.removesuffix("pp")) / 100
-        except ValueError as error:
-            raise ValueError("a share such as 0.03, or 3pp") from error
-    return value
-
-
-# Scores and shares: 0 to 1.
-Share = Annotated[float, BeforeValidator(_share), Field(ge=0, le=1)]
-Sample = Annotated[int, Field(ge=1)]
 
 
 class LatencyGate(SpecModel):
@@ -165,4 +152,5 @@ class Gates(SpecModel):
     errors: ErrorsGate | None = None
     quality: QualityGate | None = None
     agreement: AgreementGate | None = None
-    judge: ScoresGate | None = None
+    judge: JudgeGate | None = None
+    drift: DriftGate | None = None

@@ -11,13 +11,14 @@ from typing import Literal
 
 from pydantic import Field
 
+from gates.coverage import MirrorQuestion
 from gates.error_rate import FailuresQuestion, PairedFailuresQuestion
 from gates.latency import PairedTimesQuestion, TimesQuestion
 from gates.pairs import agreement_questions
 from gates.question import Question
 from gates.scores import ScoresQuestion
 from gates.spec import AgreementGate, ErrorsGate, Gates, LatencyGate, ScoresGate
-from tidegate.core.model import Value
+from tidegate.core.model import SpecModel, Value
 
 Source = Literal["proxy", "users", "probe"]
 METHOD: Literal["e-values/1"] = "e-values/1"
@@ -43,6 +44,8 @@ class Terms(Value):
     accept: float = Field(default=0.05, gt=0, lt=1)
     """The chance that a version worse by a gate's margin passes that gate."""
     temper: bool = True
+    mirrored: float | None = Field(default=None, gt=0, le=1)
+    """The share of user traffic that is copied to the canary; None when the canary has users of its own."""
 
     @property
     def gates(self) -> tuple[str, ...]:
@@ -54,16 +57,26 @@ class Terms(Value):
         return self.sources.get(gate, ("probe",) if gate in PAIRED else ("users",))
 
 
-def terms_of(gates: Gates, asked: Iterable[str], *, sources: Mapping[str, tuple[Source, ...]], share: float) -> Terms:
+def terms_of(
+    gates: Gates,
+    asked: Iterable[str],
+    *,
+    sources: Mapping[str, tuple[Source, ...]],
+    share: float,
+    mirrored: float | None = None,
+) -> Terms:
     """The terms of one trial of a delivery.
 
-    `asked` names the gates, `share` is the trial's part of the delivery's chance of a false rollback, 0 to 1.
+    `asked` names the gates, `share` is the trial's part of the delivery's chance of a false rollback, 0 to
+    1, and `mirrored` as in `Terms`.
     """
-    settings = {name: getattr(gates, name) for name in asked}
+    settings: dict[str, SpecModel | None] = {name: getattr(gates, name) for name in asked}
+    if gates.judge and "judge" in settings:
+        # What the endpoint is asked, and how, is not the statistics' concern.
+        settings["judge"] = ScoresGate(**{name: getattr(gates.judge, name) for name in ScoresGate.model_fields})
     budget = gates.budget
-    terms = Terms(
-        **settings, sources=sources, rollback=budget.rollback * share, accept=budget.accept, temper=budget.temper
-    )
+    sure = {"rollback": budget.rollback * share, "accept": budget.accept, "temper": budget.temper}
+    terms = Terms.model_validate({**settings, **sure, "sources": sources, "mirrored": mirrored})
     # Through JSON, because that is what is kept: a replay must start from the very same numbers.
     return Terms.model_validate_json(terms.model_dump_json())
 
@@ -98,6 +111,8 @@ def _of_gate(terms: Terms, gate: str, source: Source) -> Iterator[tuple[float, Q
     elif gate == "errors" and terms.errors:
         yield FAILED_PART, FailuresQuestion(terms.errors, "failed", temper=terms.temper)
         yield 1 - FAILED_PART, FailuresQuestion(terms.errors, "refused", temper=terms.temper)
+        if terms.mirrored is not None:
+            yield 0, MirrorQuestion(terms.mirrored)
     elif gate == "agreement" and terms.agreement:
         yield from ((1, question) for question in agreement_questions(terms.agreement))
     elif gate == "judge" and (scores := terms.judge):

@@ -37,7 +37,8 @@ class _Standing:
     @property
     def log_share(self) -> float:
         """What it adds to the trial's evidence that something is worse."""
-        return math.log(self.asked.weight) + self.question.log_worse
+        weight = self.asked.weight
+        return math.log(weight) + self.question.log_worse if weight else -math.inf
 
     def fine(self, log_needed: float) -> bool:
         """Whether it has shown that the canary is fine, and nothing since has taken that back."""
@@ -105,7 +106,7 @@ class Trial:
     def _verdict(self, standing: _Standing, outcome: Outcome) -> Verdict:
         question, asked = standing.question, standing.asked
         # What a fail needs of this question alone: its share of the budget is its weight.
-        log_fail = -math.log(self.terms.rollback * asked.weight)
+        log_fail = -math.log(self.terms.rollback * asked.weight) if asked.weight else math.inf
         numbers = {
             **question.numbers(),
             "evidence_worse": _capped(question.log_worse),

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gates.evalues.exchange import Array
 from gates.evalues.mixture import Onset, Product
@@ -26,7 +28,7 @@ class Share:
         self._worse, self._fine = Onset(STEP_WEIGHTS, leading), Product(self._even, leading)
         self._leading = leading
 
-    def feed(self, hits: Array, misses: Array, seconds: float) -> None:
+    def feed(self, hits: NDArray[Any], misses: NDArray[Any], seconds: float) -> None:
         """Counts (...) of one scrape."""
         self._worse.feed(self._log_ratio(self._below, hits, misses), seconds)
         self._fine.feed(self._log_ratio(self._above, hits, misses))
@@ -35,7 +37,7 @@ class Share:
         """Forget what spoke for the canary."""
         self._fine = Product(self._even, self._leading)
 
-    def _log_ratio(self, alternatives: Array, hits: Array, misses: Array) -> Array:
+    def _log_ratio(self, alternatives: Array, hits: NDArray[Any], misses: NDArray[Any]) -> Array:
         hit, miss = np.log(alternatives / self._bound), np.log((1 - alternatives) / (1 - self._bound))
         return np.asarray(np.asarray(hits)[..., None] * hit + np.asarray(misses)[..., None] * miss)
 
