@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -48,8 +49,6 @@ class Gains:
 
     times: tuple[float, ...]
     counts: Counts
-    undated: int
-    """What it held when it was first seen, of an age that nobody knows; it is in no count."""
 
 
 @dataclass
@@ -59,19 +58,28 @@ class Window:
     since: float
     until: float
     targets: Targets
-    missing: dict[str, str] = field(default_factory=dict)
-    """By what it is, for people."""
+    _reasons: dict[str, str] = field(default_factory=dict)
+    _undated: Counter[str] = field(default_factory=Counter)
 
     def gains(self, what: str, labels: Mapping[str, str], times: Sequence[float], values: Counts) -> Gains:
-        """What a series with these labels gained within the window, sample by sample."""
+        """What a series with these labels gained within the window, sample by sample.
+
+        What it held when it was first seen, of an age that nobody knows, is in no count but in `missing`.
+        """
         origins = self.targets.origins(labels, times)
         inside = [index for index, at in enumerate(times) if self.since < at <= self.until]
-        undated = sum(int(values[index].sum()) for index in inside if origins[index] is Origin.UNDATED)
-        if undated:
-            self.miss(f"{what} of unknown age", f"{undated} were counted before it is known when and as what")
-        times_inside = tuple(times[index] for index in inside)
-        return Gains(times=times_inside, counts=gains(values, origins)[inside], undated=undated)
+        self._undated[what] += sum(int(values[index].sum()) for index in inside if origins[index] is Origin.UNDATED)
+        return Gains(times=tuple(times[index] for index in inside), counts=gains(values, origins)[inside])
 
     def miss(self, what: str, reason: str) -> None:
         """The first reason stays: the others follow from it."""
-        self.missing.setdefault(what, reason)
+        self._reasons.setdefault(what, reason)
+
+    @property
+    def missing(self) -> dict[str, str]:
+        """By what it is, for people."""
+        return self._reasons | {
+            f"{what} of unknown age": f"{count} were counted before it is known when and as what"
+            for what, count in self._undated.items()
+            if count
+        }

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from gates.conventions import (
@@ -20,6 +22,7 @@ from gates.conventions import (
 from gates.evidence import Arm, Batch
 from gates.model import ArmKey
 from gates.scraped import batch_of
+from gates.scraped_histograms import Bucket
 from gates.series import ArmScrapes, RawSeries, Window
 from gates.spec import LatencyMetric
 from gates.targets import Targets
@@ -130,6 +133,24 @@ class Fleet:
     def _add(self, name: str, labels: dict[str, str], at: float, value: float) -> None:
         key = tuple(sorted({"__name__": name, **labels}.items()))
         self._series.setdefault(key, []).append((at, value))
+
+
+def as_native(times: Iterable[float], schema: int) -> tuple[Bucket, ...]:
+    """Buckets as Prometheus' API gives them for these times, empty ones left out."""
+    filled = Counter(math.ceil(math.log2(seconds) * 2**schema) for seconds in times)
+    width = 2.0**-schema
+    return tuple((0, 2 ** ((i - 1) * width), 2 ** (i * width), float(count)) for i, count in sorted(filled.items()))
+
+
+def batch_of_native(scrapes: Sequence[tuple[float, Sequence[float]]], since: float, until: float) -> Batch:
+    """Of one canary that had measured these TTFTs at each scrape, in a native histogram."""
+    labels = {"job": "engine", "instance": "e", "region": "eu-west-1", "role": "canary", "version": "7"}
+    samples = tuple((at, as_native(times, 3)) for at, times in scrapes)
+    series = [RawSeries(name=HISTOGRAMS[LatencyMetric.TTFT], labels=labels, histograms=samples)]
+    canary = ArmKey(region="eu-west-1", role="canary", version="7")
+    targets = Targets([(labels, [(at, 1.0) for at, _ in scrapes])], [], lookback_seconds=LOOKBACK_SECONDS)
+    arms = [ArmScrapes(arm=Arm.CANARY, key=canary, series=series)]
+    return batch_of(arms, Window(since=since, until=until, targets=targets))
 
 
 def _is_of(series: RawSeries, key: ArmKey) -> bool:

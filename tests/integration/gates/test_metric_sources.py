@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import math
 import os
 import shutil
 import signal
@@ -10,21 +11,25 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
 from fakes.chat_server import chat_server
+from fakes.engine_metrics import EDGES, EngineMetrics, engine_metrics
 
 from gates.adapters.prometheus import PrometheusSource
 from gates.adapters.records import RecordReader, RecordSource
-from gates.evaluate import measure
-from gates.model import ArmKey, Counts, NoData, Outcome
+from gates.evidence import Arm, Batch, Buckets, Times
+from gates.model import ArmKey, Counts, NoData
 from gates.records import RequestRecord
-from gates.spec import ErrorsGate, LatencyMetric
+from gates.spec import LatencyMetric
 from tidegate.core.errors import OutsideError
 
 ARM = ArmKey(region="eu-west-1", role="canary", version="7")
@@ -73,33 +78,32 @@ def envoy_config(listener: int, admin: int, upstream: int) -> dict[str, object]:
         return {"socket_address": {"address": "127.0.0.1", "port_value": port}}
 
     filters = "type.googleapis.com/envoy.extensions.filters"
-    route = {"match": {"prefix": "/"}, "route": {"cluster": "canary_7"}}
+    arms = {"stable_6": "/stable", "canary_7": "/"}
+    routes = [{"match": {"prefix": prefix}, "route": {"cluster": name}} for name, prefix in arms.items()]
     manager = {
         "@type": f"{filters}.network.http_connection_manager.v3.HttpConnectionManager",
         "stat_prefix": "users",
-        "route_config": {"virtual_hosts": [{"name": "users", "domains": ["*"], "routes": [route]}]},
+        "route_config": {"virtual_hosts": [{"name": "users", "domains": ["*"], "routes": routes}]},
         "http_filters": [
             {"name": "envoy.filters.http.router", "typed_config": {"@type": f"{filters}.http.router.v3.Router"}}
         ],
     }
     chain = {"filters": [{"name": "envoy.filters.network.http_connection_manager", "typed_config": manager}]}
     endpoints = [{"lb_endpoints": [{"endpoint": {"address": address(upstream)}}]}]
+    clusters = [
+        {"name": name, "type": "STATIC", "load_assignment": {"cluster_name": name, "endpoints": endpoints}}
+        for name in arms
+    ]
     return {
         "admin": {"address": address(admin)},
         "static_resources": {
             "listeners": [{"address": address(listener), "filter_chains": [chain]}],
-            "clusters": [
-                {
-                    "name": "canary_7",
-                    "type": "STATIC",
-                    "load_assignment": {"cluster_name": "canary_7", "endpoints": endpoints},
-                }
-            ],
+            "clusters": clusters,
         },
     }
 
 
-def scrape_config(admin: int) -> dict[str, object]:
+def scrape_config(admin: int, engines: dict[ArmKey, int] | None = None) -> dict[str, object]:
     names = {"source_labels": ["envoy_cluster_name"], "regex": "([a-z]+)_(.+)"}
     relabel = [
         {**names, "target_label": "role", "replacement": "$1"},
@@ -111,34 +115,44 @@ def scrape_config(admin: int) -> dict[str, object]:
         "static_configs": [{"targets": [f"127.0.0.1:{admin}"], "labels": {"region": "eu-west-1"}}],
         "metric_relabel_configs": relabel,
     }
-    return {"global": {"scrape_interval": "1s"}, "scrape_configs": [job]}
+    targets = [{"targets": [f"127.0.0.1:{port}"], "labels": arm.model_dump()} for arm, port in (engines or {}).items()]
+    engine_job = {"job_name": "engine", "static_configs": targets}
+    return {"global": {"scrape_interval": "1s", "scrape_timeout": "1s"}, "scrape_configs": [job, engine_job]}
 
 
-def ask(port: int, model: str) -> None:
+def ask(port: int, model: str, path: str = "") -> None:
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
     try:
-        connection.request("POST", "/v1/chat/completions", f'{{"model": "{model}"}}')
+        connection.request("POST", f"{path}/v1/chat/completions", f'{{"model": "{model}"}}')
         with suppress(http.client.IncompleteRead):
             connection.getresponse().read()
     finally:
         connection.close()
 
 
+def prometheus_command(folder: Path, config: dict[str, object], port: int) -> list[str]:
+    (folder / "prometheus.yml").write_text(yaml.safe_dump(config))
+    return [
+        "prometheus",
+        f"--config.file={folder}/prometheus.yml",
+        f"--storage.tsdb.path={folder}/data",
+        f"--web.listen-address=127.0.0.1:{port}",
+        "--enable-feature=native-histograms",
+    ]
+
+
+def envoy_command(folder: Path, config: dict[str, object]) -> list[str]:
+    (folder / "envoy.yaml").write_text(yaml.safe_dump(config))
+    envoy = str(Path(sys.executable).with_name("envoy"))
+    return [envoy, "-c", f"{folder}/envoy.yaml", "--use-dynamic-base-id", "-l", "error"]
+
+
 @pytest.mark.skipif(shutil.which("prometheus") is None, reason="prometheus is not installed")
 def test_requests_are_counted_as_they_were_sent(tmp_path: Path) -> None:
     listener, admin, port = free_port(), free_port(), free_port()
-    (tmp_path / "prometheus.yml").write_text(yaml.safe_dump(scrape_config(admin)))
-    prometheus = [
-        "prometheus",
-        f"--config.file={tmp_path}/prometheus.yml",
-        f"--storage.tsdb.path={tmp_path}/data",
-        f"--web.listen-address=127.0.0.1:{port}",
-    ]
-    envoy_path = str(Path(sys.executable).with_name("envoy"))
+    prometheus = prometheus_command(tmp_path, scrape_config(admin), port)
     with chat_server(token_seconds=0.001) as server:
-        config = envoy_config(listener, admin, server.server_port)
-        (tmp_path / "envoy.yaml").write_text(yaml.safe_dump(config))
-        envoy = [envoy_path, "-c", f"{tmp_path}/envoy.yaml", "--use-dynamic-base-id", "-l", "error"]
+        envoy = envoy_command(tmp_path, envoy_config(listener, admin, server.server_port))
         with (
             running(envoy, f"127.0.0.1 {admin} /ready", tmp_path / "envoy.log"),
             running(prometheus, f"127.0.0.1 {port} /-/ready", tmp_path / "prometheus.log"),
@@ -161,13 +175,136 @@ def test_requests_are_counted_as_they_were_sent(tmp_path: Path) -> None:
             assert isinstance(source.latencies(LatencyMetric.TTFT, ARM, since, datetime.now(UTC)), NoData)
 
 
+@dataclass(frozen=True)
+class Users:
+    """Sends requests through a proxy, and notes each where an engine and where the load would."""
+
+    listener: int
+    engines: Mapping[ArmKey, EngineMetrics]
+    records: Path
+    rng: np.random.Generator
+
+    def send(self, arm: ArmKey, model: str) -> None:
+        ask(self.listener, model, "/stable" if arm.role == "stable" else "")
+        ttft, itl, e2e = (float(self.rng.lognormal(mean, 0.7)) for mean in (-2, -4, 0))
+        status = {"fail": 500, "refuse": 400}.get(model, 200)
+        if ok := model == "m":
+            self.engines[arm].observe(ttft, itl, e2e)
+        entry = RequestRecord(
+            started=time.time() - e2e,
+            status=status,
+            ok=ok,
+            cut=model == "cut",
+            error="" if ok else "status",
+            ttft_seconds=ttft,
+            itl_mean_seconds=itl,
+            duration_seconds=e2e,
+            **arm.model_dump(),
+        )
+        write(self.records, entry)
+
+    def send_many(self) -> None:
+        for arm in (OTHER, ARM):
+            for model, times in (("m", int(self.rng.integers(5, 15))), ("fail", 3), ("refuse", 2), ("cut", 1)):
+                for _ in range(times):
+                    self.send(arm, model)
+
+
+def counts(batch: Batch) -> dict[Arm, tuple[int, int, int]]:
+    """Requests, errors and refusals of each arm."""
+    return {pod.arm: (pod.requests, pod.errors, pod.refused) for pod in batch.arms}
+
+
+def bucketed(batch: Batch, edges: Sequence[float]) -> dict[tuple[Arm, str], list[int]]:
+    """The times of each arm on these edges; counts may be of a finer grid that has them too."""
+    found = {}
+    for pod in batch.arms:
+        for name in ("ttft", "itl", "e2e"):
+            times: Times = getattr(pod, name)
+            if isinstance(times, Buckets):
+                cells = list(zip((*times.edges, math.inf), times.counts, strict=True))
+            else:
+                cells = [(seconds, 1) for seconds in times]
+            cumulated = [sum(count for at, count in cells if at <= edge) for edge in (*edges, math.inf)]
+            found[pod.arm, name] = [high - low for low, high in pairwise([0, *cumulated])]
+    return found
+
+
+@contextmanager
+def observed_users(folder: Path, *, native: bool) -> Iterator[tuple[Users, PrometheusSource]]:
+    """Users of two arms behind one proxy, and the Prometheus that watches proxy and engines."""
+    listener, admin, port = free_port(), free_port(), free_port()
+    with (
+        chat_server(token_seconds=0.001) as server,
+        engine_metrics(native=native) as stable,
+        engine_metrics(native=native) as canary,
+    ):
+        config = scrape_config(admin, {OTHER: stable.server_port, ARM: canary.server_port})
+        with (
+            running(
+                envoy_command(folder, envoy_config(listener, admin, server.server_port)),
+                f"127.0.0.1 {admin} /ready",
+                folder / "envoy.log",
+            ),
+            running(prometheus_command(folder, config, port), f"127.0.0.1 {port} /-/ready", folder / "prometheus.log"),
+        ):
+            rng = np.random.default_rng(1)
+            users = Users(listener, {OTHER: stable, ARM: canary}, folder / "users.jsonl", rng)
+            source = PrometheusSource(f"http://127.0.0.1:{port}", settles_within=timedelta(seconds=1))
+            # Prometheus takes some seconds to find its targets.
+            began, deadline = datetime.now(UTC), time.monotonic() + 30
+            while len(source.batch(OTHER, ARM, began, datetime.now(UTC)).arms) < 2:
+                assert time.monotonic() < deadline
+                time.sleep(0.5)
+            time.sleep(1.5)
+            yield users, source
+
+
+@pytest.mark.skipif(shutil.which("prometheus") is None, reason="prometheus is not installed")
+@pytest.mark.parametrize("native", [False, True], ids=["classic", "native"])
+def test_both_sources_tell_the_same_of_the_same_requests(tmp_path: Path, native: bool) -> None:
+    with observed_users(tmp_path, native=native) as (users, source):
+        moments = [datetime.now(UTC)]
+        for look in range(2):
+            users.send_many()
+            if look == 1:
+                # Scraped once more before it goes.
+                time.sleep(2.2)
+                users.engines[ARM].restart()
+            time.sleep(2.2)
+            moments.append(datetime.now(UTC))
+        time.sleep(source.settles_within.total_seconds() + 0.5)
+        since, until = moments[0], moments[-1]
+        scraped = source.batch(OTHER, ARM, since, until)
+        seen = RecordSource([users.records]).batch(OTHER, ARM, since, until)
+        edges = common_powers() if native else EDGES
+        # 169 edges are the grid of native histograms.
+        assert {len(pod.ttft.edges) for pod in scraped.arms if isinstance(pod.ttft, Buckets)} == {
+            169 if native else len(EDGES)
+        }
+        assert not scraped.missing and (scraped.source, seen.source) == ("proxy", "users")
+        assert counts(scraped) == counts(seen)
+        assert bucketed(scraped, edges) == bucketed(seen, edges)
+        parts = [source.batch(OTHER, ARM, low, high) for low, high in pairwise(moments)]
+        for arm, whole in counts(scraped).items():
+            assert tuple(map(sum, zip(*(counts(part)[arm] for part in parts), strict=True))) == whole
+        for key, whole_times in bucketed(scraped, edges).items():
+            summed = [sum(column) for column in zip(*(bucketed(part, edges)[key] for part in parts), strict=True)]
+            assert summed == whole_times
+
+
+def common_powers() -> tuple[float, ...]:
+    """Edges of the grid of native histograms."""
+    return tuple(2 ** (index / 8) for index in range(-80, 40))
+
+
 def test_a_prometheus_that_is_not_there_is_an_error_and_no_verdict() -> None:
     source = PrometheusSource("http://127.0.0.1:9", timeout_seconds=1)
     now = datetime.now(UTC)
     with pytest.raises(OutsideError, match="does not answer"):
         source.requests(ARM, now, now)
-    verdict = measure(ErrorsGate(), source, stable=OTHER, canary=ARM, since=now, until=now, deadline_passed=False)
-    assert verdict.outcome is Outcome.ERROR
+    with pytest.raises(OutsideError, match="does not answer"):
+        source.batch(OTHER, ARM, now, now)
 
 
 def record(started: float, *, ok: bool = True, status: int = 200) -> RequestRecord:
