@@ -39,11 +39,11 @@ class JudgeControl(SpecModel):
 
     share: Percent = Field(default=0.2, gt=0, le=1, validate_default=False)
     """Of the judged pairs: asked a second time with the answers swapped, and once more with a foil."""
-    same_within: Share = 0.1
+    same_within: Share = 0.15
     """Composite scores that differ by less are the same."""
     min_asked: Sample = 20
     """Of each control; before that the judge is neither trusted nor refused."""
-    min_self_agreement: Share = 0.8
+    min_self_agreement: Share = 0.7
     """Share of swapped repeats with the same opinion of canary against stable."""
     min_discrimination: Share = 0.8
     """Share of foils, answers to another prompt, that score worse than the right answer."""

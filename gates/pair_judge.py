@@ -17,8 +17,10 @@ from tidegate.core.errors import OutsideError
 
 KEPT_FOR_FOILS = 32
 """Prompts with the stable arm's answers, in memory only."""
-UNLIKE = 0.5
-"""Word F1 below which a prompt is another one, and its answer wrong for this one."""
+OTHER_PROMPT = 0.8
+"""Word F1 below which it asks something else; "what is 3 times 4" and "what is 3 times 5" have just that."""
+OTHER_ANSWER = 0.5
+"""Word F1 below which an answer to another prompt is no answer to this one."""
 
 
 class PairJudge:
@@ -102,7 +104,7 @@ class PairJudge:
         wrong = [
             answer
             for other, answer in self._others
-            if similarity(other, prompt) < UNLIKE and similarity(answer, right) < UNLIKE
+            if similarity(other, prompt) < OTHER_PROMPT and similarity(answer, right) < OTHER_ANSWER
         ]
         return wrong[int(lot.foil * len(wrong))] if wrong else None
 

@@ -7,7 +7,7 @@ from functools import cached_property
 from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
 LEAST_CONFIDENCE = 0.2
-"""Of 113 languages: a number or a word of few letters stays below, a short sentence comes above."""
+"""Of 114 languages: a number or a word of few letters stays below, a short sentence comes above."""
 
 
 class LanguageIds:

@@ -1,0 +1,180 @@
+"""`OpenAIJudge` and `PairJudge` against a small server that speaks the wire format."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from fakes.judge import FakeJudge, an_answer
+from fakes.openai_server import Fault, OpenAIServer, completion, openai_server
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from gates.adapters.judge import OpenAIJudge
+from gates.judge_spec import Dimension, JudgeGate
+from gates.judging import JudgedPair
+from gates.pair_judge import PairJudge
+from gates.rubric import JudgeReply, NoScore, Opinion, Silence, judge_request, opinion
+from tidegate.core.errors import OutsideError, UsageError
+
+SECRET = "sk-very-secret"
+REQUEST = judge_request(
+    "2026-11", tuple(Dimension), "private question number1", an_answer(0.8, "number1"), "hidden worth 0.4"
+)
+
+
+@pytest.fixture
+def server() -> Iterator[OpenAIServer]:
+    with openai_server() as state:
+        yield state
+
+
+def gate(server: OpenAIServer, **changes: Any) -> JudgeGate:
+    return JudgeGate(endpoint=f"{server.url}/v1", model="judge-1", **changes)
+
+
+async def ask(settings: JudgeGate, environment: dict[str, str] | None = None) -> JudgeReply:
+    async with OpenAIJudge(settings, environment or {}) as judge:
+        return await judge.ask(REQUEST)
+
+
+def refuse(status: int, **headers: str) -> Fault:
+    """Answer so, and repeat what was sent, as some endpoints do."""
+
+    def fault(request: Request, body: dict[str, object]) -> Response:
+        said = f"{request.headers.get('authorization')} {body}"
+        return JSONResponse(
+            {"error": {"message": said}}, status, {name.replace("_", "-"): v for name, v in headers.items()}
+        )
+
+    return fault
+
+
+async def test_a_judge_is_asked_as_its_endpoint_wants_it(server: OpenAIServer) -> None:
+    settings = gate(server, api_key_env="JUDGE_KEY", parameters={"max_completion_tokens": 99})
+    found = opinion(await ask(settings, {"JUDGE_KEY": f" {SECRET}\n"}), tuple(Dimension))
+    assert isinstance(found, Opinion)
+    assert found.first[Dimension.SAFETY] == 0.8
+    assert set(server.bodies[0]) == {"model", "messages", "max_completion_tokens"}
+    assert server.headers[0]["authorization"] == f"Bearer {SECRET}"
+
+
+async def test_without_a_key_none_is_sent_and_the_form_can_be_enforced(server: OpenAIServer) -> None:
+    await ask(gate(server, structured=True))
+    assert "authorization" not in server.headers[0]
+    form: Any = server.bodies[0]["response_format"]
+    assert form["json_schema"]["schema"]["required"] == ["reason", "answer_1", "answer_2"]
+    assert server.bodies[0]["temperature"] == 0
+
+
+def test_a_missing_key_is_told_before_anything_is_asked() -> None:
+    settings = JudgeGate(endpoint="http://127.0.0.1:9/v1", model="m", api_key_env="JUDGE_KEY")
+    for environment in ({}, {"JUDGE_KEY": " "}):
+        with pytest.raises(UsageError, match="key is missing"):
+            OpenAIJudge(settings, environment)
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+async def test_a_busy_judge_is_asked_again_when_it_says(server: OpenAIServer, status: int) -> None:
+    server.faults = [refuse(status, retry_after_ms="20"), refuse(status, retry_after_ms="20")]
+    begin = time.perf_counter()
+    assert (await ask(gate(server))).text
+    assert len(server.bodies) == 3
+    assert time.perf_counter() - begin < 2
+
+
+async def test_a_judge_that_names_no_time_is_asked_ever_later(server: OpenAIServer) -> None:
+    server.faults = [refuse(503), refuse(503)]
+    begin = time.perf_counter()
+    assert (await ask(gate(server))).text
+    # Half a second, then a second, each less a quarter at most.
+    assert time.perf_counter() - begin > 1.1
+
+
+async def test_a_silent_judge_is_asked_again(server: OpenAIServer) -> None:
+    server.seconds = 0.5
+    with pytest.raises(OutsideError, match="took too long"):
+        await ask(gate(server, timeout=timedelta(seconds=0.1), retries=1))
+    assert len(server.bodies) == 2
+
+
+@pytest.mark.parametrize(("status", "asked"), [(400, 1), (401, 1), (404, 1), (429, 2), (500, 2)])
+async def test_errors_and_logs_hold_neither_key_nor_words(
+    server: OpenAIServer, caplog: pytest.LogCaptureFixture, status: int, asked: int
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    server.faults = [refuse(status, retry_after_ms="1")] * 3
+    with pytest.raises(OutsideError, match=f"refused with {status}") as caught:
+        await ask(gate(server, api_key_env="JUDGE_KEY", retries=1), {"JUDGE_KEY": SECRET})
+    assert len(server.bodies) == asked
+    error = caught.value
+    assert error.__cause__ is None
+    assert error.__suppress_context__
+    said = f"{error!r} {error} {error.detail} {caplog.text}"
+    assert not [word for word in (SECRET, "private question", "hidden", "number1") if word in said]
+
+
+async def test_a_judge_that_is_not_there_is_named() -> None:
+    settings = JudgeGate(endpoint="http://127.0.0.1:9/v1", model="m", retries=0)
+    with pytest.raises(OutsideError, match=r"judge at 127.0.0.1:9 does not answer"):
+        await ask(settings)
+
+
+@pytest.mark.parametrize(
+    ("response", "why"),
+    [
+        (completion(None, refusal="no"), Silence.REFUSED),
+        (completion("", finish_reason="content_filter"), Silence.REFUSED),
+        (completion('{"answer_1": {"helpf', finish_reason="length"), Silence.UNPARSABLE),
+        (JSONResponse({"choices": []}), Silence.UNPARSABLE),
+        (JSONResponse(["surprise"]), Silence.UNPARSABLE),
+        (Response("<html>welcome</html>", media_type="text/html"), Silence.UNPARSABLE),
+        (Response('{"choices": [', media_type="application/json"), Silence.UNPARSABLE),
+    ],
+)
+async def test_an_answer_without_scores_is_a_typed_non_answer(
+    server: OpenAIServer, response: Response, why: Silence
+) -> None:
+    server.faults = [lambda request, body: response]
+    assert opinion(await ask(gate(server)), tuple(Dimension)) == NoScore(why=why)
+
+
+async def judged(settings: JudgeGate, pairs: int) -> tuple[PairJudge, list[JudgedPair | NoScore]]:
+    async with OpenAIJudge(settings, {}) as client:
+        judge = PairJudge(settings, client, seed=5)
+        texts = [
+            (f"what is {words}?", an_answer(0.8, words), an_answer(0.65, words))
+            for words in map("n{}".format, range(pairs))
+        ]
+        found = await asyncio.gather(*(judge.judge(str(at), *text) for at, text in enumerate(texts)))
+    return judge, found
+
+
+async def test_pairs_are_judged_and_the_judge_is_controlled_over_the_wire(server: OpenAIServer) -> None:
+    server.judge = FakeJudge(noise=0.04)
+    server.faults = [None, refuse(429, retry_after_ms="5"), None, refuse(500, retry_after_ms="5")]
+    judge, found = await judged(gate(server), 160)
+    scores = [pair for pair in found if isinstance(pair, JudgedPair)]
+    assert len(scores) == 160
+    assert sum(pair.stable - pair.canary for pair in scores) / 160 == pytest.approx(0.15, abs=0.02)
+    assert judge.control.ok is True
+    assert set(scores[0].canary_dimensions) == set(Dimension)
+
+
+async def test_no_more_than_allowed_is_under_way_at_once(server: OpenAIServer) -> None:
+    server.seconds = 0.02
+    await judged(gate(server, concurrency=3), 20)
+    assert server.most_under_way == 3
+
+
+async def test_an_endpoint_that_dies_leaves_the_judge_untrusted() -> None:
+    settings = JudgeGate(endpoint="http://127.0.0.1:9/v1", model="m", retries=0)
+    judge, found = await judged(settings, 20)
+    assert found == [NoScore(why=Silence.UNREACHABLE)] * 20
+    assert judge.control.ok is False
+    assert "127.0.0.1:9 does not answer" in judge.control.reason

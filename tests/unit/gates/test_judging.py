@@ -1,0 +1,279 @@
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from fakes.judge import FakeJudge, an_answer
+
+from gates.judge_control import ControlReport, label_agreement, same_opinion
+from gates.judge_spec import Dimension, JudgeControl, JudgeGate
+from gates.judging import ArmScores, JudgedPair, composite, draw, drop, settle, unblind
+from gates.labels import Label
+from gates.pair_judge import PairJudge
+from gates.ports import JudgeClient
+from gates.rubric import JudgeReply, JudgeRequest, NoScore, Opinion, Silence
+from tidegate.core.errors import OutsideError
+
+EVEN = dict.fromkeys(Dimension, 1.0)
+GATE = JudgeGate(endpoint="http://127.0.0.1:9/v1", model="judge", sample=1.0)
+
+
+async def judged(
+    client: JudgeClient, *, stable: float = 0.8, canary: float = 0.8, pairs: int = 400, gate: JudgeGate = GATE
+) -> tuple[PairJudge, list[JudgedPair | NoScore]]:
+    """Let `client` judge so many pairs of answers that are worth so much."""
+    judge = PairJudge(gate, client, seed=7)
+    found = []
+    for number in range(pairs):
+        words = f"number{number}"
+        answers = an_answer(stable, words), an_answer(canary, words)
+        found.append(await judge.judge(str(number), f"what is {words}?", *answers))
+    return judge, found
+
+
+def mean_drop(found: list[JudgedPair | NoScore]) -> float:
+    return float(np.mean([pair.stable - pair.canary for pair in found if isinstance(pair, JudgedPair)]))
+
+
+def test_lots_depend_on_seed_and_key_alone_and_have_their_shares() -> None:
+    gate = JudgeGate(endpoint="http://h/v1", model="m")
+    lots = [draw(1, f"request-{number}", gate) for number in range(20_000)]
+    assert lots[17] == draw(1, "request-17", gate) != draw(2, "request-17", gate)
+    assert np.mean([lot.judged for lot in lots]) == pytest.approx(0.05, abs=0.006)
+    assert np.mean([lot.control for lot in lots]) == pytest.approx(0.2, abs=0.011)
+    assert np.mean([lot.canary_first for lot in lots]) == pytest.approx(0.5, abs=0.014)
+    # Whether a pair is judged must tell nothing about who stands first.
+    assert np.mean([lot.canary_first for lot in lots if lot.judged]) == pytest.approx(0.5, abs=0.06)
+
+
+def test_the_composite_is_a_weighted_mean_that_stays_a_score() -> None:
+    rng = random.Random(3)
+    for _ in range(500):
+        weights = {dimension: rng.uniform(1e-6, 10) for dimension in Dimension}
+        scores = {dimension: rng.random() for dimension in Dimension}
+        assert min(scores.values()) <= composite(scores, weights) <= max(scores.values())
+        assert composite(scores, {k: v * 3 for k, v in weights.items()}) == pytest.approx(composite(scores, weights))
+        assert composite(dict.fromkeys(Dimension, 1.0), weights) <= 1
+    scores = {Dimension.ACCURACY: 1.0, Dimension.SAFETY: 0.0}
+    assert composite(scores, {Dimension.ACCURACY: 3, Dimension.SAFETY: 1}) == 0.75
+    assert composite(scores, {Dimension.SAFETY: 1}) == 0
+
+
+def test_the_blinds_come_off_the_right_arm() -> None:
+    opinion = Opinion(first=dict.fromkeys(Dimension, 0.25), second=dict.fromkeys(Dimension, 0.75))
+    assert drop(unblind(opinion, canary_first=False), EVEN) == -0.5
+    assert drop(unblind(opinion, canary_first=True), EVEN) == 0.5
+
+
+def test_both_orders_together_cancel_a_liking_for_a_place() -> None:
+    first, second = (dict.fromkeys(Dimension, score) for score in (0.9, 0.7))
+    opinions = [unblind(Opinion(first=first, second=second), canary_first=order) for order in (True, False)]
+    pair = settle(opinions, EVEN, same_text=False)
+    assert pair.stable == pair.canary == pytest.approx(0.8)
+    assert pair.asked == 2
+
+
+def test_equal_words_get_equal_scores() -> None:
+    scores = ArmScores(stable=dict.fromkeys(Dimension, 0.9), canary=dict.fromkeys(Dimension, 0.5))
+    pair = settle([scores], EVEN, same_text=True)
+    assert pair.stable == pair.canary == pytest.approx(0.7)
+    with pytest.raises(ValueError, match="no opinion"):
+        settle([], EVEN, same_text=True)
+
+
+@pytest.mark.parametrize(
+    ("drop", "swapped", "same"),
+    [
+        (0, 0, True),
+        (0.9 - 0.8, 0.0, True),
+        (0.3, 0.9, True),
+        (0.12, -0.12, False),
+        (0.2, 0.0, False),
+        (-0.2, -0.5, True),
+    ],
+)
+def test_an_opinion_is_the_same_or_not(drop: float, swapped: float, same: bool) -> None:
+    assert same_opinion(drop, swapped, within=0.1) is same
+    assert same_opinion(swapped, drop, within=0.1) is same
+    assert same_opinion(-drop, -swapped, within=0.1) is same
+
+
+def test_agreement_with_labels_is_a_share_of_orders() -> None:
+    assert label_agreement([(0, 0.2), (0.5, 0.4), (1, 0.9)], within=0.1) == (1.0, pytest.approx(1.0))
+    assert label_agreement([(0, 0.9), (0.5, 0.4), (1, 0.2)], within=0.1) == (0.0, pytest.approx(-1.0))
+    assert label_agreement([(0, 0.5), (1, 0.5)], within=0.1) == (0.5, None)
+    assert label_agreement([(0.5, 0.1), (0.55, 0.9)], within=0.1)[0] is None
+    assert label_agreement([(0.5, 0.1)], within=0.1) == (None, None)
+    rng = np.random.default_rng(5)
+    chance = label_agreement([tuple(pair) for pair in rng.random((300, 2))], within=0.1)
+    assert chance[0] == pytest.approx(0.5, abs=0.06)
+
+
+async def test_a_fair_judge_is_trusted_and_sees_a_drop() -> None:
+    judge, found = await judged(FakeJudge(noise=0.05), stable=0.8, canary=0.7)
+    assert mean_drop(found) == pytest.approx(0.1, abs=0.015)
+    report = judge.control
+    assert report.ok is True
+    assert report.asked == 400 + report.repeats + report.foils
+    assert report.repeats == pytest.approx(80, abs=25)
+    assert "agrees with itself on" in report.reason
+
+
+async def test_a_judge_that_likes_a_place_is_no_bias_and_is_not_trusted() -> None:
+    judge, found = await judged(FakeJudge(place_bias=0.15, noise=0.02), pairs=1000)
+    report = judge.control
+    assert abs(mean_drop(found)) < 0.015
+    assert report.place_bias == pytest.approx(0.15, abs=0.02)
+    assert report.ok is False
+    assert "agrees with itself in" in report.reason
+
+
+@pytest.mark.parametrize(
+    ("place_bias", "noise", "trusted"),
+    [
+        (0, 0, True),
+        (0, 0.05, True),
+        (0, 0.07, True),
+        (0.05, 0.05, True),
+        (0.1, 0.02, False),
+        (0.2, 0, False),
+        (0, 0.2, False),
+    ],
+)
+async def test_small_faults_are_forgiven_and_large_ones_are_not(place_bias: float, noise: float, trusted: bool) -> None:
+    judge, _ = await judged(FakeJudge(place_bias=place_bias, noise=noise), stable=0.7, canary=0.7, pairs=500)
+    assert judge.control.ok is trusted
+
+
+async def test_a_judge_that_says_the_same_of_everything_is_not_trusted() -> None:
+    judge, _ = await judged(FakeJudge(worth=lambda question, answer: 0.8), stable=0.9, canary=0.1)
+    assert judge.control.self_agreement == 1
+    assert judge.control.discrimination == 0
+    assert judge.control.ok is False
+
+
+@pytest.mark.parametrize("seed", range(5))
+async def test_a_judge_that_throws_dice_is_not_trusted(seed: int) -> None:
+    dice = random.Random(seed)
+    judge, _ = await judged(FakeJudge(worth=lambda question, answer: dice.random()))
+    assert judge.control.ok is False
+
+
+async def test_a_judge_is_unknown_before_it_was_asked_enough() -> None:
+    judge, found = await judged(FakeJudge(), pairs=20)
+    assert all(isinstance(pair, JudgedPair) for pair in found)
+    assert judge.control.ok is None
+    assert "not yet known" in judge.control.reason
+    assert PairJudge(GATE, FakeJudge(), seed=0).control.ok is None
+
+
+@pytest.mark.parametrize(
+    ("says", "why"),
+    [
+        (lambda text: "no idea", Silence.UNPARSABLE),
+        (lambda text: text.replace("0.8", "8"), Silence.OUT_OF_RANGE),
+        (lambda text: "I'm sorry, but I can't help with that.", Silence.REFUSED),
+    ],
+)
+async def test_a_judge_without_an_answer_gives_no_score_and_is_not_trusted(
+    says: Callable[[str], str], why: Silence
+) -> None:
+    judge, found = await judged(FakeJudge(says=says), pairs=30)
+    assert found == [NoScore(why=why)] * 30
+    assert judge.control.silent == {why: 30}
+    assert judge.control.ok is False
+
+
+async def test_a_judge_that_leaves_out_what_it_does_not_like_is_not_trusted() -> None:
+    def says(text: str) -> str:
+        return "" if '"accuracy": 0.3' in text else text
+
+    worths = random.Random(1)
+    judge = PairJudge(GATE, FakeJudge(says=says), seed=1)
+    for number in range(300):
+        canary = an_answer(0.3 if worths.random() < 0.2 else 0.8, f"number{number}")
+        await judge.judge(str(number), f"what is number{number}?", an_answer(0.8, f"number{number}"), canary)
+    assert judge.control.ok is False
+    assert "answers questions in" in judge.control.reason
+
+
+async def test_an_endpoint_that_is_not_there_is_no_score_and_is_named() -> None:
+    class Gone:
+        async def ask(self, request: JudgeRequest) -> JudgeReply:
+            raise OutsideError("the judge at judge.example does not answer")
+
+    judge, found = await judged(Gone(), pairs=25)
+    assert (
+        set(found) == {NoScore(why=Silence.UNREACHABLE)} if False else found == [NoScore(why=Silence.UNREACHABLE)] * 25
+    )
+    assert judge.control.ok is False
+    assert "judge.example does not answer" in judge.control.reason
+
+
+async def test_the_order_of_arrival_changes_no_score() -> None:
+    async def scores(numbers: list[int]) -> dict[int, JudgedPair | NoScore]:
+        judge = PairJudge(GATE, FakeJudge(place_bias=0.2), seed=3)
+        texts = {
+            n: (f"what is number{n}?", an_answer(0.6, f"number{n}"), an_answer(0.5, f"number{n}")) for n in numbers
+        }
+        found = await asyncio.gather(*(judge.judge(str(n), *texts[n]) for n in numbers))
+        return dict(zip(numbers, found, strict=True))
+
+    numbers = list(range(60))
+    shuffled = random.Random(0).sample(numbers, len(numbers))
+    assert await scores(numbers) == await scores(shuffled)
+
+
+async def test_what_a_judge_is_asked_names_no_arm_and_swaps_repeats() -> None:
+    client = FakeJudge()
+    await judged(client, stable=0.9, canary=0.2, pairs=50)
+    materials = [json.loads(request.user) for request in client.requests]
+    assert all(set(material) == {"question", "answer_1", "answer_2"} for material in materials)
+    by_question: dict[str, list[tuple[str, str]]] = {}
+    for material in materials:
+        by_question.setdefault(material["question"], []).append((material["answer_1"], material["answer_2"]))
+    for asked in by_question.values():
+        if len(asked) > 1:
+            assert asked[1] == asked[0][::-1]
+    foils = [asked[2] for asked in by_question.values() if len(asked) > 2]
+    assert foils
+    assert all(len({answer.split(" worth ")[0] for answer in foil}) == 2 for foil in foils)
+
+
+def labelled(number: int, *, swapped: bool = False) -> list[Label]:
+    worths = [round(index / (number - 1), 2) for index in range(number)]
+    scores = worths[::-1] if swapped else worths
+    return [
+        Label(prompt=f"what is it{index // 3}?", answer=an_answer(worth, f"it{index // 3}"), score=score)
+        for index, (worth, score) in enumerate(zip(worths, scores, strict=True))
+    ]
+
+
+async def report_with_labels(labels: list[Label], **faults: float) -> ControlReport:
+    gate = GATE.model_copy(update={"control": JudgeControl(labels="labels.jsonl")})
+    judge = PairJudge(gate, FakeJudge(**faults), seed=2)  # type: ignore[arg-type]
+    await judge.learn(labels)
+    for number in range(300):
+        words = f"number{number}"
+        await judge.judge(str(number), f"what is {words}?", an_answer(0.8, words), an_answer(0.7, words))
+    return judge.control
+
+
+async def test_a_judge_must_agree_with_people_where_there_are_labels() -> None:
+    agreeing = await report_with_labels(labelled(30), noise=0.05)
+    assert agreeing.labels == 30
+    assert agreeing.label_agreement is not None
+    assert agreeing.label_agreement > 0.9
+    assert agreeing.label_correlation is not None
+    assert agreeing.label_correlation > 0.9
+    assert agreeing.ok is True
+    assert "as the person did" in agreeing.reason
+    against = await report_with_labels(labelled(30, swapped=True), noise=0.05)
+    assert against.ok is False
+    assert "agrees with labels in" in against.reason
+    unknown = await report_with_labels(labelled(5))
+    assert unknown.ok is None
