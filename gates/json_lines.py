@@ -14,6 +14,9 @@ from tidegate.core.spec import Problem, SpecError
 
 Line = TypeVar("Line", bound=SpecModel)
 
+LONGEST_FOUND = 80
+"""Characters of a wrong value in a message."""
+
 
 def read_json_lines(path: Path, kind: type[Line]) -> tuple[list[tuple[int, Line]], list[Problem]]:
     """Every line that is a `kind`, with its number, and a problem for everything that is none; blank lines are skipped.
@@ -36,16 +39,29 @@ def read_json_lines(path: Path, kind: type[Line]) -> tuple[list[tuple[int, Line]
             found = f"{error.msg.lower()} at column {error.colno}"
             problems.append(Problem(str(path), at, "", found, "a JSON object"))
         except ValidationError as error:
-            problems += [_problem(str(path), at, detail) for detail in error.errors()]
+            problems += line_problems(str(path), at, error)
     if not read and not problems:
         raise SpecError([Problem(str(path), 1, "", "no lines", "at least one")])
     return read, problems
 
 
+def line_problems(file: str, line: int, error: ValidationError) -> list[Problem]:
+    """What is wrong with one line, field by field; what was found is cut short, for it may be a thousand numbers."""
+    return [_problem(file, line, detail) for detail in error.errors()]
+
+
 def _problem(file: str, line: int, detail: ErrorDetails) -> Problem:
     path = ".".join(str(part) for part in detail["loc"])
+    if detail["type"] == "json_invalid":
+        return Problem(file, line, path, str(detail["ctx"]["error"]), "a JSON object")
     if detail["type"] == "missing":
         return Problem(file, line, path, "nothing", "a value here")
+    if detail["type"] == "extra_forbidden":
+        return Problem(file, line, path, "an unknown key", "only keys that are known")
     value: Any = detail["input"]
     expected = detail["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
-    return Problem(file, line, path, repr(value), expected)
+    return Problem(file, line, path, _short(repr(value)), expected)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= LONGEST_FOUND else f"{text[: LONGEST_FOUND - 4]} ..."

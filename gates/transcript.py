@@ -1,0 +1,187 @@
+"""The transcript of a trial: its terms, every batch, every restart and every verdict, as lines of JSON.
+
+Who holds a trial writes the lines in the order in which things happened. Held again from its terms and
+batches, the trial must come to the same verdicts, number for number; else what was written is not what
+was judged, or it is judged by another method now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import zip_longest
+from typing import Annotated, Literal
+
+from pydantic import Field, TypeAdapter, ValidationError
+
+from gates.evidence import Batch
+from gates.json_lines import line_problems
+from gates.model import Verdict
+from gates.terms import Terms
+from gates.trial import Trial
+from tidegate.core.errors import UsageError
+from tidegate.core.model import Value
+from tidegate.core.spec import Problem, SpecError
+
+
+class TermsLine(Value):
+    """The first line: what the trial asks. Written before there is any evidence."""
+
+    kind: Literal["terms"] = "terms"
+    trial: str
+    """As `canary@eu-west-1`."""
+    terms: Terms
+
+
+class BatchLine(Value):
+    """What the trial took."""
+
+    kind: Literal["batch"] = "batch"
+    step: str
+    """As `canary@eu-west-1/25`."""
+    batch: Batch
+
+
+class RestartLine(Value):
+    """Traffic was shared out anew; `step` is the one that begins."""
+
+    kind: Literal["restart"] = "restart"
+    step: str
+
+
+class VerdictsLine(Value):
+    """What the trial said of all batches above."""
+
+    kind: Literal["verdicts"] = "verdicts"
+    step: str
+    deadline_passed: bool = False
+    verdicts: tuple[Verdict, ...]
+
+
+Line = TermsLine | BatchLine | RestartLine | VerdictsLine
+
+_LINE: TypeAdapter[Line] = TypeAdapter(Annotated[Line, Field(discriminator="kind")])
+
+
+def written(line: Line) -> str:
+    """The line as one line of JSON, without its end; `read` gives back an equal one."""
+    return line.model_dump_json()
+
+
+def read(texts: Iterable[str], *, file: str) -> Iterator[Line]:
+    """The lines of a transcript; `file` is its name in errors. A last line without an end is left out: it was torn.
+
+    Raises:
+        SpecError: with the number of the first line that is none.
+    """
+    for at, text in enumerate(texts, start=1):
+        try:
+            yield _LINE.validate_json(text.rstrip())
+        except ValidationError as error:
+            if not text.endswith("\n"):
+                return
+            raise SpecError(line_problems(file, at, error)) from error
+
+
+class Difference(Value):
+    """Where a trial held again does not say what was written."""
+
+    line: int
+    """Of the transcript, from 1."""
+    step: str
+    gate: str
+    what: str
+    """As `outcome`, `reason`, `numbers.evidence_worse`."""
+    recorded: str
+    replayed: str
+
+    def __str__(self) -> str:
+        where = f"line {self.line}: {self.step}: gate {self.gate}: {self.what}"
+        return f"{where}: recorded {self.recorded}, now {self.replayed}"
+
+
+class Replay:
+    """A trial held again, line by line."""
+
+    def __init__(self, file: str = "transcript") -> None:
+        """`file` is the transcript's name in errors."""
+        self._file = file
+        self._at = 0
+        self._trial: Trial | None = None
+        self.batches = 0
+        self.verdicts = 0
+
+    @property
+    def trial(self) -> Trial:
+        """In the state in which it was after the last line.
+
+        Raises:
+            SpecError: when no terms have come yet.
+        """
+        if self._trial is None:
+            raise self._wrong("no terms", "the terms as the first line")
+        return self._trial
+
+    def take(self, line: Line) -> list[Difference]:
+        """Do what the line says was done; a line of verdicts is compared.
+
+        Raises:
+            SpecError: when the line cannot follow those before it.
+        """
+        self._at += 1
+        if isinstance(line, TermsLine):
+            if self._trial is not None:
+                raise self._wrong("terms again", "the terms once: nobody changes them on the way")
+            self._trial = Trial(line.terms)
+        elif isinstance(line, BatchLine):
+            self._learn(line.batch)
+        elif isinstance(line, RestartLine):
+            self.trial.restart()
+        else:
+            return self._compared(line)
+        return []
+
+    def _learn(self, batch: Batch) -> None:
+        try:
+            self.trial.take(batch)
+        except UsageError as error:
+            raise self._wrong(error.message, "batches of a source that rise in time") from error
+        self.batches += 1
+
+    def _compared(self, line: VerdictsLine) -> list[Difference]:
+        fresh = self.trial.verdicts(deadline_passed=line.deadline_passed)
+        self.verdicts += len(line.verdicts)
+        return [
+            Difference(line=self._at, step=line.step, gate=gate, what=what, recorded=recorded, replayed=replayed)
+            for gate, what, recorded, replayed in _differences(line.verdicts, fresh)
+        ]
+
+    def _wrong(self, found: str, expected: str) -> SpecError:
+        return SpecError([Problem(self._file, max(self._at, 1), "", found, expected)])
+
+
+def replay(lines: Iterable[Line], *, file: str = "transcript") -> list[Difference]:
+    """Hold the trial again; empty when every verdict is the same, bit for bit.
+
+    Raises:
+        SpecError: when the lines are not those of one trial.
+    """
+    again = Replay(file)
+    found = [difference for line in lines for difference in again.take(line)]
+    _ = again.trial  # A file without a line proves nothing, and must not look as if it did.
+    return found
+
+
+def _differences(recorded: Sequence[Verdict], fresh: Sequence[Verdict]) -> Iterator[tuple[str, str, str, str]]:
+    """Gate, what, and both values as text: shortest round-trip digits, so equal text means equal bits."""
+    for old, new in zip_longest(recorded, fresh):
+        if old is None or new is None or old.gate != new.gate:
+            yield (old or new).gate, "gate", old.gate if old else "nothing", new.gate if new else "nothing"
+            continue
+        parts = {"outcome": (str(old.outcome), str(new.outcome)), "reason": (repr(old.reason), repr(new.reason))}
+        for name in sorted({*old.numbers, *new.numbers}):
+            parts[f"numbers.{name}"] = (_text(old.numbers.get(name)), _text(new.numbers.get(name)))
+        yield from ((old.gate, what, was, now) for what, (was, now) in parts.items() if was != now)
+
+
+def _text(number: float | None) -> str:
+    return "nothing" if number is None else repr(number)
