@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
+
+from gates.features import token_entropy
+from gates.refusal import OPENING_CHARACTERS
 
 _PREFIX = b"data:"
 
@@ -19,9 +23,15 @@ class StreamMeter:
         """The server reported an error within the stream, or sent what is no event."""
         self.finish_reason = ""
         self.first_token: float | None = None
+        self.opening = ""
+        """The first characters of the answer, as many as tell a refusal; the rest is not kept."""
+        self.prompt_tokens: int | None = None
+        """As the server counted; None when it did not."""
         self._last_token = 0.0
         self._chunks = 0
         self._usage: int | None = None
+        self._entropies = 0.0
+        self._entropy_tokens = 0
 
     def feed(self, line: bytes, at: float) -> None:
         """Take in one line; empty ones and comments separate events and say nothing."""
@@ -50,6 +60,11 @@ class StreamMeter:
             return None
         return (self._last_token - self.first_token) / (self.output_tokens - 1)
 
+    @property
+    def entropy(self) -> float | None:
+        """Nats, mean over the tokens whose log probabilities came; None when none did."""
+        return self._entropies / self._entropy_tokens if self._entropy_tokens else None
+
     def _event(self, event: dict[str, Any], at: float) -> None:
         if "error" in event:
             self.broken = True
@@ -57,6 +72,7 @@ class StreamMeter:
         # The server sends it last, when it was asked to (`include_usage`).
         if usage:
             self._usage = int(usage["completion_tokens"])
+            self.prompt_tokens = usage.get("prompt_tokens")
         for choice in event.get("choices", []):
             text = choice.get("delta", {}).get("content")
             self.finish_reason = choice.get("finish_reason") or self.finish_reason
@@ -66,3 +82,13 @@ class StreamMeter:
             if text:
                 self._last_token = at
                 self._chunks += 1
+                if len(self.opening) < OPENING_CHARACTERS:
+                    self.opening = (self.opening + text)[:OPENING_CHARACTERS]
+            self._logprobs(choice.get("logprobs"))
+
+    def _logprobs(self, logprobs: dict[str, Any] | None) -> None:
+        for token in (logprobs or {}).get("content") or ():
+            entropy = token_entropy([likely.get("logprob", math.nan) for likely in token.get("top_logprobs") or ()])
+            if entropy is not None:
+                self._entropies += entropy
+                self._entropy_tokens += 1

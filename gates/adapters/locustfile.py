@@ -7,7 +7,6 @@ sockets with gevent's. Its plan comes in the environment, as JSON.
 from __future__ import annotations
 
 import ctypes
-import json
 import os
 import random
 import signal
@@ -20,13 +19,20 @@ import requests
 from locust import HttpUser, task
 from urllib3 import PoolManager
 
+from gates.adapters.prompts import describe_prompts, read_prompts
+from gates.adapters.topics import load_topics, topics_file
 from gates.records import Failure, RequestRecord
+from gates.refusal import declines
 from gates.stream import StreamMeter
 from gates.traffic import LoadPlan
 
 PLAN = LoadPlan.model_validate_json(os.environ["TIDEGATE_LOAD_PLAN"])
 CONNECT_SECONDS = 5
 """For a connection to the region's door, which is on this machine."""
+LOGPROBS_PER_SECOND = float(os.environ.get("TIDEGATE_LOAD_LOGPROBS_PER_SECOND", "0"))
+"""Requests of each region that ask for log probabilities. None by default: each chunk is some three times as long with
+them, and vLLM compiles a kernel at the first such request, which would be a pause on a fresh canary only."""
+TOP_LOGPROBS = 5
 PR_SET_PDEATHSIG = 1
 
 
@@ -35,12 +41,6 @@ def die_with(parent: int) -> None:
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         raise SystemExit("the process that started the load is gone")
-
-
-def read_prompts(path: Path) -> list[str]:
-    """One prompt per line, plain or as a JSON object with a `prompt`."""
-    lines = [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
-    return [json.loads(line)["prompt"] if line.startswith("{") else line for line in lines]
 
 
 class RegionUsers(HttpUser):
@@ -55,6 +55,8 @@ class RegionUsers(HttpUser):
         self.pool_manager = PoolManager(maxsize=256)
         super().__init__(environment)  # type: ignore[no-untyped-call]  # Locust has no types here
         self.random = random.Random(f"{PLAN.seed} {self.region}")
+        # Dice of its own: who asks for log probabilities changes neither arrivals nor prompts.
+        self.logprobs_random = random.Random(f"logprobs {PLAN.seed} {self.region}")
         self.in_flight = gevent.pool.Group()
 
     def wait_time(self) -> float:
@@ -73,13 +75,15 @@ class RegionUsers(HttpUser):
     def _ask(self, prompt: str) -> None:
         started, begin = time.time(), time.perf_counter()
         meter = StreamMeter()
-        body = {
+        body: dict[str, Any] = {
             "model": PLAN.model,
             "messages": [{"role": "user", "content": prompt}],
             "max_tokens": PLAN.max_tokens,
             "stream": True,
             "stream_options": {"include_usage": True},
         }
+        if self.logprobs_random.random() * PLAN.rate < LOGPROBS_PER_SECOND:
+            body |= {"logprobs": True, "top_logprobs": TOP_LOGPROBS}
         with self.client.post(
             "/v1/chat/completions",
             json=body,
@@ -94,12 +98,12 @@ class RegionUsers(HttpUser):
                 answer.failure(error)
             else:
                 answer.success()
-            _write(self._record(answer, meter, error, started, time.perf_counter() - begin))
+            _write(self._record(answer, meter, error, started, time.perf_counter() - begin, prompt=prompt))
 
     def _record(
-        self, answer: Any, meter: StreamMeter, error: Failure, started: float, duration: float, /
+        self, answer: Any, meter: StreamMeter, error: Failure, started: float, duration: float, /, *, prompt: str
     ) -> RequestRecord:
-        answered = bool(answer.status_code)
+        answered, asked = bool(answer.status_code), DESCRIBED[prompt]
         return RequestRecord(
             started=started,
             region=self.region,
@@ -114,6 +118,12 @@ class RegionUsers(HttpUser):
             duration_seconds=duration,
             output_tokens=meter.output_tokens,
             finish_reason=meter.finish_reason,
+            refusal=None if error else declines(meter.opening),
+            entropy=meter.entropy,
+            prompt_characters=asked.characters,
+            prompt_tokens=meter.prompt_tokens,
+            prompt_language=asked.language,
+            prompt_topic=asked.topic,
         )
 
 
@@ -140,6 +150,7 @@ def _write(record: RequestRecord) -> None:
 
 die_with(PLAN.parent)
 PROMPTS = read_prompts(Path(PLAN.prompts))
+DESCRIBED = describe_prompts(PROMPTS, load_topics(topics_file(Path(PLAN.records))))
 # Unbuffered and appending: every record is one write, whole or not there.
 RECORDS = Path(PLAN.records).open("ab", buffering=0)  # noqa: SIM115
 for _region, _entry in PLAN.entries.items():

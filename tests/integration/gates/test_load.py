@@ -13,8 +13,10 @@ import psutil
 import pytest
 from fakes.chat_server import WORDS, chat_server
 
+from gates.adapters.embeddings import WordEmbeddings
 from gates.adapters.load import LoadProcess, start_load
 from gates.adapters.records import RecordReader
+from gates.adapters.topics import fit_topics, topics_file
 from gates.records import RequestRecord
 from tidegate.core.errors import OutsideError, UsageError
 
@@ -58,6 +60,42 @@ async def test_streams_are_measured_while_they_arrive(tmp_path: Path, prompts: P
         assert record.itl_mean_seconds == pytest.approx(0.05, abs=0.03)
         assert record.output_tokens == len(WORDS)
         assert record.finish_reason == "stop"
+
+
+async def test_what_drift_looks_at_is_written_beside_the_times_and_no_words_are(tmp_path: Path, prompts: Path) -> None:
+    prompts.write_text("Wie viele Tage hat ein Jahr, und warum sind es manchmal mehr?\n")
+    records = await records_of(tmp_path, prompts, "m")
+    assert {(r.prompt_characters, r.prompt_language, r.prompt_topic, r.prompt_tokens) for r in records} == {
+        (61, "de", None, 3)
+    }
+    assert {(r.refusal, r.entropy) for r in records} == {(False, None)}
+    written = (tmp_path / "traffic" / "users.jsonl").read_text()
+    assert "Jahr" not in written and "answer" not in written
+
+
+async def test_topics_are_told_when_a_model_of_them_lies_beside_the_records(tmp_path: Path, prompts: Path) -> None:
+    about = ["How do I cook rice with {n} onions?", "Which train goes to Berlin at {n} o'clock?"]
+    asked = [text.format(n=number) for text in about for number in range(30)]
+    model = fit_topics(WordEmbeddings(), asked, topics=2)
+    assert model is not None
+    (tmp_path / "traffic").mkdir()
+    model.save(topics_file(tmp_path / "traffic" / "users.jsonl"))
+    prompts.write_text(asked[0] + "\n")
+    assert {r.prompt_topic for r in await records_of(tmp_path, prompts, "m")} == set(
+        model.topics(WordEmbeddings(), asked[:1])
+    )
+
+
+async def test_log_probabilities_are_asked_for_as_often_as_is_said(
+    tmp_path: Path, prompts: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TIDEGATE_LOAD_LOGPROBS_PER_SECOND", "10")
+    with chat_server(token_seconds=0.001) as server:
+        load = start(tmp_path, prompts, {"eu-west-1": server.url}, rate=20)
+        await wait_for_records(load, 40)
+        await load.stop()
+        asked = [body.get("top_logprobs") for body in server.bodies]
+    assert 0.2 < asked.count(5) / len(asked) < 0.8
 
 
 @pytest.mark.parametrize(
@@ -104,6 +142,7 @@ async def test_the_load_dies_with_the_process_that_started_it(tmp_path: Path, pr
     program = f"""
 import time
 from pathlib import Path
+from gates.adapters.embeddings import WordEmbeddings
 from gates.adapters.load import start_load
 load = start_load({{"eu": "http://127.0.0.1:9"}}, rate=5, prompts=Path({str(prompts)!r}), model="m",
                   max_tokens=4, records=Path({str(tmp_path / "users.jsonl")!r}))
