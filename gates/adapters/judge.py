@@ -7,7 +7,6 @@ endpoint's error may repeat it, or a part of the key.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Self
@@ -59,8 +58,6 @@ class OpenAIJudge:
             max_retries=settings.retries,
             timeout=settings.timeout.total_seconds(),
         )
-        # On DEBUG this library logs whole requests, whoever turned it on.
-        logging.getLogger("openai").setLevel(logging.INFO)
 
     async def __aenter__(self) -> Self:
         return self
