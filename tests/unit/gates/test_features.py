@@ -36,9 +36,7 @@ def test_an_answer_that_did_not_end_well_has_no_features_but_its_prompt_has() ->
 
 
 def test_a_line_written_before_features_were_known_still_reads_and_knows_none_of_them() -> None:
-    old = (
-        '{"started": 1, "region": "eu", "ok": true, "duration_seconds": 1, "output_tokens": 2, "finish_reason": "stop"}'
-    )
+    old = '{"started": 1, "region": "eu", "ok": true, "duration_seconds": 1, "output_tokens": 2, "finish_reason": "no"}'
     assert features_of_record(RequestRecord.model_validate_json(old)) == {
         Feature.LENGTH: 2, Feature.FINISH_REASON: "no",
     }  # fmt: skip

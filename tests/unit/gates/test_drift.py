@@ -1,0 +1,290 @@
+"""The drift gate: fair questions, like answers, and no alarm by asking often."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from gates.drift import judge_drift
+from gates.drift_bins import Bins, DriftCounts, Reference, count_requests, freeze, freeze_reference
+from gates.drift_evidence import DriftEvidence, divergences, spending
+from gates.drift_spec import DriftGate, InputsAllowed, OutputsAllowed, Reaction, Statistic
+from gates.features import Feature, Features
+from gates.model import NoData, Outcome, Verdict
+
+ALPHA = 0.01
+FINISH = (Feature.FINISH_REASON,)
+
+
+class Crowd:
+    """Users and the answers they get, from seeded dice."""
+
+    def __init__(self, seed: int = 0) -> None:
+        self.rng = np.random.default_rng(seed)
+
+    def requests(
+        self, count: int, *, longer: float = 1.0, german: float = 0.1, declined: float = 0.03, limit: int = 128
+    ) -> list[Features]:
+        tokens = np.minimum(limit, np.ceil(self.rng.lognormal(3.5, 0.8, count) * longer))
+        return [
+            {
+                Feature.PROMPT_LENGTH: float(characters),
+                Feature.LANGUAGE: "de" if is_german else "en",
+                Feature.LENGTH: float(length),
+                Feature.FINISH_REASON: "length" if length >= limit else "stop",
+                Feature.REFUSAL: "true" if is_declined else "false",
+            }
+            for characters, is_german, length, is_declined in zip(
+                self.rng.gamma(2, 100, count).round(), self.rng.random(count) < german, tokens,
+                self.rng.random(count) < declined, strict=True,
+            )
+        ]  # fmt: skip
+
+
+def frozen(settings: DriftGate, *, is_window: bool = True) -> Reference:
+    reference = freeze_reference(settings, Crowd(99).requests(2000), is_window=is_window)
+    assert isinstance(reference, Reference)
+    return reference
+
+
+def run(
+    settings: DriftGate,
+    *,
+    batches: int = 100,
+    stable: Mapping[str, float] | None = None,
+    canary: Mapping[str, float] | None = None,
+    reference: Reference | None = None,
+    seed: int = 0,
+) -> tuple[Verdict, DriftEvidence]:
+    """Ask after every batch of 95 stable and 5 canary requests until the answer is no more `running`."""
+    crowd, reference = Crowd(seed), reference or frozen(settings)
+    evidence = DriftEvidence(reference)
+    for number in range(batches):
+        counts = DriftCounts(
+            stable=count_requests(reference, crowd.requests(95, **(stable or {}))),  # type: ignore[arg-type]
+            canary=count_requests(reference, crowd.requests(5, **(canary or {}))),  # type: ignore[arg-type]
+        )
+        evidence = evidence.plus(settings, counts)
+        verdict = judge_drift(settings, evidence, alpha=ALPHA, deadline_passed=number == batches - 1)
+        if verdict.outcome is not Outcome.RUNNING:
+            break
+    return verdict, evidence
+
+
+def test_a_healthy_canary_passes_with_its_bounds() -> None:
+    verdict, _ = run(DriftGate())
+    assert verdict.outcome is Outcome.PASS
+    assert "the arms are alike in all 5 features; the least sure: " in verdict.reason
+    for feature in ("prompt_length", "language", "length", "finish_reason", "refusal"):
+        assert verdict.numbers[f"{feature}_psi_at_most"] <= 0.2 < verdict.numbers[f"{feature}_psi_at_most"] + 0.2
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [({"longer": 2.0}, "answer length"), ({"longer": 0.4}, "answer length"), ({"declined": 0.4}, "refusals"),
+     ({"limit": 30}, "answer length")],
+)  # fmt: skip
+def test_a_canary_that_answers_otherwise_fails_and_is_told_why(change: Mapping[str, float], words: str) -> None:
+    verdict, _ = run(DriftGate(), canary=change)
+    assert verdict.outcome is Outcome.FAIL
+    assert verdict.reason.startswith(f"the canary answers differently: {words} PSI ")
+    assert "where 0.2 is allowed, after " in verdict.reason
+
+
+def test_a_finish_reason_that_was_never_seen_before_is_drift() -> None:
+    settings = DriftGate(inputs=None, outputs=OutputsAllowed(features=FINISH))
+    reference = Reference(bins={Feature.FINISH_REASON: Bins(names=("stop",), reference=(500, 0))})
+    counts = DriftCounts(stable={Feature.FINISH_REASON: (900, 0)}, canary={Feature.FINISH_REASON: (70, 80)})
+    evidence = DriftEvidence(reference).plus(settings, counts)
+    assert judge_drift(settings, evidence, alpha=ALPHA, deadline_passed=False).outcome is Outcome.FAIL
+
+
+def test_arms_that_are_asked_different_things_are_not_compared_whatever_they_answer() -> None:
+    verdict, _ = run(DriftGate(), canary={"german": 0.8, "longer": 2.0})
+    assert verdict.outcome is Outcome.INCONCLUSIVE
+    assert verdict.reason.startswith("the arms are asked different things, so no comparison of them is fair: prompt la")
+
+
+@pytest.mark.parametrize(
+    ("reaction", "outcome"),
+    [(Reaction.WARN, Outcome.PASS), (Reaction.HOLD, Outcome.INCONCLUSIVE), (Reaction.IGNORE, Outcome.PASS)],
+)
+def test_users_who_ask_other_things_than_before_are_the_worlds_doing(reaction: Reaction, outcome: Outcome) -> None:
+    moved = {"german": 0.8}
+    verdict, _ = run(DriftGate(since_reference=reaction), stable=moved, canary=moved)
+    assert verdict.outcome is outcome
+    assert ("users ask other things than in the reference window" in verdict.reason) is (reaction != Reaction.IGNORE)
+
+
+def test_bins_from_the_first_requests_of_stable_are_no_window_to_compare_with() -> None:
+    moved = {"german": 0.8}
+    settings = DriftGate()
+    verdict, _ = run(settings, stable=moved, canary=moved, reference=frozen(settings, is_window=False))
+    assert verdict.outcome is Outcome.PASS
+    assert not any(name.startswith("users") for name in verdict.numbers)
+
+
+@pytest.mark.parametrize("statistic", list(Statistic))
+def test_every_statistic_can_pass_and_fail(statistic: Statistic) -> None:
+    allowed = {Statistic.JS: 0.025, Statistic.KL: 0.1}.get(statistic, 0.2)
+    outputs = OutputsAllowed.model_validate({statistic: allowed, "features": [Feature.LENGTH]})
+    settings = DriftGate(inputs=None, outputs=outputs)
+    assert run(settings)[0].outcome is Outcome.PASS
+    assert run(settings, canary={"longer": 3.0})[0].outcome is Outcome.FAIL
+
+
+def test_common_drift_and_a_growing_share_are_no_difference_between_arms() -> None:
+    settings = DriftGate(inputs=None, outputs=OutputsAllowed(features=(Feature.LENGTH,)))
+    reference = frozen(settings)
+    for seed in range(20):
+        crowd, evidence = Crowd(seed), DriftEvidence(reference)
+        for canary, longer in ((5, 1.0), (25, 2.0), (50, 4.0)):
+            for _ in range(40):
+                arms = [count_requests(reference, crowd.requests(n, longer=longer)) for n in (100 - canary, canary)]
+                evidence = evidence.plus(settings, DriftCounts(stable=arms[0], canary=arms[1]))
+        assert judge_drift(settings, evidence, alpha=ALPHA, deadline_passed=True).outcome is Outcome.PASS
+
+
+FINISH_ONLY = DriftGate(inputs=None, outputs=OutputsAllowed(features=FINISH))
+THREE = Reference(
+    bins={Feature.FINISH_REASON: Bins(names=("length", "stop", "tool"), reference=(300, 500, 200, 0))}, is_window=False
+)
+
+
+def alarms(shares: Sequence[float], expected: Sequence[float], *, deliveries: int, alpha: float) -> tuple[int, int]:
+    """How many of so many deliveries of 300 looks each ever fail, and how many ever pass."""
+    rng = np.random.default_rng(17)
+    failed = passed = 0
+    for _ in range(deliveries):
+        evidence, outcomes = DriftEvidence(THREE), set()
+        stable, canary = rng.multinomial(38, expected, 300), rng.multinomial(6, shares, 300)
+        for those, these in zip(stable, canary, strict=True):
+            counts = DriftCounts(
+                stable={Feature.FINISH_REASON: (*map(int, those), 0)},
+                canary={Feature.FINISH_REASON: (*map(int, these), 0)},
+            )
+            evidence = evidence.plus(FINISH_ONLY, counts)
+            outcomes.add(judge_drift(FINISH_ONLY, evidence, alpha=alpha, deadline_passed=False).outcome)
+        failed += Outcome.FAIL in outcomes
+        passed += Outcome.PASS in outcomes
+    return failed, passed
+
+
+def test_300_looks_raise_no_more_false_alarms_than_the_budget_and_accept_no_more_drift() -> None:
+    # A PSI of just 0.2, where a false alarm is likeliest; at 5 % of 150 deliveries 7.5 would be, and 16 are 3 sigma.
+    drifted, expected = (0.3 + 0.1946, 0.5 - 0.1946, 0.2), (0.3, 0.5, 0.2)
+    assert sum((p - q) * math.log(p / q) for p, q in zip(drifted, expected, strict=True)) == pytest.approx(
+        0.2, abs=0.01
+    )
+    failed, passed = alarms(drifted, expected, deliveries=150, alpha=0.05)
+    assert failed <= 15
+    assert passed <= 15
+
+
+def test_300_looks_at_no_drift_at_all_never_fail() -> None:
+    failed, passed = alarms((0.3, 0.5, 0.2), (0.3, 0.5, 0.2), deliveries=50, alpha=0.05)
+    assert (failed, passed) == (0, 50)
+
+
+def test_the_looks_spend_the_budget_once() -> None:
+    assert sum(1 / spending(number) for number in range(1, 100_000)) == pytest.approx(1, abs=1e-4)
+
+
+def test_asking_more_often_changes_no_look() -> None:
+    _, evidence = run(DriftGate())
+    before = evidence.progress["length"].look
+    for _ in range(50):
+        evidence = evidence.plus(DriftGate(), DriftCounts())
+    assert evidence.progress["length"].look == before
+
+
+def test_nothing_in_either_arm_ever_passes() -> None:
+    rng = np.random.default_rng(5)
+    for _ in range(200):
+        counts = tuple(int(count) for count in rng.integers(0, 500, 4))
+        arm = {Feature.FINISH_REASON: counts}
+        for batch in (DriftCounts(stable=arm), DriftCounts(canary=arm), DriftCounts()):
+            evidence = DriftEvidence(THREE)
+            for _ in range(int(rng.integers(0, 4))):
+                evidence = evidence.plus(FINISH_ONLY, batch)
+            for late in (False, True):
+                verdict = judge_drift(FINISH_ONLY, evidence, alpha=ALPHA, deadline_passed=late)
+                assert verdict.outcome is (Outcome.INCONCLUSIVE if late else Outcome.RUNNING)
+
+
+def test_too_few_requests_say_how_many_there_are() -> None:
+    verdict, evidence = run(FINISH_ONLY, batches=3)
+    assert verdict.outcome is Outcome.INCONCLUSIVE
+    assert verdict.reason == "finish reason is known of 15 canary and 285 stable requests; at least 100 are needed"
+    assert divergences(FINISH_ONLY, evidence)["finish_reason_psi_by_chance"] > 0
+
+
+def test_a_feature_that_nobody_measures_keeps_the_gate_from_passing() -> None:
+    settings = DriftGate(inputs=None, outputs=OutputsAllowed(features=(Feature.LENGTH, Feature.ENTROPY)))
+    verdict, _ = run(settings)
+    assert verdict.outcome is Outcome.INCONCLUSIVE
+    assert verdict.reason == "token entropy is known of fewer than 100 requests of the reference"
+
+
+def test_without_a_reference_there_is_no_answer() -> None:
+    reference = freeze_reference(DriftGate(), Crowd().requests(30))
+    assert reference == NoData(reason="the reference has 30 requests; at least 100 are needed")
+    evidence = DriftEvidence(reference).plus(DriftGate(), DriftCounts())
+    assert judge_drift(DriftGate(), evidence, alpha=ALPHA, deadline_passed=False).outcome is Outcome.RUNNING
+    assert judge_drift(DriftGate(), evidence, alpha=ALPHA, deadline_passed=True).outcome is Outcome.INCONCLUSIVE
+    assert divergences(DriftGate(), evidence) == {}
+
+
+def test_the_numbers_over_time_know_what_chance_alone_would_show() -> None:
+    settings, crowd = DriftGate(), Crowd(3)
+    reference = frozen(settings)
+    arms = [count_requests(reference, crowd.requests(count)) for count in (600, 300)]
+    numbers = divergences(
+        settings, DriftEvidence(reference).plus(settings, DriftCounts(stable=arms[0], canary=arms[1]))
+    )
+    assert numbers["length_psi_by_chance"] == pytest.approx(9 * (1 / 300 + 1 / 600))
+    assert 0 <= numbers["users_language_psi"] < 0.05
+    assert all(math.isfinite(value) for value in numbers.values())
+
+
+def test_bins_are_equally_full_and_a_value_that_fills_one_by_itself_gets_one() -> None:
+    values = [float(min(number, 128)) for number in range(1, 201)]
+    bins = freeze(Feature.LENGTH, values, 10)
+    assert bins.reference[bins.place(128.0)] == values.count(128.0)
+    assert bins.place(127.0) != bins.place(128.0) != bins.place(129.0)
+    assert all(low < high for low, high in pairwise(bins.edges))
+    always = freeze(Feature.LENGTH, [128.0] * 500, 10)
+    assert len({always.place(value) for value in (5.0, 128.0, 200.0)}) == 3
+
+
+def test_names_that_the_reference_did_not_have_share_a_bin() -> None:
+    bins = freeze(Feature.LANGUAGE, ["en"] * 5 + ["de"] * 3, 10)
+    assert (bins.names, bins.reference) == (("de", "en"), (3, 5, 0))
+    assert bins.place("fr") == bins.place("zh") == 2
+
+
+def test_a_spec_names_features_alone_or_with_their_threshold() -> None:
+    settings = DriftGate.model_validate({"inputs": {"psi": 0.1}, "outputs": ["length", "entropy", "finish_reason"]})
+    assert settings.inputs is not None and settings.outputs is not None
+    assert (settings.inputs.statistic, settings.inputs.threshold) == (Statistic.PSI, 0.1)
+    assert settings.outputs.features == (Feature.LENGTH, Feature.ENTROPY, Feature.FINISH_REASON)
+    assert (settings.outputs.statistic, settings.outputs.threshold) == (Statistic.PSI, 0.2)
+    with pytest.raises(ValidationError):
+        DriftGate.model_validate({"outputs": ["language"]})
+
+
+@pytest.mark.parametrize(
+    ("settings", "found"),
+    [
+        (DriftGate(inputs=None, outputs=None), "neither inputs nor outputs"),
+        (DriftGate(inputs=InputsAllowed(psi=0.2, js=0.1)), "psi and js"),
+        (DriftGate(outputs=OutputsAllowed(ks=0.1)), "ks for finish_reason"),
+    ],
+)
+def test_settings_that_contradict_each_other_are_told(settings: DriftGate, found: str) -> None:
+    assert [one.found for one in settings.contradictions()] == [found]
