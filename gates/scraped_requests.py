@@ -20,16 +20,15 @@ def requests_of(arm: ArmScrapes, window: Window, *, pod_label: str) -> dict[PodK
     for series in arm.series:
         if series.name in {RESPONSES, TORN, TIMEOUTS}:
             by_target[series.target(RESPONSE_CODE)].append(series)
-    what = f"{arm.arm} requests"
     found: dict[PodKey, list[Counts]] = defaultdict(list)
     for target, told in by_target.items():
         try:
-            found[arm.arm, dict(target).get(pod_label, "")] += _intervals(what, told, window)
+            found[arm.arm, dict(target).get(pod_label, "")] += _intervals(f"{arm.arm} requests", told, window)
         except NotCounts as problem:
-            window.miss(what, f"{problem} in the proxy's counters of {arm.key}")
+            window.miss("requests", f"{problem} in the proxy's counters of {arm.key}")
     counts = {pod: _sum(intervals) for pod, intervals in found.items() if intervals}
     if not counts:
-        window.miss(what, f"Prometheus has no {RESPONSES} of {arm.key} in this window")
+        window.miss("requests", f"Prometheus has no {RESPONSES} of {arm.key} in this window")
     return counts
 
 

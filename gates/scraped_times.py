@@ -59,20 +59,19 @@ def times_of(
 def _of_arm(
     arm: ArmScrapes, told: Sequence[_Scraped], window: Window, metric: LatencyMetric, *, native: bool, label: str
 ) -> list[_Gained]:
-    what = f"{arm.arm} {metric}"
     found: list[_Gained] = []
     for one in told:
         try:
             histogram = one.read(native=native)
         except NotCounts as problem:
-            window.miss(what, f"{problem} in {HISTOGRAMS[metric]} of {arm.key}")
+            window.miss(str(metric), f"{problem} in {HISTOGRAMS[metric]} of {arm.key}")
             continue
-        gained = window.gains(what, one.labels, histogram.times, histogram.counts)
+        gained = window.gains(f"{arm.arm} {metric}", one.labels, histogram.times, histogram.counts)
         if gained.times:
             pod = (arm.arm, one.labels.get(label, ""))
             found.append(_Gained(pod=pod, edges=histogram.edges, counts=gained.counts.sum(axis=0).tolist()))
     if not found:
-        window.miss(what, f"Prometheus has no {HISTOGRAMS[metric]} of {arm.key} in this window")
+        window.miss(str(metric), f"Prometheus has no {HISTOGRAMS[metric]} of {arm.key} in this window")
     return found
 
 

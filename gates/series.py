@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -58,7 +58,7 @@ class Window:
     since: float
     until: float
     targets: Targets
-    _reasons: dict[str, str] = field(default_factory=dict)
+    _reasons: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     _undated: Counter[str] = field(default_factory=Counter)
 
     def gains(self, what: str, labels: Mapping[str, str], times: Sequence[float], values: Counts) -> Gains:
@@ -72,14 +72,15 @@ class Window:
         return Gains(times=tuple(times[index] for index in inside), counts=gains(values, origins)[inside])
 
     def miss(self, what: str, reason: str) -> None:
-        """The first reason stays: the others follow from it."""
-        self._reasons.setdefault(what, reason)
+        """Say why `what` is not known: `requests`, or a metric."""
+        if reason not in self._reasons[what]:
+            self._reasons[what].append(reason)
 
     @property
     def missing(self) -> dict[str, str]:
         """By what it is, for people."""
-        return self._reasons | {
-            f"{what} of unknown age": f"{count} were counted before it is known when and as what"
+        return {what: "; ".join(reasons) for what, reasons in self._reasons.items()} | {
+            f"{what} of unknown age": f"{count:,} were counted before it is known when and as what"
             for what, count in self._undated.items()
             if count
         }

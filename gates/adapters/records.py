@@ -100,17 +100,14 @@ class RecordSource:
 
     def batch(self, stable: ArmKey, canary: ArmKey, since: datetime, until: datetime) -> Batch:
         """As `EvidenceSource`, with one time for each answered request."""
-        arms: list[PodEvidence] = []
-        missing: dict[str, str] = {}
-        for arm, key in ((Arm.STABLE, stable), (Arm.CANARY, canary)):
-            if window := self.window(key, since, until):
-                arms.append(_evidence(arm, window))
-            else:
-                missing[str(arm)] = f"no user request reached {key}"
+        windows = {arm: self.window(key, since, until) for arm, key in ((Arm.STABLE, stable), (Arm.CANARY, canary))}
+        arms = tuple(_evidence(arm, window) for arm, window in windows.items() if window)
+        absent = [str(key) for arm, key in ((Arm.STABLE, stable), (Arm.CANARY, canary)) if not windows[arm]]
+        missing = {"requests": f"no user request reached {' or '.join(absent)}"} if absent else {}
         nobody = ArmKey(region=canary.region, role=_NOBODY[0], version=_NOBODY[1])
         if lost := len(self.window(nobody, since, until)):
             missing["unanswered"] = f"{lost} user requests in {canary.region} reached no engine and count for no arm"
-        return Batch(time=until.timestamp(), source="users", arms=tuple(arms), missing=missing)
+        return Batch(time=until.timestamp(), source="users", arms=arms, missing=missing)
 
     def window(self, arm: ArmKey, since: datetime, until: datetime) -> list[RequestRecord]:
         """The requests of that arm that ended in (since, until]: by their end, as Prometheus counts them.

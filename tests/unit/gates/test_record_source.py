@@ -123,7 +123,7 @@ def test_an_arm_without_requests_is_missing_with_its_reason(path: Path) -> None:
     batch = RecordSource([path]).batch(STABLE, CANARY, NOON, NOON + timedelta(minutes=1))
     assert [pod.arm for pod in batch.arms] == [Arm.STABLE]
     assert batch.missing == {
-        "canary": "no user request reached canary version 2 in eu-west-1",
+        "requests": "no user request reached canary version 2 in eu-west-1",
         "unanswered": "1 user requests in eu-west-1 reached no engine and count for no arm",
     }
 

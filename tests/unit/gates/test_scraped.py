@@ -141,9 +141,10 @@ def test_arms_without_a_common_edge_have_no_times() -> None:
     batch = Fleet([an_engine("s", STABLE, np.arange(1, 50)), other]).batch(STABLE, CANARY, 10, 30)
     assert batch.arms == ()
     assert batch.missing["ttft"] == "the histograms of vllm:time_to_first_token_seconds share no bucket edge"
+    assert batch.missing["requests"].count("Prometheus has no envoy_cluster_upstream_rq of") == 2
 
 
 def test_an_arm_that_was_not_scraped_is_missing_and_a_quiet_one_is_not() -> None:
     batch = Fleet([an_engine("s", STABLE, np.array([]))]).batch(STABLE, CANARY, 10, 30)
     assert [(pod.arm, sum(pod.ttft.counts)) for pod in batch.arms if isinstance(pod.ttft, Buckets)] == [(Arm.STABLE, 0)]
-    assert "Prometheus has no vllm:time_to_first_token_seconds of canary version 7" in batch.missing["canary ttft"]
+    assert "Prometheus has no vllm:time_to_first_token_seconds of canary version 7" in batch.missing["ttft"]
