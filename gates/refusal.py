@@ -28,10 +28,10 @@ _PATTERNS = (
     r"(?:helfen|behilflich|unterstützen|beantworten|geben|erfüllen)",
     r"\bnicht in der lage\b.{0,60}?\b(?:helfen|beantworten|unterstützen|geben)",
     # French
-    r"\bje ne (?:peux|puis|suis pas en mesure|suis pas autorisée?)\b.{0,40}?"
+    r"\bje ne (?:peux|puis|suis) pas\b.{0,40}?"
     r"\b(?:aider|répondre|fournir|assister|satisfaire)",
     # Spanish, Portuguese, Italian
-    r"\bno (?:puedo|me es posible)\b.{0,30}?\b(?:ayudar\w*|responder|proporcionar\w*|asistir\w*|cumplir)",
+    r"\bno (?:puedo|me es pos\w+)\b.{0,30}?\b(?:ayudar\w*|responder|proporcionar\w*|asistir\w*|cumplir)",
     r"\bnão posso\b.{0,30}?\b(?:ajudar|responder|fornecer|atender)",
     r"\bnon posso\b.{0,30}?\b(?:aiutar\w*|rispondere|fornir\w*|assister\w*)",
     # Chinese, Japanese, Korean: no spaces that end a word

@@ -29,7 +29,7 @@ def watch(event, args):
 sys.addaudithook(watch)
 from gates.adapters.embeddings import WordEmbeddings
 from gates.adapters.language import LanguageIds
-print(WordEmbeddings().embed(["the capital is Paris"]).shape, LanguageIds().language("Wo ist meine Bestellung?"))
+print(WordEmbeddings().embed(["the capital is Paris"]).shape, LanguageIds().language("Wo bleibt meine Bestellung?"))
 assert not logging.getLogger().handlers
 assert not {"wordllama", "requests"} & set(sys.modules)
 """
@@ -89,7 +89,7 @@ def test_a_thousand_answers_are_embedded_in_a_moment(embedder: WordEmbeddings) -
     ("text", "language"),
     [
         ("The capital of France is Paris.", "en"),
-        ("Die Hauptstadt von Frankreich ist Paris.", "de"),
+        ("Die Hauptstadt von Frankreich heißt Paris.", "de"),
         ("Je ne peux pas vous aider avec cela.", "fr"),
         ("東京は日本の首都です", "ja"),
         ("你好，世界", "zh"),

@@ -22,6 +22,7 @@ DECLINING = [
     "Das kann ich leider nicht beantworten.",
     "Je ne peux pas vous aider avec cela.",
     "Désolé, je ne peux pas répondre à cette question.",
+    "Je ne suis pas en état de répondre à cette demande.",
     "Lo siento, no puedo ayudarte con eso.",
     "Desculpe, não posso ajudar com isso.",
     "Mi dispiace, non posso aiutarti.",

@@ -101,7 +101,7 @@ def test_the_gate_needs_little_and_says_what_is_wrong() -> None:
     [
         ("rubric: 2020-01", "expected '2026-11'"),
         ("dimensions: {}", "dimensions: "),
-        ("dimensions: {wit: 1}", "'helpfulness', 'accuracy', 'coherence' or 'safety'"),
+        ("dimensions: {charm: 1}", "'helpfulness', 'accuracy', 'coherence' or 'safety'"),
         ("dimensions: {safety: 0}", "greater than 0"),
         ("sample: 0.05", "a percent such as 20%"),
         ("tolerance: 0.2", "tolerance: found 0.2; expected less than max_drop, 0.1"),
