@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
-from scipy import stats
+from numpy.typing import NDArray
 
 from gates.judge_spec import JudgeControl
 from gates.rubric import Silence
@@ -136,7 +136,14 @@ def label_agreement(scores: Sequence[tuple[float, float]], *, within: float) -> 
     told = judged[differs > within + ROUNDING]
     share = float(np.mean((np.sign(told) + 1) / 2)) if told.size else None
     varies = np.ptp(person) > 0 and np.ptp(judge) > 0
-    return share, float(stats.spearmanr(person, judge).statistic) if varies else None
+    return share, float(np.corrcoef(_ranks(person), _ranks(judge))[0, 1]) if varies else None
+
+
+def _ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """From 0; equal values share the mean of their ranks."""
+    _, group, sizes = np.unique(values, return_inverse=True, return_counts=True)
+    ends = sizes.cumsum()
+    return np.asarray((ends - (sizes + 1) / 2)[group])
 
 
 def _verdict(report: ControlReport, settings: JudgeControl) -> tuple[bool | None, str]:

@@ -54,7 +54,9 @@ class PairJudge:
         """
         lot = draw(self._seed, key, self._settings)
         foil = self._foil(prompt, stable, lot) if lot.control else None
-        self._others.append((prompt, stable))
+        # Each prompt once: a popular one must not push the others out.
+        if all(prompt != other for other, _ in self._others):
+            self._others.append((prompt, stable))
         first = await self._compare(prompt, stable, canary, canary_first=lot.canary_first)
         if isinstance(first, NoScore):
             return first

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from fakes.judge import FakeJudge, an_answer
+from scipy import stats
 
 from gates.judge_control import ControlReport, label_agreement, same_opinion
 from gates.judge_spec import Dimension, JudgeControl, JudgeGate
@@ -109,6 +110,8 @@ def test_agreement_with_labels_is_a_share_of_orders() -> None:
     assert label_agreement([(0.5, 0.1), (0.55, 0.9)], within=0.1)[0] is None
     assert label_agreement([(0.5, 0.1)], within=0.1) == (None, None)
     rng = np.random.default_rng(5)
+    tied = [(round(a, 1), round(a / 2 + b / 2, 1)) for a, b in rng.random((40, 2))]
+    assert label_agreement(tied, within=0.1)[1] == pytest.approx(stats.spearmanr(*zip(*tied, strict=True)).statistic)
     chance = label_agreement([tuple(pair) for pair in rng.random((300, 2))], within=0.1)
     assert chance[0] == pytest.approx(0.5, abs=0.06)
 
@@ -242,6 +245,23 @@ async def test_what_a_judge_is_asked_names_no_arm_and_swaps_repeats() -> None:
     foils = [asked[2] for asked in by_question.values() if len(asked) > 2]
     assert foils
     assert all(len({answer.split(" worth ")[0] for answer in foil}) == 2 for foil in foils)
+
+
+async def test_a_popular_prompt_does_not_use_up_the_foils() -> None:
+    client = FakeJudge()
+    judge = PairJudge(GATE, client, seed=1)
+    await judge.judge("first", "what is rare?", an_answer(0.8, "rare"), an_answer(0.8, "rare"))
+    for number in range(200):
+        await judge.judge(str(number), "what is popular?", an_answer(0.8, "popular"), an_answer(0.7, "popular"))
+    assert judge.control.foils > 20
+    assert judge.control.discrimination == 1
+
+
+async def test_one_answer_alone_is_judged_beside_itself() -> None:
+    judge = PairJudge(GATE, FakeJudge(place_bias=0.1), seed=1)
+    alone = await judge.judge("1", "what is rare?", an_answer(0.6, "rare"), an_answer(0.6, "rare"))
+    assert isinstance(alone, JudgedPair)
+    assert alone.stable == alone.canary == pytest.approx(0.65)
 
 
 def labelled(number: int, *, swapped: bool = False) -> list[Label]:
