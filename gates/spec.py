@@ -94,11 +94,21 @@ class QualityGate(SpecModel):
     """Answered by both versions."""
 
 
+class Likeness(StrEnum):
+    """In what two answers are to be alike; each gives 0 to 1."""
+
+    WORDS = "words"
+    """The share of words that both have."""
+    MEANING = "meaning"
+    """The cosine of both embeddings, 0 when it is negative."""
+
+
 class AgreementGate(SpecModel):
     """Answers of both arms to the same prompts must be alike, and the canary's not much later."""
 
+    likeness: Likeness = Likeness.WORDS
     min_similarity: Share = 0.6
-    """Mean word F1 over all pairs, 0 to 1; a pair that did not arrive counts 0."""
+    """Mean likeness over all pairs, 0 to 1; a pair that did not arrive counts 0."""
     max_ttft_increase: Percent | None = None
     """Of the canary's TTFT over stable's within pairs; not looked at when absent."""
     min_coverage: Share = 0.9

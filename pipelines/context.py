@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from gates.model import ArmKey
-from gates.ports import MetricSource
+from gates.pair_judge import PairJudge
+from gates.ports import Embedder, EvidenceSource, LanguageDetector, LogLikelihood
 from pipelines.journal import Journal
 from pipelines.model import Plan, Step
 from pipelines.ports import Chat, Engines, Fleet, Registry, Tokenizer
 from pipelines.spec import Delivery
+from pipelines.trials import Trials
 from rollouts.model import Arm, RegionState
 from tidegate.core.clock import Clock
 from tidegate.core.errors import OutsideError
+
+
+@dataclass(frozen=True)
+class Readers:
+    """Who reads answers for more than their words; each is None when the spec does not ask for it."""
+
+    embedder: Embedder | None = None
+    languages: LanguageDetector | None = None
+    likelihood: LogLikelihood | None = None
+    judges: Callable[[], Awaitable[PairJudge]] | None = None
+    """Makes the judge of one comparison, its control begun."""
 
 
 @dataclass(frozen=True)
@@ -33,10 +46,12 @@ class Context:
     """By region."""
     chat: Chat
     tokenizer: Tokenizer
-    proxy: MetricSource
+    proxy: EvidenceSource
     """What the proxies and engines count, mirrored requests included."""
-    users: MetricSource | None = None
+    trials: Trials
+    users: EvidenceSource | None = None
     """What the users themselves saw; None when no load writes it down."""
+    readers: Readers = Readers()
 
     def fleet(self, step: Step) -> Fleet:
         """The fleet of the step's region."""

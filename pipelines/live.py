@@ -1,32 +1,76 @@
-"""Verdicts on live traffic: which source tells what about a region's two arms."""
+"""Evidence of live traffic: who counts for which gate, in windows that touch."""
 
 from __future__ import annotations
 
-from datetime import datetime
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 
-from gates.evaluate import measure
+from gates.evidence import Batch
 from gates.model import ArmKey, Verdict
+from gates.ports import EvidenceSource
+from gates.terms import Source, Terms, terms_of
+from pipelines.budget import shares
 from pipelines.context import Context
+from pipelines.trials import RecordedTrial
 
 
-def latency_verdict(context: Context, stable: ArmKey, canary: ArmKey, since: datetime, *, final: bool) -> Verdict:
-    """Users' own times when somebody writes them down, else the engines' histograms."""
-    settings = context.spec.gates.latency
-    assert settings is not None, "the spec was read without settings for the latency gate"
-    until, source = context.clock.now(), context.users or context.proxy
-    return measure(settings, source, stable=stable, canary=canary, since=since, until=until, deadline_passed=final)
+@dataclass
+class Feed:
+    """One source of one comparison; every request ends in exactly one of its windows."""
+
+    source: EvidenceSource
+    stable: ArmKey
+    canary: ArmKey
+    since: datetime
+    """Where the next window begins."""
+    look: timedelta
+    """How long a window is at least."""
+
+    def next(self, now: datetime, *, final: bool) -> Batch | None:
+        """The next window, once it is long enough and everything in it is known; the last one may be shorter."""
+        until = now - self.source.settles_within
+        length = until - self.since
+        if length < self.look and not (final and length > timedelta(0)):
+            return None
+        batch = self.source.batch(self.stable, self.canary, self.since, until)
+        self.since = until
+        return batch
 
 
-def errors_verdict(
-    context: Context, stable: ArmKey, canary: ArmKey, since: datetime, *, final: bool, users: bool = True
-) -> Verdict:
-    """The worst of what every source saw: a proxy does not know that a client's stream broke, nor a client a retry."""
-    settings = context.spec.gates.errors
-    assert settings is not None, "the spec was read without settings for the errors gate"
-    until = context.clock.now()
-    sources = [context.proxy] + ([context.users] if users and context.users else [])
-    verdicts = [
-        measure(settings, source, stable=stable, canary=canary, since=since, until=until, deadline_passed=final)
-        for source in sources
-    ]
-    return max(verdicts, key=lambda verdict: verdict.outcome)
+def live_feeds(context: Context, stable: ArmKey, canary: ArmKey, *, users: bool = True) -> list[Feed]:
+    """The proxies and, when somebody writes down what users see, the users."""
+    sources = [context.proxy, context.users if users else None]
+    now, look = context.clock.now(), context.spec.gates.budget.look
+    return [Feed(source, stable, canary, now, look) for source in sources if source is not None]
+
+
+def counters(context: Context, *, users: bool = True) -> Mapping[str, tuple[Source, ...]]:
+    """Who counts for which gate: of times users know best; of failures each sees some that the other does not."""
+    if users and context.users is not None:
+        return {"latency": ("users",), "errors": ("proxy", "users")}
+    return {"latency": ("proxy",), "errors": ("proxy",)}
+
+
+def terms_for(
+    context: Context,
+    trial: str,
+    gates: Iterable[str],
+    sources: Mapping[str, tuple[Source, ...]],
+    *,
+    mirrored: float | None = None,
+) -> Terms:
+    """The terms of one trial, with its share of the delivery's budget."""
+    share = shares(context.spec)[trial]
+    return terms_of(context.spec.gates, gates, sources=sources, share=share, mirrored=mirrored)
+
+
+async def look(trial: RecordedTrial, feeds: Sequence[Feed], now: datetime, *, final: bool) -> Sequence[Verdict]:
+    """Take what is new from every feed, and ask all gates."""
+    for feed in feeds:
+        # In threads: reading Prometheus and record files would hold up everything else of the delivery.
+        batch = await asyncio.to_thread(feed.next, now, final=final)
+        if batch is not None:
+            trial.take(batch)
+    return trial.verdicts(deadline_passed=final)

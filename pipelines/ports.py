@@ -77,8 +77,8 @@ class Ledger(Protocol):
         """Keep numbers as time series beside the events."""
         ...
 
-    def attach(self, path: Path) -> None:
-        """Keep a file, such as the report."""
+    def attach(self, path: Path, *, folder: str = "") -> None:
+        """Keep a file, such as the report, in a folder of the delivery's artifacts."""
         ...
 
     def close(self, outcome: str, reason: str) -> None:

@@ -11,7 +11,10 @@ from tidegate.core.spec import Problem, SpecError
 
 def golden_set(spec: Delivery, folder: Path) -> tuple[GoldenPrompt, ...]:
     """The golden set of the offline stage; empty when there is no such stage."""
-    return load_golden(folder / spec.offline.dataset) if spec.offline else ()
+    if spec.offline is None:
+        return ()
+    path = folder / spec.offline.dataset
+    return load_golden(path, spec.gates.quality.scorer) if spec.gates.quality else load_golden(path)
 
 
 def user_prompts(spec: Delivery, folder: Path) -> tuple[str, ...]:

@@ -47,7 +47,7 @@ class ShadowStage(SpecModel):
     pairs_per_second: float = Field(default=1.0, gt=0, le=50)
     at_least: Duration = timedelta(minutes=5)
     within: Duration = timedelta(minutes=20)
-    gates: tuple[Literal["latency", "errors", "agreement"], ...] = Field(
+    gates: tuple[Literal["latency", "errors", "agreement", "judge"], ...] = Field(
         default=("latency", "errors", "agreement"), min_length=1
     )
 

@@ -6,17 +6,25 @@ the champion are its control, as long as there are some: same time, same users' 
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterator
-from datetime import datetime
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from gates.model import ArmKey, Outcome, Verdict
 from pipelines.context import Context
 from pipelines.errors import Stopped
-from pipelines.live import errors_verdict
+from pipelines.live import Feed, counters, live_feeds, look, terms_for
 from pipelines.model import Ending, Step
+from pipelines.trials import RecordedTrial
 from pipelines.watch import LOOK_SECONDS
 from rollouts.model import RegionState
+
+
+@dataclass
+class _Comparison:
+    """A promoted region and what its errors are compared with."""
+
+    trial: RecordedTrial
+    feeds: list[Feed]
 
 
 async def bake(context: Context, step: Step) -> None:
@@ -25,35 +33,40 @@ async def bake(context: Context, step: Step) -> None:
     Raises:
         Stopped: when a region of the wave is not well, or fails more requests than one with the champion.
     """
-    since, start = context.clock.now(), context.clock.monotonic()
+    start = context.clock.monotonic()
+    regions = context.spec.regions.waves[step.wave - 1]
+    compared = {region: _comparison(context, step, region) for region in regions}
     while True:
-        for region in context.spec.regions.waves[step.wave - 1]:
-            for verdict in await _verdicts(context, region, since):
+        over = context.clock.monotonic() - start >= context.spec.regions.bake.total_seconds()
+        for region in regions:
+            for verdict in await _verdicts(context, region, compared[region], final=over):
                 context.journal.verdict(step.model_copy(update={"region": region}), verdict)
                 # Nothing is on trial: only proof that the region is not well takes it back, not a lack of evidence.
                 if verdict.outcome is Outcome.FAIL:
                     raise Stopped(Ending.ROLLED_BACK, f"{region}: gate {verdict.gate}: {verdict.reason}")
-        if context.clock.monotonic() - start >= context.spec.regions.bake.total_seconds():
+        if over:
             return
         await context.clock.sleep(LOOK_SECONDS)
 
 
-async def _verdicts(context: Context, region: str, since: datetime) -> list[Verdict]:
+async def _verdicts(context: Context, region: str, compared: _Comparison | None, *, final: bool) -> Sequence[Verdict]:
     verdicts = [_health(await context.fleets[region].observe(), context.plan.version.version)]
-    promoted = ArmKey(region=region, role="stable", version=context.plan.version.version)
-    for control in _controls(context, region):
-        if context.spec.gates.errors:
-            champion = ArmKey(region=control, role="stable", version=context.plan.champion.version)
-            verdicts.append(await asyncio.to_thread(errors_verdict, context, champion, promoted, since, final=False))
+    if compared:
+        verdicts += await look(compared.trial, compared.feeds, context.clock.now(), final=final)
     return verdicts
 
 
-def _controls(context: Context, region: str) -> Iterator[str]:
-    """One region of a later wave: it still serves the champion."""
+def _comparison(context: Context, step: Step, region: str) -> _Comparison | None:
+    """With one region of a later wave: it still serves the champion. None when there is none, or no errors gate."""
     names = context.plan.regions
-    wave = next(wave for wave in context.spec.regions.waves if region in wave)
-    later = names[names.index(wave[-1]) + 1 :]
-    yield from later[:1]
+    later = names[names.index(context.spec.regions.waves[step.wave - 1][-1]) + 1 :]
+    if not later or context.spec.gates.errors is None:
+        return None
+    name = f"{step.id}/{region}"
+    control = ArmKey(region=later[0], role="stable", version=context.plan.champion.version)
+    promoted = ArmKey(region=region, role="stable", version=context.plan.version.version)
+    terms = terms_for(context, name, ["errors"], {"errors": counters(context)["errors"]})
+    return _Comparison(context.trials.open(name, terms, step.id), live_feeds(context, control, promoted))
 
 
 def _health(state: RegionState, version: str) -> Verdict:

@@ -2,32 +2,32 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 
 from gates.model import Verdict
 from pipelines.context import Context
-from pipelines.live import errors_verdict, latency_verdict
+from pipelines.live import counters, live_feeds, look, terms_for
 from pipelines.model import Step
 from pipelines.watch import Window, refuse_dead_canary, watch
 
-# By the names that a spec may give to canary's gates.
-VERDICTS = {"latency": latency_verdict, "errors": errors_verdict}
-
 
 async def canary(context: Context, step: Step) -> None:
-    """Shift to the step's weight and watch."""
+    """Shift to the step's weight and watch; evidence against the canary is kept from weight to weight."""
     settings = context.spec.canary
     assert settings is not None, f"{step.id} without a canary stage"
     assert step.weight is not None, f"{step.id} without a weight"
     fleet = context.fleet(step)
     refuse_dead_canary(await fleet.observe())
+    name = f"canary@{step.region}"
+    trial = context.trials.open(name, terms_for(context, name, settings.gates, counters(context)), step.id)
     context.journal.traffic(step, await fleet.shift(step.weight))
-    since, arms = context.clock.now(), context.arms(step)
+    feeds = live_feeds(context, *context.arms(step))
 
-    # In threads: reading Prometheus and record files would hold up everything else of the delivery.
     async def ask(final: bool) -> Sequence[Verdict]:
-        return [await asyncio.to_thread(VERDICTS[gate], context, *arms, since, final=final) for gate in settings.gates]
+        return await look(trial, feeds, context.clock.now(), final=final)
 
     window = Window(settings.at_least.total_seconds(), settings.within.total_seconds())
-    await watch(context, step, window, ask)
+    try:
+        await watch(context, step, window, ask)
+    finally:
+        context.trials.keep(name)

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
+from typing import Any, TypeVar
 
-from gates.evaluate import judge
 from gates.golden import GoldenPrompt, score_answers
 from gates.model import AnswerScores, Outcome, Scores
-from gates.spec import QualityGate
+from gates.quality import judge_quality
+from gates.spec import QualityGate, Scorer
+from pipelines.budget import OFFLINE, shares
 from pipelines.context import Context, both_arms
 from pipelines.errors import Stopped
 from pipelines.model import ENDING_OF, Step
 from pipelines.prompts import golden_set
 from rollouts.model import Arm
+
+Answered = TypeVar("Answered")
 
 CONCURRENT_QUESTIONS = 4
 """For each arm: enough to batch, few enough not to crowd out users."""
@@ -32,7 +36,8 @@ async def offline(context: Context, step: Step) -> None:
     asked = _Asked(context, step, total=2 * len(golden))
     # Both at once, so that whatever slows the machine meets both.
     scores = await asyncio.gather(*(asked.scores(arm, golden, settings) for arm in (stable, canary)))
-    verdict = judge(settings, AnswerScores(stable=scores[0], canary=scores[1]), deadline_passed=True)
+    rollback = context.spec.gates.budget.rollback * shares(context.spec)[OFFLINE]
+    verdict = judge_quality(settings, AnswerScores(stable=scores[0], canary=scores[1]), rollback=rollback)
     context.journal.verdict(step, verdict)
     if verdict.outcome is not Outcome.PASS:
         raise Stopped(ENDING_OF[verdict.outcome], f"gate {verdict.gate}: {verdict.reason}")
@@ -48,16 +53,34 @@ class _Asked:
         self._done = 0
 
     async def scores(self, arm: Arm, golden: Sequence[GoldenPrompt], settings: QualityGate) -> Scores:
-        """All answers of one arm, scored."""
+        """All answers of one arm, scored; what is scored by likelihood needs no answer."""
         limit = asyncio.Semaphore(CONCURRENT_QUESTIONS)
-        texts = await asyncio.gather(*(self._answer(arm, entry, limit) for entry in golden))
-        answers = {entry.prompt: text for entry, text in zip(golden, texts, strict=True)}
-        return score_answers(tuple(golden), answers, settings.scorer)
+        likely = [entry for entry in golden if entry.scored_by(settings.scorer) is Scorer.LOG_LIKELIHOOD]
+        said = [entry for entry in golden if entry not in likely]
+        texts = await asyncio.gather(*(self._limited(limit, self._answer(arm, entry)) for entry in said))
+        logprobs = await asyncio.gather(*(self._limited(limit, self._logprob(arm, entry)) for entry in likely))
+        return await asyncio.to_thread(
+            score_answers,
+            tuple(golden),
+            {entry.prompt: text for entry, text in zip(said, texts, strict=True)},
+            settings.scorer,
+            mean_logprobs={entry.prompt: value for entry, value in zip(likely, logprobs, strict=True)},
+            embedder=self._context.readers.embedder,
+        )
 
-    async def _answer(self, arm: Arm, entry: GoldenPrompt, limit: asyncio.Semaphore) -> str:
-        context = self._context
+    async def _limited(self, limit: asyncio.Semaphore, asked: Coroutine[Any, Any, Answered]) -> Answered:
         async with limit:
-            answer = await context.chat.ask(arm.url, context.plan.name, entry.prompt, max_tokens=entry.max_tokens)
+            answer = await asked
         self._done += 1
-        context.journal.progress(self._step, "answers", self._done, self._total)
+        self._context.journal.progress(self._step, "answers", self._done, self._total)
+        return answer
+
+    async def _answer(self, arm: Arm, entry: GoldenPrompt) -> str:
+        context = self._context
+        answer = await context.chat.ask(arm.url, context.plan.name, entry.prompt, max_tokens=entry.max_tokens)
         return answer.text
+
+    async def _logprob(self, arm: Arm, entry: GoldenPrompt) -> float:
+        likelihood = self._context.readers.likelihood
+        assert likelihood is not None, "the golden set was read without anybody to ask for likelihoods"
+        return await likelihood.mean_logprob(arm.url, self._context.plan.name, entry.prompt, entry.expected)

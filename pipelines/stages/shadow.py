@@ -3,70 +3,87 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from datetime import datetime
 
-from gates.evaluate import judge
 from gates.model import Verdict
+from gates.spec import Likeness
+from gates.terms import Source
 from pipelines.context import Context, both_arms
-from pipelines.live import errors_verdict
+from pipelines.live import live_feeds, look, terms_for
 from pipelines.model import Step
 from pipelines.pairing import Pairing
 from pipelines.prompts import user_prompts
 from pipelines.spec import ShadowStage
 from pipelines.watch import Window, watch
+from rollouts.model import RegionState
 
 PAIR_MAX_TOKENS = 32
 """The longest answer of a pair when the spec says nothing of users."""
+
+# Mirrored requests: no user saw their answers, so only the proxy can count them.
+SOURCES: Mapping[str, tuple[Source, ...]] = {
+    "latency": ("probe",),
+    "errors": ("proxy",),
+    "agreement": ("probe",),
+    "judge": ("probe",),
+}
 
 
 async def shadow(context: Context, step: Step) -> None:
     """Mirror user traffic, send paired prompts beside it, watch, stop mirroring."""
     settings, fleet = context.spec.shadow, context.fleet(step)
     assert settings is not None, f"{step.id} without a shadow stage"
+    name = f"shadow@{step.region}"
+    terms = terms_for(context, name, settings.gates, SOURCES, mirrored=settings.percent / 100)
+    trial = context.trials.open(name, terms, step.id)
     state = await fleet.mirror(settings.percent)
     context.journal.traffic(step, state)
-    since = context.clock.now()
-    pairing = Pairing(
+    pairing = await _pairing(context, state, settings.gates)
+    feeds = live_feeds(context, *context.arms(step, canary_role="shadow"), users=False)
+    drained = context.clock.now()
+
+    async def ask(final: bool) -> Sequence[Verdict]:
+        nonlocal drained
+        if sender.done():
+            # It only ever ends by a bug, which must not look like a canary that does not answer.
+            sender.result()
+        now = context.clock.now()
+        if final or now - drained >= context.spec.gates.budget.look:
+            trial.take(pairing.drain())
+            drained = now
+        return await look(trial, feeds, now, final=final)
+
+    window = Window(settings.at_least.total_seconds(), settings.within.total_seconds())
+    try:
+        async with _sending(pairing, settings) as sender:
+            await watch(context, step, window, ask)
+    finally:
+        context.trials.keep(name)
+    context.journal.traffic(step, await fleet.mirror(0))
+
+
+async def _pairing(context: Context, state: RegionState, asked: Sequence[str]) -> Pairing:
+    readers, agreement = context.readers, context.spec.gates.agreement
+    return Pairing(
         context.chat,
         context.clock,
         both_arms(state),
         model=context.plan.name,
         prompts=user_prompts(context.spec, context.folder),
         max_tokens=context.spec.traffic.max_tokens if context.spec.traffic else PAIR_MAX_TOKENS,
+        judge=await readers.judges() if readers.judges and "judge" in asked else None,
+        languages=readers.languages,
+        embedder=readers.embedder if agreement and agreement.likeness is Likeness.MEANING else None,
     )
-
-    async def ask(final: bool) -> Sequence[Verdict]:
-        return [await _verdict(context, step, gate, pairing, since, final=final) for gate in settings.gates]
-
-    window = Window(settings.at_least.total_seconds(), settings.within.total_seconds())
-    async with _sending(pairing, settings):
-        await watch(context, step, window, ask)
-    context.journal.traffic(step, await fleet.mirror(0))
 
 
 @asynccontextmanager
-async def _sending(pairing: Pairing, settings: ShadowStage) -> AsyncIterator[None]:
+async def _sending(pairing: Pairing, settings: ShadowStage) -> AsyncIterator[asyncio.Task[None]]:
+    """Send pairs meanwhile."""
     sender = asyncio.create_task(pairing.run(per_second=settings.pairs_per_second))
     try:
-        yield
+        yield sender
     finally:
         sender.cancel()
         await asyncio.wait([sender])
-
-
-async def _verdict(
-    context: Context, step: Step, gate: str, pairing: Pairing, since: datetime, *, final: bool
-) -> Verdict:
-    if gate == "errors":
-        # Mirrored requests: no user saw their answers, so only the proxy can count them.
-        arms = context.arms(step, canary_role="shadow")
-        return await asyncio.to_thread(errors_verdict, context, *arms, since, final=final, users=False)
-    if gate == "latency":
-        latency = context.spec.gates.latency
-        assert latency is not None, "the spec was read without settings for the latency gate"
-        return judge(latency, pairing.latencies(latency.metric), deadline_passed=final)
-    agreement = context.spec.gates.agreement
-    assert agreement is not None, "the spec was read without settings for the agreement gate"
-    return judge(agreement, pairing.pairs, deadline_passed=final)

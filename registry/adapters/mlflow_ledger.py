@@ -70,10 +70,10 @@ class MlflowLedger:
         with store_errors(self._uri):
             self._client.log_batch(self.delivery, metrics=metrics, synchronous=True)
 
-    def attach(self, path: Path) -> None:
-        """Keep a file, such as the report, with the run."""
+    def attach(self, path: Path, *, folder: str = "") -> None:
+        """Keep a file, such as the report, in a folder of the run's artifacts."""
         with store_errors(self._uri):
-            self._client.log_artifact(self.delivery, str(path))
+            self._client.log_artifact(self.delivery, str(path), folder or None)
 
     def beat(self) -> None:
         """Say that the process lives; call it every few seconds, `LIVE_SECONDS` is the patience of others.

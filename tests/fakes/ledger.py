@@ -42,8 +42,8 @@ class FakeLedger:
     def measure(self, numbers: Mapping[str, float], *, at: datetime) -> None:
         self.numbers.append((at, dict(numbers)))
 
-    def attach(self, path: Path) -> None:
-        self.attached.append(path.name)
+    def attach(self, path: Path, *, folder: str = "") -> None:
+        self.attached.append(str(Path(folder) / path.name))
 
     def beat(self) -> None:
         self._touch()

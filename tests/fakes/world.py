@@ -21,6 +21,7 @@ from pipelines.prompts import golden_set
 from pipelines.run import deliver
 from pipelines.spec import Delivery
 from pipelines.story import Story, tell
+from pipelines.trials import Trials
 from registry.model import ModelVersion
 from rollouts.model import Engine
 from tidegate.core.errors import OutsideError
@@ -136,10 +137,10 @@ class World:
         self.recorder = Recorder()
         self.chat = FakeChat({CHAMPION_URL: right, CHALLENGER_URL: right})
         self.evidence = FakeEvidence()
-        self.evidence.serves("stable", CHAMPION, requests=200)
-        self.evidence.serves("stable", CHALLENGER, requests=200)
-        self.evidence.serves("shadow", CHALLENGER, requests=200)
-        self.evidence.serves("canary", CHALLENGER, requests=200)
+        self.evidence.serves("stable", CHAMPION)
+        self.evidence.serves("stable", CHALLENGER)
+        self.evidence.serves("shadow", CHALLENGER)
+        self.evidence.serves("canary", CHALLENGER)
         self._folder = folder
 
     @property
@@ -160,6 +161,7 @@ class World:
             chat=self.chat,
             tokenizer=FakeTokenizer(),
             proxy=self.evidence,
+            trials=Trials(self._folder, self.ledger),
         )
 
     async def deliver(self) -> Result:

@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from hashlib import sha256
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from pipelines.model import Ending, Plan, Result
 from pipelines.run import deliver
 from pipelines.spec import Delivery
 from pipelines.state import StateFolder
+from pipelines.trials import Trials
 from registry.adapters.mlflow_deliveries import MlflowDeliveries
 from registry.adapters.mlflow_ledger import MlflowLedger
 from registry.adapters.mlflow_models import MlflowRegistry
@@ -35,12 +37,15 @@ from tidegate.cli.compose import local_engines, make_plan_of, open_deliveries, o
 from tidegate.cli.interrupt import cancelled_by_signals
 from tidegate.cli.output import note, print_json
 from tidegate.cli.progress import Progress, follow
+from tidegate.cli.readers import readers_for
 from tidegate.cli.view import summary
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import ExitCode, Refused, TidegateError
 
 BEAT_SECONDS = 10.0
 FRESH_SECONDS = 60.0
+SCRAPE_TIMEOUT = timedelta(seconds=2)
+"""Of the Prometheus on this machine: a sample has the time at which its scrape began."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +60,14 @@ class Request:
     spec_digest: str
     users: bool
     keep: bool
+
+
+@dataclass(frozen=True)
+class Written:
+    """Where everything that happens is written down."""
+
+    journal: Journal
+    trials: Trials
 
 
 def run_delivery(
@@ -100,15 +113,16 @@ async def _locked(request: Request, progress: Progress) -> Result:
         events = EventFile(request.state.delivery(ledger.delivery) / "events.jsonl")
         listeners: Sequence[Listener] = (events, progress)
         journal = Journal(ledger, SystemClock(), listeners)
+        written = Written(journal, Trials(request.state.delivery(ledger.delivery), ledger))
         with progress:
             async with cancelled_by_signals(), _heartbeat(ledger):
-                result = await _in_fleet(request, plan, journal)
+                result = await _in_fleet(request, plan, written)
         write_report(request.spec, request.state, [(ledger.delivery, events)], _report(request, ledger.delivery))
         ledger.attach(_report(request, ledger.delivery))
     return result
 
 
-async def _in_fleet(request: Request, plan: Plan, journal: Journal) -> Result:
+async def _in_fleet(request: Request, plan: Plan, written: Written) -> Result:
     """The delivery inside its fleet. What goes wrong before it begins closes the ledger too."""
     result: Result | None = None
     try:
@@ -119,20 +133,20 @@ async def _in_fleet(request: Request, plan: Plan, journal: Journal) -> Result:
             if request.users:
                 load = start_users(request.spec, request.folder, request.state, host)
                 stack.push_async_callback(load.stop)
-            result = await deliver(_context(request, plan, journal, host, engines))
+            result = await deliver(_context(request, plan, written, host, engines))
     except TidegateError as error:
         if result is None:
-            return journal.closed(Ending.FAILED, str(error), error.exit_code)
+            return written.journal.closed(Ending.FAILED, str(error), error.exit_code)
         note(f"the delivery is over, but what it started did not end well: {error}")
     except asyncio.CancelledError:
         if result is None:
-            return journal.closed(Ending.INTERRUPTED, "asked to stop before it began", ExitCode.ROLLED_BACK)
+            return written.journal.closed(Ending.INTERRUPTED, "asked to stop before it began", ExitCode.ROLLED_BACK)
         note("the delivery is over; what it started is being stopped")
     assert result is not None, "a delivery ends with a result or with an error"
     return result
 
 
-def _context(request: Request, plan: Plan, journal: Journal, host: FleetHost, engines: LocalEngines) -> Context:
+def _context(request: Request, plan: Plan, written: Written, host: FleetHost, engines: LocalEngines) -> Context:
     from engine_images.adapters.tokenizer import FileTokenizer
 
     records = request.state.traffic / f"{request.spec.metadata.name}.jsonl"
@@ -141,14 +155,16 @@ def _context(request: Request, plan: Plan, journal: Journal, host: FleetHost, en
         plan=plan,
         folder=request.folder,
         clock=SystemClock(),
-        journal=journal,
+        journal=written.journal,
         registry=request.registry,
         engines=engines,
         fleets={region: host.fleet(region) for region in plan.regions},
         chat=OpenAIChat(),
         tokenizer=FileTokenizer(),
-        proxy=PrometheusSource(host.prometheus_url),
+        proxy=PrometheusSource(host.prometheus_url, settles_within=SCRAPE_TIMEOUT),
+        trials=written.trials,
         users=RecordSource([records]) if _is_being_written(records) else None,
+        readers=readers_for(request.spec, request.folder),
     )
 
 

@@ -1,8 +1,11 @@
-"""Which source tells what about a region's two arms."""
+"""Which source tells what about a region's two arms, in windows that touch."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from datetime import timedelta
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -10,10 +13,12 @@ from fakes.evidence import FakeEvidence
 from fakes.world import CHALLENGER, CHAMPION, World
 
 from gates.model import Outcome, Verdict
-from pipelines.live import errors_verdict, latency_verdict
+from gates.transcript import read, replay
+from pipelines.live import Feed, counters, live_feeds, look, terms_for
 from pipelines.model import StageName, Step
 
 STEP = Step(stage=StageName.CANARY, wave=1, region="eu-west-1", weight=10)
+TRIAL = "canary@eu-west-1"
 
 
 class Eyes:
@@ -22,17 +27,25 @@ class Eyes:
     def __init__(self, folder: Path, *, users: bool) -> None:
         self.world = World(folder)
         self.proxy = self.world.evidence
-        self.users = FakeEvidence()
-        self.users.serves("stable", CHAMPION, requests=200)
-        self.users.serves("canary", CHALLENGER, requests=200)
+        self.users = FakeEvidence("users")
+        self.users.serves("stable", CHAMPION)
+        self.users.serves("canary", CHALLENGER)
         self.context = replace(self.world.context(), users=self.users if users else None)
 
-    def errors(self, *, users: bool = True) -> Verdict:
-        arms = self.context.arms(STEP)
-        return errors_verdict(self.context, *arms, self.world.now(), final=False, users=users)
+    async def verdicts(self, *, minutes: float = 2, also_users: bool = True) -> dict[str, Verdict]:
+        """What both gates say after so much traffic, looked at every ten seconds."""
+        context = self.context
+        sources = counters(context, users=also_users)
+        trial = context.trials.open(TRIAL, terms_for(context, TRIAL, ["latency", "errors"], sources), STEP.id)
+        feeds = live_feeds(context, *context.arms(STEP), users=also_users)
+        verdicts: Sequence[Verdict] = ()
+        for _ in range(int(minutes * 6)):
+            self.world.clock.elapsed += 10
+            verdicts = await look(trial, feeds, context.clock.now(), final=False)
+        return {verdict.gate: verdict for verdict in verdicts}
 
-    def latency(self) -> Verdict:
-        return latency_verdict(self.context, *self.context.arms(STEP), self.world.now(), final=False)
+    async def outcomes(self, **options: bool) -> dict[str, Outcome]:
+        return {gate: verdict.outcome for gate, verdict in (await self.verdicts(**options)).items()}
 
 
 @pytest.fixture
@@ -45,46 +58,73 @@ def watched(tmp_path: Path) -> Eyes:
     return Eyes(tmp_path, users=True)
 
 
-def test_without_users_the_proxies_and_engines_tell(alone: Eyes) -> None:
-    assert (alone.errors().outcome, alone.latency().outcome) == (Outcome.PASS, Outcome.PASS)
-    alone.proxy.serves("canary", CHALLENGER, requests=200, failed=60, ttft=0.5)
-    assert (alone.errors().outcome, alone.latency().outcome) == (Outcome.FAIL, Outcome.FAIL)
+async def test_without_users_the_proxies_and_engines_tell(alone: Eyes) -> None:
+    assert await alone.outcomes() == {"latency": Outcome.PASS, "errors": Outcome.PASS}
 
 
-def test_users_own_times_are_what_counts_when_somebody_writes_them_down(watched: Eyes) -> None:
-    watched.proxy.serves("canary", CHALLENGER, requests=200, ttft=0.5)
-    assert watched.latency().outcome is Outcome.PASS
-    watched.users.serves("canary", CHALLENGER, requests=200, ttft=0.5)
-    assert watched.latency().outcome is Outcome.FAIL
+async def test_what_proxies_see_of_a_bad_canary_is_enough(alone: Eyes) -> None:
+    alone.proxy.serves("canary", CHALLENGER, failed=0.3)
+    assert (await alone.outcomes())["errors"] is Outcome.FAIL
 
 
-def test_a_stream_that_broke_at_the_client_is_an_error_that_no_proxy_saw(watched: Eyes) -> None:
-    watched.users.serves("canary", CHALLENGER, requests=200, failed=60)
-    assert watched.errors().outcome is Outcome.FAIL
+async def test_users_own_times_are_what_counts_when_somebody_writes_them_down(watched: Eyes) -> None:
+    watched.proxy.serves("canary", CHALLENGER, ttft=0.5)
+    assert (await watched.outcomes())["latency"] is Outcome.PASS
 
 
-def test_a_retry_that_saved_the_user_is_an_error_that_no_client_saw(watched: Eyes) -> None:
-    watched.proxy.serves("canary", CHALLENGER, requests=200, failed=60)
-    assert watched.errors().outcome is Outcome.FAIL
+async def test_slowness_that_only_users_see_fails(watched: Eyes) -> None:
+    watched.users.serves("canary", CHALLENGER, ttft=0.5)
+    assert (await watched.outcomes())["latency"] is Outcome.FAIL
 
 
-def test_a_source_that_is_gone_is_not_outvoted_by_one_that_sees_no_errors(watched: Eyes) -> None:
-    watched.proxy.gone = True
-    verdict = watched.errors()
-    assert (verdict.outcome, verdict.reason) == (Outcome.ERROR, "Prometheus is not there")
+@pytest.mark.parametrize("who", ["proxy", "users"])
+async def test_failures_count_whoever_saw_them(watched: Eyes, who: str) -> None:
+    getattr(watched, who).serves("canary", CHALLENGER, failed=0.3)
+    assert (await watched.outcomes())["errors"] is Outcome.FAIL
 
 
-def test_a_failure_that_one_source_proves_counts_though_the_other_is_gone(watched: Eyes) -> None:
-    watched.proxy.gone = True
-    watched.users.serves("canary", CHALLENGER, requests=200, failed=60)
-    assert watched.errors().outcome is Outcome.FAIL
+async def test_mirrored_requests_are_counted_by_the_proxies_alone(watched: Eyes) -> None:
+    watched.users.serves("canary", CHALLENGER, failed=0.3)
+    assert (await watched.outcomes(also_users=False))["errors"] is Outcome.PASS
 
 
-def test_nobody_asks_users_about_answers_that_they_never_got(watched: Eyes) -> None:
-    watched.users.serves("canary", CHALLENGER, requests=200, failed=60)
-    assert watched.errors(users=False).outcome is Outcome.PASS
+async def test_no_evidence_of_one_arm_is_never_a_pass(alone: Eyes) -> None:
+    del alone.proxy.loads["canary", CHALLENGER]
+    verdicts = await alone.verdicts()
+    assert {verdict.outcome for verdict in verdicts.values()} == {Outcome.RUNNING}
+    assert verdicts["errors"].reason == (
+        "no requests of the canary: nothing of canary version 2 in eu-west-1"
+    )
 
 
-def test_a_few_requests_keep_a_gate_running(alone: Eyes) -> None:
-    alone.proxy.serves("canary", CHALLENGER, requests=3)
-    assert (alone.errors().outcome, alone.latency().outcome) == (Outcome.RUNNING, Outcome.RUNNING)
+def test_every_moment_is_in_exactly_one_window(alone: Eyes) -> None:
+    world, start = alone.world, alone.world.now()
+    feed = Feed(alone.proxy, *alone.context.arms(STEP), start, timedelta(seconds=10))
+    for seconds in (4, 4, 4, 30, 10, 3):
+        world.clock.elapsed += seconds
+        feed.next(world.now(), final=False)
+    world.clock.elapsed += 1
+    assert feed.next(world.now(), final=True)
+    windows = alone.proxy.windows
+    assert all(earlier[1] == later[0] for earlier, later in pairwise(windows))
+    assert (windows[0][0], windows[-1][1]) == (start, world.now())
+    assert all(until - since >= timedelta(seconds=10) for since, until in windows[:-1])
+
+
+def test_a_window_ends_before_what_is_still_on_its_way(alone: Eyes) -> None:
+    alone.proxy.settles_within = timedelta(seconds=5)
+    feed = Feed(alone.proxy, *alone.context.arms(STEP), alone.world.now(), timedelta(seconds=10))
+    alone.world.clock.elapsed += 14
+    assert feed.next(alone.world.now(), final=False) is None
+    alone.world.clock.elapsed += 1
+    batch = feed.next(alone.world.now(), final=False)
+    assert batch
+    assert batch.time == (alone.world.now() - timedelta(seconds=5)).timestamp()
+
+
+async def test_a_transcript_gives_the_same_verdicts_bit_for_bit(watched: Eyes, tmp_path: Path) -> None:
+    watched.users.serves("canary", CHALLENGER, ttft=0.13, failed=0.01)
+    await watched.verdicts()
+    lines = (tmp_path / "evidence" / f"{TRIAL}.jsonl").read_text().splitlines(keepends=True)
+    assert len(lines) > 30
+    assert replay(read(lines, file="evidence")) == []

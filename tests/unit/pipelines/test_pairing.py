@@ -9,7 +9,6 @@ from fakes.chat import FakeChat
 from fakes.clock import FakeClock
 from fakes.world import CHALLENGER_URL, CHAMPION_URL
 
-from gates.spec import LatencyMetric
 from pipelines.pairing import Pairing
 from pipelines.ports import Answer
 from rollouts.model import Arm, Role
@@ -61,21 +60,35 @@ async def test_both_arms_are_asked_the_same_prompts_in_turn_and_from_the_start_a
 
 
 async def test_pairs_keep_which_answer_was_whose() -> None:
-    pairs = (await paired(Chat())).pairs
-    assert pairs.sent == len(pairs.answered)
-    first = pairs.answered[0]
-    assert (first.stable.text, first.canary.text) == ("old one?", "new one? please")
+    chat = Chat()
+    chat.ttft[CHALLENGER_URL] = 0.4
+    first = (await paired(chat)).drain().pairs[0]
+    assert first.stable
+    assert first.canary
     assert (first.stable.output_tokens, first.canary.output_tokens) == (2, 3)
+    assert (first.stable.ttft, first.canary.ttft) == (0.1, 0.4)
     assert first.canary.finish_reason == "stop"
+    assert first.similarity == pytest.approx(0.4)
 
 
-async def test_an_arm_that_is_gone_costs_the_pair_and_not_the_count() -> None:
+async def test_evidence_has_no_word_of_a_prompt_or_an_answer() -> None:
+    text = (await paired(Chat())).drain().model_dump_json()
+    assert "one" not in text
+    assert "please" not in text
+
+
+async def test_each_pair_is_handed_on_once() -> None:
+    pairing = await paired(Chat())
+    assert len(pairing.drain().pairs) >= 4
+    assert pairing.drain().pairs == ()
+
+
+async def test_an_arm_that_is_gone_costs_the_answer_and_not_the_pair() -> None:
     chat = Chat()
     del chat.scripts[CHALLENGER_URL]
-    pairing = await paired(chat)
-    assert pairing.pairs.sent >= 4
-    assert pairing.pairs.answered == ()
-    assert pairing.latencies(LatencyMetric.TTFT).canary.count == 0
+    pairs = (await paired(chat)).drain().pairs
+    assert len(pairs) >= 4
+    assert all(pair.stable and pair.canary is None and pair.similarity is None for pair in pairs)
 
 
 async def test_a_bug_is_not_taken_for_a_lost_pair() -> None:
@@ -93,36 +106,24 @@ async def test_a_slow_answer_delays_no_other_pair() -> None:
                 await asyncio.Event().wait()
             return await super().ask(url, model, prompt, max_tokens=max_tokens)
 
-    pairs = (await paired(Stuck())).pairs
-    assert "old two?" in [pair.stable.text for pair in pairs.answered]
-    assert "old one?" not in [pair.stable.text for pair in pairs.answered]
+    chat = Stuck()
+    pairs = (await paired(chat)).drain().pairs
+    sent = {prompt for _, prompt, _ in chat.asked}
+    assert "two?" in sent
+    assert 0 < len(pairs) < len(chat.asked) / 2
 
 
-@pytest.mark.parametrize(
-    ("metric", "stable", "canary"),
-    [
-        (LatencyMetric.TTFT, 0.1, 0.4),
-        # 10 ms for each of two and of three tokens.
-        (LatencyMetric.E2E, 0.12, 0.43),
-        (LatencyMetric.ITL, 0.02, 0.015),
-    ],
-)
-async def test_each_metric_is_a_time_of_the_pairs(metric: LatencyMetric, stable: float, canary: float) -> None:
+async def test_times_between_tokens_and_until_the_last_are_those_of_the_answer() -> None:
     chat = Chat()
-    chat.ttft[CHALLENGER_URL] = 0.4
-    latencies = (await paired(chat)).latencies(metric)
-    assert latencies.stable.count == latencies.canary.count > 0
-    assert latencies.stable.quantile(0.5) == pytest.approx(stable)
-    assert latencies.canary.quantile(0.5) == pytest.approx(canary)
+    first = (await paired(chat)).drain().pairs[0]
+    assert first.stable
+    # 10 ms for each of two tokens, of which the second alone has one before it.
+    assert (first.stable.e2e, first.stable.itl) == (pytest.approx(0.12), pytest.approx(0.02))
 
 
-async def test_an_answer_of_one_token_has_a_time_between_tokens_all_the_same() -> None:
+async def test_an_answer_of_one_token_has_no_time_between_tokens() -> None:
     chat = Chat()
-    chat.scripts = {CHAMPION_URL: lambda p: "yes", CHALLENGER_URL: lambda p: "yes"}
-    assert (await paired(chat)).latencies(LatencyMetric.ITL).stable.quantile(0.5) == pytest.approx(0.01)
-
-
-async def test_before_the_first_pair_there_is_nothing_to_compare() -> None:
-    pairing = Pairing(Chat(), FakeClock(), ARMS, model="m", prompts=PROMPTS, max_tokens=8)
-    assert pairing.pairs.sent == 0
-    assert pairing.latencies(LatencyMetric.TTFT).stable.count == 0
+    chat.scripts[CHAMPION_URL] = lambda prompt: "yes"
+    first = (await paired(chat)).drain().pairs[0]
+    assert first.stable
+    assert first.stable.itl is None

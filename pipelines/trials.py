@@ -1,0 +1,74 @@
+"""The trials of a delivery: each is judged in memory and written down, line by line, as it is judged."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from gates.evidence import Batch
+from gates.model import Verdict
+from gates.terms import Terms
+from gates.transcript import BatchLine, Line, RestartLine, TermsLine, VerdictsLine, written
+from gates.trial import Trial
+from pipelines.ports import Ledger
+from tidegate.core.errors import TidegateError
+
+FOLDER = "evidence"
+"""Of a delivery's folder and of its artifacts: a transcript for each trial."""
+
+
+class RecordedTrial:
+    """A trial whose terms, batches and verdicts are in a file before they have any effect."""
+
+    def __init__(self, terms: Terms, path: Path) -> None:
+        """The terms are written at once: before there is any evidence."""
+        self._trial = Trial(terms)
+        self._step = ""
+        self.path = path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._write(TermsLine(trial=path.stem, terms=terms))
+
+    def begin(self, step: str) -> None:
+        """A step of the delivery begins: what spoke for the canary at another weight counts no longer."""
+        if self._step:
+            self._write(RestartLine(step=step))
+            self._trial.restart()
+        self._step = step
+
+    def take(self, batch: Batch) -> None:
+        """As `Trial`."""
+        self._write(BatchLine(step=self._step, batch=batch))
+        self._trial.take(batch)
+
+    def verdicts(self, *, deadline_passed: bool) -> Sequence[Verdict]:
+        """As `Trial`."""
+        verdicts = self._trial.verdicts(deadline_passed=deadline_passed)
+        self._write(VerdictsLine(step=self._step, deadline_passed=deadline_passed, verdicts=verdicts))
+        return verdicts
+
+    def _write(self, line: Line) -> None:
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(written(line) + "\n")
+
+
+class Trials:
+    """All trials of one delivery, by name: `canary@eu-west-1` is one trial through all its weights."""
+
+    def __init__(self, folder: Path, ledger: Ledger) -> None:
+        """`folder` is the delivery's own on this machine."""
+        self._folder, self._ledger = folder / FOLDER, ledger
+        self._open: dict[str, RecordedTrial] = {}
+
+    def open(self, name: str, terms: Terms, step: str) -> RecordedTrial:
+        """The trial of that name, for one more step; its terms are those of the first time."""
+        if name not in self._open:
+            self._open[name] = RecordedTrial(terms, self._folder / f"{name.replace('/', '.')}.jsonl")
+        self._open[name].begin(step)
+        return self._open[name]
+
+    def keep(self, name: str) -> None:
+        """Put the transcript so far beside the ledger's events."""
+        # It is on this machine, and will be tried again; no user must wait for a copy of a record.
+        with suppress(TidegateError):
+            self._ledger.attach(self._open[name].path, folder=FOLDER)
