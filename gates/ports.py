@@ -9,6 +9,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from gates.burn_evidence import Events
+from gates.burn_rate_spec import BurnRateGate
 from gates.distribution import Distribution
 from gates.evidence import Batch
 from gates.model import ArmKey, Counts, NoData
@@ -86,5 +88,17 @@ class JudgeClient(Protocol):
 
         Raises:
             OutsideError: when it is not there, also when asked again; the error holds nothing of the request.
+        """
+        ...
+
+
+class EventSource(Protocol):
+    """Where an SLO's events come from."""
+
+    def events(self, gate: BurnRateGate, arm: ArmKey, since: datetime, until: datetime) -> Events | NoData:
+        """What the gate's queries say of (since, until], their open places filled with the arm's labels.
+
+        Raises:
+            OutsideError: when the source is not there, or a query gives more than one number.
         """
         ...

@@ -57,6 +57,7 @@ class PrometheusSource:
         `pod_label` tells the engines of an arm apart. Where each engine has a proxy of its own,
         `proxy_pod_label` does so for its counts; a gateway's pods are not those of an arm.
         """
+        self.url = url
         self._api = PrometheusApi(url, timeout_seconds=timeout_seconds)
         self.settles_within = settles_within
         self._pod_label = pod_label

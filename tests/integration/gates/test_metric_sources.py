@@ -25,7 +25,10 @@ from fakes.chat_server import chat_server
 from fakes.engine_metrics import EDGES, EngineMetrics, engine_metrics
 
 from gates.adapters.prometheus import PrometheusSource
+from gates.adapters.prometheus_events import PrometheusEvents
 from gates.adapters.records import RecordReader, RecordSource
+from gates.burn_evidence import Events
+from gates.burn_rate_spec import BurnRateGate
 from gates.evidence import Arm, Batch, Buckets, Times
 from gates.model import ArmKey, Counts, NoData
 from gates.records import RequestRecord
@@ -291,6 +294,50 @@ def test_both_sources_tell_the_same_of_the_same_requests(tmp_path: Path, native:
         for key, whole_times in bucketed(scraped, edges).items():
             summed = [sum(column) for column in zip(*(bucketed(part, edges)[key] for part in parts), strict=True)]
             assert summed == whole_times
+
+
+def errors_gate(total: str = "sum(rate({}[{{{{.window}}}}]))", **changes: str) -> BurnRateGate:
+    """On what the proxy counted of the canary."""
+    labels = 'region="{{.region}}",role="{{.role}}",version="{{.version}}"'
+    errors = f'sum(rate(envoy_cluster_upstream_rq{{{labels},envoy_response_code=~"5.."}}[{{{{.window}}}}]))'
+    queries = {"errors_query": errors, "total_query": total.format(f"envoy_cluster_upstream_rq{{{labels}}}")}
+    return BurnRateGate.model_validate({"objective": 0.99} | queries | changes)
+
+
+@pytest.mark.skipif(shutil.which("prometheus") is None, reason="prometheus is not installed")
+def test_queries_give_events_or_say_why_not(tmp_path: Path) -> None:
+    with observed_users(tmp_path, native=False) as (users, source):
+        since = datetime.now(UTC)
+        for _ in range(12):
+            users.send(ARM, "m")
+            users.send(ARM, "fail")
+            time.sleep(0.5)
+        time.sleep(1.5)
+        until = datetime.now(UTC)
+        ask_for = PrometheusEvents(source.url).events
+        counted = ask_for(errors_gate(), ARM, since, until)
+        # Prometheus extrapolates, and does not see what a series had at its first sample.
+        assert isinstance(counted, Events)
+        assert 12 <= counted.total <= 30 and abs(counted.bad / counted.total - 0.5) < 0.1
+        increased = errors_gate(total="sum(increase({}[{{{{.window}}}}]))", counted_as="increase")
+        again = ask_for(increased, ARM, since, until)
+        assert isinstance(again, Events) and again.total == counted.total
+        nothing = ask_for(errors_gate(), OTHER, since, until)
+        assert isinstance(nothing, NoData) and nothing.reason.startswith("Prometheus has nothing for sum(rate(")
+        unseen = "sum(rate(nothing[{{.window}}]))"
+        unsure = ask_for(errors_gate(errors_query=unseen), ARM, since, until)
+        assert isinstance(unsure, NoData) and "end it with `or vector(0)`" in unsure.reason
+        assert ask_for(errors_gate(errors_query=f"{unseen} or vector(0)"), ARM, since, until) == Events(
+            total=counted.total, bad=0
+        )
+        with pytest.raises(OutsideError, match="refused"):
+            ask_for(errors_gate(errors_query="sum(rate({{.window}}))"), ARM, since, until)
+        with pytest.raises(OutsideError, match=r"gives 3 series; write sum\(\) around it"):
+            ask_for(errors_gate(total="rate(up[{{{{.window}}}}])"), ARM, since, until)
+        scalar = errors_gate(total="scalar(vector(4)) + 0 * scalar(sum(rate(up[{{{{.window}}}}])))")
+        assert isinstance(ask_for(scalar, ARM, since, until), Events)
+        undefined = ask_for(errors_gate(total="0 / 0 * sum(rate({}[{{{{.window}}}}]))"), ARM, since, until)
+        assert isinstance(undefined, NoData) and "answers nan to" in undefined.reason
 
 
 def common_powers() -> tuple[float, ...]:

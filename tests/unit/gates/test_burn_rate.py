@@ -1,0 +1,163 @@
+"""A burn is a burn when both windows show it and chance is an unlikely reason, however often was asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import timedelta
+
+import numpy as np
+import pytest
+
+from gates.burn_evidence import Events, Look
+from gates.burn_rate import Burn, events_of, judge_burn_rate
+from gates.burn_rate_spec import BurnRateGate, filled
+from gates.evidence import Arm, Batch, PodEvidence
+from gates.model import NoData, Outcome, Verdict
+from tidegate.core.errors import UsageError
+from tidegate.core.spec import SpecError, parse_spec
+
+GATE = BurnRateGate(objective=0.999)
+"""Its slow pair allows 6 in 1,000 bad events."""
+
+
+def looks(events: Iterable[tuple[int, int]], every: float = 10.0) -> Iterator[Look]:
+    """(total, bad) at each look."""
+    for number, (total, bad) in enumerate(events, start=1):
+        yield Look(time=number * every, seconds=every, events=Events(total=total, bad=bad))
+
+
+def judged(*events: tuple[int, int], gate: BurnRateGate = GATE) -> Verdict:
+    return judge_burn_rate(gate, looks(events))
+
+
+def test_three_requests_are_no_burn() -> None:
+    assert judged((1, 1), (1, 1), (1, 1)).outcome is Outcome.RUNNING
+    late = judge_burn_rate(GATE, looks([(3, 3)]), deadline_passed=True)
+    assert late.outcome is Outcome.INCONCLUSIVE
+    assert "which may be chance still" in late.reason
+
+
+def test_an_outage_fails_at_once_and_says_how_fast() -> None:
+    verdict = judged((100, 0), (100, 30))
+    assert verdict.outcome is Outcome.FAIL
+    assert verdict.reason == (
+        "spends the error budget 150 times too fast in 25s and 150 times in 5m (allowed 14.4): "
+        "evidence over 1,000,000:1 that it is no chance"
+    )
+    assert verdict.numbers["fast_short_burn_rate"] == pytest.approx(150)
+
+
+def test_a_single_error_among_hundreds_is_no_burn() -> None:
+    # 1 of 100 is 10 times the budget in every window.
+    assert judged((100, 1)).outcome is Outcome.RUNNING
+
+
+def test_a_slow_burn_is_found_with_time() -> None:
+    rng = np.random.default_rng(1)
+    events = [(200, int(rng.binomial(200, 0.012))) for _ in range(60)]
+    verdict = judged(*events)
+    assert verdict.outcome is Outcome.FAIL and "(allowed 6)" in verdict.reason
+
+
+def test_a_burn_that_is_over_is_no_burn() -> None:
+    # Asked before the errors had left the long windows, but not the short ones.
+    gate = BurnRateGate(objective=0.999, min_events=5000)
+    assert judged((100, 20), *[(100, 0)] * 60, gate=gate).outcome is Outcome.PASS
+
+
+def test_a_burn_that_began_late_is_found_in_the_short_windows_of_the_fast_pair() -> None:
+    verdict = judged(*[(200, 0)] * 400, *[(200, 8)] * 30)
+    assert verdict.outcome is Outcome.FAIL
+
+
+def test_a_pass_needs_evidence() -> None:
+    assert judged((30, 0)).outcome is Outcome.RUNNING
+    verdict = judged(*[(100, 0)] * 10)
+    assert verdict.outcome is Outcome.PASS
+    assert verdict.reason.startswith("0 of 1,000 events were bad: evidence ")
+
+
+def test_without_traffic_nothing_passes_whatever_was_shown_before() -> None:
+    burn = Burn(GATE)
+    for look in looks([(100, 0)] * 10):
+        burn.take(look)
+    assert burn.verdict().outcome is Outcome.PASS
+    burn.take(Look(time=200, seconds=100, events=NoData(reason="Prometheus has no such series")))
+    assert burn.verdict().outcome is Outcome.RUNNING
+    assert burn.verdict(deadline_passed=True).reason == "no events: Prometheus has no such series"
+    burn.take(Look(time=210, seconds=10, events=Events(total=0, bad=0)))
+    assert burn.verdict(deadline_passed=True).outcome is Outcome.INCONCLUSIVE
+
+
+def test_nothing_seen_is_never_a_pass() -> None:
+    assert judged().outcome is Outcome.RUNNING
+    assert judged(*[(0, 0)] * 100).outcome is Outcome.RUNNING
+    assert judge_burn_rate(GATE, [], deadline_passed=True).outcome is Outcome.INCONCLUSIVE
+
+
+def test_a_proven_burn_stays_one() -> None:
+    assert judged((100, 50), *[(1000, 0)] * 200).outcome is Outcome.FAIL
+
+
+def test_looks_go_forward() -> None:
+    burn = Burn(GATE)
+    burn.take(Look(time=5, seconds=5, events=Events(total=1, bad=0)))
+    with pytest.raises(UsageError, match="came after one at 5"):
+        burn.take(Look(time=5, seconds=5, events=Events(total=1, bad=0)))
+
+
+def share_of(outcome: Outcome, rate: float, *, runs: int, total: int, every: int) -> float:
+    """How many of so many trials of 60 looks ever had that outcome."""
+    rng = np.random.default_rng(7)
+    found = 0
+    for _ in range(runs):
+        burn = Burn(GATE)
+        for number, bad in enumerate(rng.binomial(total, rate, every), start=1):
+            burn.take(Look(time=number * 10, seconds=10, events=Events(total=total, bad=int(bad))))
+            if burn.verdict().outcome is outcome:
+                found += 1
+                break
+    return found / runs
+
+
+def test_a_version_at_the_edge_of_a_burn_rarely_fails_and_rarely_passes() -> None:
+    # 1 % and 5 % are the promises; 150 runs may give so many.
+    assert share_of(Outcome.FAIL, 0.006, runs=150, total=200, every=60) <= 0.03
+    assert share_of(Outcome.PASS, 0.006, runs=150, total=200, every=60) <= 0.08
+
+
+def test_a_healthy_version_passes_and_a_burning_one_fails() -> None:
+    assert share_of(Outcome.PASS, 0.001, runs=50, total=200, every=60) >= 0.98
+    assert share_of(Outcome.FAIL, 0.02, runs=50, total=200, every=60) >= 0.98
+
+
+def test_requests_of_an_arm_are_events() -> None:
+    pods = (PodEvidence(arm=Arm.CANARY, pod="a", requests=5, errors=1, refused=2), PodEvidence(arm=Arm.CANARY, pod="b"))
+    assert events_of(Batch(time=1, arms=pods), Arm.CANARY) == Events(total=5, bad=1)
+    assert events_of(Batch(time=1, arms=pods), Arm.STABLE) == NoData(reason="nothing is known of the stable arm")
+    silent = Batch(time=1, arms=pods[1:], missing={"requests": "not scraped"})
+    assert events_of(silent, Arm.CANARY) == NoData(reason="not scraped")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("objective: 99.9%\nerrors_query: sum(rate(e[{{.window}}]))", "total_query: found nothing"),
+        ("objective: 99.9%\nerrors_query: sum(rate(e[5m]))", "as in Sloth's events SLI"),
+        ("objective: 99.9%\nerrors_query: e[{{.window}}] {{.pod}}", "not pod"),
+        ("objective: 90%", "fast.factor: found 14.4; expected less than 10"),
+        ("objective: 99%\nslow: {short: 5m, long: 1m, factor: 6}", "slow.short: found 5m; expected less than 1m"),
+        ("objective: 99.9", "percent such as"),
+    ],
+)
+def test_a_gate_that_cannot_work_is_refused(text: str, said: str) -> None:
+    with pytest.raises(SpecError, match=said):
+        parse_spec(text, BurnRateGate, file="gate.yaml")
+
+
+def test_a_query_is_filled_in() -> None:
+    query = 'sum(rate(http_requests_total{region="{{.region}}",version="{{ .version }}",code=~"5.."}[{{.window}}]))'
+    places = {"region": 'a"b', "role": "canary", "version": "7"}
+    assert filled(query, window=timedelta(seconds=2.5), places=places) == (
+        'sum(rate(http_requests_total{region="a\\"b",version="7",code=~"5.."}[2500ms]))'
+    )
