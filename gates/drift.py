@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from gates.drift_evidence import Comparison, DriftEvidence, Look, Progress, Side, comparisons
+from gates.drift_evidence import Comparison, DriftEvidence, Look, Progress, Side
 from gates.drift_spec import DriftGate, Reaction
 from gates.drift_wording import sentence_of, too_few
 from gates.model import NoData, Outcome, Verdict
@@ -40,7 +40,10 @@ def judge_drift(settings: DriftGate, evidence: DriftEvidence, *, alpha: float, d
     if isinstance(evidence.reference, NoData):
         reason = f"there are no bins to count in: {evidence.reference.reason}"
         return _undecided(reason, {}, deadline_passed=deadline_passed)
-    asked = comparisons(settings, evidence.reference)
+    asked = evidence.comparisons(settings)
+    if not asked:
+        reason = "both arms answer the same prompts, and no outputs are named to compare"
+        return _undecided(reason, {}, deadline_passed=deadline_passed)
     findings = []
     for comparison in asked:
         progress = evidence.progress.get(comparison.name)

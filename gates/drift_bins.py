@@ -10,8 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from gates.drift_spec import DriftGate
-from gates.features import NUMERIC, Feature, Features
+from gates.evidence import PairedAnswer
+from gates.features import NUMERIC, Feature, Features, features_of_record, features_of_reply
 from gates.model import NoData
+from gates.records import RequestRecord
 from tidegate.core.model import Value
 
 MOST_NAMES = 30
@@ -88,6 +90,23 @@ def count_requests(reference: Reference, requests: Iterable[Features]) -> Counts
         feature: _count(bins, len(bins.reference), [request[feature] for request in sampled if feature in request])
         for feature, bins in reference.bins.items()
     }
+
+
+def count_records(
+    reference: Reference, stable: Iterable[RequestRecord], canary: Iterable[RequestRecord]
+) -> DriftCounts:
+    """Count what users of each arm asked and got."""
+    arms = [[features_of_record(record) for record in arm] for arm in (stable, canary)]
+    return DriftCounts(stable=count_requests(reference, arms[0]), canary=count_requests(reference, arms[1]))
+
+
+def count_pairs(reference: Reference, pairs: Iterable[PairedAnswer]) -> DriftCounts:
+    """Count answers to the same prompts; of a pair that is not whole neither side, or prompts would differ."""
+    whole = [(pair.stable, pair.canary) for pair in pairs if pair.stable and pair.canary]
+    stable = count_requests(reference, (features_of_reply(reply) for reply, _ in whole))
+    return DriftCounts(
+        stable=stable, canary=count_requests(reference, (features_of_reply(reply) for _, reply in whole))
+    )
 
 
 def features_of(settings: DriftGate) -> tuple[Feature, ...]:

@@ -120,13 +120,15 @@ class DriftEvidence:
     reference: Reference | NoData
     progress: Mapping[str, Progress] = field(default_factory=dict)
     """By the comparison's name; those that nothing was counted for are not in here."""
+    same_prompts: bool = False
+    """Both arms answer the same prompts (pairs): what they are asked cannot differ, and is not compared."""
 
     def plus(self, settings: DriftGate, counts: DriftCounts) -> DriftEvidence:
         """Count one batch; without a reference there are no bins to count in."""
         if isinstance(self.reference, NoData):
             return self
         progress = dict(self.progress)
-        for comparison in comparisons(settings, self.reference):
+        for comparison in self.comparisons(settings):
             bins = self.reference.bins.get(comparison.feature)
             if bins is None:
                 continue
@@ -137,17 +139,16 @@ class DriftEvidence:
             progress[comparison.name] = before.plus(comparison, settings.min_requests, stable, canary)
         return replace(self, progress=progress)
 
-
-def comparisons(settings: DriftGate, reference: Reference | NoData) -> list[Comparison]:
-    """Every question that the settings ask; those about the users only with a window to compare with."""
-    asked = []
-    for part, is_input in ((settings.inputs, True), (settings.outputs, False)):
-        if part:
-            asked += [Comparison(Side.ARMS, feature, part, is_input) for feature in part.features]
-    has_window = isinstance(reference, Reference) and reference.is_window
-    if settings.inputs and has_window and settings.since_reference is not Reaction.IGNORE:
-        asked += [Comparison(Side.USERS, feature, settings.inputs, True) for feature in settings.inputs.features]
-    return asked
+    def comparisons(self, settings: DriftGate) -> list[Comparison]:
+        """Every question that the settings ask; those about the users only with a window to compare with."""
+        asked = []
+        for part, is_input in ((settings.inputs, True), (settings.outputs, False)):
+            if part and not (is_input and self.same_prompts):
+                asked += [Comparison(Side.ARMS, feature, part, is_input) for feature in part.features]
+        has_window = isinstance(self.reference, Reference) and self.reference.is_window and not self.same_prompts
+        if settings.inputs and has_window and settings.since_reference is not Reaction.IGNORE:
+            asked += [Comparison(Side.USERS, feature, settings.inputs, True) for feature in settings.inputs.features]
+        return asked
 
 
 def divergences(settings: DriftGate, evidence: DriftEvidence) -> dict[str, float]:
@@ -157,7 +158,7 @@ def divergences(settings: DriftGate, evidence: DriftEvidence) -> dict[str, float
     comparison without data has no number.
     """
     numbers: dict[str, float] = {}
-    for comparison in comparisons(settings, evidence.reference):
+    for comparison in evidence.comparisons(settings):
         progress = evidence.progress.get(comparison.name)
         strata = progress.strata.closed() if progress else None
         if strata and strata.canary_requests:

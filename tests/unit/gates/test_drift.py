@@ -10,10 +10,13 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
+from gates.divergence import psi
 from gates.drift import judge_drift
-from gates.drift_bins import Bins, DriftCounts, Reference, count_requests, freeze, freeze_reference
+from gates.drift_bins import Bins, DriftCounts, Reference, count_pairs, count_requests, freeze, freeze_reference
 from gates.drift_evidence import DriftEvidence, divergences, spending
+from gates.drift_plan import requests_to_fail, requests_to_pass
 from gates.drift_spec import DriftGate, InputsAllowed, OutputsAllowed, Reaction, Statistic
+from gates.evidence import PairedAnswer, PairedReply
 from gates.features import Feature, Features
 from gates.model import NoData, Outcome, Verdict
 
@@ -288,3 +291,43 @@ def test_a_spec_names_features_alone_or_with_their_threshold() -> None:
 )
 def test_settings_that_contradict_each_other_are_told(settings: DriftGate, found: str) -> None:
     assert [one.found for one in settings.contradictions()] == [found]
+
+
+def test_pairs_have_the_same_prompts_so_only_answers_are_compared() -> None:
+    settings, reference = DriftGate(), frozen(DriftGate())
+    whole = PairedAnswer(
+        stable=PairedReply(output_tokens=30, finish_reason="stop", refusal=False),
+        canary=PairedReply(output_tokens=30, finish_reason="stop", refusal=False),
+    )
+    lost = whole.model_copy(update={"canary": None})
+    counts = count_pairs(reference, [whole] * 300 + [lost] * 500)
+    assert sum(counts.stable[Feature.LENGTH]) == sum(counts.canary[Feature.LENGTH]) == 300
+    evidence = DriftEvidence(reference, same_prompts=True).plus(settings, counts)
+    assert judge_drift(settings, evidence, alpha=ALPHA, deadline_passed=False).outcome is Outcome.PASS
+    only_inputs = DriftGate(outputs=None)
+    verdict = judge_drift(only_inputs, DriftEvidence(reference, same_prompts=True), alpha=ALPHA, deadline_passed=True)
+    assert verdict.outcome is Outcome.INCONCLUSIVE
+
+
+def test_a_plan_is_what_healthy_canaries_need() -> None:
+    settings = DriftGate()
+    planned = requests_to_pass(settings, stable_per_canary=19)
+    assert planned is not None
+    took = [run(settings, seed=seed)[0].numbers["length_requests"] for seed in range(15)]
+    assert planned / 1.5 <= float(np.median(took)) <= planned * 1.5
+
+
+def test_a_plan_is_what_drifting_canaries_need() -> None:
+    settings = DriftGate(inputs=None, outputs=OutputsAllowed(features=(Feature.REFUSAL,)))
+    drift = 0.2
+    times = psi(np.array([1 - drift, drift]), np.array([0.97, 0.03])) / 0.2
+    planned = requests_to_fail(settings, times=times, stable_per_canary=19, alpha=ALPHA)
+    assert planned is not None
+    took = [run(settings, canary={"declined": drift}, seed=seed, batches=400)[1] for seed in range(15)]
+    assert planned / 2 <= float(np.median([one.progress["refusal"].requests for one in took])) <= planned * 2
+
+
+def test_a_plan_says_when_no_number_of_requests_is_enough() -> None:
+    settings = DriftGate(inputs=None, outputs=OutputsAllowed(psi=1e-9))
+    assert requests_to_pass(settings, stable_per_canary=1) is None
+    assert requests_to_fail(DriftGate(), times=1.0, stable_per_canary=1, alpha=ALPHA) is None
