@@ -80,7 +80,12 @@ class Fleet:
 
     def batch(self, stable: ArmKey, canary: ArmKey, since: float, until: float) -> Batch:
         """What the Prometheus adapter would make of it."""
-        everything = self.select(since - LOOKBACK_SECONDS, until)
+        return self.batch_from(self.select(since - LOOKBACK_SECONDS, until), stable, canary, since, until)
+
+    def batch_from(
+        self, everything: Sequence[RawSeries], stable: ArmKey, canary: ArmKey, since: float, until: float
+    ) -> Batch:
+        """As `batch`, of series that a test has changed."""
         targets = Targets(
             [(one.labels, one.values) for one in everything if one.name == UP],
             [(one.labels, one.values) for one in everything if one.name == PROCESS_START],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import json
 import math
 import os
 import shutil
@@ -11,7 +12,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -294,6 +295,52 @@ def test_both_sources_tell_the_same_of_the_same_requests(tmp_path: Path, native:
         for key, whole_times in bucketed(scraped, edges).items():
             summed = [sum(column) for column in zip(*(bucketed(part, edges)[key] for part in parts), strict=True)]
             assert summed == whole_times
+
+
+@pytest.mark.skipif(shutil.which("prometheus") is None, reason="prometheus is not installed")
+def test_an_engine_that_is_promoted_does_not_bring_its_past(tmp_path: Path) -> None:
+    port, targets = free_port(), tmp_path / "targets.json"
+
+    def scrape_as(engine: EngineMetrics, arm: ArmKey) -> None:
+        entry = {"targets": [f"127.0.0.1:{engine.server_port}"], "labels": arm.model_dump()}
+        targets.with_suffix(".new").write_text(json.dumps([entry]))
+        targets.with_suffix(".new").replace(targets)
+
+    discovery = {"files": [str(targets)], "refresh_interval": "1s"}
+    config = {
+        "global": {"scrape_interval": "1s", "scrape_timeout": "1s"},
+        "scrape_configs": [{"job_name": "engine", "file_sd_configs": [discovery]}],
+    }
+    with engine_metrics() as engine:
+        engine.observe(0.1, 0.1, 0.1)
+        scrape_as(engine, ARM)
+        command = prometheus_command(tmp_path, config, port)
+        with running(command, f"127.0.0.1 {port} /-/ready", tmp_path / "prometheus.log"):
+            source, since = PrometheusSource(f"http://127.0.0.1:{port}"), datetime.now(UTC)
+            promoted = ARM.model_copy(update={"role": "stable"})
+
+            def times(arm: Arm) -> int | None:
+                batch = source.batch(promoted, ARM, since, datetime.now(UTC))
+                return next((sum(pod.ttft.counts) for pod in batch.arms if pod.arm is arm), None)  # type: ignore[union-attr]
+
+            wait_until(lambda: times(Arm.CANARY) is not None)
+            for _ in range(500):
+                engine.observe(0.1, 0.1, 0.1)
+            time.sleep(2)
+            scrape_as(engine, promoted)
+            wait_until(lambda: times(Arm.STABLE) is not None)
+            engine.observe(0.1, 0.1, 0.1)
+            wait_until(lambda: times(Arm.STABLE) == 1)
+            assert times(Arm.CANARY) in {500, 501}
+            missing = source.batch(promoted, ARM, since, datetime.now(UTC)).missing
+            assert missing["stable ttft of unknown age"].startswith("501 were counted before")
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.3)
 
 
 def errors_gate(total: str = "sum(rate({}[{{{{.window}}}}]))", **changes: str) -> BurnRateGate:

@@ -148,3 +148,62 @@ def test_an_arm_that_was_not_scraped_is_missing_and_a_quiet_one_is_not() -> None
     batch = Fleet([an_engine("s", STABLE, np.array([]))]).batch(STABLE, CANARY, 10, 30)
     assert [(pod.arm, sum(pod.ttft.counts)) for pod in batch.arms if isinstance(pod.ttft, Buckets)] == [(Arm.STABLE, 0)]
     assert "Prometheus has no vllm:time_to_first_token_seconds of canary version 7" in batch.missing["ttft"]
+
+
+def spoilt(name: str, value: float, labels: dict[str, str], *, drop: str = "") -> Batch:
+    """The batch when one sample of a series is something else; `drop` is a label that is not there."""
+    proxy = Proxy("envoy", "canary", "7", [(91.0, 200), (92.0, 500)])
+    fleet = Fleet([an_engine("e", CANARY, np.arange(1, 200)), an_engine("s", STABLE, np.arange(1, 200))], [proxy])
+    everything = []
+    for one in fleet.select(0, 110):
+        values, kept = one.values, dict(one.labels)
+        if one.name == name and labels.items() <= one.labels.items():
+            values = (*values[:-1], (values[-1][0], value))
+            kept.pop(drop, None)
+        everything.append(replace(one, values=values, labels=kept))
+    return fleet.batch_from(everything, STABLE, CANARY, 90, 110)
+
+
+TTFT = "vllm:time_to_first_token_seconds_bucket"
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -1.0, 0.5])
+def test_a_value_that_is_no_count_makes_its_metric_absent_with_the_reason(value: float) -> None:
+    times_gone = spoilt(TTFT, value, {"role": "canary", "le": "0.5"})
+    assert [pod.ttft for pod in times_gone.arms if pod.arm is Arm.CANARY] == [()]
+    assert " in vllm:time_to_first_token_seconds of canary version 7 in eu-west-1" in times_gone.missing["ttft"]
+    requests_gone = spoilt("envoy_cluster_upstream_rq", value, {"envoy_response_code": "500"})
+    assert all(pod.requests == 0 for pod in requests_gone.arms)
+    assert " in the proxy's counters of canary version 7 in eu-west-1" in requests_gone.missing["requests"]
+    # The other arm, and the other metric, stay.
+    assert times(requests_gone, Arm.CANARY) == times(requests_gone, Arm.STABLE) == times(times_gone, Arm.STABLE) > 0
+
+
+def test_a_series_without_its_own_label_is_told() -> None:
+    assert (
+        "without a number as envoy_response_code"
+        in spoilt("envoy_cluster_upstream_rq", 1.0, {"envoy_response_code": "500"}, drop="envoy_response_code").missing[
+            "requests"
+        ]
+    )
+    assert "histogram" in spoilt(TTFT, 1.0, {"role": "canary", "le": "+Inf"}, drop="le").missing["ttft"]
+
+
+def test_nothing_at_all_is_two_missing_arms_and_no_zero() -> None:
+    batch = Fleet().batch(STABLE, CANARY, 10, 30)
+    assert batch.arms == ()
+    assert set(batch.missing) == {"requests", "ttft", "itl", "e2e"}
+
+
+def test_what_is_counted_is_what_happened() -> None:
+    rng = np.random.default_rng(11)
+    engines = [
+        an_engine(f"s{n}", STABLE, rng.uniform(0, 600, 400), offset=float(rng.uniform(0, 1.9))) for n in range(4)
+    ]
+    fleet = Fleet(engines)
+    batch = fleet.batch(STABLE, CANARY, 200, 260)
+    for engine in engines:
+        # By the scrape that saw them: from the last one up to 200 s to the last one up to 260 s.
+        low, high = (limit - (limit - engine.offset) % 2 for limit in (200, 260))
+        truth = sum(low < ended <= high for ended, _ in engine.requests)
+        assert sum(sum(pod.ttft.counts) for pod in batch.arms if pod.pod == engine.name) == truth  # type: ignore[union-attr]
