@@ -12,7 +12,7 @@ from gates.evidence import Arm, Batch, Buckets, PodEvidence, Times
 from gates.spec import LatencyMetric
 
 MOST_PODS = 64
-"""Stable pods that are told apart; of more, those seen longest ago share a slot."""
+"""Stable pods that are told apart; a new one takes the place of the one seen longest ago. More at once share a slot."""
 
 
 class UnfitTimes(ValueError):
@@ -34,7 +34,8 @@ def grid_of(all_times: Iterable[Times]) -> Array | None:
     buckets = [times for times in all_times if isinstance(times, Buckets)]
     if not buckets:
         return sample_edges() if all_times else None
-    common = set(buckets[0].edges).intersection(*(each.edges for each in buckets[1:]))
+    # An edge at 0 has no logarithm: what is counted there is counted with the bucket above it.
+    common = set(buckets[0].edges).intersection(*(each.edges for each in buckets[1:])) - {0.0}
     if len(common) < 2:
         raise UnfitTimes("the histograms of both arms have fewer than two bucket edges in common")
     return np.asarray(sorted(common))
@@ -63,22 +64,25 @@ class PodSlots:
 
     def place(self, pods: Mapping[str, Array]) -> tuple[Array, list[int]]:
         """Counts (P, bins) of the pods in their slots, and the slots that changed hands."""
-        taken_over = [self._slot(name) for name in pods if name not in self._slots]
         for name in pods:
-            # Moved to the end: the first in the dictionary is the one seen longest ago.
-            self._slots[name] = self._slots.pop(name)
+            if name in self._slots:
+                # Moved to the end: the first in the dictionary is the one seen longest ago.
+                self._slots[name] = self._slots.pop(name)
+        taken_over = [self._take_slot(name, pods) for name in pods if name not in self._slots]
         width = next(iter(pods.values())).shape[-1] if pods else 1
         counts = np.zeros((max(self._slots.values(), default=0) + 1, width))
         for name, each in pods.items():
-            counts[self._slots[name]] += each
+            counts[self._slots.get(name, MOST_PODS - 1)] += each
         return counts, [slot for slot in taken_over if slot is not None]
 
-    def _slot(self, name: str) -> int | None:
-        """A slot for a new pod; the answer is that slot when another pod had it before."""
+    def _take_slot(self, name: str, present: Mapping[str, Array]) -> int | None:
+        """A slot for a new pod, if one is free; the answer is that slot when another pod had it before."""
         if len(self._slots) < MOST_PODS:
             self._slots[name] = len(self._slots)
             return None
         oldest = next(iter(self._slots))
+        if oldest in present:
+            return None
         self._slots[name] = self._slots.pop(oldest)
         return self._slots[name]
 

@@ -24,14 +24,13 @@ def agreement_questions(gate: AgreementGate) -> Iterator[Question]:
     """Every comparison that the settings ask for."""
     need = gate.min_pairs
     yield ShareQuestion("coverage", "prompts came back from both arms", _arrived, gate.min_coverage, needed=need)
-    yield MeanQuestion("similarity", "answers are {:.2f} alike", _likeness, -gate.min_similarity, needed=need)
+    yield LeastQuestion("similarity", "answers are {:.2f} alike", _likeness, gate.min_similarity, needed=need)
     if gate.min_same_language is not None:
         yield ShareQuestion("language", "pairs are in one language", _same_language, gate.min_same_language, needed=0)
     if gate.min_same_finish is not None:
         yield ShareQuestion("finish", "pairs end for the same reason", _same_finish, gate.min_same_finish, needed=0)
     if gate.max_refusal_increase is not None:
-        words = "the canary declines {:+.1%} more often"
-        yield MeanQuestion("refusal", words, _more_refusal, gate.max_refusal_increase, needed=0)
+        yield RefusalQuestion(gate.max_refusal_increase)
     if gate.max_ttft_increase is not None:
         yield RatioQuestion("ttft", "TTFT", _ttft_ratio, gate.max_ttft_increase)
     if gate.max_length_change is not None:
@@ -109,27 +108,54 @@ class ShareQuestion(PairQuestion):
         return {f"{self.kind}_share": self.mean, "pairs": float(self._count)} if self._count else {"pairs": 0.0}
 
 
-class MeanQuestion(PairQuestion):
-    """The mean of something that is worse the larger it is; a negative bound turns it around: larger is better."""
+class LeastQuestion(PairQuestion):
+    """Whether the mean of scores in 0..1 reaches a bound."""
+
+    worse = "that they are less alike than that"
+    fine = "that they are more alike"
 
     def __init__(self, kind: str, words: str, score: Score, bound: float, *, needed: int) -> None:
         """`words` has a place for the mean."""
         super().__init__(kind, score, needed=needed)
         self._words, self._bound = words, bound
         # Against a fixed bound there is no stable arm whose spread would have to be tolerated.
-        self.process: Lower = Lower(max_drop=0.0 if bound < 0 else bound)
+        self.process: Lower = Lower(max_drop=0.0)
 
     def learn(self, scores: np.ndarray[tuple[int, ...], np.dtype[np.float64]], seconds: float) -> None:
-        self.process.feed(-self._bound - scores if self._bound < 0 else scores, seconds)
+        self.process.feed(self._bound - scores, seconds)
 
     def describe(self) -> str:
         if not self._count:
             return f"no pairs to compare ({self.kind})"
-        allowed = f"at least {-self._bound:g}" if self._bound < 0 else f"allowed {self._bound:+.1%}"
-        return f"{self._words.format(self.mean)} over {self._count} pairs ({allowed})"
+        return f"{self._words.format(self.mean)} over {self._count} pairs (at least {self._bound:g})"
 
     def numbers(self) -> Mapping[str, float]:
         return {f"mean_{self.kind}_score": self.mean, "pairs": float(self._count)} if self._count else {"pairs": 0.0}
+
+
+class RefusalQuestion(PairQuestion):
+    """How many more prompts of the same the canary declines than stable."""
+
+    worse = "that it declines more often than stable"
+
+    def __init__(self, max_increase: float) -> None:
+        """A difference of two shares of the prompts."""
+        super().__init__("refusal", _more_refusal, needed=0)
+        self._margin = max_increase
+        self.process: Lower = Lower(max_drop=max_increase)
+
+    def learn(self, scores: np.ndarray[tuple[int, ...], np.dtype[np.float64]], seconds: float) -> None:
+        self.process.feed(scores, seconds)
+
+    def describe(self) -> str:
+        if not self._count:
+            return "no pairs to compare (refusal)"
+        change = f"{self.mean * 100:+.1f} pp, allowed {self._margin * 100:+g} pp"
+        often = "more often than" if self.mean > 0 else "no more often than"
+        return f"the canary declines {often} stable over {self._count} pairs ({change})"
+
+    def numbers(self) -> Mapping[str, float]:
+        return {"refusal_increase_share": self.mean, "pairs": float(self._count)} if self._count else {"pairs": 0.0}
 
 
 class RatioQuestion(PairQuestion):
@@ -145,6 +171,8 @@ class RatioQuestion(PairQuestion):
         self.process.feed(scores, seconds)
 
     def describe(self) -> str:
+        if not self._count:
+            return f"no pairs to compare ({self.kind})"
         change = (np.exp(self.mean) - 1) * 100
         return f"{self._noun} is {change:+.0f} % within {self._count} pairs (allowed {self._margin * 100:+g} %)"
 

@@ -7,7 +7,7 @@ frozen as JSON, and a replay is the same terms with the same batches.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -37,8 +37,8 @@ class Terms(Value):
     errors: ErrorsGate | None = None
     agreement: AgreementGate | None = None
     judge: ScoresGate | None = None
-    sources: Mapping[str, tuple[Source, ...]] = {}
-    """By gate, who counts for it; users' and proxies' word when it is not named."""
+    sources: Mapping[str, Annotated[tuple[Source, ...], Field(min_length=1)]] = {}
+    """By gate, who counts for it; users, or the probe for gates on pairs, when it is not named."""
     rollback: float = Field(default=0.01, gt=0, lt=1)
     """The chance that this trial takes back a version that is no worse: its share of the delivery's budget."""
     accept: float = Field(default=0.05, gt=0, lt=1)

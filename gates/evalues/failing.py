@@ -22,6 +22,7 @@ FINE_RATES = (0.02, 0.2, 0.5)
 ACCEPT_WEIGHTS = (*(weight * 0.7 for weight in FINE_WEIGHTS), 0.18, 0.08, 0.04)
 HALF_LIFE_SECONDS = 1800.0
 CONFIDENCE = 0.95
+LARGEST_MARGIN = 0.999
 
 
 class Failing:
@@ -31,7 +32,8 @@ class Failing:
         self, *, max_increase: float, tolerance: float = 0.0, temper: bool = True, leading: tuple[int, ...] = ()
     ) -> None:
         """`max_increase` and `tolerance` are differences of two shares of requests."""
-        self._margin, self._tolerance, self._temper = max_increase, tolerance, temper
+        # A canary that may fail always is no bet.
+        self._margin, self._tolerance, self._temper = min(max_increase, LARGEST_MARGIN), tolerance, temper
         self._past = np.zeros((*leading, 2))
         self._spread = Spread(1, leading)
         self._worse, self._fine = Onset(WORSE_WEIGHTS, leading), Product(ACCEPT_WEIGHTS, leading)
@@ -46,8 +48,9 @@ class Failing:
         tolerated = self._null_odds(self._tolerance, _estimate(self._past))
         worse = tolerated[..., None] + np.log(np.asarray(WORSE_ODDS))
         self._worse.feed(log_e_odds(worse, tolerated, canary, pooled) / self.design_effect, seconds)
-        # The odds ratio of a fixed difference falls as the rate rises; so the highest plausible rate is the safe one.
-        margin = self._null_odds(self._margin, _upper_bound(self._past))
+        # The odds ratio of a fixed difference falls as the rate rises, until both are as far from 1/2; so the
+        # highest plausible rate below that is the safe one.
+        margin = self._null_odds(self._margin, np.minimum(_upper_bound(self._past), (1 - self._margin) / 2))
         fine = margin[..., None] * np.asarray(FINE_FRACTIONS)
         gained = np.concatenate([log_e_odds(fine, margin, canary, pooled), self._below_margin(canary, pooled)], axis=-1)
         self._fine.feed(gained / self.design_effect)
@@ -81,6 +84,8 @@ class Failing:
 
         The comparison of odds says nothing while nobody fails; this says that the canary does not either.
         """
+        if not self._margin:
+            return np.zeros((*canary.shape[:-1], len(FINE_RATES)))
         rates = self._margin * np.asarray(FINE_RATES)
         fine, failed = np.log1p(-rates) - np.log1p(-self._margin), np.log(rates / self._margin)
         gained = canary[..., :1] * fine + canary[..., 1:] * failed

@@ -47,5 +47,7 @@ def relax(counts: Array, shrink: Array, scrape: int) -> Array:
     fraction of a request goes to one side or the other by a sequence that does not look at the data and is
     right on average; replayed, it is the same.
     """
-    reached = np.cumsum(counts @ shrink, axis=-1)
+    # Rounding must not make a request slower, nor lose one: huge counts have errors larger than the 1e-9 below.
+    total = counts.sum(axis=-1, keepdims=True)
+    reached = np.clip(np.cumsum(counts @ shrink, axis=-1), np.cumsum(counts, axis=-1), total)
     return np.diff(np.floor(reached + (scrape * GOLDEN) % 1.0 + 1e-9), axis=-1, prepend=0.0)

@@ -53,7 +53,8 @@ class Lower:
 
     def feed(self, drop: Array, seconds: float) -> None:
         """The pairs of one scrape: stable minus canary, shape (..., n), each in [-1, 1]; NaN where there is none."""
-        self._worse.feed(log_wealth(np.maximum(drop - self._tolerance, -1.0)), seconds)
+        # Scaled, not cut off at -1: cutting would lift the mean of what is tolerated above 0, a bet that is not fair.
+        self._worse.feed(log_wealth((drop - self._tolerance) / (1 + self._tolerance)), seconds)
         self._fine.feed(log_wealth(np.minimum(self._margin - drop, 1.0)))
 
     def restart_acceptance(self) -> None:
