@@ -2,24 +2,22 @@
 
 Scores are compared prompt by prompt: prompts differ far more in difficulty than versions do in skill. The
 golden set is asked once, at temperature 0, and is all there is: whether the mean drop on it is within the
-margin is seen, not estimated. A drop beyond the margin fails when the evidence that the version is worse
-reaches the gate's share of the delivery's budget; when a few prompts could explain it, the verdict is
-`inconclusive`: it does not promote, and a larger golden set would tell.
+margin is seen, not estimated. A drop beyond the margin fails when chance is an unlikely reason; when a few
+prompts could explain it, the verdict is `inconclusive`: it does not promote, and a larger set would tell.
 """
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
+from scipy.stats import permutation_test
 
 from gates.evalues.exchange import Array
-from gates.evalues.paired import Lower
 from gates.model import AnswerScores, Outcome, Verdict
-from gates.question import as_odds
 from gates.spec import QualityGate
 
 GATE = "quality"
+RESAMPLES = 2**17
+"""Up to 17 prompts every way of swapping is tried; beyond that, as many drawn with a fixed seed."""
 
 
 def judge_quality(settings: QualityGate, evidence: AnswerScores, *, rollback: float) -> Verdict:
@@ -38,35 +36,43 @@ def judge_quality(settings: QualityGate, evidence: AnswerScores, *, rollback: fl
         )
         return Verdict(gate=GATE, outcome=Outcome.INCONCLUSIVE, reason=reason, numbers={"prompts": float(len(both))})
     drops = np.asarray([score - canary.by_prompt[prompt] for prompt, score in sorted(stable.by_prompt.items())])
-    log_worse, log_needed = _log_worse(drops), -math.log(rollback)
-    outcome = _outcome(float(drops.mean()), settings.max_drop, log_worse, log_needed)
+    p_value = chance_of_drop(drops)
     sentence = (
         f"canary scores {canary.mean:.2f} against {stable.mean:.2f} of the champion on {len(drops)} golden prompts "
         f"({canary.mean - stable.mean:+.2f}, allowed {-settings.max_drop:+g})"
     )
-    if outcome is not Outcome.PASS:
-        sentence += f": evidence {as_odds(log_worse)} that it is worse"
-    if outcome is Outcome.INCONCLUSIVE:
-        sentence += f", {math.exp(log_needed):,.0f}:1 needed"
     numbers = {
         "canary_mean_score": canary.mean,
         "stable_mean_score": stable.mean,
         "mean_score_drop": float(drops.mean()),
-        "evidence_worse": math.exp(min(log_worse, math.log(1e12))),
-        "evidence_worse_needed": math.exp(log_needed),
+        "p_value": p_value,
+        "p_value_needed": rollback,
         "prompts": float(len(drops)),
     }
-    return Verdict(gate=GATE, outcome=outcome, reason=sentence, numbers=numbers)
+    if drops.mean() <= settings.max_drop:
+        return Verdict(gate=GATE, outcome=Outcome.PASS, reason=sentence, numbers=numbers)
+    sentence += f"; by chance that happens once in {1 / p_value:,.0f} times"
+    if p_value <= rollback:
+        return Verdict(gate=GATE, outcome=Outcome.FAIL, reason=sentence, numbers=numbers)
+    sentence += f", and once in {1 / rollback:,.0f} would be needed"
+    return Verdict(gate=GATE, outcome=Outcome.INCONCLUSIVE, reason=sentence, numbers=numbers)
 
 
-def _outcome(drop: float, max_drop: float, log_worse: float, log_needed: float) -> Outcome:
-    if drop <= max_drop:
-        return Outcome.PASS
-    return Outcome.FAIL if log_worse >= log_needed else Outcome.INCONCLUSIVE
+def chance_of_drop(drops: Array) -> float:
+    """P-value of the mean drop when either version could have given either answer (sign-flip permutation test).
 
-
-def _log_worse(drops: Array) -> float:
-    """Bets on every prompt at once: when neither version is better, either could have given either answer."""
-    process = Lower(max_drop=0.0)
-    process.feed(drops, 0.0)
-    return float(process.log_worse)
+    One look at a fixed sample: an e-value would pay for looks that nobody takes.
+    """
+    if not drops.any():
+        return 1.0
+    found = permutation_test(
+        (drops,),
+        lambda flipped, axis: np.mean(flipped, axis=axis),
+        permutation_type="samples",
+        alternative="greater",
+        n_resamples=RESAMPLES,
+        batch=2**12,
+        vectorized=True,
+        rng=np.random.default_rng(0),
+    )
+    return float(found.pvalue)

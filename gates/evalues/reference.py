@@ -40,8 +40,13 @@ class Reference:
         return np.asarray(smoothed / smoothed.sum(axis=-1, keepdims=True))
 
     def above(self) -> Array:
-        """The share that exceeds each edge, (..., K)."""
+        """The smoothed share that exceeds each edge, (..., K)."""
         return np.asarray(1 - np.cumsum(self.shares, axis=-1)[..., :-1])
+
+    def edge_at(self, quantile: float) -> NDArray[np.intp]:
+        """The index of the edge nearest to a quantile, (...): of what was seen, because smoothing moves tails out."""
+        total = np.maximum(self._counts.sum(axis=-1, keepdims=True), 1.0)
+        return nearest_edge(1 - np.cumsum(self._counts, axis=-1)[..., :-1] / total, quantile)
 
 
 def slower_by(shares: Array, upwards: Array) -> Array:
@@ -54,10 +59,9 @@ def slower_by(shares: Array, upwards: Array) -> Array:
     return np.asarray(np.maximum.accumulate(np.clip(ratio, -LARGEST_WEIGHT, LARGEST_WEIGHT), axis=-1))
 
 
-def above_quantile(shares: Array, quantile: float) -> Array:
-    """1 for the bins beyond the edge nearest to the quantile, else 0."""
-    edge = nearest_edge(1 - np.cumsum(shares, axis=-1)[..., :-1], quantile)
-    return np.asarray((np.arange(shares.shape[-1]) > edge[..., None]).astype(np.float64))
+def beyond(edge: NDArray[np.intp], bins: int) -> Array:
+    """1 for the bins beyond that edge, else 0; (..., bins)."""
+    return np.asarray((np.arange(bins) > edge[..., None]).astype(np.float64))
 
 
 def nearest_edge(above: Array, quantile: float) -> NDArray[np.intp]:

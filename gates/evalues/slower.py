@@ -11,7 +11,7 @@ from gates.evalues.exchange import Array, log_e
 from gates.evalues.grid import relax, stretch
 from gates.evalues.mixture import Onset, Product
 from gates.evalues.odds import log_e_odds, log_odds_of
-from gates.evalues.reference import Reference, above_quantile, nearest_edge, slower_by
+from gates.evalues.reference import Reference, beyond, slower_by
 from gates.evalues.spread import Spread
 
 SCALES = (1.1, 1.2, 1.5, 3.0)
@@ -103,8 +103,8 @@ class Slower:
         shares = self._reference.shares
         rows = [slower_by(shares, upwards) for upwards in self._upwards]
         for quantile, odds in ((self._quantile, QUANTILE_ODDS), (1 - (1 - self._quantile) * TAIL_PART, TAIL_ODDS)):
-            beyond = above_quantile(shares, quantile)
-            rows += [np.log(each) * beyond for each in odds]
+            tail = beyond(self._reference.edge_at(quantile), shares.shape[-1])
+            rows += [np.log(each) * tail for each in odds]
         return np.stack(rows, axis=-2) * self._reference.enough[..., None, None]
 
     def _accept(self, canary: Array, stable: Array) -> None:
@@ -114,7 +114,7 @@ class Slower:
         that a canary slower by the margin would have, by the past's distribution.
         """
         above = self._reference.above()
-        edge = nearest_edge(above, self._quantile)
+        edge = self._reference.edge_at(self._quantile)
         limits = self._edges[edge] * self._margin
         moved = np.searchsorted(self._edges, limits * (1 + 1e-9), side="right") - 1
         at_margin = self._above_seconds(above, self._edges[moved] / self._margin)
