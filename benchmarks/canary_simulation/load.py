@@ -56,10 +56,10 @@ class Climate:
     """The weather of many deliveries: a day's rhythm, bursts, slow latency drift, incidents, changing prompts."""
 
     MEAN_ERROR_RATE = 0.005
-    QUEUED = 0.03
 
-    def __init__(self, rng: np.random.Generator, deliveries: int) -> None:
+    def __init__(self, rng: np.random.Generator, deliveries: int, queued: float) -> None:
         size = (deliveries,)
+        self._queued = queued
         self._period = rng.uniform(1200, 5400, size)
         self._phase = rng.uniform(0, 2 * np.pi, size)
         self._traffic, self._bursts = Wander(rng, size, 0.1, 120), Episodes(rng, size, 0.005, 0.08)
@@ -76,7 +76,7 @@ class Climate:
         return Weather(
             log_traffic=traffic,
             log_latency=0.5 * traffic + self._latency.step(),
-            queued=np.minimum(self.QUEUED * np.exp(2 * traffic), 0.2),
+            queued=np.minimum(self._queued * np.exp(2 * traffic), 0.2),
             error_rate=np.minimum(error_rate, 0.2),
             judge_shift=np.clip(self._judge.step(), -0.06, 0.06),
         )

@@ -24,7 +24,7 @@ from benchmarks.canary_simulation.fixed_horizon import (
 from benchmarks.canary_simulation.load import LOOK_SECONDS
 from benchmarks.canary_simulation.minutes import METRICS
 from benchmarks.canary_simulation.samples import Look
-from benchmarks.canary_simulation.workloads import Regression, ttft_quantile
+from benchmarks.canary_simulation.workloads import Regression, Traffic, ttft_quantile
 
 POWER = 0.8
 Read = Callable[[Look], Moments]
@@ -34,30 +34,31 @@ def _ttft(look: Look) -> Moments:
     return times(look.canary.ttft, look.stable.ttft)
 
 
-def _ttft_above(share: float) -> Read:
-    quantile = ttft_quantile(share)
+def _ttft_above(share: float, queued: float) -> Read:
+    quantile = ttft_quantile(share, queued)
     return lambda look: above(look.canary.ttft, look.stable.ttft, look.log_load + quantile)
 
 
-def tests_for(regression: Regression) -> Mapping[str, Read]:
+def tests_for(regression: Regression, traffic: Traffic) -> Mapping[str, Read]:
     """The tests that an oracle may choose from, by what regressed."""
     if regression.error_factor != 1 or regression.error_added:
         return {"error rate": errors}
     if regression.judge_drop:
         return {"mean score": scores}
     slower = (0.9, 0.95, 0.99, 0.995)
-    return {"mean of ln TTFT": _ttft, **{f"share above p{100 * share:g}": _ttft_above(share) for share in slower}}
+    tails = {f"share above p{100 * share:g}": _ttft_above(share, traffic.queued) for share in slower}
+    return {"mean of ln TTFT": _ttft, **tails}
 
 
 class Oracle:
     """Power of one look, for each moment at which it could be; over one or several chunks of deliveries."""
 
-    def __init__(self, regression: Regression, looks: int) -> None:
-        self._tests = tests_for(regression)
+    def __init__(self, regression: Regression, traffic: Traffic) -> None:
+        self._tests = tests_for(regression, traffic)
         self._onset = regression.onset_seconds
         self._critical = float(norm.isf(ALPHA / len(METRICS)))
-        self._seen = {name: np.zeros(looks) for name in self._tests}
-        self._z_sum = {name: np.zeros(looks) for name in self._tests}
+        self._seen = {name: np.zeros(traffic.looks) for name in self._tests}
+        self._z_sum = {name: np.zeros(traffic.looks) for name in self._tests}
         self._deliveries = 0
         self._z: dict[str, StratifiedZ] = {}
 

@@ -117,7 +117,7 @@ def operator_limits(seed: int) -> Limits:
 def run_cell(cell: Cell, wish: Wish, limits: Limits) -> dict[str, object]:
     """All deciders on the same deliveries, a chunk at a time."""
     wanted = 8 if wish.quick else wish.deliveries(cell.question)
-    oracle = Oracle(cell.regression, cell.traffic.looks) if cell.question is Question.REGRESSION else None
+    oracle = Oracle(cell.regression, cell.traffic) if cell.question is Question.REGRESSION else None
     parts = []
     for number, begin in enumerate(range(0, wanted, CHUNK)):
         seed = int(np.random.SeedSequence([wish.seed, zlib.crc32(cell.name.encode()), number]).generate_state(1)[0])

@@ -15,6 +15,7 @@ MID = Traffic(rate=20, looks=360, judged=5)
 LOW = Traffic(rate=2, looks=360, judged=0.5)
 STAGED = replace(HIGH, shares=(0.05, 0.25, 0.5))
 RESTLESS = replace(HIGH, noise=PodNoise(sd=0.08, memory_seconds=30))
+HEAVY = replace(HIGH, queued=0.03)
 UNEQUAL = replace(HIGH, noise=PodNoise(sd=0.02, memory_seconds=np.inf))
 
 
@@ -47,6 +48,7 @@ HEALTHY_TRAFFIC = {
     "20/s, 5 %": MID,
     "2/s, 5 %": LOW,
     "200/s, staged 5-25-50 %": STAGED,
+    "200/s, heavy tail": HEAVY,
     "200/s, pods restless (AR 30 s, 8 %)": RESTLESS,
     "200/s, pods unequal (fixed, 2 %)": UNEQUAL,
 }
@@ -62,6 +64,7 @@ REGRESSIONS = {
 }
 HARDER = {
     "200/s staged: TTFT +20 %": Cell("", Question.REGRESSION, STAGED, REGRESSIONS["TTFT +20 %"]),
+    "200/s heavy tail: TTFT +20 %": Cell("", Question.REGRESSION, HEAVY, REGRESSIONS["TTFT +20 %"]),
     "200/s pods restless: TTFT +20 %": Cell("", Question.REGRESSION, RESTLESS, REGRESSIONS["TTFT +20 %"]),
     "200/s pods unequal: TTFT +20 %": Cell("", Question.REGRESSION, UNEQUAL, REGRESSIONS["TTFT +20 %"]),
     "200/s: TTFT +20 % after 15 min": Cell(

@@ -13,7 +13,7 @@ from scipy.special import ndtr
 from benchmarks.canary_simulation.load import ALIKE, LOOK_SECONDS, Climate, PodNoise, Wander, Weather
 from benchmarks.canary_simulation.samples import Arm, Array, Integers, Look, Samples
 
-TTFT_LOG_MEDIAN, TTFT_SD = np.log(0.12), 0.78
+TTFT_LOG_MEDIAN, TTFT_SD = np.log(0.12), 0.8
 QUEUE_LOG_FACTOR = np.log(7.5)
 """How much longer the first token of a queued request takes."""
 ITL_LOG_MEDIAN, ITL_SD, ITL_LOAD = np.log(0.03), 0.35, 0.5
@@ -35,6 +35,8 @@ class Traffic:
     """Of the canary; stages of equal length."""
     judged: float = 10.0
     """Answers of each arm that a judge scores in one look."""
+    queued: float = 0.005
+    """Share of requests that wait in a queue at average load: how heavy the tail is."""
     noise: PodNoise = ALIKE
     stable_pods: int = 19
     warm_up_looks: int = 30
@@ -66,7 +68,7 @@ class Regression:
 HEALTHY = Regression()
 
 
-def ttft_quantile(share: float, queued: float = Climate.QUEUED) -> float:
+def ttft_quantile(share: float, queued: float) -> float:
     """Ln of a quantile of TTFT without drift."""
 
     def excess(log_seconds: float) -> float:
@@ -84,12 +86,12 @@ class Workload:
         self.traffic, self.deliveries = traffic, deliveries
         self._regression = regression
         self._rng = np.random.Generator(np.random.SFC64(seed))
-        self._climate = Climate(self._rng, deliveries)
+        self._climate = Climate(self._rng, deliveries, traffic.queued)
         memory = traffic.noise.memory_seconds
         self._pods = Wander(self._rng, (deliveries, traffic.stable_pods + 1), traffic.noise.sd, memory)
         self._judged = 0.0
-        self._bend = ttft_quantile(TAIL_FROM)
-        self._stretch = 1 + np.log(regression.tail_factor) / (ttft_quantile(0.95) - self._bend)
+        self._bend = ttft_quantile(TAIL_FROM, traffic.queued)
+        self._stretch = 1 + np.log(regression.tail_factor) / (ttft_quantile(0.95, traffic.queued) - self._bend)
 
     def looks(self) -> Iterator[Look]:
         """Every look in order, those of the warm-up with negative numbers; the same seed gives the same."""
