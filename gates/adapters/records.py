@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right, insort
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
-from operator import attrgetter
 from pathlib import Path
 from threading import Lock
 
@@ -14,11 +12,10 @@ from pydantic import ValidationError
 from gates.distribution import Distribution
 from gates.evidence import Arm, Batch, PodEvidence
 from gates.model import ArmKey, Counts, NoData
+from gates.record_shelf import RecordShelf
 from gates.records import RequestRecord
 from gates.spec import LatencyMetric
 from tidegate.core.errors import OutsideError
-
-_ENDED = attrgetter("ended")
 
 _NOBODY = ("", "")
 """Role and version of a request that no engine answered."""
@@ -38,6 +35,10 @@ class RecordReader:
         Raises:
             OutsideError: when the file is not there, or a complete line is no record.
         """
+        return [record for record, _ in self.read_lines()]
+
+    def read_lines(self) -> Iterator[tuple[RequestRecord, bytes]]:
+        """As `read_new`, one after the other, each record with its line; what was not taken is read again."""
         try:
             with self.path.open("rb") as file:
                 file.seek(self.offset)
@@ -45,10 +46,10 @@ class RecordReader:
         except OSError as error:
             raise OutsideError(f"cannot read the load's records {self.path}: {error.strerror}") from error
         # The load writes while we read: its last line may be half there.
-        complete = data[: data.rfind(b"\n") + 1]
-        records = [self._parse(line) for line in complete.splitlines() if line.strip()]
-        self.offset += len(complete)
-        return records
+        for line in data[: data.rfind(b"\n") + 1].splitlines(keepends=True):
+            if line.strip():
+                yield self._parse(line), line
+            self.offset += len(line)
 
     def _parse(self, line: bytes) -> RequestRecord:
         try:
@@ -75,12 +76,9 @@ class RecordSource:
         after its end a request may be written down.
         """
         self._readers = [RecordReader(path) for path in paths]
-        self._keep_seconds = keep.total_seconds()
+        self._keep = keep
         self.settles_within = settles_within
-        self._by_end: dict[tuple[str, str, str], list[RequestRecord]] = {}
-        """Of each region, role and version, in the order in which they ended."""
-        self._latest = 0.0
-        self._forgotten_until = 0.0
+        self._shelf = RecordShelf(keep)
         self._reading = Lock()
         """Regions of one wave ask at the same time, each from a thread of its own."""
 
@@ -115,31 +113,15 @@ class RecordSource:
         Raises:
             OutsideError: when a file cannot be read, or records of that window are forgotten already.
         """
-        start, end = since.timestamp(), until.timestamp()
         with self._reading:
             for reader in self._readers:
-                for record in reader.read_new():
-                    self._insert(record)
-            self._forget()
-            if start < self._forgotten_until:
-                hint = f"ask for the last {timedelta(seconds=self._keep_seconds)} at most"
+                for record, line in reader.read_lines():
+                    self._shelf.put(record, line)
+            self._shelf.forget()
+            if since.timestamp() < self._shelf.forgotten_until:
+                hint = f"ask for the last {self._keep} at most"
                 raise OutsideError(f"the load's records since {since.isoformat()} are not kept any more", hint=hint)
-            records = self._by_end.get((arm.region, arm.role, arm.version), [])
-            return records[bisect_right(records, start, key=_ENDED) : bisect_right(records, end, key=_ENDED)]
-
-    def _insert(self, record: RequestRecord) -> None:
-        # Written once they are over, so almost always the latest: appended in constant time.
-        insort(self._by_end.setdefault((record.region, record.role, record.version), []), record, key=_ENDED)
-        self._latest = max(self._latest, record.ended)
-
-    def _forget(self) -> None:
-        horizon = self._latest - self._keep_seconds
-        for records in self._by_end.values():
-            old = bisect_right(records, horizon, key=_ENDED)
-            # A tenth at once: to shorten a list is to copy it.
-            if old * 10 > len(records):
-                self._forgotten_until = max(self._forgotten_until, records[old - 1].ended)
-                del records[:old]
+            return self._shelf.between(arm, since.timestamp(), until.timestamp())
 
 
 def _evidence(arm: Arm, window: Sequence[RequestRecord]) -> PodEvidence:
