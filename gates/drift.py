@@ -10,7 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from gates.drift_evidence import Comparison, DriftEvidence, Look, Progress, Side
+from gates.drift_evidence import DriftEvidence
+from gates.drift_looks import Comparison, Look, Progress, Side
 from gates.drift_spec import DriftGate, Reaction
 from gates.drift_wording import sentence_of, too_few
 from gates.model import NoData, Outcome, Verdict
@@ -59,7 +60,7 @@ def _judge_one(settings: DriftGate, comparison: Comparison, progress: Progress |
     if progress is None or look is None:
         sentence = too_few(comparison, progress, settings.min_requests)
         return Finding(comparison=comparison, outcome=Outcome.RUNNING, sentence=sentence)
-    used = look.at_most / comparison.allowed.threshold
+    used = look.at_most / comparison.threshold
     if progress.p_value <= level:
         outcome = Outcome.INCONCLUSIVE if comparison.is_input else Outcome.FAIL
     else:
@@ -108,7 +109,7 @@ def _numbers(comparison: Comparison, look: Look, p_value: float) -> dict[str, fl
         f"{name}_{found.statistic}": found.value,
         f"{name}_{found.statistic}_by_chance": found.by_chance,
         f"{name}_{found.statistic}_at_most": look.at_most,
-        f"{name}_{found.statistic}_allowed": comparison.allowed.threshold,
+        f"{name}_{found.statistic}_allowed": comparison.threshold,
         f"{name}_p_value": p_value,
         f"{name}_requests": float(look.requests),
         f"{name}_reference_requests": float(look.against),

@@ -40,6 +40,10 @@ class Reaction(StrEnum):
     """The gate cannot pass: what is measured now says little about the traffic that the reference saw."""
 
 
+DEFAULT_PSI = {Feature.FINISH_REASON: 0.1, Feature.REFUSAL: 0.1}
+"""Where no threshold is set; else 0.2, by custom the beginning of a change that matters. What is rare must be allowed
+less: refusals that grow from 3 % to 15 % are no more than 0.2."""
+
 Input = Literal[Feature.PROMPT_LENGTH, Feature.LANGUAGE, Feature.TOPIC]
 Output = Literal[Feature.LENGTH, Feature.ENTROPY, Feature.FINISH_REASON, Feature.REFUSAL]
 
@@ -47,8 +51,8 @@ Output = Literal[Feature.LENGTH, Feature.ENTROPY, Feature.FINISH_REASON, Feature
 class Allowed(SpecModel):
     """Features that are looked at, and how far each may move: exactly one of the statistics."""
 
-    psi: Annotated[float, Field(gt=0)] | None = None
-    kl: Annotated[float, Field(gt=0)] | None = None
+    psi: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    kl: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     js: Annotated[float, Field(gt=0, lt=0.693)] | None = None
     chi2: Annotated[float, Field(gt=0, lt=4)] | None = None
     ks: Annotated[float, Field(gt=0, lt=1)] | None = None
@@ -58,11 +62,10 @@ class Allowed(SpecModel):
         """The one that is set; PSI when none is."""
         return next((name for name in Statistic if getattr(self, name) is not None), Statistic.PSI)
 
-    @property
-    def threshold(self) -> float:
-        """What it may be at most; 0.2 of PSI when none is set, by custom the beginning of a change worth a look."""
+    def threshold(self, feature: Feature) -> float:
+        """What it may be at most."""
         value = getattr(self, self.statistic)
-        return 0.2 if value is None else float(value)
+        return DEFAULT_PSI.get(feature, 0.2) if value is None else float(value)
 
     def disagreement(self, features: Sequence[Feature]) -> Iterator[Contradiction]:
         """Two thresholds at once leave open which counts; names have no order for `ks` to look at."""

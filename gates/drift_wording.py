@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gates.drift_evidence import Comparison, Look, Progress, Side
+from gates.drift_looks import Comparison, Look, Progress, Side
 from gates.drift_spec import Statistic
 from gates.features import Feature
 from gates.model import Outcome
@@ -21,7 +21,7 @@ _STATISTICS = {Statistic.CHI2: "chi-squared distance"}
 
 def sentence_of(comparison: Comparison, look: Look, outcome: Outcome, *, p_value: float) -> str:
     """What one look says, as far as `outcome` lets it."""
-    found, allowed = look.divergence, comparison.allowed.threshold
+    found, allowed = look.divergence, comparison.threshold
     statistic = _STATISTICS.get(found.statistic, found.statistic.upper())
     what = f"{_WORDS[comparison.feature]} {statistic} {found.value:.3g}"
     if comparison.side is Side.ARMS:

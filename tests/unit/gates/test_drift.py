@@ -13,7 +13,8 @@ from pydantic import ValidationError
 from gates.divergence import psi
 from gates.drift import judge_drift
 from gates.drift_bins import Bins, DriftCounts, Reference, count_pairs, count_requests, freeze, freeze_reference
-from gates.drift_evidence import DriftEvidence, divergences, spending
+from gates.drift_evidence import DriftEvidence, divergences
+from gates.drift_looks import spending
 from gates.drift_plan import requests_to_fail, requests_to_pass
 from gates.drift_spec import DriftGate, InputsAllowed, OutputsAllowed, Reaction, Statistic
 from gates.evidence import PairedAnswer, PairedReply
@@ -90,13 +91,13 @@ def test_a_healthy_canary_passes_with_its_bounds() -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [({"longer": 2.0}, "answer length"), ({"longer": 0.4}, "answer length"), ({"declined": 0.4}, "refusals"),
-     ({"limit": 30}, "answer length")],
+     ({"limit": 30}, "finish reason")],
 )  # fmt: skip
 def test_a_canary_that_answers_otherwise_fails_and_is_told_why(change: Mapping[str, float], words: str) -> None:
     verdict, _ = run(DriftGate(), canary=change)
     assert verdict.outcome is Outcome.FAIL
     assert verdict.reason.startswith(f"the canary answers differently: {words} PSI ")
-    assert "where 0.2 is allowed, after " in verdict.reason
+    assert " is allowed, after " in verdict.reason
 
 
 def test_a_finish_reason_that_was_never_seen_before_is_drift() -> None:
@@ -153,7 +154,7 @@ def test_common_drift_and_a_growing_share_are_no_difference_between_arms() -> No
         assert judge_drift(settings, evidence, alpha=ALPHA, deadline_passed=True).outcome is Outcome.PASS
 
 
-FINISH_ONLY = DriftGate(inputs=None, outputs=OutputsAllowed(features=FINISH))
+FINISH_ONLY = DriftGate(inputs=None, outputs=OutputsAllowed(psi=0.2, features=FINISH))
 THREE = Reference(
     bins={Feature.FINISH_REASON: Bins(names=("length", "stop", "tool"), reference=(300, 500, 200, 0))}, is_window=False
 )
@@ -179,19 +180,17 @@ def alarms(shares: Sequence[float], expected: Sequence[float], *, deliveries: in
 
 
 def test_300_looks_raise_no_more_false_alarms_than_the_budget_and_accept_no_more_drift() -> None:
-    # A PSI of just 0.2, where a false alarm is likeliest; at 5 % of 150 deliveries 7.5 would be, and 16 are 3 sigma.
+    # A PSI of just 0.2, where a false alarm is likeliest; at 5 % of 100 deliveries 5 would be, and 12 are 3 sigma.
     drifted, expected = (0.3 + 0.1946, 0.5 - 0.1946, 0.2), (0.3, 0.5, 0.2)
-    assert sum((p - q) * math.log(p / q) for p, q in zip(drifted, expected, strict=True)) == pytest.approx(
-        0.2, abs=0.01
-    )
-    failed, passed = alarms(drifted, expected, deliveries=150, alpha=0.05)
-    assert failed <= 15
-    assert passed <= 15
+    assert psi(np.array(drifted), np.array(expected)) == pytest.approx(0.2, abs=0.01)
+    failed, passed = alarms(drifted, expected, deliveries=100, alpha=0.05)
+    assert failed <= 11
+    assert passed <= 11
 
 
 def test_300_looks_at_no_drift_at_all_never_fail() -> None:
-    failed, passed = alarms((0.3, 0.5, 0.2), (0.3, 0.5, 0.2), deliveries=50, alpha=0.05)
-    assert (failed, passed) == (0, 50)
+    failed, passed = alarms((0.3, 0.5, 0.2), (0.3, 0.5, 0.2), deliveries=30, alpha=0.05)
+    assert (failed, passed) == (0, 30)
 
 
 def test_the_looks_spend_the_budget_once() -> None:
@@ -274,9 +273,10 @@ def test_names_that_the_reference_did_not_have_share_a_bin() -> None:
 def test_a_spec_names_features_alone_or_with_their_threshold() -> None:
     settings = DriftGate.model_validate({"inputs": {"psi": 0.1}, "outputs": ["length", "entropy", "finish_reason"]})
     assert settings.inputs is not None and settings.outputs is not None
-    assert (settings.inputs.statistic, settings.inputs.threshold) == (Statistic.PSI, 0.1)
+    assert (settings.inputs.statistic, settings.inputs.threshold(Feature.LANGUAGE)) == (Statistic.PSI, 0.1)
     assert settings.outputs.features == (Feature.LENGTH, Feature.ENTROPY, Feature.FINISH_REASON)
-    assert (settings.outputs.statistic, settings.outputs.threshold) == (Statistic.PSI, 0.2)
+    assert settings.outputs.statistic is Statistic.PSI
+    assert [settings.outputs.threshold(feature) for feature in settings.outputs.features] == [0.2, 0.2, 0.1]
     with pytest.raises(ValidationError):
         DriftGate.model_validate({"outputs": ["language"]})
 
@@ -320,7 +320,7 @@ def test_a_plan_is_what_healthy_canaries_need() -> None:
 def test_a_plan_is_what_drifting_canaries_need() -> None:
     settings = DriftGate(inputs=None, outputs=OutputsAllowed(features=(Feature.REFUSAL,)))
     drift = 0.2
-    times = psi(np.array([1 - drift, drift]), np.array([0.97, 0.03])) / 0.2
+    times = psi(np.array([1 - drift, drift]), np.array([0.97, 0.03])) / 0.1
     planned = requests_to_fail(settings, times=times, stable_per_canary=19, alpha=ALPHA)
     assert planned is not None
     took = [run(settings, canary={"declined": drift}, seed=seed, batches=400)[1] for seed in range(15)]
