@@ -7,7 +7,8 @@ BIN := $(VENV)/bin
 PYTHON ?= $(shell for python in python3.11 python3.12 python3.13 python3; do \
 	"$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$python" && break; done)
 SOURCES := tidegate pipelines rollouts gates registry engine_images
-GENERATED := schema/delivery.schema.json cli.md
+SCHEMAS := delivery gates batch answer
+GENERATED := $(SCHEMAS:%=schema/%.schema.json) cli.md
 
 help: ## Show this list.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -83,7 +84,7 @@ $(BIN)/python:
 	@$(PYTHON) -m venv $(VENV) >/dev/null 2>&1 || { rm -rf $(VENV); $(call apt,$(PYTHON)-venv); $(PYTHON) -m venv $(VENV); }
 
 define generate
-mkdir -p $(1)/schema; $(BIN)/tidegate schema delivery > $(1)/schema/delivery.schema.json; \
+mkdir -p $(1)/schema; for kind in $(SCHEMAS); do $(BIN)/tidegate schema $$kind > $(1)/schema/$$kind.schema.json; done; \
 $(BIN)/typer tidegate.cli.app utils docs --name tidegate --output $(1)/cli.md >/dev/null
 endef
 

@@ -108,6 +108,9 @@ class Replay:
         self._at = 0
         self._trial: Trial | None = None
         self.batches = 0
+        """That the trial learnt from."""
+        self.refused = 0
+        """Batches that were no later than those before."""
         self.verdicts = 0
 
     @property
@@ -143,9 +146,11 @@ class Replay:
     def _learn(self, batch: Batch) -> None:
         try:
             self.trial.take(batch)
-        except UsageError as error:
-            raise self._wrong(error.message, "batches of a source that rise in time") from error
-        self.batches += 1
+        except UsageError:
+            # Written down before it was judged, it was refused then as well, and taught nothing.
+            self.refused += 1
+        else:
+            self.batches += 1
 
     def _compared(self, line: VerdictsLine) -> list[Difference]:
         fresh = self.trial.verdicts(deadline_passed=line.deadline_passed)

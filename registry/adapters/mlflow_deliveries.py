@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psutil
@@ -91,6 +92,19 @@ class MlflowDeliveries:
         """What a delivery's ledger holds, oldest first."""
         with store_errors(self._uri):
             return read_events(self._client.get_run(delivery).data.tags)
+
+    def fetch(self, delivery: str, folder: str, into: Path) -> list[Path]:
+        """Copy the files of one folder of a delivery's artifacts; none when there is no such folder or delivery."""
+        from mlflow.exceptions import MlflowException
+
+        with store_errors(self._uri):
+            try:
+                found = [file.path for file in self._client.list_artifacts(delivery, folder) if not file.is_dir]
+            except MlflowException as error:
+                if error.error_code != "RESOURCE_DOES_NOT_EXIST":
+                    raise
+                return []
+            return [Path(self._client.download_artifacts(delivery, path, str(into))) for path in sorted(found)]
 
     def is_alive(self, delivery: DeliverySummary) -> bool:
         """Whether it has not ended and its process still shows signs of life."""

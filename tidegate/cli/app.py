@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from tidegate.cli.gate_app import gate
+from tidegate.cli.options import SPEC, STATE, As, Output, Spec, State, Tracking
 
 app = typer.Typer(
     name="tidegate",
@@ -21,24 +23,7 @@ fleet = typer.Typer(help="The fleet on this machine: engines, proxies, Prometheu
 model = typer.Typer(help="Model versions in the registry.")
 app.add_typer(fleet, name="fleet")
 app.add_typer(model, name="model")
-
-
-class Output(StrEnum):
-    """How a command reports."""
-
-    TEXT = "text"
-    JSON = "json"
-
-
-Spec = Annotated[Path, typer.Argument(help="The delivery's spec.", show_default=True)]
-State = Annotated[Path, typer.Option("--state", envvar="TIDEGATE_STATE", help="Where this machine keeps its state.")]
-Tracking = Annotated[
-    str | None,
-    typer.Option("--tracking-uri", envvar="MLFLOW_TRACKING_URI", help="The MLflow registry; default: one in --state."),
-]
-As = Annotated[Output, typer.Option("--output", help="How to report.")]
-SPEC = Path("delivery.yaml")
-STATE = Path(".tidegate")
+app.add_typer(gate, name="gate")
 
 
 @app.command()
@@ -165,12 +150,13 @@ def init(folder: Annotated[Path, typer.Argument(help="Where to write.")] = Path(
 
 
 @app.command()
-def schema(kind: Annotated[str, typer.Argument(help="Which spec: delivery.")] = "delivery") -> int:
-    """Print the JSON schema of a spec, for editors and checks.
+def schema(kind: Annotated[str, typer.Argument(help="delivery, gates, batch or answer.")] = "delivery") -> int:
+    """Print the JSON schema of a spec, or of a line that `gate stream` reads or writes, for editors and checks.
 
     \b
     Examples:
       tidegate schema delivery > delivery.schema.json
+      tidegate schema batch
     """
     from tidegate.cli.commands.schema import run
 

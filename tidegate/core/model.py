@@ -14,7 +14,12 @@ Loc = tuple[int | str, ...]
 class Value(BaseModel):
     """A frozen value: what rooms hand to each other and what crosses a process boundary as JSON."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        validate_default=True,
+        use_attribute_docstrings=True,  # what a field means stands in the JSON schemas too
+    )
 
 
 @dataclass(frozen=True)

@@ -175,13 +175,19 @@ def test_terms_of_another_method_cannot_be_judged() -> None:
         ([], "no terms"),
         ([1], "trial.jsonl:1: found no terms"),
         ([0, 0], "trial.jsonl:2: found terms again"),
-        ([0, 1, 2, 1], "trial.jsonl:4: found a batch at .* expected batches of a source that rise in time"),
     ],
 )
 def test_lines_that_are_not_those_of_one_trial_are_refused(order: list[int], problem: str) -> None:
     lines = of(texts())
     with pytest.raises(SpecError, match=problem):
         replay([lines[at] for at in order], file="trial.jsonl")
+
+
+def test_a_batch_that_the_trial_refused_is_refused_again() -> None:
+    lines = of(texts())
+    again = Replay()
+    assert [again.take(line) for line in [*lines[:3], lines[1], *lines[2:]]] == [[]] * (len(lines) + 2)
+    assert (again.batches, again.refused) == (75, 1)
 
 
 def test_a_trial_goes_on_from_where_its_transcript_ends() -> None:

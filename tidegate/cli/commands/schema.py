@@ -1,11 +1,12 @@
-"""`tidegate schema`: the JSON schema of a spec."""
+"""`tidegate schema`: the JSON schema of a spec, or of a line that `tidegate gate stream` reads or writes."""
 
 from __future__ import annotations
 
 import json
 
+from pydantic import BaseModel
+
 from tidegate.core.errors import UsageError
-from tidegate.core.model import SpecModel
 
 
 def run(kind: str) -> int:
@@ -22,11 +23,14 @@ def schema_text(kind: str) -> str:
     """
     known = _known()
     if kind not in known:
-        raise UsageError(f"no spec is called `{kind}`", hint=f"known: {', '.join(known)}")
+        raise UsageError(f"no schema is called `{kind}`", hint=f"known: {', '.join(known)}")
     return json.dumps(known[kind].model_json_schema(by_alias=True), indent=2, sort_keys=True) + "\n"
 
 
-def _known() -> dict[str, type[SpecModel]]:
+def _known() -> dict[str, type[BaseModel]]:
+    from gates.evidence import Batch
+    from gates.gate_file import GateFile
+    from gates.verdict_line import Answer
     from pipelines.spec import Delivery
 
-    return {"delivery": Delivery}
+    return {"delivery": Delivery, "gates": GateFile, "batch": Batch, "answer": Answer}

@@ -1,0 +1,27 @@
+"""Arguments and options that several commands share."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+class Output(StrEnum):
+    """How a command reports."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+Spec = Annotated[Path, typer.Argument(help="The delivery's spec.", show_default=True)]
+State = Annotated[Path, typer.Option("--state", envvar="TIDEGATE_STATE", help="Where this machine keeps its state.")]
+Tracking = Annotated[
+    str | None,
+    typer.Option("--tracking-uri", envvar="MLFLOW_TRACKING_URI", help="The MLflow registry; default: one in --state."),
+]
+As = Annotated[Output, typer.Option("--output", help="How to report.")]
+SPEC = Path("delivery.yaml")
+STATE = Path(".tidegate")
