@@ -43,9 +43,10 @@ def totals(*batches: Batch) -> Counter[tuple[Arm, str, str, int]]:
     return +found
 
 
-def times(batch: Batch, arm: Arm) -> int:
-    """How many TTFTs a batch holds of one arm."""
-    return sum(sum(pod.ttft.counts) for pod in batch.arms if pod.arm is arm and isinstance(pod.ttft, Buckets))
+def times(batch: Batch, arm: Arm, pod: str | None = None) -> int:
+    """How many TTFTs a batch holds of one arm, or of one pod of it."""
+    found = [each.ttft for each in batch.arms if each.arm is arm and pod in {None, each.pod}]
+    return sum(sum(ttft.counts) for ttft in found if isinstance(ttft, Buckets))
 
 
 def a_life(rng: np.random.Generator, name: str, key: ArmKey) -> list[Engine]:
@@ -206,4 +207,4 @@ def test_what_is_counted_is_what_happened() -> None:
         # By the scrape that saw them: from the last one up to 200 s to the last one up to 260 s.
         low, high = (limit - (limit - engine.offset) % 2 for limit in (200, 260))
         truth = sum(low < ended <= high for ended, _ in engine.requests)
-        assert sum(sum(pod.ttft.counts) for pod in batch.arms if pod.pod == engine.name) == truth  # type: ignore[union-attr]
+        assert times(batch, Arm.STABLE, engine.name) == truth
