@@ -22,7 +22,7 @@ Array = NDArray[np.float64]
 
 EXACT_DRAWS = 16
 """Up to here Newton's identities are used; beyond it a saddlepoint. With weights from 1/6 to 6, the widest that
-are ever bet, neither errs by more than 1e-3 in the logarithm, and by 1e-5 where weights are as usual."""
+are ever bet, neither errs by more than 2e-3 in the logarithm, and by 2e-5 with the weights of real times."""
 NEWTON_STEPS = 25
 
 
