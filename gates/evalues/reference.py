@@ -68,7 +68,8 @@ def nearest_edge(above: Array, quantile: float) -> NDArray[np.intp]:
     """The index of the edge whose share above it is nearest to that of the quantile, in log odds."""
     kept = np.clip(above, 1e-6, 1 - 1e-6)
     distance = np.abs(np.log(kept / (1 - kept)) - np.log((1 - quantile) / quantile))
-    return np.asarray(np.argmin(distance, axis=-1))
+    # The last of equals: where times gather in one spot, it lies right beyond that edge.
+    return np.asarray(distance.shape[-1] - 1 - np.argmin(distance[..., ::-1], axis=-1))
 
 
 def _smoothing(edges: Array) -> Array:

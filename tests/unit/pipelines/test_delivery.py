@@ -57,25 +57,25 @@ async def test_a_slow_version_is_seen_in_shadow_by_the_paired_probe(world: World
     world.chat.ttft[CHALLENGER_URL] = 0.3
     result = await world.deliver()
     assert result.ending is Ending.ROLLED_BACK
-    assert "shadow@eu-west-1: gate latency: canary TTFT p95 is 300 ms against 100 ms" in result.reason
+    assert "shadow@eu-west-1: gate latency: canary TTFT is 300 ms against 100 ms on stable" in result.reason
 
 
 async def test_a_version_that_is_slow_only_under_users_is_seen_in_canary(world: World) -> None:
-    world.evidence.serves("canary", CHALLENGER, requests=200, ttft=0.3)
+    world.evidence.serves("canary", CHALLENGER, ttft=0.3)
     result = await world.deliver()
     assert "canary@eu-west-1/10: gate latency" in result.reason
     assert world.stable_versions() == NOWHERE
 
 
 async def test_failed_requests_take_it_back(world: World) -> None:
-    world.evidence.serves("canary", CHALLENGER, requests=200, failed=40)
+    world.evidence.serves("canary", CHALLENGER, failed=0.2)
     result = await world.deliver()
     assert "canary@eu-west-1/10: gate errors: canary failed 40 of 200" in result.reason
 
 
 async def test_a_region_that_was_already_delivered_goes_back_too(world: World) -> None:
     def turn_bad() -> None:
-        world.evidence.serves("canary", CHALLENGER, requests=200, failed=40)
+        world.evidence.serves("canary", CHALLENGER, failed=0.2)
 
     world.when("deploy@us-east-1", "started", turn_bad)
     result = await world.deliver()
@@ -87,7 +87,7 @@ async def test_a_region_that_was_already_delivered_goes_back_too(world: World) -
 
 
 async def test_too_little_traffic_is_inconclusive_and_never_promotes(world: World) -> None:
-    world.evidence.serves("canary", CHALLENGER, requests=3)
+    world.evidence.serves("canary", CHALLENGER, per_second=0.05)
     result = await world.deliver()
     assert (result.ending, result.exit_code) == (Ending.INCONCLUSIVE, ExitCode.INCONCLUSIVE)
     assert world.clock.elapsed >= 300
@@ -95,10 +95,10 @@ async def test_too_little_traffic_is_inconclusive_and_never_promotes(world: Worl
 
 
 async def test_a_mirror_that_never_arrives_cannot_pass(world: World) -> None:
-    del world.evidence.counts["shadow", CHALLENGER]
+    del world.evidence.loads["shadow", CHALLENGER]
     result = await world.deliver()
     assert result.ending is Ending.INCONCLUSIVE
-    assert "no requests of the canary" in result.reason
+    assert "no requests of the canary" in result.reason or "0 copies of" in result.reason
 
 
 async def test_evidence_that_is_gone_for_good_ends_it_with_exit_4(world: World) -> None:

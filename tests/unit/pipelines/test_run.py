@@ -48,7 +48,7 @@ async def test_a_step_that_meets_something_outside_is_failed_too(world: World) -
 
 
 async def test_a_stop_keeps_its_ending_on_its_way_up(wave: World) -> None:
-    wave.evidence.serves("canary", CHALLENGER, requests=3)
+    wave.evidence.serves("canary", CHALLENGER, per_second=0.05)
     result = await wave.deliver()
     assert result.ending is Ending.INCONCLUSIVE
     assert result.reason.startswith("canary@")
