@@ -118,7 +118,10 @@ def test_a_share_at_its_bound_is_no_evidence_and_one_beyond_it_less(bound: float
 
 
 def test_a_restart_forgets_what_spoke_for_the_canary_and_nothing_else() -> None:
-    for process, draws in ((Lower(max_drop=0.5), np.full(50, 0.1)), (Later(max_increase=0.5, tolerance=0), np.zeros(50))):
+    for process, draws in (
+        (Lower(max_drop=0.5), np.full(50, 0.1)),
+        (Later(max_increase=0.5, tolerance=0), np.zeros(50)),
+    ):
         process.feed(draws, 10)
         worse = float(process.log_worse)
         assert process.log_fine > 1
