@@ -14,9 +14,13 @@ from pydantic import Field, model_validator
 
 from tidegate.core.model import Value
 
-Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Seconds = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
+"""What takes longer than 30 years was not measured in seconds."""
+SHORTEST_SECONDS = 1e-9
+"""No clock tells less; a ratio to it would say nothing."""
 Score = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
-Count = Annotated[int, Field(ge=0)]
+Count = Annotated[int, Field(ge=0, le=10**12)]
+"""More than anybody serves between two looks would be an error of who counted."""
 
 
 class Arm(StrEnum):
@@ -105,8 +109,8 @@ class PairedAnswer(Value):
 class Batch(Value):
     """Everything that was seen between the batch before and `time`."""
 
-    time: float = Field(allow_inf_nan=False)
-    """Unix time in seconds at the end; batches of one source rise in time."""
+    time: float = Field(ge=0, le=1e11, allow_inf_nan=False)
+    """Unix time in seconds (not milliseconds) at the end; batches of one source rise in time."""
     source: Literal["proxy", "users", "probe"] = "users"
     """Who counted: proxies and engines, the users' side, or our own paired probe. Sources are judged apart."""
     arms: tuple[PodEvidence, ...] = ()

@@ -10,7 +10,7 @@ from gates.evalues.exchange import Array
 from gates.evalues.grid import sample_edges
 from gates.evalues.paired import Later
 from gates.evalues.slower import Slower
-from gates.evidence import Arm, Batch, PairedReply
+from gates.evidence import SHORTEST_SECONDS, Arm, Batch, PairedReply
 from gates.histogram import PodSlots, UnfitTimes, counted, grid_of, times_of
 from gates.question import Question, as_time
 from gates.spec import LatencyGate, LatencyMetric
@@ -193,4 +193,5 @@ MOST_TIMES = 10_000
 def _time(reply: PairedReply | None, metric: LatencyMetric) -> float | None:
     if reply is None:
         return None
-    return {LatencyMetric.TTFT: reply.ttft, LatencyMetric.ITL: reply.itl, LatencyMetric.E2E: reply.e2e}[metric]
+    seconds = {LatencyMetric.TTFT: reply.ttft, LatencyMetric.ITL: reply.itl, LatencyMetric.E2E: reply.e2e}[metric]
+    return None if seconds is None or seconds < SHORTEST_SECONDS else seconds

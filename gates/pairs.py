@@ -12,7 +12,7 @@ import numpy as np
 
 from gates.evalues.paired import Later, Lower
 from gates.evalues.share import Share
-from gates.evidence import Batch, PairedAnswer, PairedReply
+from gates.evidence import SHORTEST_SECONDS, Batch, PairedAnswer, PairedReply
 from gates.question import Question
 from gates.spec import AgreementGate
 
@@ -211,7 +211,8 @@ def _more_refusal(pair: PairedAnswer) -> float | None:
 
 def _ttft_ratio(pair: PairedAnswer) -> float | None:
     both = _both(pair)
-    return float(np.log(both[1].ttft / both[0].ttft)) if both and both[0].ttft and both[1].ttft else None
+    times = [reply.ttft for reply in both or () if reply.ttft and reply.ttft >= SHORTEST_SECONDS]
+    return float(np.log(times[1] / times[0])) if len(times) == 2 else None
 
 
 def _length_ratio(pair: PairedAnswer) -> float | None:
