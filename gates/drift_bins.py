@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from gates.drift_spec import DriftGate
-from gates.evidence import PairedAnswer
+from gates.evidence import DriftCounts, PairedAnswer
 from gates.features import NUMERIC, Feature, Features, features_of_record, features_of_reply
 from gates.model import NoData
 from gates.records import RequestRecord
@@ -47,13 +47,6 @@ class Reference(Value):
     is_window: bool = True
     """A window before the delivery, with which now can be compared; false when the bins come from the first requests
     of the delivery's own stable arm."""
-
-
-class DriftCounts(Value):
-    """What both arms did between two looks, in frozen bins: what the ledger keeps of a batch."""
-
-    stable: Mapping[Feature, tuple[int, ...]] = {}
-    canary: Mapping[Feature, tuple[int, ...]] = {}
 
 
 def freeze_reference(

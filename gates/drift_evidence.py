@@ -6,9 +6,10 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from gates.drift_bins import Bins, DriftCounts, Reference
+from gates.drift_bins import Bins, Reference
 from gates.drift_looks import Comparison, Progress, Side
 from gates.drift_spec import DriftGate, Reaction
+from gates.evidence import DriftCounts
 from gates.features import Feature
 from gates.model import NoData
 from gates.strata import Strata
@@ -77,5 +78,5 @@ def _begin(comparison: Comparison, bins: Bins) -> Progress:
     return Progress(strata.plus(bins.reference, (0,) * len(bins.reference)), against=sum(bins.reference))
 
 
-def _in(arm: Mapping[Feature, tuple[int, ...]], feature: Feature, bins: Bins) -> tuple[int, ...]:
+def _in(arm: Mapping[str, tuple[int, ...]], feature: Feature, bins: Bins) -> tuple[int, ...]:
     return arm.get(feature, (0,) * len(bins.reference))

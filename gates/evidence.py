@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
+from gates.burn_evidence import Events
 from tidegate.core.model import Value
 
 Seconds = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
@@ -106,6 +107,13 @@ class PairedAnswer(Value):
     """How alike both answers are; None when one is missing."""
 
 
+class DriftCounts(Value):
+    """How many requests of each arm lie in each bin of each feature, in the bins that were frozen with the terms."""
+
+    stable: Mapping[str, tuple[Count, ...]] = {}
+    canary: Mapping[str, tuple[Count, ...]] = {}
+
+
 class Batch(Value):
     """Everything that was seen between the batch before and `time`."""
 
@@ -116,6 +124,10 @@ class Batch(Value):
     arms: tuple[PodEvidence, ...] = ()
     """Each pod at most once. An arm that is missing here gives no evidence: it is not an arm with 0 errors."""
     pairs: tuple[PairedAnswer, ...] = ()
+    events: Events | None = None
+    """What the queries of an SLO counted of the canary; None when nobody asked them."""
+    drift: DriftCounts | None = None
+    """Features of questions and answers; None when nobody looked at them."""
     missing: Mapping[str, str] = {}
     """Why something that was looked for is not here, by what it is: for people, not for the statistics."""
 

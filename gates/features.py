@@ -5,10 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
-from gates.evidence import PairedReply
 from gates.records import RequestRecord
 from tidegate.core.model import Value
+
+if TYPE_CHECKING:
+    # A batch holds counts of features; only names of types go the other way.
+    from gates.evidence import PairedReply
 
 
 class Feature(StrEnum):

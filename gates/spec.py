@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from pydantic import Field
 
+from gates.burn_rate_spec import BurnRateGate
 from gates.drift_spec import DriftGate
 from gates.judge_spec import JudgeGate
 from gates.shares import Sample, Share
@@ -164,3 +165,4 @@ class Gates(SpecModel):
     agreement: AgreementGate | None = None
     judge: JudgeGate | None = None
     drift: DriftGate | None = None
+    burn_rate: BurnRateGate | None = None

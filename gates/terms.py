@@ -7,13 +7,20 @@ frozen as JSON, and a replay is the same terms with the same batches.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Protocol
 
 from pydantic import Field
 
+from gates.burn_gate import BurnWatch
+from gates.burn_rate_spec import BurnRateGate
 from gates.coverage import MirrorQuestion
+from gates.drift_bins import Reference
+from gates.drift_gate import DriftWatch
+from gates.drift_spec import DriftGate
 from gates.error_rate import FailuresQuestion, PairedFailuresQuestion
+from gates.evidence import Batch
 from gates.latency import PairedTimesQuestion, TimesQuestion
+from gates.model import NoData, Verdict
 from gates.pairs import agreement_questions
 from gates.question import Question
 from gates.scores import ScoresQuestion
@@ -25,8 +32,14 @@ METHOD: Literal["e-values/1"] = "e-values/1"
 """The name of the statistics in this version; other terms cannot be judged by them."""
 PAIRED = frozenset({"agreement", "judge"})
 """Gates that compare answers to the same prompt, unless told otherwise."""
+USUAL: Mapping[str, tuple[Source, ...]] = {**dict.fromkeys(PAIRED, ("probe",)), "burn_rate": ("proxy",)}
+"""Who counts for a gate unless told otherwise; for the others users do."""
 FAILED_PART = 2 / 3
 """Of the errors gate's share of the budget; the rest is for refused requests."""
+
+
+ASKED = ("latency", "errors", "agreement", "judge", "burn_rate", "drift")
+"""Every gate that a trial can ask."""
 
 
 class Terms(Value):
@@ -37,6 +50,10 @@ class Terms(Value):
     errors: ErrorsGate | None = None
     agreement: AgreementGate | None = None
     judge: ScoresGate | None = None
+    burn_rate: BurnRateGate | None = None
+    drift: DriftGate | None = None
+    reference: Reference | NoData = NoData(reason="no reference was frozen")
+    """The bins in which drift is counted; frozen with the terms, because they decide what can be seen."""
     sources: Mapping[str, Annotated[tuple[Source, ...], Field(min_length=1)]] = {}
     """By gate, who counts for it; users, or the probe for gates on pairs, when it is not named."""
     rollback: float = Field(default=0.01, gt=0, lt=1)
@@ -50,11 +67,11 @@ class Terms(Value):
     @property
     def gates(self) -> tuple[str, ...]:
         """The names of the gates that are asked."""
-        return tuple(name for name in ("latency", "errors", "agreement", "judge") if getattr(self, name) is not None)
+        return tuple(name for name in ASKED if getattr(self, name) is not None)
 
     def sources_of(self, gate: str) -> tuple[Source, ...]:
         """Who counts for a gate."""
-        return self.sources.get(gate, ("probe",) if gate in PAIRED else ("users",))
+        return self.sources.get(gate, USUAL.get(gate, ("users",)))
 
 
 def terms_of(
@@ -64,11 +81,12 @@ def terms_of(
     sources: Mapping[str, tuple[Source, ...]],
     share: float,
     mirrored: float | None = None,
+    reference: Reference | NoData | None = None,
 ) -> Terms:
     """The terms of one trial of a delivery.
 
     `asked` names the gates, `share` is the trial's part of the delivery's chance of a false rollback, 0 to
-    1, and `mirrored` as in `Terms`.
+    1; `mirrored` and `reference` are as in `Terms`.
     """
     settings: dict[str, SpecModel | None] = {name: getattr(gates, name) for name in asked}
     if gates.judge and "judge" in settings:
@@ -76,9 +94,37 @@ def terms_of(
         settings["judge"] = ScoresGate(**{name: getattr(gates.judge, name) for name in ScoresGate.model_fields})
     budget = gates.budget
     sure = {"rollback": budget.rollback * share, "accept": budget.accept, "temper": budget.temper}
-    terms = Terms.model_validate({**settings, **sure, "sources": sources, "mirrored": mirrored})
+    known = {"reference": reference} if reference else {}
+    terms = Terms.model_validate({**settings, **sure, **known, "sources": sources, "mirrored": mirrored})
     # Through JSON, because that is what is kept: a replay must start from the very same numbers.
     return Terms.model_validate_json(terms.model_dump_json())
+
+
+class Watch(Protocol):
+    """A gate with statistics of its own."""
+
+    gate: str
+
+    def take(self, batch: Batch, seconds: float) -> None:
+        """Learn from one batch, so many seconds after the one before."""
+        ...
+
+    def restart(self) -> None:
+        """Traffic is shared out anew."""
+        ...
+
+    def verdict(self, *, deadline_passed: bool) -> Verdict:
+        """What it says of all batches so far."""
+        ...
+
+
+def watches(terms: Terms) -> Iterator[tuple[tuple[Source, ...], Watch]]:
+    """The gates with statistics of their own, each with the sources it listens to and an even share of the budget."""
+    rollback = terms.rollback / max(len(terms.gates), 1)
+    if terms.burn_rate:
+        yield terms.sources_of("burn_rate"), BurnWatch(terms.burn_rate, rollback=rollback, accept=terms.accept)
+    if terms.drift:
+        yield terms.sources_of("drift"), DriftWatch(terms.drift, terms.reference, rollback=rollback)
 
 
 class Asked(Value):

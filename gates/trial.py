@@ -15,7 +15,7 @@ import numpy as np
 from gates.evidence import Batch
 from gates.model import Outcome, Verdict
 from gates.question import Question, as_odds
-from gates.terms import Asked, Terms, questions
+from gates.terms import Asked, Terms, questions, watches
 from tidegate.core.errors import UsageError
 
 
@@ -53,6 +53,7 @@ class Trial:
         """`terms` must not have been chosen with the evidence in sight."""
         self.terms = terms
         self._standings = [_Standing(asked, question) for asked, question in questions(terms)]
+        self._watches = list(watches(terms))
         self._times: dict[str, float] = {}
         self._failed: Verdict | None = None
 
@@ -66,10 +67,14 @@ class Trial:
         if last is not None and batch.time <= last:
             raise UsageError(f"a batch at {batch.time:.3f} came after one at {last:.3f} from the same source")
         self._times[batch.source] = batch.time
+        seconds = 0.0 if last is None else batch.time - last
         for standing in self._standings:
             if standing.asked.source == batch.source:
-                standing.question.take(batch, 0.0 if last is None else batch.time - last)
+                standing.question.take(batch, seconds)
                 standing.look()
+        for sources, watch in self._watches:
+            if batch.source in sources:
+                watch.take(batch, seconds)
         if self._failed is None and self.log_worse >= -math.log(self.terms.rollback):
             culprit = max(self._standings, key=lambda standing: standing.log_share)
             self._failed = self._verdict(culprit, Outcome.FAIL)
@@ -78,11 +83,13 @@ class Trial:
         """Traffic is shared out anew: whether the canary is fine must be shown again, at the new weight."""
         for standing in self._standings:
             standing.restart()
+        for _, watch in self._watches:
+            watch.restart()
 
     @property
     def log_worse(self) -> float:
         """Natural logarithm of the evidence that anything is worse, over all questions."""
-        return float(np.logaddexp.reduce([standing.log_share for standing in self._standings]))
+        return float(np.logaddexp.reduce([standing.log_share for standing in self._standings] or [-math.inf]))
 
     def verdicts(self, *, deadline_passed: bool = False) -> tuple[Verdict, ...]:
         """One for each gate, in the order of the terms. A gate that has failed stays so."""
@@ -91,6 +98,9 @@ class Trial:
     def _of_gate(self, gate: str, *, deadline_passed: bool) -> Verdict:
         if self._failed and self._failed.gate == gate:
             return self._failed
+        for _, watch in self._watches:
+            if watch.gate == gate:
+                return watch.verdict(deadline_passed=deadline_passed)
         mine = [standing for standing in self._standings if standing.asked.gate == gate]
         open_ones = [standing for standing in mine if not standing.fine(self._log_needed)]
         if not open_ones:

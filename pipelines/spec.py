@@ -47,7 +47,7 @@ class ShadowStage(SpecModel):
     pairs_per_second: float = Field(default=1.0, gt=0, le=50)
     at_least: Duration = timedelta(minutes=5)
     within: Duration = timedelta(minutes=20)
-    gates: tuple[Literal["latency", "errors", "agreement", "judge"], ...] = Field(
+    gates: tuple[Literal["latency", "errors", "agreement", "judge", "burn_rate"], ...] = Field(
         default=("latency", "errors", "agreement"), min_length=1
     )
 
@@ -64,7 +64,9 @@ class CanaryStage(SpecModel):
     weights: Annotated[tuple[Weight, ...], Field(min_length=1), AfterValidator(_rising)] = (5, 25, 50)
     at_least: Duration = timedelta(0)
     within: Duration = timedelta(minutes=30)
-    gates: tuple[Literal["latency", "errors"], ...] = Field(default=("latency", "errors"), min_length=1)
+    gates: tuple[Literal["latency", "errors", "drift", "burn_rate"], ...] = Field(
+        default=("latency", "errors"), min_length=1
+    )
 
 
 class StageEntry(SpecModel):

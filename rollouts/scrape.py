@@ -22,7 +22,7 @@ PROXY_JOB = "proxy"
 
 # What gates and the report read, and what a person asks first; all of it would be thousands of series.
 _KEPT = {
-    ENGINE_JOB: "vllm:.*|http_requests_total|process_(resident_memory_bytes|cpu_seconds_total)",
+    ENGINE_JOB: "vllm:.*|http_requests_total|process_(resident_memory_bytes|cpu_seconds_total|start_time_seconds)",
     PROXY_JOB: "envoy_cluster_upstream_(rq|cx)_.*|envoy_cluster_upstream_rq|envoy_http_downstream_.*",
 }
 
