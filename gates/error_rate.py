@@ -117,8 +117,10 @@ class PairedFailuresQuestion(Question):
         self._pairs += len(failed)
         self._canary += sum(canary for canary, _ in failed)
         self._stable += sum(stable for _, stable in failed)
-        if failed:
-            self._process.feed(np.asarray([float(canary) - float(stable) for canary, stable in failed]), seconds)
+        # Where nobody answered, the way to both may be broken: that says nothing of either.
+        told = [float(canary) - float(stable) for canary, stable in failed if not (canary and stable)]
+        if told:
+            self._process.feed(np.asarray(told), seconds)
 
     def restart(self) -> None:
         self._pairs = self._canary = self._stable = 0
@@ -130,7 +132,8 @@ class PairedFailuresQuestion(Question):
 
     @property
     def log_fine(self) -> float:
-        return float(self._process.log_fine)
+        # Beside a stable arm that never answered every canary would look well.
+        return float(self._process.log_fine) if self._stable < self._pairs else 0.0
 
     @property
     def seen(self) -> int:
