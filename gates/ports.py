@@ -14,6 +14,7 @@ from gates.burn_rate_spec import BurnRateGate
 from gates.distribution import Distribution
 from gates.evidence import Batch
 from gates.model import ArmKey, Counts, NoData
+from gates.records import RequestRecord
 from gates.rubric import JudgeReply, JudgeRequest
 from gates.spec import LatencyMetric
 
@@ -76,6 +77,18 @@ class EvidenceSource(Protocol):
 
         Raises:
             OutsideError: when the source is not there.
+        """
+        ...
+
+
+class UserRequests(Protocol):
+    """Who remembers single requests of users."""
+
+    def window(self, arm: ArmKey, since: datetime, until: datetime) -> Sequence[RequestRecord]:
+        """Those of that arm that ended in (since, until].
+
+        Raises:
+            OutsideError: when they cannot be read, or are not kept any more.
         """
         ...
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gates.model import ArmKey
 from gates.pair_judge import PairJudge
-from gates.ports import Embedder, EvidenceSource, LanguageDetector, LogLikelihood
+from gates.ports import Embedder, EventSource, EvidenceSource, LanguageDetector, LogLikelihood, UserRequests
 from pipelines.journal import Journal
 from pipelines.model import Plan, Step
 from pipelines.ports import Chat, Engines, Fleet, Registry, Tokenizer
@@ -51,6 +51,10 @@ class Context:
     trials: Trials
     users: EvidenceSource | None = None
     """What the users themselves saw; None when no load writes it down."""
+    requests: UserRequests | None = None
+    """Each request of those users, for what is asked of single requests, such as drift."""
+    events: EventSource | None = None
+    """Who answers the queries of an SLO."""
     readers: Readers = Readers()
 
     def fleet(self, step: Step) -> Fleet:

@@ -7,8 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from gates.drift_bins import Reference, freeze_reference
+from gates.enriched import WithDrift, WithEvents
 from gates.evidence import Batch
-from gates.model import ArmKey, Verdict
+from gates.features import features_of_record
+from gates.model import ArmKey, NoData, Verdict
 from gates.ports import EvidenceSource
 from gates.terms import Source, Terms, terms_of
 from pipelines.budget import shares
@@ -39,11 +42,32 @@ class Feed:
         return batch
 
 
-def live_feeds(context: Context, stable: ArmKey, canary: ArmKey, *, users: bool = True) -> list[Feed]:
-    """The proxies and, when somebody writes down what users see, the users."""
-    sources = [context.proxy, context.users if users else None]
+def live_feeds(
+    context: Context,
+    arms: tuple[ArmKey, ArmKey],
+    *,
+    users: bool = True,
+    reference: Reference | NoData | None = None,
+) -> list[Feed]:
+    """The proxies and, when somebody writes down what users see, the users; with what the gates ask beyond counts."""
+    proxy, seen = context.proxy, context.users if users else None
+    burn = context.spec.gates.burn_rate
+    if burn and burn.errors_query and context.events:
+        proxy = WithEvents(proxy, context.events, burn)
+    if seen and context.requests and isinstance(reference, Reference):
+        seen = WithDrift(seen, context.requests, reference)
     now, look = context.clock.now(), context.spec.gates.budget.look
-    return [Feed(source, stable, canary, now, look) for source in sources if source is not None]
+    return [Feed(source, *arms, now, look) for source in (proxy, seen) if source is not None]
+
+
+def drift_reference(context: Context, stable: ArmKey) -> Reference | NoData:
+    """What users asked stable, and how it answered, before the canary got any of them."""
+    drift = context.spec.gates.drift
+    if drift is None or context.requests is None:
+        return NoData(reason="nobody writes down what users ask")
+    now = context.clock.now()
+    found = context.requests.window(stable, now - drift.reference, now)
+    return freeze_reference(drift, (features_of_record(record) for record in found))
 
 
 def counters(context: Context, *, users: bool = True) -> Mapping[str, tuple[Source, ...]]:
@@ -60,10 +84,12 @@ def terms_for(
     sources: Mapping[str, tuple[Source, ...]],
     *,
     mirrored: float | None = None,
+    reference: Reference | NoData | None = None,
 ) -> Terms:
     """The terms of one trial, with its share of the delivery's budget."""
     share = shares(context.spec)[trial]
-    return terms_of(context.spec.gates, gates, sources=sources, share=share, mirrored=mirrored)
+    gates_of = context.spec.gates
+    return terms_of(gates_of, gates, sources=sources, share=share, mirrored=mirrored, reference=reference)
 
 
 async def look(trial: RecordedTrial, feeds: Sequence[Feed], now: datetime, *, final: bool) -> Sequence[Verdict]:

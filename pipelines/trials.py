@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from gates.drift_bins import Reference
 from gates.evidence import Batch
-from gates.model import Verdict
+from gates.model import NoData, Verdict
 from gates.terms import Terms
 from gates.transcript import BatchLine, Line, RestartLine, TermsLine, VerdictsLine, written
 from gates.trial import Trial
@@ -25,6 +26,7 @@ class RecordedTrial:
         """The terms are written at once: before there is any evidence."""
         self._trial = Trial(terms)
         self._step = ""
+        self.terms = terms
         self.path = path
         path.parent.mkdir(parents=True, exist_ok=True)
         self._write(TermsLine(trial=path.stem, terms=terms))
@@ -66,6 +68,10 @@ class Trials:
             self._open[name] = RecordedTrial(terms, self._folder / f"{name.replace('/', '.')}.jsonl")
         self._open[name].begin(step)
         return self._open[name]
+
+    def reference(self, name: str) -> Reference | NoData | None:
+        """The bins that were frozen when that trial was opened; None when it was not."""
+        return self._open[name].terms.reference if name in self._open else None
 
     def keep(self, name: str) -> None:
         """Put the transcript so far beside the ledger's events."""

@@ -66,7 +66,7 @@ def _comparison(context: Context, step: Step, region: str) -> _Comparison | None
     control = ArmKey(region=later[0], role="stable", version=context.plan.champion.version)
     promoted = ArmKey(region=region, role="stable", version=context.plan.version.version)
     terms = terms_for(context, name, ["errors"], {"errors": counters(context)["errors"]})
-    return _Comparison(context.trials.open(name, terms, step.id), live_feeds(context, control, promoted))
+    return _Comparison(context.trials.open(name, terms, step.id), live_feeds(context, (control, promoted)))
 
 
 def _health(state: RegionState, version: str) -> Verdict:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
 from gates.model import Verdict
 from pipelines.context import Context
-from pipelines.live import counters, live_feeds, look, terms_for
+from pipelines.live import counters, drift_reference, live_feeds, look, terms_for
 from pipelines.model import Step
 from pipelines.watch import Window, refuse_dead_canary, watch
 
@@ -19,9 +20,12 @@ async def canary(context: Context, step: Step) -> None:
     fleet = context.fleet(step)
     refuse_dead_canary(await fleet.observe())
     name = f"canary@{step.region}"
-    trial = context.trials.open(name, terms_for(context, name, settings.gates, counters(context)), step.id)
+    arms = context.arms(step)
+    reference = context.trials.reference(name) or await asyncio.to_thread(drift_reference, context, arms[0])
+    terms = terms_for(context, name, settings.gates, counters(context), reference=reference)
+    trial = context.trials.open(name, terms, step.id)
     context.journal.traffic(step, await fleet.shift(step.weight))
-    feeds = live_feeds(context, *context.arms(step))
+    feeds = live_feeds(context, arms, reference=reference)
 
     async def ask(final: bool) -> Sequence[Verdict]:
         return await look(trial, feeds, context.clock.now(), final=final)

@@ -40,7 +40,7 @@ async def shadow(context: Context, step: Step) -> None:
     state = await fleet.mirror(settings.percent)
     context.journal.traffic(step, state)
     pairing = await _pairing(context, state, settings.gates)
-    feeds = live_feeds(context, *context.arms(step, canary_role="shadow"), users=False)
+    feeds = live_feeds(context, context.arms(step, canary_role="shadow"), users=False)
     drained = context.clock.now()
 
     async def ask(final: bool) -> Sequence[Verdict]:

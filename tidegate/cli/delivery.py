@@ -15,6 +15,7 @@ from pathlib import Path
 from rich.console import Console
 
 from gates.adapters.prometheus import PrometheusSource
+from gates.adapters.prometheus_events import PrometheusEvents
 from gates.adapters.records import RecordSource
 from pipelines.adapters.chat import OpenAIChat
 from pipelines.adapters.lock import delivery_lock
@@ -150,6 +151,7 @@ def _context(request: Request, plan: Plan, written: Written, host: FleetHost, en
     from engine_images.adapters.tokenizer import FileTokenizer
 
     records = request.state.traffic / f"{request.spec.metadata.name}.jsonl"
+    users = RecordSource([records]) if _is_being_written(records) else None
     return Context(
         spec=request.spec,
         plan=plan,
@@ -163,7 +165,9 @@ def _context(request: Request, plan: Plan, written: Written, host: FleetHost, en
         tokenizer=FileTokenizer(),
         proxy=PrometheusSource(host.prometheus_url, settles_within=SCRAPE_TIMEOUT),
         trials=written.trials,
-        users=RecordSource([records]) if _is_being_written(records) else None,
+        users=users,
+        requests=users,
+        events=PrometheusEvents(host.prometheus_url),
         readers=readers_for(request.spec, request.folder),
     )
 

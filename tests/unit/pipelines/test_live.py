@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from fakes.evidence import FakeEvidence
-from fakes.world import CHALLENGER, CHAMPION, World
+from fakes.world import CHALLENGER, CHAMPION, SPEC, World
 
-from gates.model import Outcome, Verdict
+from gates.model import ArmKey, Outcome, Verdict
+from gates.records import RequestRecord
 from gates.transcript import read, replay
-from pipelines.live import Feed, counters, live_feeds, look, terms_for
+from pipelines.live import Feed, counters, drift_reference, live_feeds, look, terms_for
 from pipelines.model import StageName, Step
+from pipelines.spec import Delivery
+from tidegate.core.spec import parse_spec
 
 STEP = Step(stage=StageName.CANARY, wave=1, region="eu-west-1", weight=10)
 TRIAL = "canary@eu-west-1"
@@ -37,7 +40,7 @@ class Eyes:
         context = self.context
         sources = counters(context, users=also_users)
         trial = context.trials.open(TRIAL, terms_for(context, TRIAL, ["latency", "errors"], sources), STEP.id)
-        feeds = live_feeds(context, *context.arms(STEP), users=also_users)
+        feeds = live_feeds(context, context.arms(STEP), users=also_users)
         verdicts: Sequence[Verdict] = ()
         for _ in range(int(minutes * 6)):
             self.world.clock.elapsed += 10
@@ -92,9 +95,7 @@ async def test_no_evidence_of_one_arm_is_never_a_pass(alone: Eyes) -> None:
     del alone.proxy.loads["canary", CHALLENGER]
     verdicts = await alone.verdicts()
     assert {verdict.outcome for verdict in verdicts.values()} == {Outcome.RUNNING}
-    assert verdicts["errors"].reason == (
-        "no requests of the canary: nothing of canary version 2 in eu-west-1"
-    )
+    assert verdicts["errors"].reason == ("no requests of the canary: nothing of canary version 2 in eu-west-1")
 
 
 def test_every_moment_is_in_exactly_one_window(alone: Eyes) -> None:
@@ -128,3 +129,55 @@ async def test_a_transcript_gives_the_same_verdicts_bit_for_bit(watched: Eyes, t
     lines = (tmp_path / "evidence" / f"{TRIAL}.jsonl").read_text().splitlines(keepends=True)
     assert len(lines) > 30
     assert replay(read(lines, file="evidence")) == []
+
+
+class RememberedRequests:
+    """`UserRequests`: every version answers as often with each of its lengths."""
+
+    def __init__(self, lengths: dict[str, tuple[int, ...]]) -> None:
+        self.lengths = lengths
+
+    def window(self, arm: ArmKey, since: datetime, until: datetime) -> list[RequestRecord]:
+        lengths = self.lengths[arm.version]
+        count = int((until - since).total_seconds() * 4)
+        return [
+            RequestRecord(
+                started=since.timestamp(), region=arm.region, ok=True, status=200, duration_seconds=0.1,
+                output_tokens=lengths[number % len(lengths)], finish_reason="stop",
+            )
+            for number in range(count)
+        ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("lengths", "outcome"), [((8, 9, 10, 11), "pass"), ((25, 26, 27, 28), "fail")])
+async def test_answers_that_changed_their_length_are_drift_of_the_canary(
+    tmp_path: Path, lengths: tuple[int, ...], outcome: str
+) -> None:
+    drift = "  drift: {inputs: null, outputs: [length], min_requests: 50}"
+    spec = parse_spec(SPEC.replace("stages:", f"{drift}\nstages:"), Delivery, file="delivery.yaml")
+    eyes = Eyes(tmp_path, users=True)
+    requests = RememberedRequests({CHAMPION: (8, 9, 10, 11), CHALLENGER: lengths})
+    context = replace(eyes.context, spec=spec, requests=requests)
+    arms = context.arms(STEP)
+    eyes.world.clock.elapsed += 3600
+    reference = drift_reference(context, arms[0])
+    trial = context.trials.open(TRIAL, terms_for(context, TRIAL, ["drift"], {}, reference=reference), STEP.id)
+    feeds = live_feeds(context, arms, reference=reference)
+    for _ in range(60):
+        eyes.world.clock.elapsed += 10
+        (verdict,) = await look(trial, feeds, context.clock.now(), final=False)
+    assert (verdict.gate, str(verdict.outcome)) == ("drift", outcome)
+
+
+async def test_a_budget_that_burns_stops_a_canary_without_a_word_of_the_stable(alone: Eyes) -> None:
+    burn = "  burn_rate: {objective: 99%}"
+    spec = parse_spec(SPEC.replace("stages:", f"{burn}\nstages:"), Delivery, file="delivery.yaml")
+    context = replace(alone.context, spec=spec)
+    for role, version in (("stable", CHAMPION), ("canary", CHALLENGER)):
+        alone.proxy.serves(role, version, failed=0.3)
+    trial = context.trials.open(TRIAL, terms_for(context, TRIAL, ["burn_rate"], {}), STEP.id)
+    feeds = live_feeds(context, context.arms(STEP))
+    for _ in range(12):
+        alone.world.clock.elapsed += 10
+        (verdict,) = await look(trial, feeds, context.clock.now(), final=False)
+    assert (verdict.gate, verdict.outcome) == ("burn_rate", Outcome.FAIL)
