@@ -121,6 +121,18 @@ def test_more_of_the_worse_is_never_less_evidence() -> None:
     assert (np.diff(evidence[[0, 1, 3, 4]]) > 0).all() and evidence[2] > evidence[1]
 
 
+@given(odds=st.floats(-3, 3), drawn=st.tuples(st.integers(0, 6), st.integers(0, 9)))
+def test_cutting_a_scrape_at_random_is_a_fair_game(odds: float, drawn: tuple[int, int]) -> None:
+    """Requests that might have come in either half: the whole's evidence over both parts' has mean 1."""
+    pool, log_h = np.array([7, 5, 3]), np.array([[0.0, odds / 2, odds]])
+    parts = np.asarray(choices(pool.tolist(), 6))
+    chance = stats.multivariate_hypergeom(m=pool, n=6).pmf(parts)
+    cut = [log_mean(log_h, part.astype(np.float64), np.float64(drawn[0])) for part in parts]
+    cut = np.add(cut, [log_mean(log_h, (pool - part).astype(np.float64), np.float64(drawn[1])) for part in parts])
+    ratio = np.exp(cut[:, 0] - log_mean(log_h, pool.astype(np.float64), np.float64(sum(drawn)))[0])
+    assert float(chance @ ratio) == pytest.approx(1, abs=1e-9)
+
+
 def test_many_run_side_by_side_as_each_alone() -> None:
     rng = np.random.default_rng(3)
     canary, stable = rng.poisson(4, (7, 5)).astype(np.float64), rng.poisson(60, (7, 5)).astype(np.float64)
