@@ -53,7 +53,7 @@ class LatencyGate(SpecModel):
     quantile: float = Field(default=0.95, gt=0, lt=1)
     max_increase: Percent = Field(default=0.2, validate_default=False)
     """Of the stable arm's quantile; 0.2 is 20 %. The gate passes once the canary is proven to be within it."""
-    tolerance: Percent = Field(default=0.05, validate_default=False)
+    tolerance: Percent = Field(default=0.02, validate_default=False)
     """The spread between pods that is nobody's fault. The gate fails once the canary is proven to be slower by more."""
     min_requests: Sample = 40
     """Answered by the canary before a pass, however clear the evidence; one that failed has no latency."""

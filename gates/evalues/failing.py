@@ -21,7 +21,7 @@ FINE_RATES = (0.02, 0.2, 0.5)
 """Alternatives as parts of the margin: a canary that hardly ever fails, or fails less than the margin by itself."""
 ACCEPT_WEIGHTS = (*(weight * 0.7 for weight in FINE_WEIGHTS), 0.18, 0.08, 0.04)
 HALF_LIFE_SECONDS = 1800.0
-CONFIDENCE = 0.95
+CONFIDENCE = 0.8
 LARGEST_MARGIN = 0.999
 
 

@@ -12,6 +12,8 @@ ENOUGH = 30.0
 """Requests before the past is worth betting on."""
 BANDWIDTH = 0.12
 """Of the smoothing, in the logarithm of seconds: neighbouring bins borrow from each other within about 12 %."""
+FASTEST = 0.01
+"""Share of the past below which it does not say how rare a fast request is."""
 LARGEST_WEIGHT = np.log(6.0)
 """One request must not decide: no weight beyond 6, none below 1/6."""
 
@@ -53,10 +55,13 @@ def slower_by(shares: Array, upwards: Array) -> Array:
     """Ln of how much more often each bin would be hit if every time were stretched; never falling with time.
 
     Made monotone so that only "slower" is evidence of "worse": a second peak of the past must not make a
-    fast request look bad.
+    fast request look bad. Where the past has next to nothing the ratio is made of the floor alone, about 1;
+    below the fastest requests that would lift all others, so there the first known ratio stands.
     """
-    ratio = np.log((shares @ upwards + 1e-9) / (shares + 1e-9))
-    return np.asarray(np.maximum.accumulate(np.clip(ratio, -LARGEST_WEIGHT, LARGEST_WEIGHT), axis=-1))
+    ratio = np.clip(np.log((shares @ upwards + 1e-9) / (shares + 1e-9)), -LARGEST_WEIGHT, LARGEST_WEIGHT)
+    first = np.minimum((np.cumsum(shares, axis=-1) < FASTEST).sum(axis=-1), shares.shape[-1] - 1)[..., None]
+    known = np.where(np.arange(shares.shape[-1]) < first, np.take_along_axis(ratio, first, axis=-1), ratio)
+    return np.asarray(np.maximum.accumulate(known, axis=-1))
 
 
 def beyond(edge: NDArray[np.intp], bins: int) -> Array:

@@ -121,7 +121,8 @@ class Slower:
         null = log_odds_of(at_margin) - log_odds_of(_take(above, edge))
         alternatives = null[..., None] + np.log(np.asarray(FINE_ODDS))
         gained = log_e_odds(alternatives, null, _split(canary, moved), _split(stable, edge))
-        effect = self.design_effect.max(axis=-1, keepdims=True)
+        # What tempers the odds beyond the quantile: pods that differ elsewhere are not its concern.
+        effect = self.design_effect[..., len(SCALES) : len(SCALES) + len(QUANTILE_ODDS)].max(axis=-1, keepdims=True)
         self._fine.feed(np.where(self._reference.enough[..., None], gained, 0.0) / effect)
 
     def _above_seconds(self, above: Array, seconds: Array) -> Array:

@@ -12,8 +12,10 @@ from scipy.special import chdtri
 
 from gates.evalues.exchange import Array
 
-BLOCKS_SECONDS = (180.0, 600.0, np.inf)
+BLOCKS_SECONDS = (30.0, 60.0, 180.0, 600.0, np.inf)
 """Noise of half a minute shows within short blocks, a pod that is always slower only over the whole history."""
+MOST_CARRIED = 10.0
+"""How many times as many requests as a stable pod's the canary's pod may have before nobody has seen the like."""
 CONFIDENCE = 0.9
 PRIOR_DEGREES = 6.0
 """How many degrees of freedom "pods are alike" is worth; without it two pods alone could say anything."""
@@ -42,12 +44,16 @@ class Spread:
         """The design effect (..., J) for a canary with so many requests on each of its pods: at least 1.
 
         Variance grows by 1 + (n - 1) rho for n requests of one pod, so what stable pods show at their n is
-        carried over to the canary's (Kish 1965).
+        carried over to the canary's (Kish 1965). Each length of block at its own n: noise that passes is as
+        strong in the canary's first scrapes as in an hour, and the whole history would hide it from them.
         """
-        largest = np.maximum.reduce([block.upper() for block in self._blocks])
-        stable_per_pod = self._blocks[-1].per_pod()
-        ratio = canary_per_pod / np.maximum(stable_per_pod, 1.0)
-        return np.asarray(1 + np.maximum(largest - 1, 0) * np.minimum(ratio, 10.0)[..., None])
+        whole = self._blocks[-1]
+        effects = []
+        for block in self._blocks:
+            ratio = canary_per_pod / np.maximum(whole.per_pod() * block.part_of(whole), 1.0)
+            least, most = float(block is self._blocks[0]), MOST_CARRIED if block is whole else 1.0
+            effects.append(1 + np.maximum(block.upper() - 1, 0) * np.clip(ratio, least, most)[..., None])
+        return np.asarray(np.maximum.reduce(effects))
 
 
 class _Blocks:
@@ -76,6 +82,10 @@ class _Blocks:
     def forget(self, slot: int) -> None:
         self._sums[..., slot, :] = 0
         self._counts[..., slot] = 0
+
+    def part_of(self, whole: _Blocks) -> float:
+        """How much of the whole history one block is."""
+        return min(self._seconds / whole._age, 1.0) if whole._age else 1.0
 
     def per_pod(self) -> Array:
         """Requests of an average pod that has any."""
