@@ -29,7 +29,7 @@ class Margins:
     itl: float = 0.2
     errors: float = 0.01
     judge: float = 0.1
-    tolerance: float = 0.05
+    tolerance: float = 0.02
 
 
 @dataclass(frozen=True)
