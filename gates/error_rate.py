@@ -25,11 +25,10 @@ Kind = Literal["failed", "refused"]
 class FailuresQuestion(Question):
     """Counts of both arms in the same scrapes."""
 
-    worse = "that it fails more often than tolerated"
-
     def __init__(self, gate: ErrorsGate, kind: Kind, *, temper: bool) -> None:
         """`failed` and `refused` are two questions: a canary that refuses must not hide behind a stable that fails."""
         super().__init__(kind, needed=gate.min_requests)
+        self.worse = f"that it {'fails' if kind == 'failed' else 'refuses'} more often than tolerated"
         self._gate, self._bad_kind = gate, kind
         self._process = Failing(max_increase=gate.max_increase, tolerance=gate.tolerance, temper=temper)
         self._slots = PodSlots()
@@ -67,7 +66,7 @@ class FailuresQuestion(Question):
 
     @property
     def seen(self) -> int:
-        return self._requests[Arm.CANARY]
+        return self._requests[Arm.CANARY] if self._requests[Arm.STABLE] else 0
 
     def describe(self) -> str:
         for arm in (Arm.CANARY, Arm.STABLE):
@@ -77,7 +76,7 @@ class FailuresQuestion(Question):
         increase = self._share(Arm.CANARY) - self._share(Arm.STABLE)
         return (
             f"canary {self.kind} {self._of(Arm.CANARY)} against {self._of(Arm.STABLE)} on stable "
-            f"({increase * 100:+.1f} pp, allowed {self._gate.max_increase * 100:+g} pp)"
+            f"({increase * 100:+z.1f} pp, allowed {self._gate.max_increase * 100:+g} pp)"
         )
 
     def numbers(self) -> Mapping[str, float]:
@@ -104,6 +103,7 @@ class PairedFailuresQuestion(Question):
     """Prompts that went to both arms: how often only one of them answered."""
 
     worse = "that it fails more often than tolerated"
+    sample = "pairs"
 
     def __init__(self, gate: ErrorsGate) -> None:
         """Settings as the spec has them."""

@@ -71,7 +71,7 @@ class TimesQuestion(Question):
 
     @property
     def seen(self) -> int:
-        return self._count(Arm.CANARY)
+        return self._count(Arm.CANARY) if self._count(Arm.STABLE) else 0
 
     def describe(self) -> str:
         metric, quantile = self._gate.metric.upper(), f"p{self._gate.quantile * 100:g}"
@@ -82,7 +82,7 @@ class TimesQuestion(Question):
         canary, stable = self._quantile(Arm.CANARY), self._quantile(Arm.STABLE)
         return (
             f"canary {metric} {quantile} is {as_time(canary)} against {as_time(stable)} on stable "
-            f"({(canary / stable - 1) * 100:+.0f} %, allowed {self._gate.max_increase * 100:+g} %)"
+            f"({(canary / stable - 1) * 100:+z.0f} %, allowed {self._gate.max_increase * 100:+g} %)"
         )
 
     def numbers(self) -> Mapping[str, float]:
@@ -128,6 +128,7 @@ class PairedTimesQuestion(Question):
     """Pairs: the same prompt in both arms at the same moment, so that difficulty and load cancel."""
 
     worse = "that it is later than tolerated"
+    sample = "pairs"
 
     def __init__(self, gate: LatencyGate) -> None:
         """Settings as the spec has them; within pairs the margin is of the ratio, not of the quantile."""
@@ -164,9 +165,10 @@ class PairedTimesQuestion(Question):
         if not self._times:
             return f"no pair has a {metric} on both arms"
         canary, stable, ratio = self._middle()
+        change = f"{(ratio - 1) * 100:+z.0f} % within {len(self._times):,} pairs"
         return (
             f"canary {metric} is {as_time(canary)} against {as_time(stable)} on stable in the median, "
-            f"{(ratio - 1) * 100:+.0f} % within {len(self._times)} pairs (allowed {self._gate.max_increase * 100:+g} %)"
+            f"{change} (allowed {self._gate.max_increase * 100:+g} %)"
         )
 
     def numbers(self) -> Mapping[str, float]:

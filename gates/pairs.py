@@ -6,6 +6,7 @@ easy half must not look alike.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
@@ -32,16 +33,17 @@ def agreement_questions(gate: AgreementGate) -> Iterator[Question]:
     if gate.max_refusal_increase is not None:
         yield RefusalQuestion(gate.max_refusal_increase)
     if gate.max_ttft_increase is not None:
-        yield RatioQuestion("ttft", "TTFT", _ttft_ratio, gate.max_ttft_increase)
+        yield RatioQuestion("later", "TTFT", _ttft_ratio, gate.max_ttft_increase)
     if gate.max_length_change is not None:
         yield RatioQuestion("longer", "length", _length_ratio, gate.max_length_change)
-        yield RatioQuestion("shorter", "shortness", _shortness_ratio, gate.max_length_change)
+        yield RatioQuestion("shorter", "length", _shortness_ratio, gate.max_length_change)
 
 
 class PairQuestion(Question):
     """A question whose sample is pairs, and whose process has the two usual kinds of evidence."""
 
     process: Share | Lower | Later
+    sample = "pairs"
 
     def __init__(self, kind: str, score: Score, *, needed: int) -> None:
         """`score` says what one pair contributes."""
@@ -85,8 +87,8 @@ class PairQuestion(Question):
 class ShareQuestion(PairQuestion):
     """What share of pairs has something that it should have."""
 
-    worse = "that it is less than that"
-    fine = "that it is more"
+    worse = "that the share is below that"
+    fine = "that the share is above that"
 
     def __init__(self, kind: str, words: str, score: Score, bound: float, *, needed: int) -> None:
         """`bound` is what must be exceeded, 0 to 1."""
@@ -102,7 +104,7 @@ class ShareQuestion(PairQuestion):
     def describe(self) -> str:
         if not self._count:
             return f"no pairs to tell how many {self._words}"
-        return f"{self._total:.0f} of {self._count} {self._words} (at least {self._bound:.0%})"
+        return f"{self._total:,.0f} of {self._count:,} {self._words} (at least {self._bound * 100:g} %)"
 
     def numbers(self) -> Mapping[str, float]:
         return {f"{self.kind}_share": self.mean, "pairs": float(self._count)} if self._count else {"pairs": 0.0}
@@ -112,7 +114,7 @@ class LeastQuestion(PairQuestion):
     """Whether the mean of scores in 0..1 reaches a bound."""
 
     worse = "that they are less alike than that"
-    fine = "that they are more alike"
+    fine = "that they are alike enough"
 
     def __init__(self, kind: str, words: str, score: Score, bound: float, *, needed: int) -> None:
         """`words` has a place for the mean."""
@@ -126,8 +128,8 @@ class LeastQuestion(PairQuestion):
 
     def describe(self) -> str:
         if not self._count:
-            return f"no pairs to compare ({self.kind})"
-        return f"{self._words.format(self.mean)} over {self._count} pairs (at least {self._bound:g})"
+            return f"no pairs to tell the {self.kind} of answers"
+        return f"{self._words.format(self.mean)} over {self._count:,} pairs (at least {self._bound:g})"
 
     def numbers(self) -> Mapping[str, float]:
         return {f"mean_{self.kind}_score": self.mean, "pairs": float(self._count)} if self._count else {"pairs": 0.0}
@@ -149,22 +151,24 @@ class RefusalQuestion(PairQuestion):
 
     def describe(self) -> str:
         if not self._count:
-            return "no pairs to compare (refusal)"
-        change = f"{self.mean * 100:+.1f} pp, allowed {self._margin * 100:+g} pp"
+            return "no pairs to tell how often the canary declines"
+        change = f"{self.mean * 100:+z.1f} pp, allowed {self._margin * 100:+g} pp"
         often = "more often than" if self.mean > 0 else "no more often than"
-        return f"the canary declines {often} stable over {self._count} pairs ({change})"
+        return f"the canary declines {often} stable over {self._count:,} pairs ({change})"
 
     def numbers(self) -> Mapping[str, float]:
         return {"refusal_increase_share": self.mean, "pairs": float(self._count)} if self._count else {"pairs": 0.0}
 
 
 class RatioQuestion(PairQuestion):
-    """The ratio of canary to stable within pairs."""
+    """The ratio of canary to stable within pairs; what is worse is named: `later`, `longer` or `shorter`."""
 
     def __init__(self, kind: str, noun: str, score: Score, margin: float) -> None:
-        """`score` is the logarithm of the ratio."""
+        """`score` is the logarithm of the ratio, of its inverse when shorter is worse."""
         super().__init__(kind, score, needed=0)
+        self.worse = f"that it is {kind} than tolerated"
         self._noun, self._margin = noun, margin
+        self._sign = -1 if kind == "shorter" else 1
         self.process: Later = Later(max_increase=margin, tolerance=margin / 4)
 
     def learn(self, scores: np.ndarray[tuple[int, ...], np.dtype[np.float64]], seconds: float) -> None:
@@ -172,12 +176,17 @@ class RatioQuestion(PairQuestion):
 
     def describe(self) -> str:
         if not self._count:
-            return f"no pairs to compare ({self.kind})"
-        change = (np.exp(self.mean) - 1) * 100
-        return f"{self._noun} is {change:+.0f} % within {self._count} pairs (allowed {self._margin * 100:+g} %)"
+            return f"no pairs to tell whether the canary's {self._noun} is {self.kind}"
+        allowed = math.expm1(self._sign * math.log1p(self._margin)) * 100
+        change = f"{self._change * 100:+z.0f} % within {self._count:,} pairs (allowed {allowed:+.3g} %)"
+        return f"the canary's {self._noun} is {change}"
 
     def numbers(self) -> Mapping[str, float]:
-        return {f"{self.kind}_increase_share": float(np.exp(self.mean) - 1)} if self._count else {}
+        return {f"{self._noun.lower()}_change_share": self._change} if self._count else {}
+
+    @property
+    def _change(self) -> float:
+        return math.expm1(self._sign * self.mean)
 
 
 def _arrived(pair: PairedAnswer) -> float:

@@ -16,6 +16,8 @@ class Question(ABC):
     """What is compared, when a gate compares several things: `failed`, `refused`, `coverage`."""
     worse = "that it is worse than tolerated"
     fine = "that it is within the margin"
+    sample = "requests"
+    """What `seen` counts."""
 
     def __init__(self, kind: str, *, needed: int) -> None:
         """`needed` is what must have been seen of the canary before a pass, however clear the evidence."""

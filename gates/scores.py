@@ -20,6 +20,7 @@ class ScoresQuestion(Question):
     """Scores of both arms, pair by pair: of the same prompt where there are pairs, else one to one as they come."""
 
     worse = "that its answers are worse"
+    sample = "pairs"
 
     def __init__(self, *, max_drop: float, tolerance: float, needed: int) -> None:
         """Differences of two means of scores in 0..1."""
@@ -68,8 +69,8 @@ class ScoresQuestion(Question):
             return "no scores of both arms"
         canary, stable = (self._totals[arm] / self._count for arm in (Arm.CANARY, Arm.STABLE))
         return (
-            f"canary scores {canary:.2f} against {stable:.2f} on stable over {self._count} pairs "
-            f"({canary - stable:+.2f}, allowed {-self._max_drop:+g})"
+            f"canary scores {canary:.2f} against {stable:.2f} on stable over {self._count:,} pairs "
+            f"({canary - stable:+z.2f}, allowed {-self._max_drop:+g})"
         )
 
     def numbers(self) -> Mapping[str, float]:

@@ -128,7 +128,7 @@ class Trial:
 
     def _words(self, standing: _Standing, outcome: Outcome) -> str:
         question = standing.question
-        seen = f"after {question.seen:,} {'pairs' if standing.asked.source == 'probe' else 'requests'}"
+        seen = f"after {question.seen:,} {question.sample}"
         described = question.describe()
         if not question.seen:
             return described
