@@ -23,6 +23,8 @@ PRIOR = 0.5
 CHANCE_SCALE: Mapping[Statistic, float] = {Statistic.PSI: 1, Statistic.CHI2: 1, Statistic.KL: 2, Statistic.JS: 8}
 """Without drift, this times the divergence times n*m/(n+m) is chi-squared with one degree less than bins."""
 
+NEARLY_NORMAL = 10_000.0
+"""A non-central chi-squared beyond it: its series is slow to sum, and a normal is as good."""
 KOLMOGOROV_MEAN = math.sqrt(math.pi / 2) * math.log(2)
 """Without drift, the mean of the KS distance times the square root of n*m/(n+m)."""
 
@@ -111,19 +113,19 @@ class Divergence:
         if self.statistic is Statistic.KS:
             # The bin that stands out is the widest of bins - 1 places.
             far = self._freedom * self._normal_above(self.value - true)
-            none = float(stats.kstwo.sf(self.value, max(1, round(self.size))))
+            none = _ks_above(self.value, self.size)
             return min(1.0, max(none, far)) if self.value > true else 1.0
-        near = float(stats.ncx2.sf(self._scaled(self.value), self._freedom, self._scaled(true)))
+        near = _noncentral(self._scaled(self.value), self._freedom, self._scaled(true), above=True)
         return max(near, self._normal_above(self.value - self.by_chance - true))
 
     def chance_below(self, true: float) -> float:
         """P-value of a divergence this small when the true one is `true` or more."""
         far = self._normal_above(true - self.value)
         if self.statistic is Statistic.KS:
-            return max(far, float(stats.kstwo.sf(max(0.0, true - self.value), max(1, round(self.size)))))
+            return max(far, _ks_above(max(0.0, true - self.value), self.size))
         # A divergence smaller than chance makes is luck, and must not count as more than none at all.
         seen = max(self._scaled(self.value), float(stats.chi2.median(self._freedom)))
-        return max(far, float(stats.ncx2.cdf(seen, self._freedom, self._scaled(true))))
+        return max(far, _noncentral(seen, self._freedom, self._scaled(true)))
 
     def upper(self, level: float) -> float:
         """What the true divergence is below, wrong with a chance of `level` at most."""
@@ -160,3 +162,19 @@ def between(statistic: Statistic, p: Shares, n: float, q: Shares, m: float) -> D
 def _variance(values: Shares, shares: Shares) -> float:
     mean = float((values * shares).sum())
     return max(0.0, float((shares * (values - mean) ** 2).sum()))
+
+
+def _noncentral(value: float, freedom: int, noncentral: float, *, above: bool = False) -> float:
+    """The non-central chi-squared distribution at `value`; with `above`, what is beyond it."""
+    if max(value, noncentral) > NEARLY_NORMAL:
+        spread = math.sqrt(2 * (freedom + 2 * noncentral))
+        distance = (value - freedom - noncentral) / spread
+        return float(stats.norm.sf(distance) if above else stats.norm.cdf(distance))
+    return float(stats.ncx2.sf(value, freedom, noncentral) if above else stats.ncx2.cdf(value, freedom, noncentral))
+
+
+def _ks_above(value: float, size: float) -> float:
+    """Chance of a KS distance of `value` or more without drift; its limit where the exact law is slow to sum."""
+    if size > NEARLY_NORMAL:
+        return float(stats.kstwobign.sf(value * math.sqrt(size)))
+    return float(stats.kstwo.sf(value, max(1, round(size))))

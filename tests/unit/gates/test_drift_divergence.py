@@ -132,3 +132,13 @@ def test_samples_that_are_equal_by_luck_are_no_more_sure_than_their_size() -> No
     many = one_stratum((3000, 3000), (3000, 3000)).divergence(Statistic.PSI).upper(0.05)
     assert few == pytest.approx(100 * many, rel=1e-3)
     assert few > 0.1
+
+
+@pytest.mark.parametrize("statistic", list(Statistic))
+def test_millions_of_requests_and_any_shares_have_a_bound_at_once(statistic: Statistic) -> None:
+    rng = np.random.default_rng(8)
+    for requests in (30, 3_000_000):
+        arms = [rng.multinomial(requests, rng.dirichlet(np.full(20, 0.05))) for _ in range(2)]
+        found = one_stratum(tuple(map(int, arms[0])), tuple(map(int, arms[1]))).divergence(statistic)
+        assert found.value - found.by_chance <= found.upper(0.0005) < math.inf
+        assert 0 <= found.chance_above(0.1) <= 1
