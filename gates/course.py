@@ -60,6 +60,35 @@ def run_course(
     return Course(float(passes), effects, tuple(first.worse.at[1:].tolist()), _smallest(first, effects))
 
 
+@lru_cache(maxsize=4096)
+def passes_by(
+    settings: Settings,
+    arrivals: Arrivals,
+    assumed: Assumptions,
+    *,
+    paired: bool,
+    temper: bool,
+    log_pass: float,
+    limit_seconds: float,
+) -> bool:
+    """Whether the healthy canary's evidence typically suffices by then: a shorter run, for searches."""
+    return all(
+        _fine_by(kind(arrivals, np.zeros(1), assumed), arrivals, log_pass, limit_seconds)
+        for kind in _kinds(settings, paired=paired, temper=temper)
+    )
+
+
+def _fine_by(flow: Flow, arrivals: Arrivals, log_pass: float, limit_seconds: float) -> bool:
+    fine, elapsed = _Crossing(log_pass, 1, limit_seconds), 0.0
+    for seconds in _steps(arrivals, flow):
+        flow.feed(seconds)
+        fine.note(flow.evidence.log_fine, elapsed * EARLY, (elapsed + seconds) * EARLY)
+        elapsed += seconds
+        if np.isfinite(fine.at[0]) or elapsed * EARLY > limit_seconds:
+            break
+    return bool(fine.at[0] <= limit_seconds)
+
+
 class _Crossing:
     """When each lane's evidence first reaches what is needed, and what it is when the stage ends."""
 

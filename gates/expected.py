@@ -121,7 +121,7 @@ def failures(gate: ErrorsGate, arrivals: Arrivals, worse: Array, assumed: Assump
     process = Failing(max_increase=gate.max_increase, tolerance=gate.tolerance, temper=False, leading=worse.shape)
     counted = _counted(arrivals, assumed, temper=temper)
     # Failures are few, and a part of one is none; so they come whole, one after the other.
-    whole_canary, whole_stable = _Whole(canary.shape), _Whole(stable.shape)
+    whole_canary, whole_stable = Whole(canary.shape), Whole(stable.shape)
 
     def feed(seconds: float) -> None:
         each = seconds * counted
@@ -185,7 +185,7 @@ def coverage(gate: AgreementGate, arrivals: Arrivals, worse: Array, assumed: Ass
     """A share `worse` more prompts have no answer of the canary."""
     process = Share(min(max(gate.min_coverage, 0.001), 0.999), leading=worse.shape)
     missing = np.minimum(_missing(assumed) + worse, 1.0)
-    whole = _Whole((2, *missing.shape))
+    whole = Whole((2, *missing.shape))
 
     def feed(seconds: float) -> None:
         hits, misses = whole.of(arrivals.canary * seconds * np.stack([1 - missing, missing]))
@@ -194,7 +194,7 @@ def coverage(gate: AgreementGate, arrivals: Arrivals, worse: Array, assumed: Ass
     return Flow(process, feed)
 
 
-class _Whole:
+class Whole:
     """Whole counts that follow expected ones; the first comes at half of its waiting time."""
 
     def __init__(self, shape: tuple[int, ...]) -> None:

@@ -7,86 +7,23 @@ margin's size; and which regressions it cannot see in the time it is given.
 from __future__ import annotations
 
 import math
-from typing import Literal
+from collections.abc import Mapping
 
 import numpy as np
-from pydantic import Field
 
 from gates.course import Course, Settings, run_course
 from gates.evalues.paired import Lower
-from gates.expected import Arrivals, Assumptions
+from gates.expected import Assumptions
+from gates.forecast import Exposure, GateForecast, Scale, requests_by, told_by
 from gates.spec import QualityGate
 from gates.terms import Source, Terms, questions
-from tidegate.core.model import Value
+from gates.watch_planning import burn_forecast, drift_forecast
 
 LIKELY = 1.5
 """Eight of ten healthy canaries have passed by so many times the typical time. Measured: 1.0 to 1.8 times."""
-ANY_RATE = 20.0
-"""Requests a second when nobody says how many there are: needs hardly depend on it, and times are not told."""
 MOST_PROMPTS = 10_000
 
-Unit = Literal["requests", "pairs", "prompts"]
-Scale = Literal["percent", "points", "score"]
-SCALES: dict[str, Scale] = {"latency": "percent", "errors": "points"}
-
-
-class Exposure(Value):
-    """What of its users' traffic a canary sees in one stage, and for how long."""
-
-    requests_per_second: float | None = Field(default=None, gt=0)
-    """Of all users of a region; None when nobody knows."""
-    percent: float = Field(default=100, gt=0, le=100)
-    """Of these, what reaches the canary."""
-    mirrored: bool = False
-    """Whether those are copies, and stable answers all users."""
-    pairs_per_second: float | None = Field(default=None, gt=0)
-    """Prompts of our own that go to both arms."""
-    judged: float = Field(default=1.0, gt=0, le=1)
-    """The share of pairs that a judge is asked about."""
-    within_seconds: float = Field(gt=0)
-    look_seconds: float = Field(default=10.0, gt=0)
-
-    def arrivals(self, gate: str, source: Source) -> Arrivals:
-        """What a gate gets to see."""
-        if source == "probe":
-            pairs = (self.pairs_per_second or 1.0) * (self.judged if gate == "judge" else 1.0)
-            return Arrivals(canary=pairs, stable=pairs, look=self.look_seconds)
-        users, part = self.requests_per_second or ANY_RATE, self.percent / 100
-        stable = users if self.mirrored else users * max(1 - part, 0.001)
-        return Arrivals(canary=users * part, stable=stable, look=self.look_seconds)
-
-    def timed(self, source: Source) -> bool:
-        """Whether anybody said how much traffic there is."""
-        return (self.pairs_per_second if source == "probe" else self.requests_per_second) is not None
-
-
-class GateForecast(Value):
-    """What one gate will typically do on the word of one source."""
-
-    gate: str
-    source: Source | None = None
-    """None for the prompts of a golden set."""
-    unit: Unit
-    """Of what the canary must have answered."""
-    scale: Scale
-    """How regressions are meant: percent of stable's, percentage points of requests, points of a score in 0..1."""
-    canary_requests_to_pass: int | None
-    """Until half of all healthy canaries have passed; None when they never do."""
-    seconds_to_pass: float | None = None
-    """None when nobody knows the traffic, or never."""
-    regression_share: float
-    """The regression of the next two: of the margin's size, as a share in 0..1."""
-    canary_requests_to_fail: int | None
-    """Until half of all canaries that are worse by this are caught; None when they never are."""
-    seconds_to_fail: float | None = None
-    smallest_regression_share: float | None = None
-    """What is caught before the time is over, more often than not; None when nothing is, or nobody knows."""
-    within_seconds: float | None = None
-    """How long the stage may take."""
-    reachable: bool = True
-    """Whether a healthy canary passes in time, more often than not; true when nobody knows the traffic."""
-    remedy: tuple[str, ...] = ()
-    """Changes, each of which alone would let eight of ten healthy canaries pass in time; empty when nothing must."""
+SCALES: Mapping[str, Scale] = {"latency": "percent", "errors": "points"}
 
 
 def forecasts(terms: Terms, exposure: Exposure, assumed: Assumptions | None = None) -> tuple[GateForecast, ...]:
@@ -98,6 +35,11 @@ def forecasts(terms: Terms, exposure: Exposure, assumed: Assumptions | None = No
 
 def forecast(terms: Terms, gate: str, source: Source, exposure: Exposure, assumed: Assumptions) -> GateForecast:
     """One gate on one source, as yet without remedies."""
+    if terms.burn_rate and gate == "burn_rate":
+        rollback = terms.rollback / len(terms.gates)
+        return burn_forecast(terms.burn_rate, source, exposure, assumed, rollback=rollback, accept=terms.accept)
+    if terms.drift and gate == "drift":
+        return drift_forecast(terms.drift, source, exposure, rollback=terms.rollback / len(terms.gates))
     course = course_of(terms, gate, source, exposure, assumed)
     arrivals, within = exposure.arrivals(gate, source), exposure.within_seconds
     passes, fails = max(course.passes, needed(settings_of(terms, gate)) / arrivals.canary), course.fails[0]
@@ -107,11 +49,11 @@ def forecast(terms: Terms, gate: str, source: Source, exposure: Exposure, assume
         source=source,
         unit="pairs" if source == "probe" else "requests",
         scale=SCALES.get(gate, "score"),
-        canary_requests_to_pass=_requests(passes, arrivals),
-        seconds_to_pass=_seconds(passes, arrivals) if timed else None,
+        canary_requests_to_pass=requests_by(passes, arrivals),
+        seconds_to_pass=told_by(passes, arrivals) if timed else None,
         regression_share=course.effects[0],
-        canary_requests_to_fail=_requests(fails, arrivals),
-        seconds_to_fail=_seconds(fails, arrivals) if timed else None,
+        canary_requests_to_fail=requests_by(fails, arrivals),
+        seconds_to_fail=told_by(fails, arrivals) if timed else None,
         smallest_regression_share=course.smallest if timed else None,
         within_seconds=within,
         reachable=not timed or passes <= within,
@@ -171,12 +113,3 @@ def quality_forecast(settings: QualityGate, *, prompts: int, rollback: float) ->
         smallest_regression_share=None if wrong is None else wrong / prompts,
         reachable=prompts >= settings.min_prompts,
     )
-
-
-def _requests(seconds: float, arrivals: Arrivals) -> int | None:
-    return math.ceil(seconds * arrivals.canary - 1e-6) if math.isfinite(seconds) else None
-
-
-def _seconds(seconds: float, arrivals: Arrivals) -> float | None:
-    """Nobody knows before the look that shows it."""
-    return math.ceil(seconds / arrivals.look - 1e-6) * arrivals.look if math.isfinite(seconds) else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+from gates.forecast import GateForecast
 from gates.model import Outcome
 from registry.model import ModelVersion
 from tidegate.core.errors import ExitCode
@@ -34,13 +35,15 @@ class StageName(StrEnum):
 
 
 class GatePlan(Value):
-    """What a gate needs before it can answer."""
+    """What a gate needs before it can answer, and what it will see."""
 
     gate: str
-    needs: int
-    """Requests (or prompts, or pairs) on the canary."""
+    needs: int | None
+    """Requests (or prompts, or pairs) on the canary until a healthy version has passed; None when it never does."""
     seconds: float | None
     """How long those take at the stated traffic; None when no traffic is stated."""
+    forecasts: tuple[GateForecast, ...] = ()
+    """One for each source that counts for the gate."""
 
 
 class Step(Value):

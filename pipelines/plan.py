@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from gates.spec import Gates
+from gates.expected import Assumptions
+from gates.forecast import Exposure, GateForecast
+from gates.planning import forecasts, quality_forecast
+from gates.remedies import round_up, with_remedy
+from gates.terms import Source, terms_of
+from pipelines.budget import OFFLINE, shares
 from pipelines.errors import PlanRefused
+from pipelines.exposure import CANARY_SOURCES, SHADOW_SOURCES, canary_exposure, shadow_exposure
 from pipelines.model import GatePlan, Plan, StageName, Step
 from pipelines.spec import Delivery
 from registry.model import ModelVersion
@@ -26,7 +32,7 @@ def make_plan(spec: Delivery, version: ModelVersion, champion: ModelVersion, *, 
     """
     refuse_small_golden_set(spec, prompts)
     steps = tuple(_steps(spec, prompts))
-    refuse_hopeless(spec, steps)
+    refuse_hopeless(steps)
     return Plan(name=spec.metadata.name, version=version, champion=champion, regions=spec.regions.names, steps=steps)
 
 
@@ -48,46 +54,48 @@ def _region_steps(spec: Delivery, wave: int, region: str, prompts: int) -> Itera
     yield step(StageName.SMOKE, SMOKE_SECONDS)
     # Answers do not depend on the region; one is enough, before any user has met the version.
     if spec.offline and region == spec.regions.names[0]:
-        gates = tuple(GatePlan(gate=gate, needs=prompts, seconds=None) for gate in spec.offline.gates)
-        yield step(StageName.OFFLINE, prompts * 0.5, gates)
+        yield step(StageName.OFFLINE, prompts * 0.5, (_golden_plan(spec, prompts),))
     if spec.shadow:
-        rates = shadow_rates(spec)
-        gates = tuple(gate_plan(spec.gates, gate, rates(gate)) for gate in spec.shadow.gates)
+        asked, exposure = spec.shadow.gates, shadow_exposure(spec)
+        gates = _gate_plans(spec, f"shadow@{region}", asked, SHADOW_SOURCES, exposure)
         yield step(StageName.SHADOW, _stage_seconds(gates, spec.shadow.at_least.total_seconds()), gates)
     for weight in spec.canary.weights if spec.canary else ():
         assert spec.canary is not None
-        rate = _rate(spec, weight)
-        gates = tuple(gate_plan(spec.gates, gate, rate) for gate in spec.canary.gates)
+        exposure = canary_exposure(spec, weight)
+        gates = _gate_plans(spec, f"canary@{region}", spec.canary.gates, CANARY_SOURCES, exposure)
         yield step(StageName.CANARY, _stage_seconds(gates, spec.canary.at_least.total_seconds()), gates, weight)
     yield step(StageName.PROMOTE, SMOKE_SECONDS)
 
 
-def shadow_rates(spec: Delivery) -> Callable[[str], float | None]:
-    """Requests a second on the canary that each gate sees in shadow: pairs, or mirrored traffic."""
-    assert spec.shadow is not None
-    pairs, percent = spec.shadow.pairs_per_second, spec.shadow.percent
-    return lambda gate: _rate(spec, percent) if gate == "errors" else pairs
+def _gate_plans(
+    spec: Delivery, trial: str, gates: Iterable[str], sources: Mapping[str, tuple[Source, ...]], exposure: Exposure
+) -> tuple[GatePlan, ...]:
+    """What each gate of one trial needs, by the same terms by which it will be judged."""
+    asked = tuple(gates)
+    mirrored = exposure.percent / 100 if exposure.mirrored else None
+    terms = terms_of(spec.gates, asked, sources=sources, share=shares(spec)[trial], mirrored=mirrored)
+    assumed = Assumptions()
+    found = [with_remedy(terms, each, exposure, assumed) for each in forecasts(terms, exposure, assumed)]
+    return tuple(_of_gate(gate, [each for each in found if each.gate == gate]) for gate in asked)
 
 
-def _rate(spec: Delivery, percent: int) -> float | None:
-    return spec.traffic.requests_per_second * percent / 100 if spec.traffic else None
+def _of_gate(gate: str, found: Sequence[GateForecast]) -> GatePlan:
+    """A gate has passed once it has on every source's word."""
+    needs = [each.canary_requests_to_pass for each in found if each.canary_requests_to_pass is not None]
+    seconds = [each.seconds_to_pass for each in found if each.seconds_to_pass is not None]
+    return GatePlan(
+        gate=gate,
+        needs=max(needs) if len(needs) == len(found) else None,
+        seconds=max(seconds) if len(seconds) == len(found) else None,
+        forecasts=tuple(found),
+    )
 
 
-def gate_plan(settings: Gates, gate: str, rate: float | None) -> GatePlan:
-    """What `gate` needs, at `rate` requests a second on the canary."""
-    needs = minimum(settings, gate)
-    return GatePlan(gate=gate, needs=needs, seconds=needs / rate if rate else None)
-
-
-def minimum(settings: Gates, gate: str) -> int:
-    """The sample below which `gate` gives no verdict: requests, prompts or pairs."""
-    sizes = {
-        "latency": settings.latency and settings.latency.min_requests,
-        "errors": settings.errors and settings.errors.min_requests,
-        "quality": settings.quality and settings.quality.min_prompts,
-        "agreement": settings.agreement and settings.agreement.min_pairs,
-    }
-    return sizes[gate] or 0
+def _golden_plan(spec: Delivery, prompts: int) -> GatePlan:
+    assert spec.gates.quality is not None, "the spec was read without settings for the quality gate"
+    rollback = spec.gates.budget.rollback * shares(spec)[OFFLINE]
+    forecast = quality_forecast(spec.gates.quality, prompts=prompts, rollback=rollback)
+    return GatePlan(gate="quality", needs=prompts, seconds=None, forecasts=(forecast,))
 
 
 def _stage_seconds(gates: tuple[GatePlan, ...], at_least: float) -> float:
@@ -96,25 +104,27 @@ def _stage_seconds(gates: tuple[GatePlan, ...], at_least: float) -> float:
 
 def refuse_small_golden_set(spec: Delivery, prompts: int) -> None:
     """A golden set is all the evidence its stage will ever have."""
-    for gate in spec.offline.gates if spec.offline else ():
-        needs = minimum(spec.gates, gate)
-        if prompts < needs:
-            raise PlanRefused(
-                f"offline: gate {gate} needs {needs} prompts, but the golden set has {prompts}",
-                hint="add prompts to it, or lower the gate's minimum",
-            )
+    needs = spec.gates.quality.min_prompts if spec.offline and spec.gates.quality else 0
+    if prompts < needs:
+        raise PlanRefused(
+            f"offline: gate quality needs {needs} prompts, but the golden set has {prompts}",
+            hint="add prompts to it, or lower the gate's minimum",
+        )
 
 
-def refuse_hopeless(spec: Delivery, steps: tuple[Step, ...]) -> None:
-    """Say no before anything is deployed to a stage whose gates cannot have their evidence in time."""
-    limits = {StageName.SHADOW: spec.shadow, StageName.CANARY: spec.canary}
+def refuse_hopeless(steps: Iterable[Step]) -> None:
+    """Say no before anything is deployed to a stage whose gates would not pass even a healthy version in time."""
     for step in steps:
-        stage = limits.get(step.stage)
-        within = stage.within.total_seconds() if stage else float("inf")
-        for gate in step.gates:
-            if gate.seconds is not None and gate.seconds > within:
-                raise PlanRefused(
-                    f"{step.id}: gate {gate.gate} needs {gate.needs} requests, which take {gate.seconds:.0f} s "
-                    f"at the stated traffic, but the stage ends after {within:.0f} s",
-                    hint=f"raise `within` above {gate.seconds:.0f}s, or the weight, or lower the gate's minimum",
-                )
+        for forecast in (each for gate in step.gates for each in gate.forecasts if not each.reachable):
+            raise PlanRefused(f"{step.id}: {hopeless(forecast)}", hint=f"one of: {'; '.join(forecast.remedy)}")
+
+
+def hopeless(forecast: GateForecast) -> str:
+    """Why a gate that is not reachable is not."""
+    if forecast.seconds_to_pass is None:
+        return f"gate {forecast.gate} would never pass even a healthy version: what it asks for cannot be proven"
+    return (
+        f"gate {forecast.gate} needs about {forecast.canary_requests_to_pass:,} {forecast.unit} to see that a healthy "
+        f"version is fine, which take {round_up(forecast.seconds_to_pass)} at the stated traffic, "
+        f"but the stage ends after {round_up(forecast.within_seconds or 0.0)}"
+    )

@@ -47,7 +47,7 @@ stages:
   - shadow: {at_least: 10s, within: 2m}
   - canary: {weights: [10, 50], within: 5m}
 regions: {waves: [[eu-west-1], [us-east-1]], bake: 10s}
-traffic: {requests_per_second: 10}
+traffic: {requests_per_second: 200}
 """
 
 GOLDEN = "\n".join(f'{{"prompt": "What is {n} plus {n}?", "expected": "{2 * n}"}}' for n in range(1, 13))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+import re
+
 import pytest
 from fakes.world import CHALLENGER, CHAMPION, a_spec, a_version
 
 from pipelines.errors import PlanRefused
-from pipelines.model import Plan, StageName
+from pipelines.model import GatePlan, Plan, StageName
 from pipelines.plan import ENGINE_START_SECONDS, FINALIZE_SECONDS, SMOKE_SECONDS, make_plan
 from pipelines.spec import Delivery
 from tidegate.core.errors import ExitCode
@@ -61,65 +64,149 @@ def test_a_delivery_without_shadow_goes_from_the_golden_set_to_users() -> None:
 
 def test_a_delivery_without_golden_set_and_canary_still_deploys_smokes_and_bakes() -> None:
     spec = a_spec(
-        regions=ONE_REGION, offline="", canary="", traffic="traffic: {requests_per_second: 9, prompts: users.txt}"
+        regions=ONE_REGION, offline="", canary="", traffic="traffic: {requests_per_second: 100, prompts: users.txt}"
     )
     assert ids(plan_of(spec, prompts=0)) == [
         "build", "deploy@eu-west-1", "smoke@eu-west-1", "shadow@eu-west-1", "promote@eu-west-1", "bake@1", "finalize",
     ]  # fmt: skip
 
 
+def gates_of(plan: Plan, step: str) -> dict[str, GatePlan]:
+    return {gate.gate: gate for each in plan.steps if each.id == step for gate in each.gates}
+
+
 def test_every_gate_says_what_it_needs_and_how_long_that_takes() -> None:
-    by_id = {step.id: step for step in plan_of(a_spec()).steps}
+    plan = plan_of(a_spec())
+    assert gates_of(plan, "offline@eu-west-1")["quality"].needs == 12
+    for step, gate, per_second in (
+        # Two hundred users a second, all of them mirrored; one pair a second; a tenth, then half of the users.
+        ("shadow@eu-west-1", "errors", 200),
+        ("shadow@eu-west-1", "latency", 1),
+        ("shadow@eu-west-1", "agreement", 1),
+        ("canary@eu-west-1/10", "errors", 20),
+        ("canary@eu-west-1/50", "latency", 100),
+    ):
+        found = gates_of(plan, step)[gate]
+        assert found.needs is not None and found.seconds is not None
+        # Told when the look is over that shows it.
+        assert found.seconds == math.ceil(found.needs / per_second / 10) * 10
+    assert gates_of(plan, "smoke@eu-west-1") == {}
 
-    def needs(step: str) -> list[tuple[str, int, float | None]]:
-        return [(gate.gate, gate.needs, gate.seconds) for gate in by_id[step].gates]
 
-    assert needs("offline@eu-west-1") == [("quality", 12, None)]
-    # Ten requests a second, all of them mirrored; one pair a second.
-    assert needs("shadow@eu-west-1") == [("latency", 20, 20.0), ("errors", 20, 2.0), ("agreement", 10, 10.0)]
-    assert needs("canary@eu-west-1/10") == [("latency", 20, 20.0), ("errors", 20, 20.0)]
-    assert needs("canary@eu-west-1/50") == [("latency", 20, 4.0), ("errors", 20, 4.0)]
-    assert by_id["smoke@eu-west-1"].gates == ()
+def test_every_source_that_counts_for_a_gate_is_forecast_and_the_slowest_decides() -> None:
+    errors = gates_of(plan_of(a_spec()), "canary@eu-west-1/10")["errors"]
+    assert [forecast.source for forecast in errors.forecasts] == ["proxy", "users"]
+    assert errors.needs == max(forecast.canary_requests_to_pass or 0 for forecast in errors.forecasts)
+
+
+def test_a_gate_says_how_soon_it_catches_its_margin_and_what_it_cannot_see() -> None:
+    latency = gates_of(plan_of(a_spec()), "canary@eu-west-1/10")["latency"].forecasts[0]
+    assert latency.regression_share == 0.2
+    assert latency.seconds_to_fail is not None and latency.seconds_to_fail <= 300
+    assert latency.smallest_regression_share is not None and 0.05 < latency.smallest_regression_share < 0.2
+
+
+def test_regions_that_are_alike_are_planned_alike() -> None:
+    plan = plan_of(a_spec())
+    assert gates_of(plan, "canary@eu-west-1/10") == gates_of(plan, "canary@us-east-1/10")
+
+
+def test_more_regions_mean_smaller_shares_of_the_budget_and_later_fails() -> None:
+    regions = ", ".join(f"[region-{number}]" for number in range(1, 21))
+    many = plan_of(a_spec(regions=f"regions: {{waves: [{regions}], bake: 10s}}"))
+    few = gates_of(plan_of(a_spec()), "canary@eu-west-1/10")["errors"].forecasts[0]
+    crowd = gates_of(many, "canary@region-1/10")["errors"].forecasts[0]
+    assert (crowd.canary_requests_to_fail or 0) > (few.canary_requests_to_fail or 0)
+    # The chance to accept a bad version is each gate's own.
+    assert crowd.canary_requests_to_pass == few.canary_requests_to_pass
 
 
 def test_nobody_knows_how_long_a_gate_takes_when_no_traffic_is_stated() -> None:
-    (canary, _) = [step for step in plan_of(a_spec(traffic="")).steps if step.stage is StageName.CANARY][:2]
-    assert [(gate.needs, gate.seconds) for gate in canary.gates] == [(20, None), (20, None)]
+    plan = plan_of(a_spec(traffic=""))
+    for gate in gates_of(plan, "canary@eu-west-1/10").values():
+        assert gate.needs and gate.seconds is None
+        assert [forecast.smallest_regression_share for forecast in gate.forecasts] == [None] * len(gate.forecasts)
+    # Pairs are our own: how many there are is known.
+    assert gates_of(plan, "shadow@eu-west-1")["latency"].seconds
 
 
 def test_a_stage_takes_as_long_as_its_slowest_gate_and_at_least_its_minimum() -> None:
-    (shadow,) = [step for step in plan_of(a_spec(regions=ONE_REGION)).steps if step.stage is StageName.SHADOW]
-    assert shadow.expected_seconds == 20
+    plan = plan_of(a_spec(regions=ONE_REGION))
+    (shadow,) = [step for step in plan.steps if step.stage is StageName.SHADOW]
+    assert shadow.expected_seconds == max(gate.seconds or 0 for gate in shadow.gates)
     patient = a_spec(regions=ONE_REGION, shadow="  - shadow: {at_least: 90s, within: 2m}")
     (shadow,) = [step for step in plan_of(patient).steps if step.stage is StageName.SHADOW]
     assert shadow.expected_seconds == 90
 
 
 def test_regions_of_one_wave_take_the_time_of_one() -> None:
-    region = ENGINE_START_SECONDS + SMOKE_SECONDS + 20 + 20 + 4 + SMOKE_SECONDS
-    once = ENGINE_START_SECONDS + FINALIZE_SECONDS
-    golden_set = 12 * 0.5
-    assert plan_of(a_spec(regions=ONE_REGION)).expected_seconds == once + region + golden_set + 10
-    assert plan_of(a_spec(regions=ONE_WAVE)).expected_seconds == once + region + golden_set + 10
-    assert plan_of(a_spec()).expected_seconds == once + 2 * region + golden_set + 2 * 10
+    one = plan_of(a_spec(regions=ONE_REGION))
+    once = ENGINE_START_SECONDS + FINALIZE_SECONDS + 12 * 0.5
+    region = sum(step.expected_seconds for step in one.steps if step.region) - 12 * 0.5
+    assert region > ENGINE_START_SECONDS + 2 * SMOKE_SECONDS
+    assert one.expected_seconds == once + region + 10
+    assert plan_of(a_spec(regions=ONE_WAVE)).expected_seconds == once + region + 10
+    assert plan_of(a_spec()).expected_seconds == once + 2 * region + 2 * 10
 
 
-def test_a_canary_that_could_not_get_its_requests_in_time_is_refused_with_what_to_change() -> None:
-    spec = a_spec(traffic="traffic: {requests_per_second: 0.1}")
+def refused(spec: Delivery) -> PlanRefused:
     with pytest.raises(PlanRefused) as caught:
         plan_of(spec)
-    assert caught.value.message == (
-        "shadow@eu-west-1: gate errors needs 20 requests, which take 200 s at the stated traffic, "
-        "but the stage ends after 120 s"
-    )
-    assert caught.value.hint == "raise `within` above 200s, or the weight, or lower the gate's minimum"
     assert caught.value.exit_code is ExitCode.USAGE
+    return caught.value
+
+
+def test_a_stage_that_could_not_pass_a_healthy_version_in_time_is_refused_with_what_to_change() -> None:
+    refusal = refused(a_spec(shadow="", traffic="traffic: {requests_per_second: 8}"))
+    assert re.fullmatch(
+        r"canary@eu-west-1/10: gate latency needs about \d+ requests to see that a healthy version is fine, "
+        r"which take [0-9]+m at the stated traffic, but the stage ends after 5m",
+        refusal.message,
+    )
+    assert re.fullmatch(
+        r"one of: `within` of at least \d+m; at least \d+ requests a second; "
+        r"the paired probe: latency in the shadow stage, with at least [0-9.]+ pairs a second; "
+        r"`max_increase` of at least \d+%",
+        refusal.hint or "",
+    )
+
+
+@pytest.mark.parametrize(
+    ("advice", "line"),
+    [
+        (r"`within` of at least (\w+)", "  - canary: {{weights: [1], within: {}, gates: [latency]}}"),
+        (r"a weight of at least (\d+)", "  - canary: {{weights: [{}], within: 2m, gates: [latency]}}"),
+        (r"at least (\d+) requests a second", "traffic: {{requests_per_second: {}}}"),
+        (r"`max_increase` of at least (\d+%)", "  latency: {{max_increase: {}, min_requests: 20}}"),
+    ],
+)
+def test_the_change_that_is_advised_is_enough(advice: str, line: str) -> None:
+    lines = {"shadow": "", "canary": "  - canary: {weights: [1], within: 2m, gates: [latency]}"}
+    hint = refused(a_spec(**lines)).hint or ""
+    found = re.search(advice, hint)
+    assert found, hint
+    changed = line.format(found[1])
+    assert plan_of(a_spec(**lines | {changed.strip().removeprefix("- ").split(":")[0]: changed}))
 
 
 def test_the_smallest_weight_is_what_decides_whether_a_canary_has_enough_users() -> None:
-    spec = a_spec(canary="  - canary: {weights: [1, 50], within: 1m}", traffic="traffic: {requests_per_second: 10}")
-    with pytest.raises(PlanRefused, match=r"canary@eu-west-1/1: gate latency needs 20 requests, which take 200 s"):
-        plan_of(spec)
+    refusal = refused(a_spec(canary="  - canary: {weights: [1, 50], within: 2m}"))
+    assert refusal.message.startswith("canary@eu-west-1/1: gate latency needs about")
+    assert "a weight of at least" in (refusal.hint or "")
+
+
+def test_pairs_that_come_too_seldom_are_refused_with_the_rate_that_would_do() -> None:
+    refusal = refused(a_spec(shadow="  - shadow: {pairs_per_second: 0.05, at_least: 10s, within: 2m}"))
+    assert refusal.message.startswith("shadow@eu-west-1: gate latency needs about")
+    assert "pairs a second" in (refusal.hint or "")
+    assert "weight" not in (refusal.hint or "")
+
+
+def test_likeness_that_no_healthy_version_has_is_refused_whatever_the_traffic() -> None:
+    refusal = refused(a_spec(agreement="  agreement: {min_similarity: 0.95, min_pairs: 10}"))
+    assert refusal.message == (
+        "shadow@eu-west-1: gate agreement would never pass even a healthy version: what it asks for cannot be proven"
+    )
 
 
 def test_a_golden_set_that_is_too_small_for_its_gate_is_refused() -> None:

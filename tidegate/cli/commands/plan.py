@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
-from pipelines.model import Plan, Step
+from gates.expected import Assumptions
+from pipelines.model import GatePlan, Plan, Step
+from pipelines.wording import duration
 from tidegate.cli.compose import make_plan_of, open_registry, read_delivery
+from tidegate.cli.forecast_table import COLUMNS, cells, notes, slowest
 from tidegate.cli.output import print_json
 
 
@@ -27,25 +31,32 @@ def print_plan(plan: Plan) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(box=None, pad_edge=False)
-    for column in ("step", "about", "gates: what each needs before it can answer"):
-        table.add_column(column, no_wrap=column != "gates")
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for column in ("step", "about", *COLUMNS):
+        table.add_column(column, no_wrap=True)
+    told: dict[tuple[GatePlan, ...], str] = {}
     for step in plan.steps:
-        table.add_row(step.id, _seconds(step.expected_seconds), _needs(step))
-    console = Console(file=sys.stdout, highlight=False, width=None if sys.stdout.isatty() else 110)
+        place = told.setdefault(step.gates, step.id) if step.gates else step.id
+        for row in _rows(step) if place == step.id else [(step.id, _about(step), "as", place)]:
+            table.add_row(*row)
+    console = Console(file=sys.stdout, highlight=False, width=None if sys.stdout.isatty() else 150)
     head = f"{plan.version.uri} -> {', '.join(plan.regions)}; champion is version {plan.champion.version}"
     console.print(head, soft_wrap=True)
     console.print(table)
-    console.print(f"about {_seconds(plan.expected_seconds)} when every gate answers as soon as it can")
+    console.print(f"about {duration(plan.expected_seconds)} when every gate answers as soon as it can")
+    shown = [forecast for step in plan.steps for gate in step.gates for forecast in gate.forecasts]
+    for line in notes(shown, Assumptions()) if shown else ():
+        console.print(line, soft_wrap=True, style="dim")
 
 
-def _needs(step: Step) -> str:
-    return ", ".join(
-        f"{gate.gate} {gate.needs}" + (f" ({_seconds(gate.seconds)})" if gate.seconds is not None else "")
-        for gate in step.gates
-    )
+def _about(step: Step) -> str:
+    return duration(step.expected_seconds) if step.expected_seconds else "?"
 
 
-def _seconds(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
+def _rows(step: Step) -> Iterator[tuple[str, ...]]:
+    first = (step.id, _about(step))
+    for gate in step.gates:
+        yield (*first, *cells(slowest(gate.forecasts)))
+        first = ("", "")
+    if not step.gates:
+        yield first
