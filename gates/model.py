@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from enum import IntEnum
+from typing import Annotated
+
+from pydantic import Field
 
 from tidegate.core.model import Value
 
@@ -87,7 +90,7 @@ class RequestCounts(Value):
 class Scores(Value):
     """How good one version's answers to a golden set are, 0 to 1 per prompt."""
 
-    by_prompt: Mapping[str, float] = {}
+    by_prompt: Mapping[str, Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]] = {}
     """A prompt without an answer is missing here: it is not 0."""
 
     @property

@@ -39,7 +39,7 @@ def judge_quality(settings: QualityGate, evidence: AnswerScores, *, rollback: fl
     p_value = chance_of_drop(drops)
     sentence = (
         f"canary scores {canary.mean:.2f} against {stable.mean:.2f} of the champion on {len(drops)} golden prompts "
-        f"({canary.mean - stable.mean:+.2f}, allowed {-settings.max_drop:+g})"
+        f"({canary.mean - stable.mean:+z.2f}, allowed {-settings.max_drop:+g})"
     )
     numbers = {
         "canary_mean_score": canary.mean,
@@ -49,7 +49,8 @@ def judge_quality(settings: QualityGate, evidence: AnswerScores, *, rollback: fl
         "p_value_needed": rollback,
         "prompts": float(len(drops)),
     }
-    if drops.mean() <= settings.max_drop:
+    # 1 - 0.97 is a little more than 0.03 to a computer.
+    if drops.mean() <= settings.max_drop + 1e-9:
         return Verdict(gate=GATE, outcome=Outcome.PASS, reason=sentence, numbers=numbers)
     sentence += f"; by chance that happens once in {1 / p_value:,.0f} times"
     if p_value <= rollback:
@@ -65,6 +66,8 @@ def chance_of_drop(drops: Array) -> float:
     """
     if not drops.any():
         return 1.0
+    if len(drops) == 1:
+        return 0.5 if drops[0] > 0 else 1.0
     found = permutation_test(
         (drops,),
         lambda flipped, axis: np.mean(flipped, axis=axis),
