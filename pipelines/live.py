@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -17,6 +18,10 @@ from gates.terms import Source, Terms, terms_of
 from pipelines.budget import shares
 from pipelines.context import Context
 from pipelines.trials import RecordedTrial
+from tidegate.core.errors import OutsideError
+
+PAST = timedelta(minutes=5)
+"""Before the canary, in which stable is watched alone."""
 
 
 @dataclass
@@ -90,6 +95,16 @@ def terms_for(
     share = shares(context.spec)[trial]
     gates_of = context.spec.gates
     return terms_of(gates_of, gates, sources=sources, share=share, mirrored=mirrored, reference=reference)
+
+
+async def learn(trial: RecordedTrial, feeds: Sequence[Feed], now: datetime) -> None:
+    """What stable did before the canary gets its first request: a past to bet on, and the spread of its pods."""
+    for feed in feeds:
+        until = now - feed.source.settles_within
+        # Without a past the first look has to do without; a source that is gone is told of by the next one.
+        with suppress(OutsideError):
+            batch = await asyncio.to_thread(feed.source.batch, feed.stable, feed.canary, until - PAST, until)
+            trial.take(batch)
 
 
 async def look(trial: RecordedTrial, feeds: Sequence[Feed], now: datetime, *, final: bool) -> Sequence[Verdict]:

@@ -25,7 +25,7 @@ class RecordedTrial:
     def __init__(self, terms: Terms, path: Path) -> None:
         """The terms are written at once: before there is any evidence."""
         self._trial = Trial(terms)
-        self._step = ""
+        self._step, self._batches = "", 0
         self.terms = terms
         self.path = path
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -38,8 +38,14 @@ class RecordedTrial:
             self._trial.restart()
         self._step = step
 
+    @property
+    def is_new(self) -> bool:
+        """Whether it has taken nothing yet."""
+        return self._batches == 0
+
     def take(self, batch: Batch) -> None:
         """As `Trial`."""
+        self._batches += 1
         self._write(BatchLine(step=self._step, batch=batch))
         self._trial.take(batch)
 

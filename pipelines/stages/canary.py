@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from gates.model import Verdict
 from pipelines.context import Context
-from pipelines.live import counters, drift_reference, live_feeds, look, terms_for
+from pipelines.live import counters, drift_reference, learn, live_feeds, look, terms_for
 from pipelines.model import Step
 from pipelines.watch import Window, refuse_dead_canary, watch
 
@@ -24,8 +24,12 @@ async def canary(context: Context, step: Step) -> None:
     reference = context.trials.reference(name) or await asyncio.to_thread(drift_reference, context, arms[0])
     terms = terms_for(context, name, settings.gates, counters(context), reference=reference)
     trial = context.trials.open(name, terms, step.id)
-    context.journal.traffic(step, await fleet.shift(step.weight))
     feeds = live_feeds(context, arms, reference=reference)
+    if trial.is_new:
+        await learn(trial, feeds, context.clock.now())
+    context.journal.traffic(step, await fleet.shift(step.weight))
+    for feed in feeds:
+        feed.since = context.clock.now()
 
     async def ask(final: bool) -> Sequence[Verdict]:
         return await look(trial, feeds, context.clock.now(), final=final)
