@@ -130,17 +130,17 @@ def _run(flow: Flow, arrivals: Arrivals, log_pass: float, log_fail: float, withi
 
 
 def _smallest(run: _Run, effects: tuple[float, ...]) -> float | None:
-    """Between two sizes, evidence is taken to grow as a power of the regression."""
-    parts, order = run.worse.part_in_the_end[1:], np.argsort(effects)
-    sizes, reached = np.asarray(effects)[order], np.maximum(parts[order], 1e-6)
-    caught = np.flatnonzero(reached >= 1)
+    """Between two sizes, evidence is taken to grow with the square of the regression."""
+    order = np.argsort(effects)
+    sizes, parts = np.asarray(effects)[order], run.worse.part_in_the_end[1:][order]
+    caught = np.flatnonzero(parts >= 1)
     if not len(caught):
         return None
     first = int(caught[0])
     if not first:
         return float(sizes[0])
-    low, high = np.log(reached[first - 1 : first + 1])
-    return float(np.exp(np.interp(0.0, [low, high], np.log(sizes[first - 1 : first + 1]))))
+    roots = np.sqrt(np.maximum(parts[first - 1 : first + 1], 0))
+    return float(np.interp(1.0, roots, sizes[first - 1 : first + 1]))
 
 
 def stated(settings: Settings, assumed: Assumptions) -> float:

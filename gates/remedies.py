@@ -14,7 +14,8 @@ from gates.spec import ErrorsGate, LatencyGate, ScoresGate
 from gates.terms import Source, Terms
 from tidegate.core.quantities import format_duration
 
-MOST_PERCENT = 90
+MOST_PERCENT = 50
+"""Of users: beyond, the stable arm becomes the one that tells too little."""
 MOST_TIMES = 1000.0
 """Traffic beyond so many times the stated is not advice."""
 MOST_PAIRS_PER_SECOND = 50.0
