@@ -19,6 +19,9 @@ class BurnWatch:
         self._burn = Burn(settings, rollback=rollback, accept=accept)
         self._queried = settings.errors_query is not None
 
+    def refuse(self, batch: Batch) -> None:
+        """Every batch fits."""
+
     def take(self, batch: Batch, seconds: float) -> None:
         """Learn from one batch."""
         if self._queried:

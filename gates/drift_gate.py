@@ -8,6 +8,7 @@ from gates.drift_evidence import DriftEvidence
 from gates.drift_spec import DriftGate
 from gates.evidence import Batch
 from gates.model import NoData, Verdict
+from tidegate.core.errors import UsageError
 
 
 class DriftWatch:
@@ -19,6 +20,22 @@ class DriftWatch:
         """`reference` was frozen with the terms; `rollback` is the gate's share of the chance of a false alarm."""
         self._settings, self._rollback = settings, rollback
         self._evidence = DriftEvidence(reference)
+
+    def refuse(self, batch: Batch) -> None:
+        """Counts must lie in the frozen bins.
+
+        Raises:
+            UsageError: when a feature has another number of bins than the reference.
+        """
+        if batch.drift is None or isinstance(self._evidence.reference, NoData):
+            return
+        for feature, bins in self._evidence.reference.bins.items():
+            for arm in (batch.drift.stable, batch.drift.canary):
+                found = len(arm.get(feature, bins.reference))
+                if found != len(bins.reference):
+                    raise UsageError(
+                        f"a batch counts {feature} in {found} bins; the reference has {len(bins.reference)}"
+                    )
 
     def take(self, batch: Batch, seconds: float) -> None:
         """A batch without counts in bins says nothing of drift."""

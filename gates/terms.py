@@ -105,6 +105,10 @@ class Watch(Protocol):
 
     gate: str
 
+    def refuse(self, batch: Batch) -> None:
+        """Raise a `UsageError` when the batch does not fit the terms."""
+        ...
+
     def take(self, batch: Batch, seconds: float) -> None:
         """Learn from one batch, so many seconds after the one before."""
         ...

@@ -61,11 +61,14 @@ class Trial:
         """Learn from one batch.
 
         Raises:
-            UsageError: when it is not later than the last batch of its source; nothing was learnt then.
+            UsageError: when it is not later than the last batch of its source, or counts in other bins than the
+                terms; nothing was learnt then.
         """
         last = self._times.get(batch.source)
         if last is not None and batch.time <= last:
             raise UsageError(f"a batch at {batch.time:.3f} came after one at {last:.3f} from the same source")
+        for _, watch in self._watches:
+            watch.refuse(batch)
         self._times[batch.source] = batch.time
         seconds = 0.0 if last is None else batch.time - last
         for standing in self._standings:

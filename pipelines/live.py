@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 
 from gates.drift_bins import Reference, freeze_reference
 from gates.enriched import WithDrift, WithEvents
-from gates.evidence import Batch
+from gates.evidence import Arm, Batch
 from gates.features import features_of_record
 from gates.model import ArmKey, NoData, Verdict
 from gates.ports import EvidenceSource
@@ -104,7 +104,8 @@ async def learn(trial: RecordedTrial, feeds: Sequence[Feed], now: datetime) -> N
         # Without a past the first look has to do without; a source that is gone is told of by the next one.
         with suppress(OutsideError):
             batch = await asyncio.to_thread(feed.source.batch, feed.stable, feed.canary, until - PAST, until)
-            trial.take(batch)
+            alone = tuple(pod for pod in batch.arms if pod.arm is Arm.STABLE)
+            trial.take(batch.model_copy(update={"arms": alone, "events": None, "drift": None}))
 
 
 async def look(trial: RecordedTrial, feeds: Sequence[Feed], now: datetime, *, final: bool) -> Sequence[Verdict]:

@@ -30,6 +30,7 @@ from tidegate.core.errors import UsageError
 HERE = Path(__file__).parent
 SPEC = str(HERE / "delivery.yaml")
 NAME = "support-llm"
+USERS_SECONDS = 60.0
 DESCRIPTIONS = {
     "1": "SmolLM2-135M-Instruct, the champion",
     "2": "a healthy re-export of version 1",
@@ -93,6 +94,7 @@ def users(state: Path) -> Iterator[None]:
     command = Path(sys.executable).with_name("tidegate")
     process = subprocess.Popen([command, "traffic", SPEC, "--state", str(state)], start_new_session=True)
     try:
+        wait_for_users(state)
         yield
     finally:
         say("users: what became of every request since the fleet was up")
@@ -109,6 +111,16 @@ def fleet(state: Path) -> Iterator[None]:
         yield
     finally:
         tidegate("fleet", "down", "--state", str(state))
+
+
+def wait_for_users(state: Path) -> None:
+    """Until the first of them has an answer: a delivery asks users only when there are some."""
+    records = state / "traffic" / f"{NAME}.jsonl"
+    since, deadline = time.time(), time.monotonic() + USERS_SECONDS
+    while not (records.exists() and records.stat().st_mtime >= since and records.stat().st_size):
+        if time.monotonic() > deadline:
+            raise UsageError(f"no user had an answer within {USERS_SECONDS:.0f} s", hint=f"see {records.parent}")
+        time.sleep(0.2)
 
 
 def deliver(version: str, state: Path) -> bool:

@@ -1,0 +1,95 @@
+"""Whole deliveries of the demo's models, with real engines, proxies and users, as JSON.
+
+    .venv/bin/python benchmarks/deliveries.py --healthy 10
+
+The healthy version 2 is delivered again and again, taken back by `tidegate rollback` in between; then the broken
+version 3 and the slow version 4. For each: how it ended, how long it took, by which gate and after how many
+requests of the canary. Needs `make demo` to have run once, which makes the models.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "examples" / "demo"))
+
+from run import NAME, SPEC, fleet, register, say, tidegate, users
+
+from gates.transcript import BatchLine, read
+from pipelines.event_file import EventFile
+from pipelines.story import tell
+from registry.adapters.mlflow_deliveries import MlflowDeliveries
+from registry.adapters.mlflow_store import embedded_uri
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Deliver the demo's models and tell how each ended.")
+    parser.add_argument("--healthy", type=int, default=10, help="deliveries of version 2")
+    parser.add_argument("--bad", type=int, default=1, help="deliveries of versions 3 and 4, each")
+    parser.add_argument("--state", type=Path, default=Path(".tidegate/deliveries"))
+    parser.add_argument("--models", type=Path, default=Path(".tidegate/models"))
+    parser.add_argument("--to", type=Path, default=Path("deliveries.json"))
+    wish = parser.parse_args()
+    register(wish.state, wish.models)
+    found = []
+    with fleet(wish.state), users(wish.state):
+        for version in ["2"] * wish.healthy + ["3", "4"] * wish.bad:
+            found.append(one(version, wish.state))
+            say(json.dumps(found[-1]))
+            wish.to.write_text(json.dumps(summary(found), indent=2) + "\n", encoding="utf-8")
+    print(wish.to.read_text(encoding="utf-8"))
+
+
+def one(version: str, state: Path) -> dict[str, Any]:
+    """Deliver a version; afterwards version 1 serves again."""
+    say(f"version {version}")
+    tidegate("model", "alias", NAME, version, "challenger", "--state", str(state))
+    code = tidegate("deliver", SPEC, "--state", str(state))
+    last = MlflowDeliveries(embedded_uri(state)).deliveries(NAME)[0]
+    folder = state / "deliveries" / last.id
+    if code == 0:
+        tidegate("rollback", SPEC, "--state", str(state))
+    return {"version": version, "exit_code": code, "outcome": last.outcome, "reason": last.reason} | measured(folder)
+
+
+def measured(folder: Path) -> dict[str, Any]:
+    """From the events and the evidence of one delivery."""
+    story = tell(EventFile(folder / "events.jsonl").read())
+    assert story.started, "a delivery without a start"
+    seconds = {step.id: round(step.seconds(step.ended), 1) for step in story.steps if step.started and step.ended}
+    return {
+        "seconds": round(story.elapsed_seconds(story.started), 1),
+        "steps_seconds": seconds,
+        "canary_seen": {path.stem: seen(path) for path in sorted((folder / "evidence").glob("*.jsonl"))},
+        "decided_by": story.deciding.name if story.deciding else None,
+    }
+
+
+def seen(transcript: Path) -> dict[str, int]:
+    """Requests of the canary and pairs, in all batches of a trial."""
+    batches = list(batches_of(transcript))
+    requests = sum(pod.requests for batch in batches for pod in batch.batch.arms if pod.arm == "canary")
+    return {"requests": requests, "pairs": sum(len(batch.batch.pairs) for batch in batches)}
+
+
+def batches_of(transcript: Path) -> Iterator[BatchLine]:
+    with transcript.open(encoding="utf-8") as lines:
+        yield from (line for line in read(lines, file=transcript.name) if isinstance(line, BatchLine))
+
+
+def summary(found: list[dict[str, Any]]) -> dict[str, Any]:
+    machine = {"machine": platform.machine(), "cores": os.cpu_count(), "python": platform.python_version()}
+    healthy = [each for each in found if each["version"] == "2"]
+    accepted = sum(each["outcome"] == "delivered" for each in healthy)
+    return {"machine": machine, "healthy": len(healthy), "accepted": accepted, "deliveries": found}
+
+
+if __name__ == "__main__":
+    main()
