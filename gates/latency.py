@@ -142,7 +142,8 @@ class PairedTimesQuestion(Question):
         known = [(canary, stable) for canary, stable in times if canary and stable]
         self._times = (self._times + known)[-MOST_TIMES:]
         if known:
-            self._process.feed(np.log([canary / stable for canary, stable in known]), seconds)
+            logs = np.log(known)
+            self._process.feed(logs[:, 0] - logs[:, 1], seconds)
 
     def restart(self) -> None:
         self._times = []
