@@ -11,7 +11,7 @@ from gates.model import Outcome
 from gates.verdict_line import GateVerdict, OutcomeName
 from tidegate.core.model import Value
 
-NOT_ASKED = "batches of evidence cannot answer it"
+NOT_ASKED = "not judged here: it needs more than batches of evidence"
 
 
 class Judgement(Value):
@@ -39,7 +39,7 @@ def as_text(judgement: Judgement) -> str:
     """Lines for a terminal."""
     rows = [(str(verdict.outcome), verdict.gate, verdict.reason) for verdict in judgement.verdicts]
     rows += [("not asked", gate, NOT_ASKED) for gate in judgement.not_asked]
-    widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
+    widths = [max((len(row[column]) for row in rows), default=0) for column in (0, 1)]
     lines = [f"{outcome:{widths[0]}}  {gate:{widths[1]}}  {reason}" for outcome, gate, reason in rows]
     return "\n".join([f"{judgement.name}: {judgement.outcome} {_of_what(judgement)}", *lines]) + "\n"
 

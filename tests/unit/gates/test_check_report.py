@@ -1,0 +1,113 @@
+"""Reports of one judgement: a CI system must not take what nobody knows for what is well."""
+
+from __future__ import annotations
+
+import json
+from xml.etree import ElementTree
+
+import pytest
+
+from gates.check_report import REPORTS, Judgement
+from gates.model import Outcome
+from gates.verdict_line import EXIT_CODES, GateVerdict
+
+REASON = "canary fails 3 of 90 | stable 1 of 900 <5xx>"
+
+
+def judgement(*outcomes: Outcome, reason: str = REASON, not_asked: tuple[str, ...] = ()) -> Judgement:
+    gates = ("latency", "errors", "agreement", "judge")
+    verdicts = tuple(
+        GateVerdict(gate=gate, outcome=outcome, reason=reason, numbers={"pairs": 3.0})
+        for gate, outcome in zip(gates, outcomes, strict=False)
+    )
+    return Judgement(
+        name="support-llm",
+        outcome=max(outcomes),
+        batches=1200,
+        since=1_700_000_000.0,
+        until=1_700_001_800.5,
+        verdicts=verdicts,
+        not_asked=not_asked,
+    )
+
+
+ALL = judgement(Outcome.PASS, Outcome.FAIL, Outcome.INCONCLUSIVE, Outcome.ERROR, not_asked=("quality",))
+
+
+def test_text_has_a_head_and_a_line_for_each_gate() -> None:
+    lines = REPORTS["text"](ALL).splitlines()
+    assert lines[0] == "support-llm: fail after 1,200 batches, 2023-11-14 22:13:20 to 22:43:20 UTC"
+    assert [line.split()[:2] for line in lines[1:5]] == [
+        ["pass", "latency"],
+        ["fail", "errors"],
+        ["inconclusive", "agreement"],
+        ["error", "judge"],
+    ]
+    assert lines[5].startswith("not asked     quality    not judged here")
+
+
+def test_json_has_names_and_all_numbers() -> None:
+    document = json.loads(REPORTS["json"](ALL))
+    assert document["outcome"] == "fail"
+    assert document["verdicts"][2] == {
+        "gate": "agreement",
+        "outcome": "inconclusive",
+        "reason": REASON,
+        "numbers": {"pairs": 3.0},
+    }
+    assert document["not_asked"] == ["quality"]
+
+
+def test_junit_has_a_case_for_each_gate_and_only_a_pass_is_green() -> None:
+    root = ElementTree.fromstring(REPORTS["junit"](ALL))
+    counts = {name: root.attrib[name] for name in ("tests", "failures", "errors", "skipped")}
+    assert counts == {"tests": "5", "failures": "1", "errors": "2", "skipped": "1"}
+    suite = root[0]
+    assert suite.attrib | counts == suite.attrib
+    assert (suite.attrib["name"], suite.attrib["timestamp"]) == ("support-llm", "2023-11-14T22:13:20")
+    marks = {
+        case.attrib["name"]: [(mark.tag, mark.get("type")) for mark in case if mark.tag != "system-out"]
+        for case in suite
+    }
+    assert marks == {
+        "latency": [],
+        "errors": [("failure", "fail")],
+        "agreement": [("error", "inconclusive")],
+        "judge": [("error", "error")],
+        "quality": [("skipped", None)],
+    }
+    assert suite[1][0].attrib["message"] == REASON
+    assert "pairs = 3" in (suite[0].findtext("system-out") or "")
+
+
+@pytest.mark.parametrize(
+    "reason",
+    ["a\x00b\x1b[31m", "\ufffe<![CDATA[ ]]> & \"'", "\ud83d\ude00".encode("utf-16", "surrogatepass").decode("utf-16")],
+)
+def test_junit_is_xml_whatever_a_source_wrote(reason: str) -> None:
+    root = ElementTree.fromstring(REPORTS["junit"](judgement(Outcome.FAIL, reason=reason)))
+    assert len(root[0]) == 1
+
+
+def test_markdown_keeps_its_table_whatever_a_reason_holds() -> None:
+    lines = REPORTS["markdown"](ALL).splitlines()
+    assert lines[0] == "### support-llm: fail"
+    assert lines[5] == r"| errors | **fail** | canary fails 3 of 90 \| stable 1 of 900 \<5xx\> |"
+    rows = REPORTS["markdown"](judgement(Outcome.PASS, reason="two\nlines [a](b)")).splitlines()
+    assert rows[4] == r"| latency | pass | two lines \[a\](b) |"
+
+
+@pytest.mark.parametrize("kind", REPORTS)
+def test_a_judgement_of_nothing_can_be_told(kind: str) -> None:
+    nothing = Judgement(name="x", outcome=Outcome.INCONCLUSIVE, batches=0, since=None, until=None, verdicts=())
+    assert REPORTS[kind](nothing).endswith("\n")
+
+
+def test_only_a_pass_ends_with_0() -> None:
+    assert {str(outcome): int(code) for outcome, code in EXIT_CODES.items()} == {
+        "pass": 0,
+        "fail": 1,
+        "running": 3,
+        "inconclusive": 3,
+        "error": 4,
+    }
