@@ -67,23 +67,32 @@ def log_mean(log_h: Array, pool: Array, drawn: Array) -> Array:
 
 def _of_two(log_h: Array, pool: Array, drawn: Array) -> Array:
     """Two kinds, such as fine and failed: summed, unless so many terms matter that they are a smooth curve."""
-    # Every weight is a case of its own here, because its odds decide how it is summed.
-    shape = log_h.shape[:-1]
-    cases = [np.broadcast_to(each[:, None], shape).ravel() for each in (pool[:, 0], pool[:, 1], drawn)]
-    fine, failed, drawn = cases
-    weights, total, rare = log_h.reshape(-1, 2), fine + failed, np.minimum(fine, failed)
-    common, other = np.where(failed <= fine, weights.T, weights.T[::-1])
-    log_odds = other - common
+    rare, total = pool.min(axis=-1), pool.sum(axis=-1)
+    failed_rare = (pool[:, 1] <= pool[:, 0])[:, None]
+    common = np.where(failed_rare, log_h[..., 0], log_h[..., 1])
+    log_odds = log_h.sum(axis=-1) - 2 * common
+    answer = common * drawn[:, None]
     few = np.minimum(rare, drawn) <= SUMMED
-    narrow = ~few & (variance(log_odds, rare, drawn, total) <= NARROW)
-    wide = ~few & ~narrow
-    answer = common * drawn
-    for chosen, rule in ((few, log_mean_of_few), (narrow, log_mean_around)):
-        if chosen.any():
-            answer[chosen] += rule(log_odds[chosen], rare[chosen], drawn[chosen], total[chosen])
-    if wide.any():
-        counts = np.stack([fine, failed], axis=-1)[wide]
-        answer[wide] = _saddlepoint(weights[wide, None], counts, drawn[wide])[:, 0]
+    if few.any():
+        answer[few] += log_mean_of_few(log_odds[few], rare[few], drawn[few], total[few])
+    if not few.all():
+        answer[~few] += _of_many(log_odds[~few], rare[~few], drawn[~few], total[~few])
+    return answer
+
+
+def _of_many(log_odds: Array, rare: Array, drawn: Array, total: Array) -> Array:
+    """Every weight is a case of its own here, because its odds decide how it is summed."""
+    shape = log_odds.shape
+    rare, drawn, total = (np.broadcast_to(each[:, None], shape).ravel() for each in (rare, drawn, total))
+    odds, answer = log_odds.ravel(), np.empty(log_odds.size)
+    narrow = variance(odds, rare, drawn, total) <= NARROW
+    if narrow.any():
+        answer[narrow] = log_mean_around(odds[narrow], rare[narrow], drawn[narrow], total[narrow])
+    if not narrow.all():
+        wide = ~narrow
+        weights = np.stack([np.zeros_like(odds[wide]), odds[wide]], axis=-1)[:, None]
+        pool = np.stack([total - rare, rare], axis=-1)[wide]
+        answer[wide] = _saddlepoint(weights, pool, drawn[wide])[:, 0]
     return np.asarray(answer.reshape(shape))
 
 

@@ -21,7 +21,7 @@ NARROW = 40.0
 def log_mean_of_few(log_odds: Array, rare: Array, drawn: Array, total: Array) -> Array:
     """Ln of the mean of odds^(rare ones drawn), when at most `SUMMED` are rare, or drawn.
 
-    All are of one shape (cases); neither `rare` nor `drawn` exceeds half of `total`.
+    Shapes: `log_odds` (d, J), the counts (d,); neither `rare` nor `drawn` exceeds half of `total`.
     """
     # Who is rare and who is drawn may be exchanged.
     small, large, total = np.minimum(rare, drawn)[:, None], np.maximum(rare, drawn)[:, None], total[:, None]
@@ -31,11 +31,11 @@ def log_mean_of_few(log_odds: Array, rare: Array, drawn: Array, total: Array) ->
     ratio = (small - step) * (large - step) / ((step + 1) * (total - small - large + step + 1))
     log_share = np.cumsum(np.log(np.where(inside, ratio, 1)), axis=1)
     terms = none + np.concatenate([np.zeros_like(none), np.where(inside, log_share, -np.inf)], axis=1)
-    return _log_sum(terms + np.arange(terms.shape[1]) * log_odds[:, None])
+    return _log_sum(terms[:, None, :] + np.arange(terms.shape[1]) * log_odds[..., None])
 
 
 def log_mean_around(log_odds: Array, rare: Array, drawn: Array, total: Array) -> Array:
-    """The same for any counts, when `variance` says that the distribution is narrow."""
+    """The same for any counts, when `variance` says that the distribution is narrow; all of one shape (d,)."""
     first = np.maximum(np.round(expected(log_odds, rare, drawn, total)) - SUMMED, 0)
     hits = first[:, None] + np.arange(2 * SUMMED + 1)
     rare, drawn, total = rare[:, None], drawn[:, None], total[:, None]
@@ -64,5 +64,5 @@ def _log_choose(whole: Array, part: Array) -> Array:
 
 
 def _log_sum(terms: Array) -> Array:
-    largest = terms.max(axis=1)
-    return np.asarray(largest + np.log(np.exp(terms - largest[:, None]).sum(axis=1)))
+    largest = terms.max(axis=-1)
+    return np.asarray(largest + np.log(np.exp(terms - largest[..., None]).sum(axis=-1)))

@@ -97,7 +97,8 @@ def test_scores_of_both_arms_wait_for_each_other_across_batches() -> None:
 
 def test_times_of_any_size_have_a_ratio() -> None:
     """Clocks can be wrong by any factor; one absurd pair is not more telling than a sevenfold one."""
-    question = PairedTimesQuestion(LatencyGate())
-    pair = PairedAnswer(stable=PairedReply(ttft=1e-300), canary=PairedReply(ttft=1e300))
-    question.take(Batch(time=1, pairs=(pair,)), 1)
-    assert np.isfinite([question.log_fine, question.log_worse]).all()
+    fast, slow = PairedReply(ttft=5e-324), PairedReply(ttft=1e9)
+    for pair in (PairedAnswer(stable=fast, canary=slow), PairedAnswer(stable=slow, canary=fast)):
+        question = PairedTimesQuestion(LatencyGate())
+        question.take(Batch(time=1, pairs=(pair,)), 1)
+        assert np.isfinite([question.log_fine, question.log_worse]).all()
