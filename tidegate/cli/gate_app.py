@@ -79,6 +79,38 @@ def check(
     return run(gates, evidence, asked, report=output.value, target=target)
 
 
+@gate.command("plan")
+def plan(
+    gates: GatesFile,
+    requests_per_second: Annotated[
+        float | None, typer.Option(min=0.001, help="Of all users; without it no time can be told.")
+    ] = None,
+    weight: Annotated[float, typer.Option(min=0.1, max=99, help="Percent of users on the canary.")] = 5.0,
+    pairs_per_second: Annotated[
+        float | None, typer.Option(min=0.001, max=1000, help="Prompts that go to both arms, for paired gates.")
+    ] = None,
+    within: Annotated[str, typer.Option(help="The time until a verdict, such as 30m.")] = "30m",
+    error_rate: Annotated[str, typer.Option(help="Of requests that fail on either arm.")] = "0.5%",
+    spread: Annotated[float, typer.Option(min=0.05, max=3, help="Standard deviation of the ln of times.")] = 0.5,
+    stable_pods: Annotated[int, typer.Option(min=1, help="With two or more, their spread weakens evidence.")] = 1,
+    output: As = Output.TEXT,
+) -> int:
+    """Tell how many requests and how long each gate needs, and the smallest regression it sees. Changes nothing.
+
+    Exit code: 0 every gate would pass a healthy version in time, 2 a spec is wrong, 3 one would not; then it is
+    said what would mend it.
+
+    \b
+    Examples:
+      tidegate gate plan gates.yaml --requests-per-second 20 --weight 5
+      tidegate gate plan delivery.yaml --requests-per-second 200 --weight 25 --within 10m --output json
+    """
+    from tidegate.cli.commands.gate_plan import Expected, run
+
+    expected = Expected(requests_per_second, weight, pairs_per_second, within, error_rate, spread, stable_pods)
+    return run(gates, expected, as_json=output is Output.JSON)
+
+
 @gate.command("replay")
 def replay(
     recorded: Annotated[str, typer.Argument(metavar="FILE|RUN", help="A recorded trial, or a delivery's id.")],
