@@ -6,11 +6,11 @@ import pytest
 from fakes.world import a_spec
 
 from pipelines import exposure
-from pipelines.stages import shadow
+from pipelines.stages.shadow import SOURCES
 
 
 def test_a_plan_counts_on_the_sources_that_the_stage_asks() -> None:
-    assert exposure.SHADOW_SOURCES == shadow.SOURCES
+    assert exposure.SHADOW_SOURCES == SOURCES
 
 
 def test_a_canary_takes_its_users_from_stable() -> None:
