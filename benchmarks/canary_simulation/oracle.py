@@ -25,8 +25,10 @@ from benchmarks.canary_simulation.load import LOOK_SECONDS
 from benchmarks.canary_simulation.minutes import METRICS
 from benchmarks.canary_simulation.samples import Look
 from benchmarks.canary_simulation.workloads import Regression, Traffic, ttft_quantile
+from tidegate.core.model import Value
 
 POWER = 0.8
+CRITICAL = float(norm.isf(ALPHA / len(METRICS)))
 Read = Callable[[Look], Moments]
 
 
@@ -50,22 +52,42 @@ def tests_for(regression: Regression, traffic: Traffic) -> Mapping[str, Read]:
     return {"mean of ln TTFT": _ttft, **tails}
 
 
+class Power(Value):
+    """What one test saw at each look, added up over deliveries."""
+
+    deliveries: int
+    seen: tuple[int, ...]
+    """In how many deliveries one look at that moment sees the regression."""
+    z_sum: tuple[float, ...]
+
+    def plus(self, other: Power) -> Power:
+        """Of both chunks together."""
+        return Power(
+            deliveries=self.deliveries + other.deliveries,
+            seen=tuple(map(sum, zip(self.seen, other.seen, strict=True))),
+            z_sum=tuple(map(sum, zip(self.z_sum, other.z_sum, strict=True))),
+        )
+
+    def seconds(self, onset_seconds: float) -> float:
+        """Since the onset, when one look sees the regression with 80 % power."""
+        powerful = np.flatnonzero(np.asarray(self.seen) >= POWER * self.deliveries)
+        if powerful.size:
+            return float((powerful[0] + 1) * LOOK_SECONDS - onset_seconds)
+        # Beyond the run: the mean of z grows as the square root of time.
+        wanted = CRITICAL + float(norm.ppf(POWER))
+        reached = self.z_sum[-1] / max(self.deliveries, 1)
+        return float((len(self.seen) * LOOK_SECONDS - onset_seconds) * (wanted / max(reached, 1e-3)) ** 2)
+
+
 class Oracle:
-    """Power of one look, for each moment at which it could be; over one or several chunks of deliveries."""
+    """Power of one look, for each moment at which it could be, over one chunk of deliveries."""
 
-    def __init__(self, regression: Regression, traffic: Traffic) -> None:
+    def __init__(self, regression: Regression, traffic: Traffic, deliveries: int) -> None:
         self._tests = tests_for(regression, traffic)
-        self._onset = regression.onset_seconds
-        self._critical = float(norm.isf(ALPHA / len(METRICS)))
-        self._seen = {name: np.zeros(traffic.looks) for name in self._tests}
+        self._onset, self._deliveries = regression.onset_seconds, deliveries
+        self._seen = {name: np.zeros(traffic.looks, dtype=np.int64) for name in self._tests}
         self._z_sum = {name: np.zeros(traffic.looks) for name in self._tests}
-        self._deliveries = 0
-        self._z: dict[str, StratifiedZ] = {}
-
-    def start(self, deliveries: int) -> None:
-        """A new chunk begins."""
         self._z = {name: StratifiedZ(deliveries) for name in self._tests}
-        self._deliveries += deliveries
 
     def feed(self, look: Look) -> None:
         """See one more look; it knows since when the canary is worse."""
@@ -73,24 +95,12 @@ class Oracle:
             return
         for name, read in self._tests.items():
             self._z[name].feed(read(look))
-            self._seen[name][look.index] += (self._z[name].z > self._critical).sum()
+            self._seen[name][look.index] += (self._z[name].z > CRITICAL).sum()
             self._z_sum[name][look.index] += self._z[name].z.sum()
 
-    @property
-    def seconds(self) -> float:
-        """Since the onset, when one look sees the regression with 80 % power."""
-        return min(map(self._time, self._tests))
-
-    @property
-    def test(self) -> str:
-        """Which test is the earliest."""
-        return min(self._tests, key=self._time)
-
-    def _time(self, test: str) -> float:
-        powerful = np.flatnonzero(self._seen[test] >= POWER * self._deliveries)
-        if powerful.size:
-            return float((powerful[0] + 1) * LOOK_SECONDS - self._onset)
-        # Beyond the run: the mean of z grows as the square root of time.
-        wanted = self._critical + float(norm.ppf(POWER))
-        reached = self._z_sum[test][-1] / max(self._deliveries, 1)
-        return float((len(self._seen[test]) * LOOK_SECONDS - self._onset) * (wanted / max(reached, 1e-3)) ** 2)
+    def power(self) -> Mapping[str, Power]:
+        """By test."""
+        return {
+            name: Power(deliveries=self._deliveries, seen=seen.tolist(), z_sum=self._z_sum[name].tolist())
+            for name, seen in self._seen.items()
+        }

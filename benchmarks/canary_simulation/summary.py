@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import beta
@@ -56,15 +54,4 @@ def _times(name: str, seconds: Array) -> Figures:
         f"{name}_share": round(float(np.isfinite(seconds).mean()), 4),
         f"{name}_median_seconds": median if np.isfinite(median) else None,
         f"{name}_p80_seconds": p80 if np.isfinite(p80) else None,
-    }
-
-
-def joined(parts: Sequence[Mapping[str, tuple[Array, Array]]]) -> dict[str, tuple[Array, Array]]:
-    """First times by decider, of several chunks of deliveries."""
-    return {
-        name: (
-            np.concatenate([part[name][0] for part in parts]),
-            np.concatenate([part[name][1] for part in parts]),
-        )
-        for name in parts[0]
     }

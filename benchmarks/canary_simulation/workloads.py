@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +41,10 @@ class Traffic:
     stable_pods: int = 19
     warm_up_looks: int = 30
     """Looks at the stable arm alone, before the canary gets traffic."""
+
+    def shortened(self, looks: int, **changes: int) -> Traffic:
+        """The same for so many looks."""
+        return replace(self, looks=looks, **changes)
 
     def share(self, look: int) -> float:
         """Of the canary, in a look counted from its first."""
