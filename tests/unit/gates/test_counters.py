@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gates.conventions import INSTANCE, JOB
-from gates.counters import NotCounts, Origin, counted, gained, gains
+from gates.counters import NotCounts, Origin, counted, gains
 from gates.targets import Targets
 
 CONTINUES, ZERO, UNDATED = Origin.CONTINUES, Origin.ZERO, Origin.UNDATED
@@ -103,18 +103,3 @@ def test_gains_do_not_depend_on_where_a_window_is_cut() -> None:
             seen = times >= times[cut] - 60
             part = gains(values[seen], the_origins(times[seen].tolist(), [s for s in up if s[0] >= times[cut] - 60]))
             assert part[times[seen] >= times[cut]].tolist() == whole[times >= times[cut]].tolist()
-
-
-@pytest.mark.parametrize(
-    ("samples", "expected"),
-    [
-        ([(5, 10), (15, 12), (25, 15)], 5),
-        ([(15, 3), (25, 7)], 7),
-        ([(5, 10), (15, 12), (25, 4)], 6),
-        ([(5, 10)], 0),
-        ([], 0),
-    ],
-    ids=["running", "began in the window", "restarted", "silent", "unknown"],
-)
-def test_a_counter_gains_what_was_counted_after_the_start(samples: list[tuple[float, float]], expected: float) -> None:
-    assert gained(samples, since=10) == expected

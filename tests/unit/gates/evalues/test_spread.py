@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from gates.evalues.spread import PRIOR_DEGREES, Spread
+from gates.evalues.spread import MOST_CARRIED, PRIOR_DEGREES, Spread
 
 FAILED = np.array([[0.0, 1.0]])
 
@@ -51,8 +51,9 @@ def test_pods_that_are_alike_come_to_one_with_time() -> None:
 def test_it_grows_with_the_canarys_requests_on_each_pod_but_not_forever() -> None:
     pods = [[90.0, 10.0], [70.0, 30.0]]
     small, same, large, huge = (effect(pods, canary=each) for each in (10, 100, 500, 1e9))
-    assert 1 < small < same < large < huge
-    assert huge - 1 == pytest.approx(10 * (same - 1))
+    # Few requests are tempered as if they were a stable pod's: noise that passes is as strong in the first ones.
+    assert 1 < small == same < large < huge
+    assert huge - 1 == pytest.approx(MOST_CARRIED * (same - 1))
 
 
 def test_pods_may_appear_and_vanish() -> None:
