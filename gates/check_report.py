@@ -111,7 +111,8 @@ def _of_what(judgement: Judgement) -> str:
         return "without any evidence"
     begin, end = _moment(judgement.since), _moment(judgement.until)
     last = f"{end:%H:%M:%S}" if begin.date() == end.date() else f"{end:%Y-%m-%d %H:%M:%S}"
-    return f"after {judgement.batches:,} batches, {begin:%Y-%m-%d %H:%M:%S} to {last} UTC"
+    batches = f"{judgement.batches:,} {'batch' if judgement.batches == 1 else 'batches'}"
+    return f"after {batches}, {begin:%Y-%m-%d %H:%M:%S} to {last} UTC"
 
 
 def _moment(seconds: float) -> datetime:

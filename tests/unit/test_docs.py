@@ -11,6 +11,7 @@ import pytest
 import typer
 import yaml
 
+from gates.gate_file import GateFile
 from pipelines.spec import Delivery
 from tidegate.cli.app import app
 from tidegate.cli.commands.schema import schema_text
@@ -112,9 +113,15 @@ def test_editors_find_the_schema_of_every_delivery_that_we_hand_out(path: Path) 
     )
 
 
-def test_the_schema_in_the_docs_is_what_the_command_prints() -> None:
-    written = (ROOT / "docs/schema/delivery.schema.json").read_text(encoding="utf-8")
-    assert json.loads(written) == json.loads(schema_text("delivery"))
+@pytest.mark.parametrize("kind", ["delivery", "gates", "batch", "answer"])
+def test_the_schema_in_the_docs_is_what_the_command_prints(kind: str) -> None:
+    written = (ROOT / f"docs/schema/{kind}.schema.json").read_text(encoding="utf-8")
+    assert json.loads(written) == json.loads(schema_text(kind))
+
+
+def test_the_gates_in_the_docs_are_the_example_that_we_ran() -> None:
+    example = (ROOT / "examples/gates/gates.yaml").read_text(encoding="utf-8").split("\n", 1)[1]
+    assert f"```yaml\n{example}```" in (ROOT / "docs/gate-command.md").read_text(encoding="utf-8")
 
 
 def test_whole_deliveries_in_the_docs_are_right() -> None:
@@ -122,7 +129,10 @@ def test_whole_deliveries_in_the_docs_are_right() -> None:
     whole = [block for block in blocks if "apiVersion:" in block]
     assert whole
     for block in whole:
-        assert parse_spec(block, Delivery, file="docs").stages
+        if "kind: Gates" in block:
+            assert parse_spec(block, GateFile, file="docs").asked
+        else:
+            assert parse_spec(block, Delivery, file="docs").stages
 
 
 def test_every_yaml_in_the_docs_is_yaml() -> None:

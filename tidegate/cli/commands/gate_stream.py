@@ -50,4 +50,5 @@ def _words(final: Answer, stream: VerdictStream) -> str:
     reasons = [f"{verdict.gate}: {verdict.reason}" for verdict in final.verdicts if verdict.outcome == final.outcome]
     if final.outcome is Outcome.ERROR:
         reasons = [f"line {stream.lines} could not be read"]
-    return f"{final.outcome} after {final.batch:,} batches: {'; '.join(reasons)}"
+    batches = f"{final.batch:,} {'batch' if final.batch == 1 else 'batches'}"
+    return f"{final.outcome} after {batches}: {'; '.join(reasons)}"

@@ -1,0 +1,72 @@
+"""The published schemas agree with what the commands read and write."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema_rs
+import pytest
+import yaml
+from fakes.batches import Serving, in_buckets, mirrored, traffic
+from fakes.stdin import pipe_in
+
+from gates.evidence import Batch
+from tidegate.cli import main
+from tidegate.cli.commands.schema import schema_text
+
+EXAMPLE = Path(__file__).parents[3] / "examples" / "gates"
+
+
+def schema(kind: str) -> jsonschema_rs.Draft202012Validator:
+    return jsonschema_rs.Draft202012Validator(json.loads(schema_text(kind)))
+
+
+def example_lines() -> list[bytes]:
+    return (EXAMPLE / "evidence.jsonl").read_bytes().splitlines()
+
+
+def test_the_example_is_what_the_schemas_describe() -> None:
+    schema("gates").validate(yaml.safe_load((EXAMPLE / "gates.yaml").read_text()))
+    batches = schema("batch")
+    for line in example_lines():
+        batches.validate(json.loads(line))
+
+
+def test_whatever_an_adapter_brings_is_a_batch_of_the_schema() -> None:
+    canary, stable = Serving(per_second=2, scored=0.5), Serving(per_second=5, pods=3)
+    of_traffic, batches = list(traffic(canary, stable, looks=3)), schema("batch")
+    for batch in [*of_traffic, *map(in_buckets, of_traffic), *mirrored(3, lost=0.3)]:
+        batches.validate(json.loads(batch.model_dump_json()))
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"time": "1000"},
+        {"time": -1},
+        {"time": 1, "arm": []},
+        {"time": 1, "arms": [{"arm": "blue"}]},
+        {"time": 1, "arms": [{"arm": "canary", "requests": -1}]},
+        {"time": 1, "arms": [{"arm": "canary", "ttft": [-0.1]}]},
+        {"time": 1, "arms": [{"arm": "canary", "scores": [1.1]}]},
+        {"time": 1, "source": "me"},
+    ],
+)
+def test_what_the_schema_refuses_is_refused(document: dict[str, Any]) -> None:
+    assert not schema("batch").is_valid(document)
+    with pytest.raises(ValueError, match="validation error"):
+        Batch.model_validate_json(json.dumps(document), strict=True)
+
+
+def test_every_answer_is_of_its_schema(
+    monkeypatch: pytest.MonkeyPatch, capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    pipe_in(monkeypatch, [*example_lines()[:4], b"nonsense", b'{"restart": true}'])
+    main(["gate", "stream", str(EXAMPLE / "gates.yaml")])
+    answers = capsysbinary.readouterr().out.splitlines()
+    assert len(answers) == 6
+    described = schema("answer")
+    for answer in answers:
+        described.validate(json.loads(answer))
