@@ -114,9 +114,17 @@ def refuse_small_golden_set(spec: Delivery, prompts: int) -> None:
 
 def refuse_hopeless(steps: Iterable[Step]) -> None:
     """Say no before anything is deployed to a stage whose gates would not pass even a healthy version in time."""
-    for step in steps:
-        for forecast in (each for gate in step.gates for each in gate.forecasts if not each.reachable):
-            raise PlanRefused(f"{step.id}: {hopeless(forecast)}", hint=f"one of: {'; '.join(forecast.remedy)}")
+    forecasts_of = ((step, each) for step in steps for gate in step.gates for each in gate.forecasts)
+    found = [(step, forecast) for step, forecast in forecasts_of if not forecast.reachable]
+    if not found:
+        return
+    first, forecast = found[0]
+    others = dict.fromkeys(
+        f"{step.id} {each.gate}" for step, each in found[1:] if (step, each.gate) != (first, forecast.gate)
+    )
+    more = f"; the same is true of {', '.join(others)}" if others else ""
+    hint = f"one of: {'; '.join(forecast.remedy)}" if forecast.remedy else "ask for what a healthy version shows"
+    raise PlanRefused(f"{first.id}: {hopeless(forecast)}{more}", hint=hint)
 
 
 def hopeless(forecast: GateForecast) -> str:

@@ -160,11 +160,11 @@ def test_a_stage_that_could_not_pass_a_healthy_version_in_time_is_refused_with_w
     refusal = refused(a_spec(shadow="", traffic="traffic: {requests_per_second: 8}"))
     assert re.fullmatch(
         r"canary@eu-west-1/10: gate latency needs about \d+ requests to see that a healthy version is fine, "
-        r"which take [0-9]+m at the stated traffic, but the stage ends after 5m",
+        r"which take [0-9]+m at the stated traffic, but the stage ends after 5m; the same is true of canary@.*",
         refusal.message,
     )
     assert re.fullmatch(
-        r"one of: `within` of at least \d+m; at least \d+ requests a second; "
+        r"one of: `within` of at least \d+m; a weight of at least \d+; at least \d+ requests a second; "
         r"the paired probe: latency in the shadow stage, with at least [0-9.]+ pairs a second; "
         r"`max_increase` of at least \d+%",
         refusal.hint or "",
@@ -205,7 +205,8 @@ def test_pairs_that_come_too_seldom_are_refused_with_the_rate_that_would_do() ->
 def test_likeness_that_no_healthy_version_has_is_refused_whatever_the_traffic() -> None:
     refusal = refused(a_spec(agreement="  agreement: {min_similarity: 0.95, min_pairs: 10}"))
     assert refusal.message == (
-        "shadow@eu-west-1: gate agreement would never pass even a healthy version: what it asks for cannot be proven"
+        "shadow@eu-west-1: gate agreement would never pass even a healthy version: what it asks for cannot be proven; "
+        "the same is true of shadow@us-east-1 agreement"
     )
 
 
