@@ -15,12 +15,16 @@ import os
 import platform
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples" / "demo"))
 
-from run import NAME, SPEC, fleet, register, say, tidegate, users
+import run
+from run import NAME, fleet, register, say, tidegate, users
 
 from gates.transcript import BatchLine, read
 from pipelines.event_file import EventFile
@@ -33,29 +37,45 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Deliver the demo's models and tell how each ended.")
     parser.add_argument("--healthy", type=int, default=10, help="deliveries of version 2")
     parser.add_argument("--bad", type=int, default=1, help="deliveries of versions 3 and 4, each")
+    parser.add_argument("--waves", type=int, default=2, help="of the demo's two; each has one region")
     parser.add_argument("--state", type=Path, default=Path(".tidegate/deliveries"))
     parser.add_argument("--models", type=Path, default=Path(".tidegate/models"))
     parser.add_argument("--to", type=Path, default=Path("deliveries.json"))
     wish = parser.parse_args()
     register(wish.state, wish.models)
     found = []
-    with fleet(wish.state), users(wish.state):
+    with spec(wish.waves), fleet(wish.state), users(wish.state):
         for version in ["2"] * wish.healthy + ["3", "4"] * wish.bad:
-            found.append(one(version, wish.state))
+            found.append(one(version, wish.state) | {"waves": wish.waves})
             say(json.dumps(found[-1]))
             wish.to.write_text(json.dumps(summary(found), indent=2) + "\n", encoding="utf-8")
     print(wish.to.read_text(encoding="utf-8"))
+
+
+@contextmanager
+def spec(waves: int) -> Iterator[None]:
+    """The demo's own spec with its first waves only; beside it, because paths in it are relative."""
+    whole = Path(run.SPEC)
+    data = yaml.safe_load(whole.read_text(encoding="utf-8"))
+    data["regions"]["waves"] = data["regions"]["waves"][:waves]
+    part = whole.with_name("first-waves.yaml")
+    part.write_text(yaml.safe_dump(data, sort_keys=False), encoding="utf-8")
+    run.SPEC = str(part)
+    try:
+        yield
+    finally:
+        part.unlink()
 
 
 def one(version: str, state: Path) -> dict[str, Any]:
     """Deliver a version; afterwards version 1 serves again."""
     say(f"version {version}")
     tidegate("model", "alias", NAME, version, "challenger", "--state", str(state))
-    code = tidegate("deliver", SPEC, "--state", str(state))
+    code = tidegate("deliver", run.SPEC, "--state", str(state))
     last = MlflowDeliveries(embedded_uri(state)).deliveries(NAME)[0]
     folder = state / "deliveries" / last.id
     if code == 0:
-        tidegate("rollback", SPEC, "--state", str(state))
+        tidegate("rollback", run.SPEC, "--state", str(state))
     return {"version": version, "exit_code": code, "outcome": last.outcome, "reason": last.reason} | measured(folder)
 
 
