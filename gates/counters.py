@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import Enum
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,15 +68,3 @@ def gains(values: Counts, origins: Sequence[Origin]) -> Counts:
     steps[anew] = values[anew]
     steps[np.array([origin is Origin.UNDATED for origin in origins], dtype=bool)] = 0
     return steps
-
-
-def gained(samples: Sequence[Sample], since: float) -> float:
-    """What one series gained after `since`; `samples` are in order of time and reach back before it.
-
-    A series whose first sample is later than `since` began within the window, so it began at 0.
-    A value below the one before means that the process restarted and counted from 0 again.
-    """
-    before = [value for at, value in samples if at <= since]
-    after = [value for at, value in samples if at > since]
-    values = [before[-1] if before else 0.0, *after]
-    return sum(now - last if now >= last else now for last, now in pairwise(values))

@@ -39,11 +39,6 @@ class Verdict(Value):
     numbers: Mapping[str, float] = {}
     """What the sentence rests on; names carry their unit (`ttft_p95_canary_seconds`)."""
 
-    @property
-    def decided(self) -> bool:
-        """Whether asking again could change nothing."""
-        return self.outcome in (Outcome.PASS, Outcome.FAIL)
-
 
 def worst(outcomes: Iterable[Outcome]) -> Outcome:
     """What several outcomes mean together; no outcome at all is `INCONCLUSIVE`, never a pass."""
@@ -80,13 +75,6 @@ class Counts(Value):
     """Of these, answered 4xx: counted apart, because a user can cause it too."""
 
 
-class RequestCounts(Value):
-    """What the errors gate looks at: both arms of one region in one window."""
-
-    stable: Counts | NoData
-    canary: Counts | NoData
-
-
 class Scores(Value):
     """How good one version's answers to a golden set are, 0 to 1 per prompt."""
 
@@ -119,17 +107,3 @@ class Reply(Value):
     """Mean time between tokens; None when there were fewer than two."""
     duration_seconds: float | None = None
     """Until the last token."""
-
-
-class Pair(Value):
-    """One prompt that was sent to both arms at temperature 0."""
-
-    stable: Reply
-    canary: Reply
-
-
-class Pairs(Value):
-    """All pairs of a window; `sent` counts those as well whose answers did not arrive."""
-
-    sent: int
-    answered: tuple[Pair, ...] = ()

@@ -11,24 +11,10 @@ from numpy.typing import NDArray
 
 from gates.burn_evidence import Events
 from gates.burn_rate_spec import BurnRateGate
-from gates.distribution import Distribution
 from gates.evidence import Batch
-from gates.model import ArmKey, Counts, NoData
+from gates.model import ArmKey, NoData
 from gates.records import RequestRecord
 from gates.rubric import JudgeReply, JudgeRequest
-from gates.spec import LatencyMetric
-
-
-class MetricSource(Protocol):
-    """Where evidence comes from. Every call may raise `OutsideError` when the source is not there."""
-
-    def requests(self, arm: ArmKey, since: datetime, until: datetime) -> Counts | NoData:
-        """The requests of that arm that ended in the window."""
-        ...
-
-    def latencies(self, metric: LatencyMetric, arm: ArmKey, since: datetime, until: datetime) -> Distribution | NoData:
-        """How long they took; those that failed have no latency and are missing here."""
-        ...
 
 
 class Embedder(Protocol):

@@ -6,30 +6,23 @@ nowhere but in `http_requests_total`.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 from gates.adapters.prometheus_api import PrometheusApi
 from gates.conventions import (
     BUCKET,
-    BUCKET_EDGE,
     HISTOGRAMS,
     POD,
     PROCESS_START,
-    RESPONSE_CODE,
     RESPONSES,
     TIMEOUTS,
     TORN,
     UP,
 )
-from gates.counters import gained
-from gates.distribution import Distribution
 from gates.evidence import Arm, Batch
-from gates.model import ArmKey, Counts, NoData
+from gates.model import ArmKey
 from gates.scraped import batch_of
-from gates.series import ArmScrapes, RawSeries, Window
-from gates.spec import LatencyMetric
+from gates.series import ArmScrapes, Window
 from gates.targets import Targets
 
 LOOKBACK = timedelta(minutes=2)
@@ -86,38 +79,3 @@ class PrometheusSource:
         ]
         window = Window(since=since.timestamp(), until=until.timestamp(), targets=targets)
         return batch_of(arms, window, pod_label=self._pod_label, proxy_pod_label=self._proxy_pod_label)
-
-    def requests(self, arm: ArmKey, since: datetime, until: datetime) -> Counts | NoData:
-        """As `MetricSource`, from Envoy; streams cut after their headers are counted as far as Envoy tells."""
-        by_code: dict[int, float] = defaultdict(float)
-        for series, count in self._gains(RESPONSES, arm, since, until):
-            by_code[int(series.labels[RESPONSE_CODE])] += count
-        if not by_code:
-            return NoData(reason=f"Prometheus has no {RESPONSES} of {arm}")
-        # Envoy counts each request once, under the status of its headers; what broke later is in TORN and TIMEOUTS.
-        total = sum(by_code.values())
-        refused = sum(count for code, count in by_code.items() if 400 <= code < 500)
-        failed = sum(count for code, count in by_code.items() if code >= 500)
-        for counter, code in ((TORN, 503), (TIMEOUTS, 504)):
-            # Those that broke before their headers are among the 503s or 504s already.
-            lost = sum(count for _, count in self._gains(counter, arm, since, until))
-            failed += max(0.0, lost - by_code.get(code, 0.0))
-        return Counts(total=round(total), failed=round(min(failed, total - refused)), refused=round(refused))
-
-    def latencies(self, metric: LatencyMetric, arm: ArmKey, since: datetime, until: datetime) -> Distribution | NoData:
-        """As `MetricSource`, from the engine's histogram."""
-        name = HISTOGRAMS[metric] + BUCKET
-        cumulated: dict[float, float] = defaultdict(float)
-        for series, count in self._gains(name, arm, since, until):
-            cumulated[float(series.labels[BUCKET_EDGE])] += count
-        if not cumulated:
-            return NoData(reason=f"Prometheus has no {name} of {arm}")
-        # Prometheus cumulates: each bucket holds those below it too.
-        edges = sorted(cumulated)
-        lower = [0.0, *(cumulated[edge] for edge in edges)]
-        counts = [cumulated[edge] - below for edge, below in zip(edges, lower, strict=False)]
-        return Distribution.from_buckets(edges, counts)
-
-    def _gains(self, metric: str, arm: ArmKey, since: datetime, until: datetime) -> Iterator[tuple[RawSeries, float]]:
-        for series in self._api.samples([metric], arm.model_dump(), since - STALENESS, until):
-            yield series, gained(series.values, since.timestamp())

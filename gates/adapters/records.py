@@ -9,9 +9,8 @@ from threading import Lock
 
 from pydantic import ValidationError
 
-from gates.distribution import Distribution
 from gates.evidence import Arm, Batch, PodEvidence
-from gates.model import ArmKey, Counts, NoData
+from gates.model import ArmKey
 from gates.record_shelf import RecordShelf
 from gates.records import RequestRecord
 from gates.spec import LatencyMetric
@@ -81,20 +80,6 @@ class RecordSource:
         self._shelf = RecordShelf(keep)
         self._reading = Lock()
         """Regions of one wave ask at the same time, each from a thread of its own."""
-
-    def requests(self, arm: ArmKey, since: datetime, until: datetime) -> Counts | NoData:
-        """As `MetricSource`; a request without an answer names no arm and is counted for none."""
-        window = self.window(arm, since, until)
-        if not window:
-            return NoData(reason=f"no user request reached {arm}")
-        refused = sum(record.refused for record in window)
-        failed = sum(not record.ok for record in window) - refused
-        return Counts(total=len(window), failed=failed, refused=refused)
-
-    def latencies(self, metric: LatencyMetric, arm: ArmKey, since: datetime, until: datetime) -> Distribution | NoData:
-        """As `MetricSource`, from raw samples."""
-        known = _times(metric, self.window(arm, since, until))
-        return Distribution.from_samples(known) if known else NoData(reason=f"no answered user request on {arm}")
 
     def batch(self, stable: ArmKey, canary: ArmKey, since: datetime, until: datetime) -> Batch:
         """As `EvidenceSource`, with one time for each answered request."""

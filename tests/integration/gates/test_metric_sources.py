@@ -30,10 +30,9 @@ from gates.adapters.prometheus_events import PrometheusEvents
 from gates.adapters.records import RecordReader, RecordSource
 from gates.burn_evidence import Events
 from gates.burn_rate_spec import BurnRateGate
-from gates.evidence import Arm, Batch, Buckets, Times
-from gates.model import ArmKey, Counts, NoData
+from gates.evidence import Arm, Batch, Buckets, PodEvidence, Times
+from gates.model import ArmKey, NoData
 from gates.records import RequestRecord
-from gates.spec import LatencyMetric
 from tidegate.core.errors import OutsideError
 
 ARM = ArmKey(region="eu-west-1", role="canary", version="7")
@@ -149,34 +148,6 @@ def envoy_command(folder: Path, config: dict[str, object]) -> list[str]:
     (folder / "envoy.yaml").write_text(yaml.safe_dump(config))
     envoy = str(Path(sys.executable).with_name("envoy"))
     return [envoy, "-c", f"{folder}/envoy.yaml", "--use-dynamic-base-id", "-l", "error"]
-
-
-@pytest.mark.skipif(shutil.which("prometheus") is None, reason="prometheus is not installed")
-def test_requests_are_counted_as_they_were_sent(tmp_path: Path) -> None:
-    listener, admin, port = free_port(), free_port(), free_port()
-    prometheus = prometheus_command(tmp_path, scrape_config(admin), port)
-    with chat_server(token_seconds=0.001) as server:
-        envoy = envoy_command(tmp_path, envoy_config(listener, admin, server.server_port))
-        with (
-            running(envoy, f"127.0.0.1 {admin} /ready", tmp_path / "envoy.log"),
-            running(prometheus, f"127.0.0.1 {port} /-/ready", tmp_path / "prometheus.log"),
-        ):
-            source = PrometheusSource(f"http://127.0.0.1:{port}")
-            since = datetime.now(UTC)
-            time.sleep(2.5)
-            for model, times in (("m", 6), ("fail", 3), ("refuse", 2), ("cut", 2)):
-                for _ in range(times):
-                    ask(listener, model)
-            expected = Counts(total=13, failed=5, refused=2)
-            deadline = time.monotonic() + 15
-            while source.requests(ARM, since, datetime.now(UTC)) != expected and time.monotonic() < deadline:
-                time.sleep(0.5)
-            assert source.requests(ARM, since, datetime.now(UTC)) == expected
-            time.sleep(1.5)
-            quiet = source.requests(ARM, datetime.now(UTC), datetime.now(UTC))
-            assert quiet == Counts(total=0, failed=0, refused=0)
-            assert isinstance(source.requests(OTHER, since, datetime.now(UTC)), NoData)
-            assert isinstance(source.latencies(LatencyMetric.TTFT, ARM, since, datetime.now(UTC)), NoData)
 
 
 @dataclass(frozen=True)
@@ -397,8 +368,6 @@ def test_a_prometheus_that_is_not_there_is_an_error_and_no_verdict() -> None:
     source = PrometheusSource("http://127.0.0.1:9", timeout_seconds=1)
     now = datetime.now(UTC)
     with pytest.raises(OutsideError, match="does not answer"):
-        source.requests(ARM, now, now)
-    with pytest.raises(OutsideError, match="does not answer"):
         source.batch(OTHER, ARM, now, now)
 
 
@@ -425,13 +394,10 @@ def test_records_are_counted_in_the_window_in_which_they_ended(tmp_path: Path) -
     write(path, record(98), record(100), record(101, ok=False, status=500), record(102, ok=False, status=400))
     source = RecordSource([path])
     since, until = datetime.fromtimestamp(100, UTC), datetime.fromtimestamp(110, UTC)
-    assert source.requests(ARM, since, until) == Counts(total=3, failed=1, refused=1)
-    latencies = source.latencies(LatencyMetric.TTFT, ARM, since, until)
-    assert not isinstance(latencies, NoData) and latencies.count == 1
-    assert isinstance(source.latencies(LatencyMetric.ITL, ARM, since, until), NoData)
-    assert isinstance(source.requests(OTHER, since, until), NoData)
+    whole = PodEvidence(arm=Arm.CANARY, requests=3, errors=1, refused=1, ttft=(0.2,), e2e=(1.0,))
+    assert source.batch(OTHER, ARM, since, until).arms == (whole,)
     write(path, record(103))
-    assert source.requests(ARM, since, until) == Counts(total=4, failed=1, refused=1)
+    assert counts(source.batch(OTHER, ARM, since, until)) == {Arm.CANARY: (4, 1, 1)}
 
 
 def test_a_half_written_line_waits_for_its_end(tmp_path: Path) -> None:
