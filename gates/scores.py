@@ -31,6 +31,7 @@ class ScoresQuestion(Question):
         self._count, self._totals = 0, {Arm.STABLE: 0.0, Arm.CANARY: 0.0}
 
     def take(self, batch: Batch, seconds: float) -> None:
+        self.missing = batch.missing.get("judge", "")
         pairs = [
             (pair.stable.score, pair.canary.score)
             for pair in batch.pairs
@@ -66,7 +67,7 @@ class ScoresQuestion(Question):
 
     def describe(self) -> str:
         if not self._count:
-            return "no scores of both arms"
+            return f"no scores of both arms: {self.missing}" if self.missing else "no scores of both arms"
         canary, stable = (self._totals[arm] / self._count for arm in (Arm.CANARY, Arm.STABLE))
         return (
             f"canary scores {canary:.2f} against {stable:.2f} on stable over {self._count:,} pairs "

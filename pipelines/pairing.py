@@ -8,6 +8,7 @@ from itertools import count, cycle
 
 from gates.evidence import Arm as Side
 from gates.evidence import Batch, PairedAnswer, PodEvidence
+from gates.judge_control import ControlReport
 from gates.judging import JudgedPair
 from gates.likeness import paired_answer
 from gates.model import Reply
@@ -72,6 +73,11 @@ class Pairing:
         missing = {"judge": self._judge.control.reason} if self._judge and not trusted else {}
         now = self._clock.now().timestamp()
         return Batch(time=now, source="probe", arms=arms if scores else (), pairs=tuple(pairs), missing=missing)
+
+    @property
+    def control(self) -> ControlReport | None:
+        """Whether the judge may be believed; None without a judge."""
+        return self._judge.control if self._judge else None
 
     async def _pair(self, key: str, prompt: str) -> None:
         asked = [self._chat.ask(url, self._model, prompt, max_tokens=self._max_tokens) for url in self._urls]

@@ -60,6 +60,8 @@ async def shadow(context: Context, step: Step) -> None:
             await watch(context, step, window, ask)
     finally:
         context.trials.keep(name)
+        if control := pairing.control:
+            context.journal.try_to_say(step.id, "evidence", f"judge: {control.reason}", control.model_dump(mode="json"))
     context.journal.traffic(step, await fleet.mirror(0))
 
 

@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from gates.adapters.load import LoadProcess, start_load
+from gates.features import Feature
 from pipelines.spec import Delivery
 from pipelines.state import StateFolder
 from rollouts.adapters.host_client import FleetHost, attach
@@ -55,11 +56,32 @@ def start_users(spec: Delivery, folder: Path, state: StateFolder, host: FleetHos
     """
     if spec.traffic is None or spec.traffic.prompts is None:
         raise UsageError("the spec does not say what users ask", hint="set traffic.prompts")
+    prompts, records = folder / spec.traffic.prompts, state.traffic / f"{spec.metadata.name}.jsonl"
+    _freeze_topics(spec, prompts, records)
     return start_load(
         host.regions(),
         rate=spec.traffic.requests_per_second,
-        prompts=folder / spec.traffic.prompts,
+        prompts=prompts,
         model=spec.metadata.name,
         max_tokens=spec.traffic.max_tokens,
-        records=state.traffic / f"{spec.metadata.name}.jsonl",
+        records=records,
     )
+
+
+def _freeze_topics(spec: Delivery, prompts: Path, records: Path) -> None:
+    """Find topics in what users are known to ask, once, when the drift gate is to look at them."""
+    drift = spec.gates.drift
+    if drift is None or drift.inputs is None or Feature.TOPIC not in drift.inputs.features:
+        return
+    from gates.adapters.embeddings import WordEmbeddings
+    from gates.adapters.prompts import read_prompts
+    from gates.adapters.topics import fit_topics, topics_file
+
+    path = topics_file(records)
+    if path.exists():
+        return
+    topics = fit_topics(WordEmbeddings(), read_prompts(prompts))
+    if topics is None:
+        raise UsageError(f"{prompts} has too few prompts to find topics in", hint="leave topic out of drift.inputs")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    topics.save(path)
