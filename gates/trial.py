@@ -118,15 +118,12 @@ class Trial:
 
     def _verdict(self, standing: _Standing, outcome: Outcome) -> Verdict:
         question, asked = standing.question, standing.asked
-        # What a fail needs of this question alone: its share of the budget is its weight.
-        log_fail = -math.log(self.terms.rollback * asked.weight) if asked.weight else math.inf
-        numbers = {
-            **question.numbers(),
-            "evidence_worse": _capped(question.log_worse),
-            "evidence_worse_needed": _capped(log_fail),
-            "evidence_fine": _capped(question.log_fine),
-            "evidence_fine_needed": _capped(self._log_needed),
-        }
+        numbers = dict(question.numbers())
+        if asked.weight:
+            # What a fail needs of this question alone: its share of the budget is its weight.
+            needed = -math.log(self.terms.rollback * asked.weight)
+            numbers |= {"evidence_worse": _capped(question.log_worse), "evidence_worse_needed": _capped(needed)}
+        numbers |= {"evidence_fine": _capped(question.log_fine), "evidence_fine_needed": _capped(self._log_needed)}
         return Verdict(gate=asked.gate, outcome=outcome, reason=self._words(standing, outcome), numbers=numbers)
 
     def _words(self, standing: _Standing, outcome: Outcome) -> str:

@@ -108,11 +108,16 @@ async def learn(trial: RecordedTrial, feeds: Sequence[Feed], now: datetime) -> N
             trial.take(batch.model_copy(update={"arms": alone, "events": None, "drift": None}))
 
 
-async def look(trial: RecordedTrial, feeds: Sequence[Feed], now: datetime, *, final: bool) -> Sequence[Verdict]:
-    """Take what is new from every feed, and ask all gates."""
+async def take_new(trial: RecordedTrial, feeds: Sequence[Feed], now: datetime, *, final: bool) -> None:
+    """Take what is new from every feed."""
     for feed in feeds:
         # In threads: reading Prometheus and record files would hold up everything else of the delivery.
         batch = await asyncio.to_thread(feed.next, now, final=final)
         if batch is not None:
             trial.take(batch)
+
+
+async def look(trial: RecordedTrial, feeds: Sequence[Feed], now: datetime, *, final: bool) -> Sequence[Verdict]:
+    """Take what is new, and ask all gates."""
+    await take_new(trial, feeds, now, final=final)
     return trial.verdicts(deadline_passed=final)

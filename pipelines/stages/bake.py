@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from gates.model import ArmKey, Outcome, Verdict
 from pipelines.context import Context
 from pipelines.errors import Stopped
-from pipelines.live import Feed, counters, live_feeds, look, terms_for
+from pipelines.live import Feed, counters, live_feeds, take_new, terms_for
 from pipelines.model import Ending, Step
 from pipelines.trials import RecordedTrial
 from pipelines.watch import LOOK_SECONDS
@@ -52,7 +52,9 @@ async def bake(context: Context, step: Step) -> None:
 async def _verdicts(context: Context, region: str, compared: _Comparison | None, *, final: bool) -> Sequence[Verdict]:
     verdicts = [_health(await context.fleets[region].observe(), context.plan.version.version)]
     if compared:
-        verdicts += await look(compared.trial, compared.feeds, context.clock.now(), final=final)
+        await take_new(compared.trial, compared.feeds, context.clock.now(), final=final)
+        # There is no deadline by which a promoted region would have to prove anything.
+        verdicts += compared.trial.verdicts(deadline_passed=False)
     return verdicts
 
 
