@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from datetime import timedelta
 
 import numpy as np
+from pydantic import Field, model_validator
 
 from gates.burn_rate_spec import BurnWindows
 from gates.evalues.exchange import Array
@@ -24,10 +25,16 @@ EVEN = (0.25, 0.25, 0.25, 0.25)
 class Events(Value):
     """What happened since the look before."""
 
-    total: int
+    total: int = Field(ge=0, le=10**12)
     """All events that the SLO counts."""
-    bad: int
+    bad: int = Field(ge=0)
     """Of these, what spends its budget."""
+
+    @model_validator(mode="after")
+    def _adds_up(self) -> Events:
+        if self.bad > self.total:
+            raise ValueError(f"at least {self.bad} events: the bad ones are among them")
+        return self
 
 
 class Look(Value):

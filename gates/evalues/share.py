@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from gates.evalues.exchange import Array
 from gates.evalues.mixture import Onset, Product
 
-STEPS = (0.3, 0.6, 0.85, 0.98)
+STEPS = (0.12, 0.4, 0.75, 0.98)
 """How far alternatives lie between the bound and 0 (worse), or between the bound and 1 (fine)."""
 STEP_WEIGHTS = (0.25, 0.25, 0.25, 0.25)
 
