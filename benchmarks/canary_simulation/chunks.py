@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ from benchmarks.canary_simulation.kayenta import Kayenta
 from benchmarks.canary_simulation.minutes import MinuteDecider, PerMinute
 from benchmarks.canary_simulation.oracle import Oracle, Power
 from benchmarks.canary_simulation.ours import Gates
-from benchmarks.canary_simulation.samples import Array
+from benchmarks.canary_simulation.samples import Array, Look
 from benchmarks.canary_simulation.scenarios import MID, Cell, Question
 from benchmarks.canary_simulation.static_thresholds import (
     ArgoRollouts,
@@ -29,8 +30,8 @@ from benchmarks.canary_simulation.static_thresholds import (
 from benchmarks.canary_simulation.workloads import HEALTHY, Workload
 from tidegate.core.model import Value
 
-LONGEST = 250
-"""Deliveries side by side: what still fits into the processor's cache."""
+LONGEST = {Question.HEALTHY: 250, Question.MARGIN: 250, Question.REGRESSION: 100}
+"""Deliveries side by side: what still fits into the processor's cache, and is soon worth something."""
 
 
 class Place(Value):
@@ -75,7 +76,7 @@ def _told(seconds: Array) -> tuple[float | None, ...]:
 
 def operator_limits(seed: int) -> Limits:
     """What an operator reads off the stable version's history, before any delivery."""
-    traffic = MID.shortened(60, warm_up_looks=0)
+    traffic = replace(MID, looks=60, warm_up_looks=0)
     history = History("", 100)
     minutes = PerMinute([history], traffic.looks)
     for look in Workload(traffic, HEALTHY, 100, seed).looks():
@@ -84,27 +85,43 @@ def operator_limits(seed: int) -> Limits:
 
 
 def simulate(cell: Cell, place: Place, limits: Limits) -> Chunk:
-    """All deciders on the same deliveries."""
+    """All deciders on the same deliveries; at a margin only our gate, because no other one says what it accepts."""
     began = time.monotonic()
-    deliveries, looks = place.deliveries, cell.traffic.looks
+    deliveries = place.deliveries
     gates = Gates(deliveries, cell.question, cell.metric)
-    peers = PerMinute(minute_deciders(deliveries, limits), looks)
-    tests = FixedHorizon(deliveries, looks)
-    readers = [peers.feed, tests.feed]
+    peers = Peers(0 if cell.question is Question.MARGIN else deliveries, cell.traffic.looks, limits)
     oracle = Oracle(cell.regression, cell.traffic, deliveries) if cell.question is Question.REGRESSION else None
-    if oracle:
-        readers.append(oracle.feed)
+    readers = [peers.feed, *([oracle.feed] if oracle else [])]
     for look in Workload(cell.traffic, cell.regression, deliveries, place.random_seed).looks():
         gates.feed(look)
         for feed in readers if look.share else ():
             feed(look)
-    deciders: list[Times] = [*gates.deciders, *peers.deciders, *tests.deciders]
     return Chunk(
         place=place,
         wall_seconds=round(time.monotonic() - began, 1),
-        deciders={one.name: Decided.of(one) for one in deciders},
+        deciders={one.name: Decided.of(one) for one in [*gates.deciders, *peers.deciders]},
         power=oracle.power() if oracle else {},
     )
+
+
+class Peers:
+    """Everyone but us."""
+
+    def __init__(self, deliveries: int, looks: int, limits: Limits) -> None:
+        """None of them for no deliveries."""
+        self._minutes = PerMinute(minute_deciders(deliveries, limits) if deliveries else (), looks)
+        self._tests = FixedHorizon(deliveries, looks)
+        self._asked = deliveries > 0
+
+    @property
+    def deciders(self) -> list[Times]:
+        return [*self._minutes.deciders, *self._tests.deciders] if self._asked else []
+
+    def feed(self, look: Look) -> None:
+        """See one more look."""
+        if self._asked:
+            self._minutes.feed(look)
+            self._tests.feed(look)
 
 
 def minute_deciders(deliveries: int, limits: Limits) -> list[MinuteDecider]:

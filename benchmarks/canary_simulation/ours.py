@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
 from benchmarks.canary_simulation.deciders import Times
 from benchmarks.canary_simulation.load import LOOK_SECONDS
-from benchmarks.canary_simulation.samples import Array, Grid, Integers, Look
+from benchmarks.canary_simulation.samples import Arm, Array, Grid, Look
 from benchmarks.canary_simulation.scenarios import Question
 from gates.evalues.failing import Failing
 from gates.evalues.paired import Lower
@@ -32,35 +33,41 @@ class Margins:
     tolerance: float = 0.02
 
 
-@dataclass(frozen=True)
+def _kinds(arm: Arm) -> Array:
+    return np.stack([arm.requests - arm.errors, arm.errors], axis=-1).astype(np.float64)
+
+
+COUNTS: Mapping[str, Callable[[Arm], Array]] = {
+    "errors": _kinds,
+    "ttft": lambda arm: arm.ttft.pod_counts(TTFT_GRID),
+    "itl": lambda arm: arm.itl.pod_counts(ITL_GRID),
+}
+
+
 class Counted:
-    """One look as the engine reads it: counts of the canary and of each stable pod, by metric."""
+    """One look as the engine reads it: counts by metric, each counted once, when somebody asks."""
 
-    canary: Mapping[str, Array]
-    stable: Mapping[str, Array]
-    drop: Array
-    """Of the judge's score, within pairs."""
+    def __init__(self, look: Look) -> None:
+        self._look = look
+        self._kept: dict[tuple[str, str], Array] = {}
 
-    @classmethod
-    def of(cls, look: Look) -> Counted:
-        stable, canary = look.stable, look.canary
-        return cls(
-            canary={
-                "errors": _kinds(canary.requests, canary.errors).sum(axis=1),
-                "ttft": canary.ttft.counts(TTFT_GRID),
-                "itl": canary.itl.counts(ITL_GRID),
-            },
-            stable={
-                "errors": _kinds(stable.requests, stable.errors),
-                "ttft": stable.ttft.pod_counts(TTFT_GRID),
-                "itl": stable.itl.pod_counts(ITL_GRID),
-            },
-            drop=look.stable_scores - look.canary_scores,
-        )
+    def canary(self, metric: str) -> Array:
+        """Of all its pods together: (deliveries, bins)."""
+        return np.asarray(self._pods("canary", metric).sum(axis=1))
 
+    def stable(self, metric: str) -> Array:
+        """Of each pod: (deliveries, pods, bins)."""
+        return self._pods("stable", metric)
 
-def _kinds(requests: Integers, errors: Integers) -> Array:
-    return np.stack([requests - errors, errors], axis=-1).astype(np.float64)
+    @property
+    def drop(self) -> Array:
+        """Of the judge's score, within pairs: (deliveries, pairs)."""
+        return self._look.stable_scores - self._look.canary_scores
+
+    def _pods(self, arm: Literal["canary", "stable"], metric: str) -> Array:
+        if (arm, metric) not in self._kept:
+            self._kept[arm, metric] = COUNTS[metric](self._look.canary if arm == "canary" else self._look.stable)
+        return self._kept[arm, metric]
 
 
 Engine = Failing | Slower | Lower
@@ -72,12 +79,13 @@ class Gate(Times):
     def __init__(self, name: str, deliveries: int, engines: Mapping[str, Engine]) -> None:
         super().__init__(name, deliveries)
         self._engines = engines
+        self._log_best = np.full((len(engines), deliveries), -np.inf)
 
     def learn(self, counted: Counted) -> None:
         """A look at the stable arm before there was a canary."""
         for metric, engine in self._engines.items():
             if not isinstance(engine, Lower):
-                engine.learn(counted.stable[metric], LOOK_SECONDS)
+                engine.learn(counted.stable(metric), LOOK_SECONDS)
 
     def feed_counted(self, counted: Counted, seconds: float) -> None:
         """See one more look."""
@@ -85,11 +93,13 @@ class Gate(Times):
             if isinstance(engine, Lower):
                 engine.feed(counted.drop, LOOK_SECONDS)
             else:
-                engine.feed(counted.canary[metric], counted.stable[metric], LOOK_SECONDS)
+                engine.feed(counted.canary(metric), counted.stable(metric), LOOK_SECONDS)
         worse = np.stack([engine.log_worse for engine in self._engines.values()])
         self.roll_back(np.logaddexp.reduce(worse, axis=0) - np.log(len(worse)) >= -np.log(ALPHA), seconds)
         fine = np.stack([engine.log_fine for engine in self._engines.values()])
-        self.accept((fine >= -np.log(BETA)).all(axis=0), seconds)
+        self._log_best = np.maximum(self._log_best, fine)
+        # As in a trial: shown once is shown, unless what followed has taken it back.
+        self.accept(((self._log_best >= -np.log(BETA)) & (fine >= 0)).all(axis=0), seconds)
 
 
 def engines(deliveries: int, margins: Margins, *, temper: bool) -> dict[str, Engine]:
@@ -127,7 +137,7 @@ class Gates:
         running = [gate for gate in self.deciders if not self._stops or gate.undecided.any()]
         if not running:
             return
-        counted = Counted.of(look)
+        counted = Counted(look)
         for gate in running:
             if look.share:
                 gate.feed_counted(counted, look.seconds)

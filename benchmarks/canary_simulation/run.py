@@ -80,9 +80,9 @@ def places(wish: Wish) -> Iterator[tuple[Cell, Place]]:
         if wish.cells not in f"{cell.question}: {cell.name}":
             continue
         chosen = replace(cell, traffic=cell.traffic.shortened(QUICK_LOOKS)) if wish.quick else cell
-        wanted = wish.deliveries(cell.question)
-        for number, begin in enumerate(range(0, wanted, LONGEST)):
-            size = min(LONGEST, wanted - begin)
+        wanted, longest = wish.deliveries(cell.question), LONGEST[cell.question]
+        for number, begin in enumerate(range(0, wanted, longest)):
+            size = min(longest, wanted - begin)
             found.append(
                 (
                     chosen,

@@ -42,9 +42,9 @@ class Traffic:
     warm_up_looks: int = 30
     """Looks at the stable arm alone, before the canary gets traffic."""
 
-    def shortened(self, looks: int, **changes: int) -> Traffic:
+    def shortened(self, looks: int) -> Traffic:
         """The same for so many looks."""
-        return replace(self, looks=looks, **changes)
+        return replace(self, looks=looks)
 
     def share(self, look: int) -> float:
         """Of the canary, in a look counted from its first."""

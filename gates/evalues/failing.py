@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import betaincinv
 
+from gates.evalues.difference import best_weight, log_e_difference
 from gates.evalues.exchange import Array
 from gates.evalues.mixture import Onset, Product
 from gates.evalues.odds import (
-    FINE_FRACTIONS,
-    FINE_WEIGHTS,
     WORSE_ODDS,
     WORSE_WEIGHTS,
     log_e_odds,
@@ -17,11 +15,12 @@ from gates.evalues.odds import (
 )
 from gates.evalues.spread import Spread
 
+FINE_POWERS = (1.0, 0.65, 0.3, 1.5)
+"""Of the weight that is best when the canary is as good as stable: less for one that is worse, more for a better."""
 FINE_RATES = (0.02, 0.2, 0.5)
 """Alternatives as parts of the margin: a canary that hardly ever fails, or fails less than the margin by itself."""
-ACCEPT_WEIGHTS = (*(weight * 0.7 for weight in FINE_WEIGHTS), 0.18, 0.08, 0.04)
+ACCEPT_WEIGHTS = (0.385, 0.14, 0.105, 0.07, 0.18, 0.08, 0.04)
 HALF_LIFE_SECONDS = 1800.0
-CONFIDENCE = 0.8
 LARGEST_MARGIN = 0.999
 
 
@@ -48,11 +47,9 @@ class Failing:
         tolerated = self._null_odds(self._tolerance, _estimate(self._past))
         worse = tolerated[..., None] + np.log(np.asarray(WORSE_ODDS))
         self._worse.feed(log_e_odds(worse, tolerated, canary, pooled) / self.design_effect, seconds)
-        # The odds ratio of a fixed difference falls as the rate rises, until both are as far from 1/2; so the
-        # highest plausible rate below that is the safe one.
-        margin = self._null_odds(self._margin, np.minimum(_upper_bound(self._past), (1 - self._margin) / 2))
-        fine = margin[..., None] * np.asarray(FINE_FRACTIONS)
-        gained = np.concatenate([log_e_odds(fine, margin, canary, pooled), self._below_margin(canary, pooled)], axis=-1)
+        best = best_weight(_estimate(self._past), self._margin, canary, pooled)
+        gained = log_e_difference(best[..., None] ** np.asarray(FINE_POWERS), self._margin, canary, pooled)
+        gained = np.concatenate([gained, self._below_margin(canary, pooled)], axis=-1)
         self._fine.feed(gained / self.design_effect)
         self.learn(stable, seconds)
 
@@ -82,7 +79,7 @@ class Failing:
     def _below_margin(self, canary: Array, stable: Array) -> Array:
         """A canary that fails by the margin more often fails at least by the margin, whatever stable does.
 
-        The comparison of odds says nothing while nobody fails; this says that the canary does not either.
+        The comparison is slow to say so while nobody fails at all; this is not.
         """
         if not self._margin:
             return np.zeros((*canary.shape[:-1], len(FINE_RATES)))
@@ -100,8 +97,3 @@ class Failing:
 
 def _estimate(past: Array) -> Array:
     return np.asarray((past[..., 1] + 0.5) / (past.sum(axis=-1) + 1))
-
-
-def _upper_bound(past: Array) -> Array:
-    """Clopper and Pearson's one-sided bound of the share of failures."""
-    return np.asarray(betaincinv(past[..., 1] + 1, np.maximum(past[..., 0], 1e-3), CONFIDENCE))

@@ -14,9 +14,6 @@ from gates.evalues.exchange import Array, log_mean
 WORSE_ODDS = (1.5, 2.0, 3.0, 5.0, 10.0)
 WORSE_WEIGHTS = (0.25, 0.3, 0.2, 0.15, 0.1)
 """Most weight where data are scarce: a tenfold rate shows itself soon."""
-FINE_FRACTIONS = (0.0, 0.35, 0.7, -0.5)
-"""Alternatives of acceptance as powers of the null's odds: 0 is "as good as stable", -0.5 is better than stable."""
-FINE_WEIGHTS = (0.55, 0.2, 0.15, 0.1)
 
 
 def log_e_odds(log_odds: Array, null: Array, canary: Array, stable: Array) -> Array:

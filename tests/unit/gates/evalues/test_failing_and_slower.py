@@ -83,6 +83,14 @@ def test_a_canary_at_the_margin_wins_nothing(stable: float, margin: float, seen:
     assert mean_fine(((1 - stable) * seen, stable * seen), stable, margin) <= 1 + 1e-9
 
 
+@given(before=st.floats(0.0001, 0.9), stable=st.floats(0.001, 0.9), margin=st.floats(0.001, 0.6))
+def test_nor_does_it_when_both_arms_fail_more_or_less_often_than_before(
+    before: float, stable: float, margin: float
+) -> None:
+    margin = min(margin, 1 - stable)
+    assert mean_fine(((1 - before) * 1e4, before * 1e4), stable, margin) <= 1 + 1e-9
+
+
 def test_a_past_too_thin_to_know_the_rate_is_no_licence() -> None:
     assert mean_fine((1, 0), 0.5, 0.3) <= 1 + 1e-9
     assert mean_fine((0.5, 0), 0.5, 0.005) <= 1 + 1e-9

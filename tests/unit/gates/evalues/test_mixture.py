@@ -22,7 +22,6 @@ SECONDS = st.lists(st.floats(0, 4000), min_size=5, max_size=5)
     [
         betting.STAKE_WEIGHTS,
         failing.ACCEPT_WEIGHTS,
-        odds.FINE_WEIGHTS,
         odds.WORSE_WEIGHTS,
         share.STEP_WEIGHTS,
         slower.FINE_WEIGHTS,
