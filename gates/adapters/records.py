@@ -60,7 +60,7 @@ class RecordReader:
 
 
 class RecordSource:
-    """A `MetricSource` and an `EvidenceSource` over what users saw."""
+    """An `EvidenceSource` over what users saw."""
 
     def __init__(
         self,

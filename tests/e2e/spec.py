@@ -1,4 +1,7 @@
-"""The spec that scenarios deliver by: small samples and wide margins, so that noise decides nothing."""
+"""The spec that scenarios deliver by: margins so wide that noise decides nothing, and few requests do.
+
+A pass needs evidence of 20:1, a fail much more: what a canary of this spec is refused for is plain to see.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,8 @@ from engine_images.adapters.environment import find_engine_environment
 
 MODEL = "tiny"
 REGION = "eu-west-1"
-PROMPTS = tuple(f"How much is {number} and {number + 1}?" for number in range(1, 13))
+PROMPTS = tuple(f"How much is {number} and {number + 1}?" for number in range(1, 17))
+"""Enough for proof that a version which answers all of them wrongly is worse."""
 
 
 def write_spec(folder: Path, *, canary_lasts: str = "0s", **changes: Any) -> Path:
@@ -27,14 +31,15 @@ def write_spec(folder: Path, *, canary_lasts: str = "0s", **changes: Any) -> Pat
         "model": {"name": MODEL},
         "engine": _engine(),
         "gates": {
-            "latency": {"quantile": 0.5, "max_increase": "1000%", "min_requests": 8},
-            "errors": {"max_increase": "50pp", "min_requests": 8},
+            "budget": {"look": "2s"},
+            "latency": {"quantile": 0.5, "max_increase": "1000%", "tolerance": "300%", "min_requests": 8},
+            "errors": {"max_increase": "60pp", "tolerance": "20pp", "min_requests": 8},
             "quality": {"scorer": "exact", "max_drop": 0.5, "min_prompts": len(PROMPTS)},
-            "agreement": {"min_similarity": 0.5, "min_pairs": 4},
+            "agreement": {"min_similarity": 0.4, "min_coverage": 0.5, "min_pairs": 8},
         },
         "stages": _stages(canary_lasts, golden if golden.exists() else None),
         "regions": {"waves": [[REGION]], "bake": "1s"},
-        "traffic": {"requests_per_second": 4, "prompts": "prompts.txt", "max_tokens": 4},
+        "traffic": {"requests_per_second": 8, "prompts": "prompts.txt", "max_tokens": 4},
     }
     path = folder / "delivery.yaml"
     path.write_text(yaml.safe_dump(spec | changes, sort_keys=False), encoding="utf-8")
@@ -61,6 +66,6 @@ def _stages(canary_lasts: str, golden: Path | None) -> Sequence[Mapping[str, Any
     offline = [{"offline": {"dataset": golden.name}}] if golden else []
     return [
         *offline,
-        {"shadow": {"pairs_per_second": 4, "at_least": "0s", "within": "10m"}},
+        {"shadow": {"pairs_per_second": 8, "at_least": "0s", "within": "10m"}},
         {"canary": {"weights": [50], "at_least": canary_lasts, "within": "20m"}},
     ]

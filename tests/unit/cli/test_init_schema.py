@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 import yaml
+from fakes.world import a_version
 
+from pipelines.plan import make_plan
+from pipelines.prompts import golden_set
 from pipelines.spec import Delivery
 from tidegate.cli import main
 from tidegate.cli.compose import read_delivery
@@ -33,6 +36,14 @@ def test_what_it_writes_can_be_read_at_once(started: Path) -> None:
     spec = read_delivery(started / "delivery.yaml")
     assert [stage.name for stage in spec.stages] == ["offline", "shadow", "canary"]
     assert len(spec.regions.names) == 2
+
+
+def test_its_gates_can_pass_a_healthy_version_at_its_own_traffic(started: Path) -> None:
+    spec = read_delivery(started / "delivery.yaml")
+    plan = make_plan(spec, a_version("2"), a_version("1"), prompts=len(golden_set(spec, started)))
+    forecasts = [forecast for step in plan.steps for gate in step.gates for forecast in gate.forecasts]
+    assert {forecast.gate for forecast in forecasts} == {"quality", "latency", "errors", "agreement"}
+    assert all(forecast.smallest_regression_share is not None for forecast in forecasts)
 
 
 def test_editors_find_the_schema_beside_the_file(started: Path) -> None:
