@@ -1,0 +1,102 @@
+"""What users reported that Kayenta let pass, judged by ours with default terms.
+
+Each published array is one number a minute. Our judge reads requests, so each point is given requests: of
+latency, so many whose median is the point (0.1 s for 1.0); of errors, so many of which the point's share fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pytest
+
+from benchmarks.canary_simulation.kayenta import Classification, classify, confidence_interval, mean_ratio
+from gates.evidence import Arm, Batch, PodEvidence
+from gates.model import Outcome, Verdict
+from gates.spec import ErrorsGate, LatencyGate
+from gates.terms import Terms
+from gates.trial import Trial
+
+LATENCY, ERRORS = Terms(latency=LatencyGate()), Terms(errors=ErrorsGate())
+CALM = [1.0] * 10
+SEVEN_OF_TEN = [100.0] * 7 + [1.0] * 3
+"""spinnaker/kayenta#780, continued as spinnaker/spinnaker#6278: "in my eyes, this should fail"."""
+SPARSE_ERRORS = [0, 0.048, 0, 0.18, 0.089, 0, 0.098, 0.035, 0, 0]
+"""spinnaker/spinnaker#5622, of the same kind as spinnaker/kayenta#426: the control had no error at all."""
+ONE_SPIKE, STEADY = [0.9, 1.0, 40.0, 1.1, 0.95, 1.05], [1.0, 0.9, 1.1, 1.0, 1.05, 0.95]
+"""+650 % of few points, as in spinnaker/kayenta#633; the numbers are ours, the issue has pictures only."""
+FOUR_ERRORS = [each / 50 for each in (0, 1, 0, 1, 0, 0, 1, 0, 1, 0)]
+
+
+def slow(arm: Arm, median: float, requests: int, rng: np.random.Generator) -> PodEvidence:
+    return PodEvidence(arm=arm, requests=requests, ttft=tuple(rng.lognormal(np.log(0.1 * median), 0.5, requests)))
+
+
+def failing(arm: Arm, share: float, requests: int, _: np.random.Generator) -> PodEvidence:
+    return PodEvidence(arm=arm, requests=requests, errors=round(share * requests))
+
+
+def minutes(
+    canary: Sequence[float], stable: Sequence[float], requests: tuple[int, int], terms: Terms
+) -> Iterator[Batch]:
+    rng = np.random.default_rng(1)
+    served = slow if terms is LATENCY else failing
+    for minute, points in enumerate(zip(canary, stable, strict=True), start=1):
+        arms = zip((Arm.CANARY, Arm.STABLE), points, requests, strict=True)
+        yield Batch(time=60 * minute, arms=tuple(served(*each, rng) for each in arms))
+
+
+def judged(terms: Terms, canary: Sequence[float], stable: Sequence[float], requests: tuple[int, int]) -> Verdict:
+    trial = Trial(terms)
+    for batch in minutes(canary, stable, requests, terms):
+        trial.take(batch)
+    (verdict,) = trial.verdicts(deadline_passed=True)
+    return verdict
+
+
+@pytest.mark.parametrize(
+    ("stable", "canary"),
+    [(CALM, SEVEN_OF_TEN), (STEADY, ONE_SPIKE), ([0.0] * 10, SPARSE_ERRORS), ([0.0] * 10, FOUR_ERRORS)],
+)
+def test_kayenta_lets_all_of_them_pass(stable: list[float], canary: list[float]) -> None:
+    assert classify(np.asarray(stable), np.asarray(canary, dtype=np.float64)) is Classification.PASS
+
+
+def test_kayentas_numbers_are_those_that_the_user_saw_in_its_debugger() -> None:
+    control, experiment = np.asarray(CALM), np.asarray(SEVEN_OF_TEN)
+    assert confidence_interval(control, experiment) == pytest.approx(
+        (6.825022991538781e-5, 98.99992904170193), abs=1e-4
+    )
+    assert mean_ratio(control, experiment) == pytest.approx(70.3)
+    experiment[7] = 100
+    assert classify(control, experiment) is Classification.HIGH
+
+
+def test_seven_of_ten_minutes_a_hundred_times_slower_are_caught_with_ten_requests_a_minute() -> None:
+    assert judged(LATENCY, SEVEN_OF_TEN, CALM, (10, 10)).outcome is Outcome.FAIL
+    assert judged(LATENCY, SEVEN_OF_TEN, CALM, (10, 190)).outcome is Outcome.FAIL
+
+
+def test_so_is_one_minute_of_six_that_makes_the_mean_650_percent_higher() -> None:
+    assert judged(LATENCY, ONE_SPIKE, STEADY, (20, 20)).outcome is Outcome.FAIL
+    assert judged(LATENCY, ONE_SPIKE, STEADY, (10, 190)).outcome is Outcome.FAIL
+
+
+def test_sparse_errors_are_caught() -> None:
+    assert judged(ERRORS, SPARSE_ERRORS, [0.0] * 10, (50, 50)).outcome is Outcome.FAIL
+    assert judged(ERRORS, SPARSE_ERRORS, [0.0] * 10, (20, 380)).outcome is Outcome.FAIL
+
+
+def test_four_errors_are_caught_beside_a_stable_of_nineteen_times_the_traffic() -> None:
+    assert judged(ERRORS, FOUR_ERRORS, [0.0] * 10, (50, 950)).outcome is Outcome.FAIL
+
+
+def test_four_errors_against_equal_traffic_are_too_few_to_fail_and_never_a_pass() -> None:
+    verdict = judged(ERRORS, FOUR_ERRORS, [0.0] * 10, (50, 50))
+    assert verdict.outcome is Outcome.INCONCLUSIVE
+    assert "4 of 500" in verdict.reason
+
+
+def test_five_requests_a_minute_are_too_few_to_say_anything() -> None:
+    assert judged(LATENCY, SEVEN_OF_TEN, CALM, (5, 5)).outcome is Outcome.INCONCLUSIVE
