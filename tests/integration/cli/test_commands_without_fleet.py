@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,7 @@ def test_a_plan_is_what_would_happen_to_the_versions_behind_the_aliases(
     lines = said.out.splitlines()
     assert lines[0] == f"models:/{name}/2 -> eu-west-1, us-east-1; champion is version 1"
     assert lines[2].startswith("build")
-    assert lines[-1].endswith("when every gate answers as soon as it can")
+    assert [line for line in lines if line.endswith(" when every gate answers as soon as it can")]
 
 
 def test_a_plan_as_json_has_every_step_under_its_id(tidegate: Tidegate, registered: Path) -> None:
@@ -46,11 +47,12 @@ def test_a_plan_without_a_challenger_says_what_is_missing(tidegate: Tidegate, de
 
 
 def test_a_plan_that_could_never_decide_is_refused(tidegate: Tidegate, registered: Path) -> None:
-    registered.write_text(registered.read_text().replace("requests_per_second: 2,", "requests_per_second: 0.01,"))
+    registered.write_text(registered.read_text().replace("requests_per_second: 20,", "requests_per_second: 2,"))
     said = tidegate("plan", "delivery.yaml")
     assert said.code == 2
-    assert said.err.startswith("tidegate: shadow@eu-west-1: gate errors needs 40 requests, which take 4000 s")
-    assert "raise `within` above 4000s" in said.err
+    refused = r"tidegate: \w+@eu-west-1[/\d]*: gate errors needs about [\d,]+ requests .* but the stage ends after \d+m"
+    assert re.match(refused, said.err)
+    assert "one of: `within` of at least " in said.err
 
 
 def test_nothing_was_delivered_yet(tidegate: Tidegate, delivery: Path) -> None:
