@@ -39,7 +39,7 @@ def write_spec(folder: Path, *, canary_lasts: str = "0s", **changes: Any) -> Pat
         },
         "stages": _stages(canary_lasts, golden if golden.exists() else None),
         "regions": {"waves": [[REGION]], "bake": "1s"},
-        "traffic": {"requests_per_second": 8, "prompts": "prompts.txt", "max_tokens": 4},
+        "traffic": {"requests_per_second": 6, "prompts": "prompts.txt", "max_tokens": 4},
     }
     path = folder / "delivery.yaml"
     path.write_text(yaml.safe_dump(spec | changes, sort_keys=False), encoding="utf-8")
@@ -66,6 +66,6 @@ def _stages(canary_lasts: str, golden: Path | None) -> Sequence[Mapping[str, Any
     offline = [{"offline": {"dataset": golden.name}}] if golden else []
     return [
         *offline,
-        {"shadow": {"pairs_per_second": 8, "at_least": "0s", "within": "10m"}},
+        {"shadow": {"pairs_per_second": 4, "at_least": "0s", "within": "10m"}},
         {"canary": {"weights": [50], "at_least": canary_lasts, "within": "20m"}},
     ]

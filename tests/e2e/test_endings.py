@@ -26,6 +26,7 @@ def test_a_healthy_re_export_is_delivered_and_no_user_notices(
     then.ledger_says("delivered")
     then.run_shows("FINISHED")
     then.report_is_there()
+    then.a_replay_says_the_same("shadow@eu-west-1", "canary@eu-west-1")
 
 
 def test_other_weights_are_taken_back_by_the_quality_gate_before_any_user_meets_them(

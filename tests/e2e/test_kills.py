@@ -27,6 +27,7 @@ def test_a_killed_delivery_is_taken_back_by_the_fleet_and_closed_by_the_next(
     when.delivered()
     then.exits(0)
     then.the_one_before_is_closed_as("interrupted", "died")
+    then.the_one_before_replays("shadow@eu-west-1", "canary@eu-west-1")
     then.ledger_says("delivered")
     then.region_serves(story.challenger)
     then.users_failed(0)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import re
 import signal
 import time
+from collections.abc import Iterable, Mapping, Sequence
 
 from e2e.machine import until
 from e2e.spec import MODEL, REGION
 from e2e.story import Story
 
 from gates.records import RequestRecord
+from registry.adapters.mlflow_store import embedded_uri
 from rollouts.model import Phase
 
 
@@ -94,6 +97,32 @@ class Then:
         assert f"report: {report}" in self._story.ended().out
         assert "<svg" in report.read_text(encoding="utf-8")
 
+    def a_replay_says_the_same(self, *trials: str) -> None:
+        """Bit for bit, and as the delivery's own events have it; here, and elsewhere with nothing but MLflow."""
+        delivery = self._machine.deliveries.deliveries(MODEL)[0].id
+        events = self._machine.state / "deliveries" / delivery / "events.jsonl"
+        told = [json.loads(line) for line in events.read_text(encoding="utf-8").splitlines()]
+        said = [{"step": event["step"], **event["data"]} for event in told if event["kind"] == "verdict"]
+        mlflow = ("--tracking-uri", embedded_uri(self._machine.state))
+        for place in ((), ("--state", str(self._machine.folder / "elsewhere"), *mlflow)):
+            changes = self._replayed(delivery, trials, place)
+            assert changes and _verdicts(changes) <= _verdicts(said), _verdicts(changes) - _verdicts(said)
+
+    def the_one_before_replays(self, *trials: str) -> None:
+        """It left its evidence on this machine only, perhaps with half a line at the end."""
+        self._replayed(self._machine.deliveries.deliveries(MODEL)[1].id, trials)
+
+    def _replayed(self, delivery: str, trials: Sequence[str], place: Sequence[str] = ()) -> list[dict[str, str]]:
+        """Every change of a verdict, in all trials of a delivery."""
+        replayed = self._machine.tidegate("gate", "replay", delivery, "--output", "json", *place)
+        assert replayed.code == 0, f"{replayed.out}\n{replayed.err}"
+        held = json.loads(replayed.out)
+        assert {trial["trial"] for trial in held} == set(trials)
+        for trial in held:
+            self._story.measured(f"{trial['trial']}: {trial['batches']} batches, {trial['verdicts']} verdicts")
+            assert trial["same"] and trial["batches"] and trial["verdicts"], trial
+        return [change for trial in held for change in trial["changes"]]
+
     def version_is_tagged(self, version: str, outcome: str, reason: str) -> None:
         tags = self._machine.registry._client.get_model_version(MODEL, version).tags
         assert tags["tidegate.outcome"] == outcome
@@ -159,3 +188,7 @@ class Then:
         assert found, f"exit {said.code}: {said.out}{said.err}"
         failed, requests, cut = map(int, found.groups())
         return failed, requests, cut
+
+
+def _verdicts(told: Iterable[Mapping[str, str]]) -> set[tuple[str, ...]]:
+    return {tuple(each[name] for name in ("step", "gate", "outcome", "reason")) for each in told}
