@@ -39,7 +39,7 @@ def write_spec(folder: Path, *, canary_lasts: str = "0s", **changes: Any) -> Pat
         },
         "stages": _stages(canary_lasts, golden if golden.exists() else None),
         "regions": {"waves": [[REGION]], "bake": "1s"},
-        "traffic": {"requests_per_second": 6, "prompts": "prompts.txt", "max_tokens": 4},
+        "traffic": {"requests_per_second": 8, "prompts": "prompts.txt", "max_tokens": 4},
     }
     path = folder / "delivery.yaml"
     path.write_text(yaml.safe_dump(spec | changes, sort_keys=False), encoding="utf-8")
