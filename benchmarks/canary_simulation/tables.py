@@ -10,7 +10,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from benchmarks.canary_simulation.figure_model import ALIKE, OURS, CellFigures, StudyFigures, read_figures
-from benchmarks.canary_simulation.scenarios import Question
+from benchmarks.canary_simulation.scenarios import Question, cells
+from benchmarks.canary_simulation.targets import target_rows
 
 BEGIN, END = "<!-- figures: written by benchmarks.canary_simulation.tables -->", "<!-- end of figures -->"
 PEERS = (
@@ -35,6 +36,11 @@ def lines(figures: StudyFigures) -> Iterator[str]:
     """All tables."""
     machine = f"{figures.machine['processor']}, Python {figures.machine['python']}, NumPy {figures.versions['numpy']}"
     yield f"Ran on one core of {machine}; seed {', '.join(map(str, figures.seeds))}."
+    missing = [cell.name for cell in cells() if cell.name not in {each.name for each in figures.cells}]
+    if missing:
+        yield f"\nNot run yet: {'; '.join(missing)}."
+    yield from ("", "### Aimed at, and measured", "")
+    yield from _table(["target", "worst measured", "met"], list(target_rows(figures)))
     yield from ("", "### Good versions rolled back", "")
     yield from _table(
         ["cell", "n", "**tidegate** (95 % upper bound)", *PEERS],
@@ -48,17 +54,16 @@ def lines(figures: StudyFigures) -> Iterator[str]:
     yield from ("", "### Versions at the margin that were accepted", "")
     yield from _table(
         ["cell", "n", "**tidegate** (95 % upper bound)"],
-        [[cell.name, str(cell.deliveries), _bounded(cell, "false_acceptance")] for cell in _margin(figures)],
+        [
+            [cell.name, str(cell.deliveries), _bounded(cell, "false_acceptance")]
+            for cell in figures.asking(Question.MARGIN)
+        ],
     )
     yield from ("", "### Until a bad version is rolled back", "")
     yield from _table(
         ["cell", "n", "oracle", "**tidegate**: median, 80 %", "over the oracle", "pods alike", f"{FAST}: median, seen"],
         [_detected(cell) for cell in figures.asking(Question.REGRESSION)],
     )
-
-
-def _margin(figures: StudyFigures) -> list[CellFigures]:
-    return figures.asking(Question.MARGIN)
 
 
 def _healthy(cell: CellFigures) -> list[str]:

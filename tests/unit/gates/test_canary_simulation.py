@@ -12,6 +12,7 @@ from scipy import stats
 
 from benchmarks.canary_simulation import kayenta, ours, summary
 from benchmarks.canary_simulation.chunks import Place, operator_limits, simulate
+from benchmarks.canary_simulation.figure_model import CellFigures, StudyFigures
 from benchmarks.canary_simulation.fixed_horizon import Moments, PooledZ, StratifiedZ
 from benchmarks.canary_simulation.minutes import ArmMinute, Minute, MinuteDecider
 from benchmarks.canary_simulation.oracle import CRITICAL, Power
@@ -19,6 +20,7 @@ from benchmarks.canary_simulation.samples import Arm as SimulatedArm
 from benchmarks.canary_simulation.samples import Grid, Look, Samples
 from benchmarks.canary_simulation.scenarios import HIGH, MID, Question, cells
 from benchmarks.canary_simulation.static_thresholds import ArgoRollouts, Flagger, Limits, canary_alone
+from benchmarks.canary_simulation.targets import target_rows
 from benchmarks.canary_simulation.workloads import HEALTHY, Regression, Traffic, Workload
 from gates.evidence import Arm, Batch, Buckets, PodEvidence
 from gates.model import Outcome
@@ -251,3 +253,19 @@ def test_the_simulated_gate_says_what_a_trial_says(
         assert np.isinf(gate.accept_seconds[0])
     assert outcome in outcomes
     assert np.isfinite(gate.accept_seconds[0]) == (outcome is Outcome.PASS)
+
+
+def test_a_target_names_the_cells_that_miss_it() -> None:
+    def cell(name: str, rolled_back: float) -> CellFigures:
+        figures = {"false_rollback": rolled_back, "false_rollback_upper_bound": rolled_back + 0.003}
+        return CellFigures(name=name, question=Question.HEALTHY, deliveries=1000, deciders={"tidegate": figures})
+
+    def rows(*found: CellFigures) -> list[tuple[str, str, str]]:
+        study = StudyFigures(seeds=(1,), look_seconds=10, machine={}, versions={}, wall_seconds=1, cells=found)
+        return [row for row in target_rows(study) if "%" in row[0]]
+
+    assert [row[1:] for row in rows(cell("a", 0.002), cell("b", 0.01))] == [("b: 1.0 %", "yes"), ("b: 1.3 %", "yes")]
+    assert [row[1:] for row in rows(cell("a", 0.0), cell("b", 0.02))] == [
+        ("b: 2.0 %", "no, 1 of 2 cells"),
+        ("b: 2.3 %", "no, 1 of 2 cells"),
+    ]
