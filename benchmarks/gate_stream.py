@@ -27,9 +27,9 @@ import numpy as np
 import psutil
 
 from gates.evidence import Batch
-from gates.gate_file import GateFile
+from gates.reports.gate_file import GateFile
+from gates.reports.verdict_line import as_lines
 from gates.trial import Trial
-from gates.verdict_line import as_lines
 from tidegate.core.spec import load_spec
 
 TIDEGATE = Path(sys.executable).with_name("tidegate")

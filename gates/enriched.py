@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from gates.burn_rate_spec import BurnRateGate
-from gates.drift_bins import Reference, count_records
+from gates.burn.spec import BurnRateGate
+from gates.drift.bins import Reference, count_records
 from gates.evidence import Batch
 from gates.model import ArmKey, NoData
 from gates.ports import EventSource, EvidenceSource, UserRequests

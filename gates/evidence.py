@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from gates.burn_evidence import Events
+from gates.burn.evidence import Events
 from tidegate.core.model import Value
 
 Seconds = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]

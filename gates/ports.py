@@ -9,12 +9,12 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from gates.burn_evidence import Events
-from gates.burn_rate_spec import BurnRateGate
+from gates.burn.evidence import Events
+from gates.burn.spec import BurnRateGate
 from gates.evidence import Batch
+from gates.judge.rubric import JudgeReply, JudgeRequest
+from gates.load.records import RequestRecord
 from gates.model import ArmKey, NoData
-from gates.records import RequestRecord
-from gates.rubric import JudgeReply, JudgeRequest
 
 
 class Embedder(Protocol):

@@ -8,9 +8,9 @@ from enum import StrEnum
 
 from pydantic import Field
 
-from gates.burn_rate_spec import BurnRateGate
-from gates.drift_spec import DriftGate
-from gates.judge_spec import JudgeGate
+from gates.burn.spec import BurnRateGate
+from gates.drift.spec import DriftGate
+from gates.judge.spec import JudgeGate
 from gates.shares import Sample, Share
 from tidegate.core.model import Contradiction, SpecModel
 from tidegate.core.quantities import Duration, Percent, PercentagePoints

@@ -11,19 +11,19 @@ from typing import Annotated, Literal, Protocol
 
 from pydantic import Field
 
-from gates.burn_gate import BurnWatch
-from gates.burn_rate_spec import BurnRateGate
-from gates.coverage import MirrorQuestion
-from gates.drift_bins import Reference
-from gates.drift_gate import DriftWatch
-from gates.drift_spec import DriftGate
-from gates.error_rate import FailuresQuestion, PairedFailuresQuestion
+from gates.burn.spec import BurnRateGate
+from gates.burn.watch import BurnWatch
+from gates.drift.bins import Reference
+from gates.drift.spec import DriftGate
+from gates.drift.watch import DriftWatch
 from gates.evidence import Batch
-from gates.latency import PairedTimesQuestion, TimesQuestion
 from gates.model import NoData, Verdict
-from gates.pairs import agreement_questions
-from gates.question import Question
-from gates.scores import ScoresQuestion
+from gates.questions.base import Question
+from gates.questions.coverage import MirrorQuestion
+from gates.questions.error_rate import FailuresQuestion, PairedFailuresQuestion
+from gates.questions.latency import PairedTimesQuestion, TimesQuestion
+from gates.questions.pairs import agreement_questions
+from gates.questions.scores import ScoresQuestion
 from gates.spec import AgreementGate, ErrorsGate, Gates, LatencyGate, ScoresGate
 from tidegate.core.model import SpecModel, Value
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from gates.evidence import Batch
 from gates.model import Outcome, Verdict
-from gates.question import Question, as_odds
+from gates.questions.base import Question, as_odds
 from gates.terms import Asked, Terms, questions, watches
 from tidegate.core.errors import UsageError
 

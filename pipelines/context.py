@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from gates.judge.pair_judge import PairJudge
 from gates.model import ArmKey
-from gates.pair_judge import PairJudge
 from gates.ports import Embedder, EventSource, EvidenceSource, LanguageDetector, LogLikelihood, UserRequests
 from pipelines.journal import Journal
 from pipelines.model import Plan, Step

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gates.forecast import Exposure
+from gates.planning.forecast import Exposure
 from gates.terms import Source
 from pipelines.spec import Delivery
 

@@ -8,10 +8,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from gates.drift_bins import Reference, freeze_reference
+from gates.drift.bins import Reference, freeze_reference
+from gates.drift.features import features_of_record
 from gates.enriched import WithDrift, WithEvents
 from gates.evidence import Arm, Batch
-from gates.features import features_of_record
 from gates.model import ArmKey, NoData, Verdict
 from gates.ports import EvidenceSource
 from gates.terms import Source, Terms, terms_of

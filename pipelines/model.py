@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from gates.forecast import GateForecast
 from gates.model import Outcome
+from gates.planning.forecast import GateForecast
 from registry.model import ModelVersion
 from tidegate.core.errors import ExitCode
 from tidegate.core.model import Value

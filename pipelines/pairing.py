@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from itertools import count, cycle
 
+from gates.answers.likeness import paired_answer
 from gates.evidence import Arm as Side
 from gates.evidence import Batch, PairedAnswer, PodEvidence
-from gates.judge_control import ControlReport
-from gates.judging import JudgedPair
-from gates.likeness import paired_answer
+from gates.judge.control import ControlReport
+from gates.judge.judging import JudgedPair
+from gates.judge.pair_judge import PairJudge
 from gates.model import Reply
-from gates.pair_judge import PairJudge
 from gates.ports import Embedder, LanguageDetector
 from pipelines.ports import Answer, Chat
 from rollouts.model import Arm

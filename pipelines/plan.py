@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from gates.expected import Assumptions
-from gates.forecast import Exposure, GateForecast
-from gates.planning import forecasts, quality_forecast
-from gates.remedies import round_up, with_remedy
+from gates.planning.expected import Assumptions
+from gates.planning.forecast import Exposure, GateForecast
+from gates.planning.forecasts import forecasts, quality_forecast
+from gates.planning.remedies import round_up, with_remedy
 from gates.terms import Source, terms_of
 from pipelines.budget import OFFLINE, shares
 from pipelines.errors import PlanRefused

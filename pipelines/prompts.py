@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gates.golden import GoldenPrompt, load_golden
+from gates.answers.golden import GoldenPrompt, load_golden
 from pipelines.spec import Delivery
 from tidegate.core.spec import Problem, SpecError
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from gates.drift_bins import Reference
+from gates.drift.bins import Reference
 from gates.evidence import Batch
 from gates.model import NoData, Verdict
 from gates.terms import Terms

@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 from openai import APIConnectionError, APIError, APIStatusError, APITimeoutError, AsyncOpenAI, Omit
 from pydantic import BaseModel
 
-from gates.judge_spec import JudgeGate
-from gates.rubric import JudgeReply, JudgeRequest
+from gates.judge.rubric import JudgeReply, JudgeRequest
+from gates.judge.spec import JudgeGate
 from tidegate.core.errors import OutsideError, UsageError
 
 

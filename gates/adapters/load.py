@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from gates.adapters.records import RecordReader
-from gates.traffic import LoadPlan, LoadTotals, totals
+from gates.load.traffic import LoadPlan, LoadTotals, totals
 from tidegate.core.errors import OutsideError, UsageError
 
 LOCUSTFILE = Path(__file__).with_name("locustfile.py")

@@ -21,10 +21,10 @@ from urllib3 import PoolManager
 
 from gates.adapters.prompts import describe_prompts, read_prompts
 from gates.adapters.topics import load_topics, topics_file
-from gates.records import Failure, RequestRecord
-from gates.refusal import declines
-from gates.stream import StreamMeter
-from gates.traffic import LoadPlan
+from gates.answers.refusal import declines
+from gates.load.records import Failure, RequestRecord
+from gates.load.stream import StreamMeter
+from gates.load.traffic import LoadPlan
 
 PLAN = LoadPlan.model_validate_json(os.environ["TIDEGATE_LOAD_PLAN"])
 CONNECT_SECONDS = 5

@@ -9,7 +9,10 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from gates.adapters.prometheus_api import PrometheusApi
-from gates.conventions import (
+from gates.evidence import Arm, Batch
+from gates.model import ArmKey
+from gates.scraped.batch import batch_of
+from gates.scraped.conventions import (
     BUCKET,
     HISTOGRAMS,
     POD,
@@ -19,11 +22,8 @@ from gates.conventions import (
     TORN,
     UP,
 )
-from gates.evidence import Arm, Batch
-from gates.model import ArmKey
-from gates.scraped import batch_of
-from gates.series import ArmScrapes, Window
-from gates.targets import Targets
+from gates.scraped.series import ArmScrapes, Window
+from gates.scraped.targets import Targets
 
 LOOKBACK = timedelta(minutes=2)
 """How far before a sample the one before it may lie: two of Prometheus' default scrape intervals."""

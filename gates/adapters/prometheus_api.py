@@ -12,8 +12,8 @@ from prometheus_api_client import PrometheusConnect
 from prometheus_api_client.exceptions import PrometheusApiClientException
 from urllib3.util import Retry
 
-from gates.scraped_histograms import Bucket
-from gates.series import RawSeries
+from gates.scraped.histograms import Bucket
+from gates.scraped.series import RawSeries
 from tidegate.core.errors import OutsideError
 
 NAME = "__name__"

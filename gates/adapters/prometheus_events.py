@@ -11,8 +11,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from gates.adapters.prometheus_api import PrometheusApi
-from gates.burn_evidence import Events
-from gates.burn_rate_spec import BurnRateGate, filled
+from gates.burn.evidence import Events
+from gates.burn.spec import BurnRateGate, filled
 from gates.model import ArmKey, NoData
 from tidegate.core.errors import OutsideError
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from gates.adapters.embeddings import WordEmbeddings
 from gates.adapters.language import LanguageIds
 from gates.adapters.topics import TopicModel
-from gates.features import PromptFeatures
+from gates.drift.features import PromptFeatures
 
 LANGUAGE_CHARACTERS = 1000
 """Of a prompt, that tell its language."""

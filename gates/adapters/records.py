@@ -10,9 +10,9 @@ from threading import Lock
 from pydantic import ValidationError
 
 from gates.evidence import Arm, Batch, PodEvidence
+from gates.load.record_shelf import RecordShelf
+from gates.load.records import RequestRecord
 from gates.model import ArmKey
-from gates.record_shelf import RecordShelf
-from gates.records import RequestRecord
 from gates.spec import LatencyMetric
 from tidegate.core.errors import OutsideError
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from math import ceil
 
-from gates.records import RequestRecord
+from gates.load.records import RequestRecord
 from pipelines.report.model import Arm
 from pipelines.story import Region, Story
 

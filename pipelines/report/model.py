@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from gates.records import RequestRecord
+from gates.load.records import RequestRecord
 from pipelines.ports import Event
 from pipelines.story import Story, tell
 from tidegate.core.model import Value

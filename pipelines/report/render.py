@@ -8,8 +8,8 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from gates.load.records import RequestRecord
 from gates.model import Outcome
-from gates.records import RequestRecord
 from pipelines.ports import Event
 from pipelines.report.arms import during, per_version, quantile, side_by_side
 from pipelines.report.figures import distribution, scores

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Coroutine, Sequence
 from typing import Any, TypeVar
 
-from gates.golden import GoldenPrompt, score_answers
+from gates.answers.golden import GoldenPrompt, score_answers
+from gates.answers.quality import judge_quality
 from gates.model import AnswerScores, Outcome, Scores
-from gates.quality import judge_quality
 from gates.spec import QualityGate, Scorer
 from pipelines.budget import OFFLINE, shares
 from pipelines.context import Context, both_arms

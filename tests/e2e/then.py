@@ -12,7 +12,7 @@ from e2e.machine import until
 from e2e.spec import MODEL, REGION
 from e2e.story import Story
 
-from gates.records import RequestRecord
+from gates.load.records import RequestRecord
 from registry.adapters.mlflow_store import embedded_uri
 from rollouts.model import Phase
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from gates.conventions import HISTOGRAMS, PROCESS_START
+from gates.scraped.conventions import HISTOGRAMS, PROCESS_START
 from gates.spec import LatencyMetric
 
 EDGES = (0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0)

@@ -6,7 +6,7 @@ import json
 import random
 from collections.abc import Callable
 
-from gates.rubric import NAMES, JudgeReply, JudgeRequest
+from gates.judge.rubric import NAMES, JudgeReply, JudgeRequest
 
 DIMENSIONS = ("helpfulness", "accuracy", "coherence", "safety")
 

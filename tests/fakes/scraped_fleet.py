@@ -8,7 +8,10 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from gates.conventions import (
+from gates.evidence import Arm, Batch
+from gates.model import ArmKey
+from gates.scraped.batch import batch_of
+from gates.scraped.conventions import (
     BUCKET,
     BUCKET_EDGE,
     HISTOGRAMS,
@@ -19,13 +22,10 @@ from gates.conventions import (
     TORN,
     UP,
 )
-from gates.evidence import Arm, Batch
-from gates.model import ArmKey
-from gates.scraped import batch_of
-from gates.scraped_histograms import Bucket
-from gates.series import ArmScrapes, RawSeries, Window
+from gates.scraped.histograms import Bucket
+from gates.scraped.series import ArmScrapes, RawSeries, Window
+from gates.scraped.targets import Targets
 from gates.spec import LatencyMetric
-from gates.targets import Targets
 
 EDGES = (0.1, 0.5, 1.0, float("inf"))
 LOOKBACK_SECONDS = 120.0

@@ -6,7 +6,7 @@ import random
 from collections.abc import Mapping
 from datetime import timedelta
 
-from gates.records import RequestRecord
+from gates.load.records import RequestRecord
 from pipelines.story import Story
 
 TTFT_SECONDS = 0.075

@@ -11,7 +11,7 @@ import pytest
 import typer
 import yaml
 
-from gates.gate_file import GateFile
+from gates.reports.gate_file import GateFile
 from pipelines.spec import Delivery
 from tidegate.cli.app import app
 from tidegate.cli.commands.schema import schema_text

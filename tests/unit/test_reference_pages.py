@@ -12,7 +12,7 @@ import pytest
 import typer
 from pydantic import BaseModel
 
-from gates.golden import GoldenPrompt
+from gates.answers.golden import GoldenPrompt
 from pipelines.spec import Delivery
 from tidegate.cli.app import app
 from tidegate.core.errors import ExitCode

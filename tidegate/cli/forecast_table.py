@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from math import exp
 
-from gates.expected import Assumptions
-from gates.forecast import GateForecast
-from gates.planning import LIKELY
+from gates.planning.expected import Assumptions
+from gates.planning.forecast import GateForecast
+from gates.planning.forecasts import LIKELY
 from pipelines.wording import duration
 
 COLUMNS = ("gate", "healthy: passes after", "regression", "caught after", "seen in time")

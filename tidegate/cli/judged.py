@@ -10,7 +10,7 @@ from typing import get_args
 
 import yaml
 
-from gates.gate_file import EvidenceGates, Gate, GateFile
+from gates.reports.gate_file import EvidenceGates, Gate, GateFile
 from gates.spec import Gates
 from gates.terms import PAIRED, Source, Terms, terms_of
 from pipelines.budget import shares

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from gates.golden import scorers_of
-from gates.pair_judge import PairJudge
+from gates.answers.golden import scorers_of
+from gates.judge.pair_judge import PairJudge
 from gates.spec import Likeness, Scorer
 from pipelines.context import Readers
 from pipelines.prompts import golden_set
@@ -37,7 +37,7 @@ def readers_for(spec: Delivery, folder: Path) -> Readers:
 async def _judge(spec: Delivery, folder: Path) -> PairJudge:
     """A judge that has been asked of every answer that a person scored, if there are any."""
     from gates.adapters.judge import OpenAIJudge
-    from gates.labels import load_labels
+    from gates.judge.labels import load_labels
 
     settings = spec.gates.judge
     assert settings is not None, "the spec was read without settings for the judge gate"

@@ -16,10 +16,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from gates.adapters.judge import OpenAIJudge
-from gates.judge_spec import Dimension, JudgeGate
-from gates.judging import JudgedPair
-from gates.pair_judge import PairJudge
-from gates.rubric import JudgeReply, NoScore, Opinion, Silence, judge_request, opinion
+from gates.judge.judging import JudgedPair
+from gates.judge.pair_judge import PairJudge
+from gates.judge.rubric import JudgeReply, NoScore, Opinion, Silence, judge_request, opinion
+from gates.judge.spec import Dimension, JudgeGate
 from tidegate.core.errors import OutsideError, UsageError
 
 SECRET = "sk-very-secret"

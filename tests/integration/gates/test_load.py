@@ -17,7 +17,7 @@ from gates.adapters.embeddings import WordEmbeddings
 from gates.adapters.load import LoadProcess, start_load
 from gates.adapters.records import RecordReader
 from gates.adapters.topics import fit_topics, topics_file
-from gates.records import RequestRecord
+from gates.load.records import RequestRecord
 from tidegate.core.errors import OutsideError, UsageError
 
 

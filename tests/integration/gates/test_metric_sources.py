@@ -28,11 +28,11 @@ from fakes.engine_metrics import EDGES, EngineMetrics, engine_metrics
 from gates.adapters.prometheus import PrometheusSource
 from gates.adapters.prometheus_events import PrometheusEvents
 from gates.adapters.records import RecordReader, RecordSource
-from gates.burn_evidence import Events
-from gates.burn_rate_spec import BurnRateGate
+from gates.burn.evidence import Events
+from gates.burn.spec import BurnRateGate
 from gates.evidence import Arm, Batch, Buckets, PodEvidence, Times
+from gates.load.records import RequestRecord
 from gates.model import ArmKey, NoData
-from gates.records import RequestRecord
 from tidegate.core.errors import OutsideError
 
 ARM = ArmKey(region="eu-west-1", role="canary", version="7")

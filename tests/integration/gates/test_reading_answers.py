@@ -16,9 +16,9 @@ from fakes.openai_server import OpenAIServer, openai_server
 from gates.adapters.embeddings import WordEmbeddings
 from gates.adapters.language import LanguageIds
 from gates.adapters.likelihood import EngineLikelihood
-from gates.likeness import paired_answer
+from gates.answers.likeness import paired_answer
+from gates.answers.scoring import likelihood, nearness
 from gates.model import Reply
-from gates.scoring import likelihood, nearness
 from tidegate.core.errors import OutsideError
 
 OFFLINE = """

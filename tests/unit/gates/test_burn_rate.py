@@ -8,9 +8,9 @@ from datetime import timedelta
 import numpy as np
 import pytest
 
-from gates.burn_evidence import Events, Look
-from gates.burn_rate import Burn, events_of, judge_burn_rate
-from gates.burn_rate_spec import BurnRateGate, filled
+from gates.burn.burn_rate import Burn, events_of, judge_burn_rate
+from gates.burn.evidence import Events, Look
+from gates.burn.spec import BurnRateGate, filled
 from gates.evidence import Arm, Batch, PodEvidence
 from gates.model import NoData, Outcome, Verdict
 from tidegate.core.errors import UsageError

@@ -7,9 +7,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from gates.check_report import REPORTS, Judgement
 from gates.model import Outcome
-from gates.verdict_line import EXIT_CODES, GateVerdict
+from gates.reports.check_report import REPORTS, Judgement
+from gates.reports.verdict_line import EXIT_CODES, GateVerdict
 
 REASON = "canary fails 3 of 90 | stable 1 of 900 <5xx>"
 

@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from gates.divergence import psi
-from gates.drift import judge_drift
-from gates.drift_bins import Bins, Reference, count_pairs, count_requests, freeze, freeze_reference
-from gates.drift_evidence import DriftEvidence, divergences
-from gates.drift_looks import spending
-from gates.drift_plan import requests_to_fail, requests_to_pass
-from gates.drift_spec import DriftGate, InputsAllowed, OutputsAllowed, Reaction, Statistic
+from gates.drift.bins import Bins, Reference, count_pairs, count_requests, freeze, freeze_reference
+from gates.drift.divergence import psi
+from gates.drift.evidence import DriftEvidence, divergences
+from gates.drift.features import Feature, Features
+from gates.drift.judge import judge_drift
+from gates.drift.looks import spending
+from gates.drift.plan import requests_to_fail, requests_to_pass
+from gates.drift.spec import DriftGate, InputsAllowed, OutputsAllowed, Reaction, Statistic
 from gates.evidence import DriftCounts, PairedAnswer, PairedReply
-from gates.features import Feature, Features
 from gates.model import NoData, Outcome, Verdict
 
 ALPHA = 0.01

@@ -10,9 +10,9 @@ import pytest
 from scipy import stats
 from scipy.spatial import distance
 
-from gates.divergence import Divergence, Shares, between, chi2, js, kl, ks, psi, smoothed
-from gates.drift_spec import Statistic
-from gates.strata import Strata
+from gates.drift.divergence import Divergence, Shares, between, chi2, js, kl, ks, psi, smoothed
+from gates.drift.spec import Statistic
+from gates.drift.strata import Strata
 
 EVEN = np.full(10, 0.1)
 

@@ -7,10 +7,10 @@ import math
 
 import pytest
 
+from gates.drift.features import Feature, features_of_record, features_of_reply, token_entropy
 from gates.evidence import PairedReply
-from gates.features import Feature, features_of_record, features_of_reply, token_entropy
-from gates.records import RequestRecord
-from gates.stream import StreamMeter
+from gates.load.records import RequestRecord
+from gates.load.stream import StreamMeter
 
 
 def a_record(**changes: object) -> RequestRecord:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gates.gate_file import GateFile
+from gates.reports.gate_file import GateFile
 from gates.terms import Terms
 from tidegate.core.spec import SpecError, parse_spec
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from fakes.scraped_fleet import as_native, batch_of_native
 
-from gates.counters import NotCounts
 from gates.evidence import Arm, Buckets
-from gates.scraped_histograms import Bucket, buckets, classic, common_edges, native
+from gates.scraped.counters import NotCounts
+from gates.scraped.histograms import Bucket, buckets, classic, common_edges, native
 
 INF = math.inf
 

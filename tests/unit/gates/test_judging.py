@@ -10,13 +10,13 @@ import pytest
 from fakes.judge import FakeJudge, an_answer
 from scipy import stats
 
-from gates.judge_control import ControlReport, label_agreement, same_opinion
-from gates.judge_spec import Dimension, JudgeControl, JudgeGate
-from gates.judging import ArmScores, JudgedPair, composite, draw, drop, settle, unblind
-from gates.labels import Label
-from gates.pair_judge import PairJudge
+from gates.judge.control import ControlReport, label_agreement, same_opinion
+from gates.judge.judging import ArmScores, JudgedPair, composite, draw, drop, settle, unblind
+from gates.judge.labels import Label
+from gates.judge.pair_judge import PairJudge
+from gates.judge.rubric import JudgeReply, JudgeRequest, NoScore, Opinion, Silence
+from gates.judge.spec import Dimension, JudgeControl, JudgeGate
 from gates.ports import JudgeClient
-from gates.rubric import JudgeReply, JudgeRequest, NoScore, Opinion, Silence
 from tidegate.core.errors import OutsideError
 
 EVEN = dict.fromkeys(Dimension, 1.0)

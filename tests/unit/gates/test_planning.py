@@ -8,19 +8,19 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from gates.burn_evidence import Events, Look
-from gates.burn_rate import Burn
-from gates.burn_rate_spec import BurnRateGate
-from gates.drift_spec import DriftGate
+from gates.burn.burn_rate import Burn
+from gates.burn.evidence import Events, Look
+from gates.burn.spec import BurnRateGate
+from gates.drift.spec import DriftGate
 from gates.evalues.failing import Failing
 from gates.evalues.grid import sample_edges
 from gates.evalues.paired import Later, Lower
 from gates.evalues.slower import Slower
-from gates.expected import Assumptions
-from gates.forecast import Exposure, GateForecast
 from gates.model import Outcome
-from gates.planning import forecasts, quality_forecast
-from gates.remedies import with_remedy
+from gates.planning.expected import Assumptions
+from gates.planning.forecast import Exposure, GateForecast
+from gates.planning.forecasts import forecasts, quality_forecast
+from gates.planning.remedies import with_remedy
 from gates.spec import AgreementGate, ErrorsGate, LatencyGate, QualityGate, ScoresGate
 from gates.terms import Source, Terms
 

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from gates.answers.quality import chance_of_drop, judge_quality
 from gates.model import AnswerScores, Outcome, Scores, Verdict
-from gates.quality import chance_of_drop, judge_quality
 from gates.spec import QualityGate
 
 PERFECT = [1.0] * 40

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gates.error_rate import PairedFailuresQuestion
 from gates.evidence import Arm, Batch, Buckets, PairedAnswer, PairedReply, PodEvidence
-from gates.histogram import MOST_PODS, PodSlots, UnfitTimes, counted, grid_of
-from gates.latency import MOST_TIMES, PairedTimesQuestion
-from gates.scores import MOST_WAITING, ScoresQuestion
+from gates.questions.error_rate import PairedFailuresQuestion
+from gates.questions.histogram import MOST_PODS, PodSlots, UnfitTimes, counted, grid_of
+from gates.questions.latency import MOST_TIMES, PairedTimesQuestion
+from gates.questions.scores import MOST_WAITING, ScoresQuestion
 from gates.spec import ErrorsGate, LatencyGate
 
 ONE = np.array([1.0, 0.0])

@@ -13,8 +13,8 @@ import pytest
 
 from gates.adapters.records import RecordReader, RecordSource
 from gates.evidence import Arm, PodEvidence, Times
+from gates.load.records import RequestRecord
 from gates.model import ArmKey, Counts
-from gates.records import RequestRecord
 from gates.spec import LatencyMetric
 from tidegate.core.errors import OutsideError
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from gates.judge_spec import Dimension, JudgeControl, JudgeGate
-from gates.labels import Label, beside_each_other, load_labels
-from gates.rubric import RUBRICS, JudgeReply, NoScore, Opinion, Silence, judge_request, opinion
+from gates.judge.labels import Label, beside_each_other, load_labels
+from gates.judge.rubric import RUBRICS, JudgeReply, NoScore, Opinion, Silence, judge_request, opinion
+from gates.judge.spec import Dimension, JudgeControl, JudgeGate
 from tidegate.core.spec import SpecError, parse_spec
 
 TWO = (Dimension.ACCURACY, Dimension.SAFETY)

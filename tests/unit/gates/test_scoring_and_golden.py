@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from gates.golden import load_golden, score_answers, scorers_of
-from gates.scoring import Schema, fits, likelihood, nearness, score, similarity
+from gates.answers.golden import load_golden, score_answers, scorers_of
+from gates.answers.scoring import Schema, fits, likelihood, nearness, score, similarity
 from gates.spec import Gates, QualityGate, Scorer
 from tidegate.core.spec import SpecError, parse_spec
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from gates.evidence import Arm, Batch, Buckets, PairedAnswer, PairedReply, PodEvidence
-from gates.histogram import MOST_PODS
 from gates.model import Outcome
+from gates.questions.histogram import MOST_PODS
 from gates.spec import AgreementGate, ErrorsGate, LatencyGate, LatencyMetric, ScoresGate
 from gates.terms import Terms, questions
 from gates.trial import Trial

@@ -9,7 +9,7 @@ import pytest
 from fakes.batches import Serving, mirrored, traffic
 
 from gates.evidence import Batch, PairedAnswer
-from gates.question import as_odds, as_time
+from gates.questions.base import as_odds, as_time
 from gates.spec import AgreementGate, ErrorsGate, LatencyGate, ScoresGate
 from gates.terms import Terms, questions
 from gates.trial import Trial

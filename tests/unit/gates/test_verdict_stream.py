@@ -11,11 +11,11 @@ from fakes.batches import Serving, traffic
 
 from gates.evidence import Batch
 from gates.model import Outcome
+from gates.reports.verdict_line import Answer
+from gates.reports.verdict_stream import MOST_PROBLEMS, VerdictStream
 from gates.spec import ErrorsGate, LatencyGate, ScoresGate
 from gates.terms import Terms
 from gates.trial import Trial
-from gates.verdict_line import Answer
-from gates.verdict_stream import MOST_PROBLEMS, VerdictStream
 
 TERMS = Terms(latency=LatencyGate(), errors=ErrorsGate(max_increase=0.05))
 STABLE = Serving(per_second=20, failing=0.002)

@@ -12,8 +12,8 @@ import pytest
 from fakes.evidence import FakeEvidence
 from fakes.world import CHALLENGER, CHAMPION, SPEC, World
 
+from gates.load.records import RequestRecord
 from gates.model import ArmKey, Outcome, Verdict
-from gates.records import RequestRecord
 from gates.transcript import read, replay
 from pipelines.live import Feed, counters, drift_reference, live_feeds, look, terms_for
 from pipelines.model import StageName, Step

@@ -12,7 +12,7 @@ import pytest
 from fakes.deliveries import START, Delivery, bad_answers, delivered, interrupted, slow
 from fakes.traffic import users
 
-from gates.records import RequestRecord
+from gates.load.records import RequestRecord
 from pipelines.ports import Event
 from pipelines.report import DeliveryRecord, render_report
 from pipelines.report.arms import CURVE_POINTS, curve, during, per_version, quantile, side_by_side

@@ -117,7 +117,8 @@ def test_from_and_to_are_how_a_person_writes_the_aliases() -> None:
         (
             9,
             "  - shadow: {gates: [quality]}",
-            "9: stages[1].shadow.gates[0]: found 'quality'; expected 'latency', 'errors', 'agreement', 'judge' or 'burn_rate'",
+            "9: stages[1].shadow.gates[0]: found 'quality'; "
+            "expected 'latency', 'errors', 'agreement', 'judge' or 'burn_rate'",
         ),
         (
             10,

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from gates.check_report import REPORTS, Judgement
 from gates.evidence import Batch
 from gates.model import ArmKey
+from gates.reports.check_report import REPORTS, Judgement
+from gates.reports.verdict_line import EXIT_CODES
+from gates.reports.verdict_stream import VerdictStream
 from gates.terms import Source
-from gates.verdict_line import EXIT_CODES
-from gates.verdict_stream import VerdictStream
 from tidegate.cli.judged import Judged, read_gates
 from tidegate.cli.output import note
 from tidegate.core.errors import UsageError

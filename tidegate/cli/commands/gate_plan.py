@@ -6,10 +6,10 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from gates.expected import Assumptions
-from gates.forecast import Exposure, GateForecast
-from gates.planning import forecasts
-from gates.remedies import with_remedy
+from gates.planning.expected import Assumptions
+from gates.planning.forecast import Exposure, GateForecast
+from gates.planning.forecasts import forecasts
+from gates.planning.remedies import with_remedy
 from gates.terms import Terms
 from tidegate.cli.forecast_table import COLUMNS, cells, notes
 from tidegate.cli.judged import read_gates

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from gates.model import Outcome
-from gates.verdict_line import EXIT_CODES, Answer
-from gates.verdict_stream import VerdictStream
+from gates.reports.verdict_line import EXIT_CODES, Answer
+from gates.reports.verdict_stream import VerdictStream
 from tidegate.cli.judged import read_gates
 from tidegate.cli.output import note
 from tidegate.core.errors import ExitCode

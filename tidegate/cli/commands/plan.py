@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from gates.expected import Assumptions
+from gates.planning.expected import Assumptions
 from pipelines.model import GatePlan, Plan, Step
 from pipelines.wording import duration
 from tidegate.cli.compose import make_plan_of, open_registry, read_delivery

@@ -29,8 +29,8 @@ def schema_text(kind: str) -> str:
 
 def _known() -> dict[str, type[BaseModel]]:
     from gates.evidence import Batch
-    from gates.gate_file import GateFile
-    from gates.verdict_line import Answer
+    from gates.reports.gate_file import GateFile
+    from gates.reports.verdict_line import Answer
     from pipelines.spec import Delivery
 
     return {"delivery": Delivery, "gates": GateFile, "batch": Batch, "answer": Answer}

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from gates.adapters.load import LoadProcess, start_load
-from gates.features import Feature
+from gates.drift.features import Feature
 from pipelines.spec import Delivery
 from pipelines.state import StateFolder
 from rollouts.adapters.host_client import FleetHost, attach

@@ -1,0 +1,134 @@
+"""The golden set: prompts with the answers a good version gives, one JSON object per line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from pydantic import ConfigDict, Field, JsonValue
+
+from gates.answers.scoring import compiled, fits, likelihood, nearness, number, score
+from gates.json_lines import read_json_lines
+from gates.model import Scores
+from gates.ports import Embedder
+from gates.spec import Scorer
+from tidegate.core.model import SpecModel
+from tidegate.core.spec import Problem, SpecError
+
+Found = tuple[str, str, str]
+"""A problem of a line: the field's path, what was found, what would be right."""
+
+
+class GoldenPrompt(SpecModel):
+    """One line of a golden set."""
+
+    # `schema` is taken: every pydantic model has a method of that name.
+    model_config = ConfigDict(validate_by_alias=True, validate_by_name=True, serialize_by_alias=True)
+
+    prompt: str = Field(min_length=1)
+    expected: str = ""
+    """Empty on a line with a schema, and only there."""
+    scorer: Scorer | None = None
+    """Instead of the gate's own."""
+    json_schema: dict[str, JsonValue] | None = Field(default=None, alias="schema")
+    """What a JSON answer must fit; takes the place of `expected`."""
+    max_tokens: int = Field(default=24, ge=1)
+
+    def scored_by(self, gate: Scorer) -> Scorer:
+        """The scorer of this line, where `gate` is the one for lines that name none."""
+        return self.scorer or (gate if self.json_schema is None else Scorer.JSON_SCHEMA)
+
+
+def load_golden(path: Path, scorer: Scorer = Scorer.CONTAINS) -> tuple[GoldenPrompt, ...]:
+    """Read a golden set whose lines are scored by `scorer` where they name no other.
+
+    Raises:
+        SpecError: with every problem and its line, when there is one, or when the set is empty.
+    """
+    lines, problems = read_json_lines(path, GoldenPrompt)
+    first: dict[str, int] = {}
+    for at, entry in lines:
+        problems += [Problem(str(path), at, *found) for found in _misfits(entry, entry.scored_by(scorer))]
+        # Scores are kept by prompt: the second would silently replace the first.
+        if first.setdefault(entry.prompt, at) != at:
+            once = f"each prompt once (first on line {first[entry.prompt]})"
+            problems.append(Problem(str(path), at, "prompt", "the prompt twice", once))
+    if problems:
+        raise SpecError(sorted(problems, key=lambda problem: problem.line))
+    return tuple(entry for _, entry in lines)
+
+
+def scorers_of(golden: Sequence[GoldenPrompt], scorer: Scorer) -> frozenset[Scorer]:
+    """Every scorer that the set asks for; tells whether an embedder or log-likelihoods are needed at all."""
+    return frozenset(entry.scored_by(scorer) for entry in golden)
+
+
+def score_answers(
+    golden: Sequence[GoldenPrompt],
+    answers: Mapping[str, str],
+    scorer: Scorer,
+    *,
+    mean_logprobs: Mapping[str, float] | None = None,
+    embedder: Embedder | None = None,
+) -> Scores:
+    """Score one version by prompt; a prompt without an answer is left out, not 0.
+
+    `mean_logprobs` has, for prompts scored by log-likelihood, what `LogLikelihood` said of the expected
+    answer; these need no answer of the version's own. `embedder` is for those scored by meaning.
+
+    Raises:
+        TypeError: when a line asks for meaning and there is no embedder.
+    """
+    scored = {entry.prompt: entry.scored_by(scorer) for entry in golden}
+    meant = [entry for entry in golden if scored[entry.prompt] is Scorer.SEMANTIC and entry.prompt in answers]
+    by_prompt = _by_meaning(meant, answers, embedder)
+    for entry in golden:
+        kind, answer = scored[entry.prompt], answers.get(entry.prompt)
+        if kind is Scorer.LOG_LIKELIHOOD:
+            if entry.prompt in (mean_logprobs or {}):
+                by_prompt[entry.prompt] = likelihood((mean_logprobs or {})[entry.prompt])
+        elif answer is not None and kind is Scorer.JSON_SCHEMA:
+            by_prompt[entry.prompt] = fits(answer, entry.json_schema or {})
+        elif answer is not None and kind is not Scorer.SEMANTIC:
+            by_prompt[entry.prompt] = score(kind, answer, entry.expected)
+    return Scores(by_prompt={entry.prompt: by_prompt[entry.prompt] for entry in golden if entry.prompt in by_prompt})
+
+
+def _misfits(entry: GoldenPrompt, scorer: Scorer) -> Iterator[Found]:
+    """What the line's scorer needs and the line does not give."""
+    if scorer is Scorer.JSON_SCHEMA:
+        yield from _schema_misfits(entry)
+    elif entry.json_schema is not None:
+        yield "schema", f"a schema for the scorer {scorer}", f"the scorer {Scorer.JSON_SCHEMA}, or no schema"
+    elif not entry.expected:
+        yield "expected", "nothing", "a value here"
+    elif scorer is Scorer.NUMERIC:
+        try:
+            number(entry.expected)
+        except ValueError:
+            yield "expected", repr(entry.expected), "a number for the numeric scorer"
+
+
+def _schema_misfits(entry: GoldenPrompt) -> Iterator[Found]:
+    if entry.expected:
+        yield "expected", repr(entry.expected), f"no text: the scorer {Scorer.JSON_SCHEMA} has the `schema`"
+    if entry.json_schema is None:
+        yield "schema", "nothing", "a JSON schema that the answer must fit"
+        return
+    try:
+        compiled(entry.json_schema)
+    except ValueError as error:
+        yield "schema", str(error).splitlines()[0], "a JSON schema that refers to nothing outside itself"
+
+
+def _by_meaning(
+    golden: Sequence[GoldenPrompt], answers: Mapping[str, str], embedder: Embedder | None
+) -> dict[str, float]:
+    if not golden:
+        return {}
+    if embedder is None:
+        raise TypeError("the semantic scorer needs an embedder")
+    # All at once: an embedder that reads many texts together is many times faster.
+    given = embedder.embed([answers[entry.prompt] for entry in golden])
+    expected = embedder.embed([entry.expected for entry in golden])
+    return {entry.prompt: nearness(*pair) for entry, *pair in zip(golden, given, expected, strict=True)}

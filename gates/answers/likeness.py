@@ -1,0 +1,54 @@
+"""What a pair of answers says once they are read: likeness, refusals, languages; their words stay behind."""
+
+from __future__ import annotations
+
+from gates.answers.refusal import declines
+from gates.answers.scoring import nearness, similarity
+from gates.evidence import PairedAnswer, PairedReply
+from gates.judge.judging import JudgedPair
+from gates.judge.rubric import NoScore
+from gates.model import Reply
+from gates.ports import Embedder, LanguageDetector
+
+
+def paired_answer(
+    stable: Reply | None,
+    canary: Reply | None,
+    *,
+    languages: LanguageDetector | None = None,
+    embedder: Embedder | None = None,
+    judged: JudgedPair | NoScore | None = None,
+) -> PairedAnswer:
+    """Read what arrived of a pair; an answer that did not is None, and then nothing is alike.
+
+    Without an embedder likeness is that of words (F1), with one that of meaning. `judged` is what a
+    judge made of the pair, when it was in the sample.
+    """
+    known = judged if isinstance(judged, JudgedPair) else None
+    return PairedAnswer(
+        stable=_read(stable, languages, known.stable if known else None),
+        canary=_read(canary, languages, known.canary if known else None),
+        similarity=_alike(stable.text, canary.text, embedder) if stable and canary else None,
+    )
+
+
+def _read(reply: Reply | None, languages: LanguageDetector | None, score: float | None) -> PairedReply | None:
+    if reply is None:
+        return None
+    return PairedReply(
+        ttft=reply.ttft_seconds,
+        itl=reply.itl_seconds,
+        e2e=reply.duration_seconds,
+        score=score,
+        output_tokens=reply.output_tokens,
+        finish_reason=reply.finish_reason,
+        language=languages.language(reply.text) if languages else "",
+        refusal=declines(reply.text),
+    )
+
+
+def _alike(one: str, other: str, embedder: Embedder | None) -> float:
+    # Also for texts without words, which have no embedding: two empty answers are alike.
+    if embedder is None or one == other:
+        return similarity(one, other)
+    return nearness(*embedder.embed([one, other]))

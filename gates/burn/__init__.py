@@ -1,0 +1,1 @@
+"""Whether a version spends its SLO's error budget too fast."""

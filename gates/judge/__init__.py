@@ -1,0 +1,1 @@
+"""A language model that scores answers, blinded, and what it must show before it is believed."""

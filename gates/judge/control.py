@@ -1,0 +1,183 @@
+"""May this judge be believed? What it says of itself, of foils, and of answers that a person has scored.
+
+Three questions, because each alone can be passed by a judge that is worth nothing:
+
+- Self-agreement: asked again with the answers swapped, is the opinion the same? Counted as a share of
+  repeats, not as a correlation: on a healthy canary the true differences are all near 0, and a correlation
+  of nothing with nothing is 0 for the best of judges. A judge that gives everything 0.8 passes it, hence
+- discrimination: of a right answer and an answer to another prompt, is the right one the better? And
+- agreement with people: does it order answers as they did? Asked only where there are labels.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gates.judge.rubric import Silence
+from gates.judge.spec import JudgeControl
+from tidegate.core.model import Value
+
+ROUNDING = 1e-9
+"""Scores come in steps of 0.05, and 0.9 - 0.8 is a hair below 0.1."""
+
+
+class ControlReport(Value):
+    """What is known of a judge so far. A gate that asked it passes or fails only when `ok` is True."""
+
+    ok: bool | None
+    """None while there is too little to tell."""
+    reason: str
+    """One sentence a person understands."""
+    asked: int
+    """Questions of every kind."""
+    silent: Mapping[Silence, int] = {}
+    """Of these, those without scores, by why."""
+    trouble: str = ""
+    """What the endpoint last met, in one line; empty when it was always there."""
+    repeats: int
+    """Pairs asked in both orders."""
+    self_agreement: float | None
+    """Share of repeats with the same opinion; None without any."""
+    foils: int
+    discrimination: float | None
+    """Share of foils that scored worse than the right answer; None without any."""
+    place_bias: float | None
+    """Mean composite of the first answer less that of the second; 0 for a judge without a favourite place."""
+    labels: int = 0
+    """Answers scored by a person that the judge scored as well."""
+    label_agreement: float | None = None
+    """Share of two labelled answers in the person's order; None without two that differ."""
+    label_correlation: float | None = None
+    """Spearman's, between the judge's scores and the person's; None where one of them never varies."""
+
+
+class Control:
+    """Counts what a judge did; keeps no prompt and no answer."""
+
+    def __init__(self, settings: JudgeControl) -> None:
+        """Nothing is known yet."""
+        self._settings = settings
+        self._asked = 0
+        self._silent: Counter[Silence] = Counter()
+        self._repeats = self._agreed = self._foils = self._told = 0
+        self._places = 0.0
+        self._trouble = ""
+        self._labels: list[tuple[float, float]] = []
+
+    def answered(self, *, first: float, second: float) -> None:
+        """A question got composite scores, by place."""
+        self._asked += 1
+        self._places += first - second
+
+    def silent(self, why: Silence, trouble: str = "") -> None:
+        """A question got none; `trouble` says in one line what the endpoint met."""
+        self._asked += 1
+        self._silent[why] += 1
+        self._trouble = trouble or self._trouble
+
+    def repeated(self, drop: float, swapped: float) -> None:
+        """One pair was asked in both orders; both are the canary's drop."""
+        self._repeats += 1
+        self._agreed += same_opinion(drop, swapped, within=self._settings.same_within)
+
+    def foiled(self, drop: float) -> None:
+        """A right answer was put beside a foil, which scored `drop` below it."""
+        self._foils += 1
+        self._told += drop > self._settings.same_within - ROUNDING
+
+    def labelled(self, person: float, judge: float) -> None:
+        """One answer has a person's score and the judge's."""
+        self._labels.append((person, judge))
+
+    def report(self) -> ControlReport:
+        """All that is known now, and whether it suffices."""
+        agreement, correlation = label_agreement(self._labels, within=self._settings.same_within)
+        answered = self._asked - self._silent.total()
+        report = ControlReport(
+            ok=None,
+            reason="",
+            asked=self._asked,
+            silent=dict(self._silent),
+            trouble=self._trouble,
+            repeats=self._repeats,
+            self_agreement=self._agreed / self._repeats if self._repeats else None,
+            foils=self._foils,
+            discrimination=self._told / self._foils if self._foils else None,
+            place_bias=self._places / answered if answered else None,
+            labels=len(self._labels),
+            label_agreement=agreement,
+            label_correlation=correlation,
+        )
+        ok, reason = _verdict(report, self._settings)
+        return report.model_copy(update={"ok": ok, "reason": reason})
+
+
+def same_opinion(drop: float, swapped: float, *, within: float) -> bool:
+    """Whether two asks say the same of canary against stable: nearly the same number, or clearly the same side."""
+    within += ROUNDING
+    same_side = min(drop, swapped) > within or max(drop, swapped) < -within
+    return same_side or abs(drop - swapped) <= within
+
+
+def label_agreement(scores: Sequence[tuple[float, float]], *, within: float) -> tuple[float | None, float | None]:
+    """Of (person, judge) scores: the share of two answers in the person's order, and Spearman's correlation.
+
+    Two answers that the person holds for the same within `within` say nothing about order; a judge that
+    scores two answers alike where the person does not gets half a point.
+    """
+    if len(scores) < 2:
+        return None, None
+    person, judge = np.array(scores).T
+    differs, judged = (values[:, None] - values[None, :] for values in (person, judge))
+    told = judged[differs > within + ROUNDING]
+    share = float(np.mean((np.sign(told) + 1) / 2)) if told.size else None
+    varies = np.ptp(person) > 0 and np.ptp(judge) > 0
+    return share, float(np.corrcoef(_ranks(person), _ranks(judge))[0, 1]) if varies else None
+
+
+def _ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """From 0; equal values share the mean of their ranks."""
+    _, group, sizes = np.unique(values, return_inverse=True, return_counts=True)
+    ends = sizes.cumsum()
+    return np.asarray((ends - (sizes + 1) / 2)[group])
+
+
+def _verdict(report: ControlReport, settings: JudgeControl) -> tuple[bool | None, str]:
+    doubts = list(_doubts(report, settings))
+    failed = [sentence for enough, sentence in doubts if enough]
+    if failed:
+        trouble = f" ({report.trouble})" if report.trouble else ""
+        return False, f"the judge fails its control: {'; '.join(failed)}{trouble}"
+    if doubts:
+        return None, f"the judge is not yet known: {'; '.join(sentence for _, sentence in doubts)}"
+    return True, (
+        f"the judge agrees with itself on {report.self_agreement:.0%} of {report.repeats} swapped repeats and tells "
+        f"{report.discrimination:.0%} of {report.foils} foils" + _of_labels(report)
+    )
+
+
+def _of_labels(report: ControlReport) -> str:
+    if report.label_agreement is None:
+        return ""
+    return f", and orders {report.label_agreement:.0%} of {report.labels} labelled answers as the person did"
+
+
+def _doubts(report: ControlReport, settings: JudgeControl) -> Iterator[tuple[bool, str]]:
+    """What speaks against the judge: whether it is known well enough to refuse it, and the sentence."""
+    answered = report.asked - sum(report.silent.values())
+    rules = [
+        ("answers questions", answered / report.asked if report.asked else None, report.asked, settings.min_answered),
+        ("agrees with itself", report.self_agreement, report.repeats, settings.min_self_agreement),
+        ("tells foils", report.discrimination, report.foils, settings.min_discrimination),
+    ]
+    if settings.labels is not None:
+        rules.append(("agrees with labels", report.label_agreement, report.labels, settings.min_label_agreement))
+    for what, share, number, least in rules:
+        if share is None or number < settings.min_asked:
+            yield False, f"{what} is known of {number}, {settings.min_asked} are needed"
+        elif share < least:
+            yield True, f"{what} in {share:.0%} of {number}, at least {least:.0%} needed"

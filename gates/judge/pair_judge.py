@@ -1,0 +1,132 @@
+"""Puts pairs of answers to a judge, and the judge itself to its control."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+
+from gates.answers.scoring import similarity
+from gates.judge.control import Control, ControlReport
+from gates.judge.judging import ArmScores, JudgedPair, Lot, composite, draw, drop, settle, unblind
+from gates.judge.labels import Label, beside_each_other
+from gates.judge.rubric import NoScore, Opinion, Silence, judge_request, opinion
+from gates.judge.spec import JudgeGate
+from gates.ports import JudgeClient
+from tidegate.core.errors import OutsideError
+
+KEPT_FOR_FOILS = 32
+"""Prompts with the stable arm's answers, in memory only."""
+OTHER_PROMPT = 0.8
+"""Word F1 below which it asks something else; "what is 3 times 4" and "what is 3 times 5" have just that."""
+OTHER_ANSWER = 0.5
+"""Word F1 below which an answer to another prompt is no answer to this one."""
+
+
+class PairJudge:
+    """One judge of one comparison; may be asked of many pairs at once.
+
+    The same seed and keys give the same orders and samples, in whichever order the pairs arrive.
+    """
+
+    def __init__(self, settings: JudgeGate, client: JudgeClient, *, seed: int) -> None:
+        """Nothing is asked yet."""
+        self._settings = settings
+        self._client = client
+        self._seed = seed
+        self._dimensions = tuple(settings.dimensions)
+        self._control = Control(settings.control)
+        self._others: deque[tuple[str, str]] = deque(maxlen=KEPT_FOR_FOILS)
+
+    @property
+    def control(self) -> ControlReport:
+        """Whether the judge may be believed, as far as is known now."""
+        return self._control.report()
+
+    def wants(self, key: str) -> bool:
+        """Whether the pair that `key` names is in the sample; the others need not be given to `judge`."""
+        return draw(self._seed, key, self._settings).judged
+
+    async def judge(self, key: str, prompt: str, stable: str, canary: str) -> JudgedPair | NoScore:
+        """Score both answers to one prompt; a pair drawn for the control is asked more than once.
+
+        Never raises for what an endpoint does: a judge that is not there is a `NoScore`.
+        """
+        lot = draw(self._seed, key, self._settings)
+        foil = self._foil(prompt, stable, lot) if lot.control else None
+        # Each prompt once: a popular one must not push the others out.
+        if all(prompt != other for other, _ in self._others):
+            self._others.append((prompt, stable))
+        first = await self._compare(prompt, stable, canary, canary_first=lot.canary_first)
+        if isinstance(first, NoScore):
+            return first
+        opinions = [first]
+        if lot.control:
+            swapped, _ = await asyncio.gather(
+                self._compare(prompt, stable, canary, canary_first=not lot.canary_first),
+                self._tell(prompt, stable, foil, right_first=lot.canary_first),
+            )
+            opinions += self._repeat(first, swapped)
+        return settle(opinions, self._settings.dimensions, same_text=stable == canary)
+
+    async def learn(self, labels: Sequence[Label]) -> None:
+        """Ask of every answer that a person has scored, before any of the versions' own."""
+        pairs = enumerate(beside_each_other(labels))
+        await asyncio.gather(*(self._recall(f"label {number}", *pair) for number, pair in pairs))
+
+    async def _recall(self, key: str, one: Label, other: Label) -> None:
+        second_first = draw(self._seed, key, self._settings).canary_first
+        scores = await self._compare(one.prompt, one.answer, other.answer, canary_first=second_first)
+        if isinstance(scores, NoScore):
+            return
+        judged = [composite(side, self._settings.dimensions) for side in (scores.stable, scores.canary)]
+        if one is other:
+            self._control.labelled(one.score, sum(judged) / 2)
+            return
+        for label, score in zip((one, other), judged, strict=True):
+            self._control.labelled(label.score, score)
+
+    def _repeat(self, first: ArmScores, swapped: ArmScores | NoScore) -> list[ArmScores]:
+        if isinstance(swapped, NoScore):
+            return []
+        weights = self._settings.dimensions
+        self._control.repeated(drop(first, weights), drop(swapped, weights))
+        return [swapped]
+
+    async def _tell(self, prompt: str, right: str, foil: str | None, *, right_first: bool) -> None:
+        if foil is None:
+            return
+        # The foil takes the canary's part: what it falls behind is what must be seen.
+        scores = await self._compare(prompt, right, foil, canary_first=not right_first)
+        if not isinstance(scores, NoScore):
+            self._control.foiled(drop(scores, self._settings.dimensions))
+
+    def _foil(self, prompt: str, right: str, lot: Lot) -> str | None:
+        """An answer to another prompt that shares few words with the right one; None when there is none yet."""
+        wrong = [
+            answer
+            for other, answer in self._others
+            if similarity(other, prompt) < OTHER_PROMPT and similarity(answer, right) < OTHER_ANSWER
+        ]
+        return wrong[int(lot.foil * len(wrong))] if wrong else None
+
+    async def _compare(self, prompt: str, stable: str, canary: str, *, canary_first: bool) -> ArmScores | NoScore:
+        """Ask once, blinded; every answer and non-answer is counted by the control."""
+        first, second = (canary, stable) if canary_first else (stable, canary)
+        found = await self._ask(prompt, first, second)
+        if isinstance(found, NoScore):
+            return found
+        weights = self._settings.dimensions
+        self._control.answered(first=composite(found.first, weights), second=composite(found.second, weights))
+        return unblind(found, canary_first=canary_first)
+
+    async def _ask(self, prompt: str, first: str, second: str) -> Opinion | NoScore:
+        request = judge_request(self._settings.rubric, self._dimensions, prompt, first, second)
+        try:
+            found = opinion(await self._client.ask(request), self._dimensions)
+        except OutsideError as error:
+            self._control.silent(Silence.UNREACHABLE, error.message)
+            return NoScore(why=Silence.UNREACHABLE)
+        if isinstance(found, NoScore):
+            self._control.silent(found.why)
+        return found

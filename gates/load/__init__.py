@@ -1,0 +1,1 @@
+"""What users do, and what is remembered of it."""

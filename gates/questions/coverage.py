@@ -1,0 +1,68 @@
+"""Asks whether the copies of user traffic that should reach the canary really do.
+
+A mirror that is switched on and copies nothing looks like a canary without a single error. Nothing that
+was seen of mirrored traffic may pass before most of it is proven to have arrived.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from gates.evalues.share import Share
+from gates.evidence import Arm, Batch
+from gates.questions.base import Question
+from gates.questions.histogram import pods_of
+
+ARRIVES = 0.8
+"""The least share of the copies that must arrive; some are always under way when it is counted."""
+
+
+class MirrorQuestion(Question):
+    """Of stable's requests a known share is copied; asks how many copies ended on the canary."""
+
+    worse = "that too few copies arrive"
+    fine = "that the copies arrive"
+
+    def __init__(self, share: float) -> None:
+        """`share` is what is mirrored of user traffic, 0 to 1."""
+        super().__init__("mirror", needed=0)
+        least, most = ARRIVES * share, min(share, 0.999)
+        self._share = share
+        self._process = Share(least, above=(least + (most - least) * 0.5, most))
+        self._copies = self._requests = 0
+
+    def take(self, batch: Batch, seconds: float) -> None:
+        requests = sum(pod.requests for pod in pods_of(batch, Arm.STABLE))
+        # A copy that was under way when the batch before ended may end in this one.
+        copies = min(sum(pod.requests for pod in pods_of(batch, Arm.CANARY)), requests)
+        self._requests += requests
+        self._copies += copies
+        if requests:
+            self._process.feed(np.asarray(copies), np.asarray(requests - copies), seconds)
+
+    def restart(self) -> None:
+        self._copies = self._requests = 0
+        self._process.restart_acceptance()
+
+    @property
+    def log_worse(self) -> float:
+        # A mirror that does not work is no fault of the version: it can keep it from passing, not fail it.
+        return 0.0
+
+    @property
+    def log_fine(self) -> float:
+        return float(self._process.log_fine)
+
+    @property
+    def seen(self) -> int:
+        return self._requests
+
+    def describe(self) -> str:
+        if not self._requests:
+            return "no user request to copy"
+        return f"{self._copies:,} copies of {self._requests:,} requests arrived ({self._share:.0%} are mirrored)"
+
+    def numbers(self) -> Mapping[str, float]:
+        return {"mirrored_requests": float(self._copies), "stable_requests": float(self._requests)}

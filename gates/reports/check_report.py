@@ -1,0 +1,132 @@
+"""A judgement as text, JSON, JUnit XML and Markdown: what CI systems and people read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from xml.etree import ElementTree
+
+from gates.model import Outcome
+from gates.reports.verdict_line import GateVerdict, OutcomeName
+from tidegate.core.model import Value
+
+NOT_ASKED = "not judged here: it needs more than batches of evidence"
+
+
+class Judgement(Value):
+    """What all the evidence came to."""
+
+    name: str
+    outcome: OutcomeName
+    """The worst of all gates."""
+    batches: int
+    since: float | None
+    """Unix time of the first batch, in seconds; None without any."""
+    until: float | None
+    """Unix time of the last batch."""
+    verdicts: tuple[GateVerdict, ...]
+    not_asked: tuple[str, ...] = ()
+    """Gates of the spec that evidence in batches does not answer; they say nothing here, not that all is well."""
+
+    @property
+    def seconds(self) -> float:
+        """From the first batch to the last."""
+        return self.until - self.since if self.since is not None and self.until is not None else 0.0
+
+
+def as_text(judgement: Judgement) -> str:
+    """Lines for a terminal."""
+    rows = [(str(verdict.outcome), verdict.gate, verdict.reason) for verdict in judgement.verdicts]
+    rows += [("not asked", gate, NOT_ASKED) for gate in judgement.not_asked]
+    widths = [max((len(row[column]) for row in rows), default=0) for column in (0, 1)]
+    lines = [f"{outcome:{widths[0]}}  {gate:{widths[1]}}  {reason}" for outcome, gate, reason in rows]
+    return "\n".join([f"{judgement.name}: {judgement.outcome} {_of_what(judgement)}", *lines]) + "\n"
+
+
+def as_json(judgement: Judgement) -> str:
+    """One document."""
+    return judgement.model_dump_json(indent=2) + "\n"
+
+
+def as_junit(judgement: Judgement) -> str:
+    """One test case for each gate.
+
+    A gate without a verdict is an `error`, not `skipped`: CI shows skipped tests as if nothing were wrong.
+    """
+    outcomes = [verdict.outcome for verdict in judgement.verdicts]
+    failures = outcomes.count(Outcome.FAIL)
+    totals = {
+        "tests": len(outcomes) + len(judgement.not_asked),
+        "failures": failures,
+        "errors": len(outcomes) - failures - outcomes.count(Outcome.PASS),
+        "skipped": len(judgement.not_asked),
+    }
+    counts = {name: str(total) for name, total in totals.items()} | {"time": f"{judgement.seconds:.3f}"}
+    root = ElementTree.Element("testsuites", counts)
+    moment = {} if judgement.since is None else {"timestamp": f"{_moment(judgement.since):%Y-%m-%dT%H:%M:%S}"}
+    suite = ElementTree.SubElement(root, "testsuite", {"name": _legal(judgement.name), **counts, **moment})
+    for verdict in judgement.verdicts:
+        _add_case(suite, verdict)
+    for gate in judgement.not_asked:
+        case = ElementTree.SubElement(suite, "testcase", {"classname": "tidegate.gates", "name": gate})
+        ElementTree.SubElement(case, "skipped", {"message": NOT_ASKED})
+    ElementTree.indent(root)
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
+
+
+def as_markdown(judgement: Judgement) -> str:
+    """A heading and a table, for a summary or a comment."""
+    lines = [f"### {_cell(judgement.name)}: {judgement.outcome}", "", "| gate | verdict | why |", "|---|---|---|"]
+    lines += [
+        f"| {verdict.gate} | {_emphasized(verdict.outcome)} | {_cell(verdict.reason)} |"
+        for verdict in judgement.verdicts
+    ]
+    lines += [f"| {gate} | not asked | {NOT_ASKED} |" for gate in judgement.not_asked]
+    sentence = _of_what(judgement)
+    return "\n".join([*lines, "", f"{sentence[0].upper()}{sentence[1:]}.", ""])
+
+
+REPORTS: Mapping[str, Callable[[Judgement], str]] = {
+    "text": as_text,
+    "json": as_json,
+    "junit": as_junit,
+    "markdown": as_markdown,
+}
+"""By the name that `--output` has for it."""
+
+
+def _add_case(suite: ElementTree.Element, verdict: GateVerdict) -> None:
+    case = ElementTree.SubElement(suite, "testcase", {"classname": "tidegate.gates", "name": verdict.gate})
+    if verdict.outcome is not Outcome.PASS:
+        tag = "failure" if verdict.outcome is Outcome.FAIL else "error"
+        told = {"type": str(verdict.outcome), "message": _legal(verdict.reason)}
+        ElementTree.SubElement(case, tag, told).text = _legal(verdict.reason)
+    numbers = "\n".join(f"{name} = {number:.6g}" for name, number in verdict.numbers.items())
+    ElementTree.SubElement(case, "system-out").text = f"{_legal(verdict.reason)}\n{numbers}"
+
+
+def _of_what(judgement: Judgement) -> str:
+    if judgement.since is None or judgement.until is None:
+        return "without any evidence"
+    begin, end = _moment(judgement.since), _moment(judgement.until)
+    last = f"{end:%H:%M:%S}" if begin.date() == end.date() else f"{end:%Y-%m-%d %H:%M:%S}"
+    batches = f"{judgement.batches:,} {'batch' if judgement.batches == 1 else 'batches'}"
+    return f"after {batches}, {begin:%Y-%m-%d %H:%M:%S} to {last} UTC"
+
+
+def _moment(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)
+
+
+def _emphasized(outcome: Outcome) -> str:
+    return str(outcome) if outcome is Outcome.PASS else f"**{outcome}**"
+
+
+def _cell(text: str) -> str:
+    return re.sub(r"([\\|<>*_`\[\]])", r"\\\1", " ".join(text.split()))
+
+
+def _legal(text: str) -> str:
+    """Without characters that XML cannot hold; a reason may quote what a source wrote into `missing`."""
+    return re.sub(r"[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "?", text)

@@ -1,0 +1,79 @@
+"""What Prometheus knows of the processes that it scrapes: since when, and under which labels.
+
+A series that appears is new only if its process is, or if a scrape before did not have it. An engine
+whose role changes gets new labels: its series appear too, with everything it counted in its old role.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+from gates.scraped.conventions import INSTANCE, JOB
+from gates.scraped.counters import Origin, Sample
+
+Labels = Mapping[str, str]
+Key = tuple[str, str]
+"""Job and address: one address is one target of a job, whatever else its labels say."""
+
+SAME_START_SECONDS = 1.0
+"""A process' start is computed anew by some clients and may tremble by this."""
+
+
+class Targets:
+    """The good scrapes of each target, and when its process started."""
+
+    def __init__(
+        self,
+        up: Iterable[tuple[Labels, Sequence[Sample]]],
+        started: Iterable[tuple[Labels, Sequence[Sample]]],
+        *,
+        lookback_seconds: float,
+    ) -> None:
+        """`up` and `started` are the series of those names; a sample says nothing beyond `lookback_seconds`."""
+        self._lookback = lookback_seconds
+        self._scrapes: dict[Key, list[tuple[float, frozenset[tuple[str, str]]]]] = defaultdict(list)
+        for labels, samples in up:
+            own = frozenset(labels.items())
+            self._scrapes[_key(labels)].extend((at, own) for at, value in samples if value == 1)
+        self._starts: dict[Key, list[Sample]] = defaultdict(list)
+        for labels, samples in started:
+            self._starts[_key(labels)].extend(samples)
+        for scrapes in self._scrapes.values():
+            scrapes.sort(key=lambda scrape: scrape[0])
+        for starts in self._starts.values():
+            starts.sort()
+
+    def origins(self, labels: Labels, times: Sequence[float]) -> list[Origin]:
+        """For each sample of a series with these labels, where its value comes from; `times` rise."""
+        previous = [None, *times[:-1]]
+        return [self._origin(_key(labels), before, at) for before, at in zip(previous, times, strict=True)]
+
+    def _origin(self, key: Key, previous: float | None, at: float) -> Origin:
+        if previous is not None and at - previous > self._lookback:
+            previous = None
+        scrapes = self._scrapes.get(key, [])
+        index = bisect_left(scrapes, at, key=lambda scrape: scrape[0])
+        # Samples that carry times of their own do not tell in which scrape they were seen.
+        if index < len(scrapes) and scrapes[index][0] == at and index and at - scrapes[index - 1][0] <= self._lookback:
+            last, labels = scrapes[index - 1]
+            if labels != scrapes[index][1]:
+                return Origin.UNDATED
+            if previous is None or previous < last:
+                return Origin.ZERO
+        start = self._start(key, at)
+        if previous is None:
+            return Origin.ZERO if start is not None and at - start < self._lookback else Origin.UNDATED
+        earlier = self._start(key, previous)
+        restarted = start is not None and earlier is not None and start - earlier > SAME_START_SECONDS
+        return Origin.ZERO if restarted else Origin.CONTINUES
+
+    def _start(self, key: Key, at: float) -> float | None:
+        starts = self._starts.get(key, [])
+        index = bisect_right(starts, at, key=lambda sample: sample[0])
+        return starts[index - 1][1] if index and at - starts[index - 1][0] <= self._lookback else None
+
+
+def _key(labels: Labels) -> Key:
+    return labels.get(JOB, ""), labels.get(INSTANCE, "")
