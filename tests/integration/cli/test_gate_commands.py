@@ -49,7 +49,9 @@ def evidence(looks: int) -> list[bytes]:
 @contextmanager
 def streaming(gates: Path) -> Iterator[subprocess.Popen[bytes]]:
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with subprocess.Popen([TIDEGATE, "gate", "stream", gates], **pipes) as process:  # type: ignore[call-overload]
+    # A shell that runs the tests in the background makes its children ignore Ctrl-C; a terminal does not.
+    command = ["env", "--default-signal=INT", TIDEGATE, "gate", "stream", gates]
+    with subprocess.Popen(command, **pipes) as process:  # type: ignore[call-overload]
         try:
             yield process
         finally:
