@@ -14,7 +14,7 @@ import numpy as np
 
 from gates.evidence import Batch
 from gates.model import Outcome, Verdict
-from gates.questions.base import Question, as_odds
+from gates.questions.base import Question, as_odds, as_ratio
 from gates.terms import Asked, Terms, questions, watches
 from tidegate.core.errors import UsageError
 
@@ -122,8 +122,8 @@ class Trial:
         if asked.weight:
             # What a fail needs of this question alone: its share of the budget is its weight.
             needed = -math.log(self.terms.rollback * asked.weight)
-            numbers |= {"evidence_worse": _capped(question.log_worse), "evidence_worse_needed": _capped(needed)}
-        numbers |= {"evidence_fine": _capped(question.log_fine), "evidence_fine_needed": _capped(self._log_needed)}
+            numbers |= {"evidence_worse": as_ratio(question.log_worse), "evidence_worse_needed": as_ratio(needed)}
+        numbers |= {"evidence_fine": as_ratio(question.log_fine), "evidence_fine_needed": as_ratio(self._log_needed)}
         return Verdict(gate=asked.gate, outcome=outcome, reason=self._words(standing, outcome), numbers=numbers)
 
     def _words(self, standing: _Standing, outcome: Outcome) -> str:
@@ -144,8 +144,3 @@ class Trial:
 
 def _furthest(standings: Sequence[_Standing]) -> _Standing:
     return min(standings, key=lambda standing: standing.question.log_fine)
-
-
-def _capped(log_evidence: float) -> float:
-    """As a ratio, and within what a JSON number and a plot can bear."""
-    return math.exp(min(max(log_evidence, math.log(1e-12)), math.log(1e12)))

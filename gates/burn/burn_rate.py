@@ -16,7 +16,7 @@ from gates.burn.evidence import Calm, Events, Look, Pair, Recent, summed
 from gates.burn.spec import BurnRateGate
 from gates.evidence import Arm, Batch
 from gates.model import NoData, Outcome, Verdict
-from gates.questions.base import as_odds
+from gates.questions.base import as_odds, as_ratio
 from tidegate.core.errors import UsageError
 from tidegate.core.quantities import format_duration
 
@@ -107,9 +107,9 @@ class Burn:
             numbers |= {
                 f"{name}_short_burn_rate": self._rate(pair.windows.short),
                 f"{name}_long_burn_rate": self._rate(pair.windows.long),
-                f"{name}_evidence": _capped(pair.log_evidence),
+                f"{name}_evidence": as_ratio(pair.log_evidence),
             }
-        numbers |= {"evidence_needed": math.exp(self._log_fail), "evidence_fine": _capped(self._calm.log_best)}
+        numbers |= {"evidence_needed": math.exp(self._log_fail), "evidence_fine": as_ratio(self._calm.log_best)}
         return Verdict(gate=GATE, outcome=outcome, reason=reason, numbers=numbers)
 
 
@@ -134,8 +134,3 @@ def events_of(batch: Batch, arm: Arm) -> Events | NoData:
     if not pods or ("requests" in batch.missing and not any(pod.requests for pod in pods)):
         return NoData(reason=batch.missing.get("requests", f"nothing is known of the {arm} arm"))
     return Events(total=sum(pod.requests for pod in pods), bad=sum(pod.errors for pod in pods))
-
-
-def _capped(log_evidence: float) -> float:
-    """As a ratio within what a plot can bear."""
-    return math.exp(min(max(log_evidence, math.log(1e-12)), math.log(1e12)))

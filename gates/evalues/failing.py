@@ -6,7 +6,7 @@ import numpy as np
 
 from gates.evalues.difference import best_weight, log_e_difference
 from gates.evalues.exchange import Array
-from gates.evalues.mixture import Onset, Product
+from gates.evalues.mixture import Comparison
 from gates.evalues.odds import (
     WORSE_ODDS,
     WORSE_WEIGHTS,
@@ -24,7 +24,7 @@ HALF_LIFE_SECONDS = 1800.0
 LARGEST_MARGIN = 0.999
 
 
-class Failing:
+class Failing(Comparison):
     """Both questions over [fine, failed] counts."""
 
     def __init__(
@@ -35,7 +35,7 @@ class Failing:
         self._margin, self._tolerance, self._temper = min(max_increase, LARGEST_MARGIN), tolerance, temper
         self._past = np.zeros((*leading, 2))
         self._spread = Spread(1, leading)
-        self._worse, self._fine = Onset(WORSE_WEIGHTS, leading), Product(ACCEPT_WEIGHTS, leading)
+        super().__init__(WORSE_WEIGHTS, ACCEPT_WEIGHTS, leading)
         self._canary_per_pod = np.zeros(leading)
         self.design_effect = np.ones((*leading, 1))
 
@@ -58,23 +58,9 @@ class Failing:
         self._spread.feed(np.broadcast_to([[0.0, 1.0]], (*self._past.shape[:-1], 1, 2)), stable, seconds)
         self._past = self._past * 0.5 ** (seconds / HALF_LIFE_SECONDS) + stable.sum(axis=-2)
 
-    def restart_acceptance(self) -> None:
-        """Forget what spoke for the canary: from now on it serves under other conditions, such as more load."""
-        self._fine = Product(ACCEPT_WEIGHTS, self._canary_per_pod.shape)
-
     def forget_pod(self, slot: int) -> None:
         """The stable pod in that slot is gone, and another one takes it."""
         self._spread.forget(slot)
-
-    @property
-    def log_worse(self) -> Array:
-        """Ln of the evidence that the canary fails more often than stable and the tolerance."""
-        return self._worse.log_evidence
-
-    @property
-    def log_fine(self) -> Array:
-        """Ln of the evidence that the canary's share of failures is less than the margin above stable's."""
-        return self._fine.log_evidence
 
     def _below_margin(self, canary: Array, stable: Array) -> Array:
         """A canary that fails by the margin more often fails at least by the margin, whatever stable does.

@@ -73,3 +73,26 @@ class Onset:
     def log_evidence(self) -> Array:
         """Ln of the mixture, shape (...)."""
         return np.asarray(np.logaddexp.reduce(self.log_by_alternative, axis=-1))
+
+
+class Comparison:
+    """Both kinds of evidence on one thing that is compared: the canary is worse, and it is within its margin."""
+
+    def __init__(self, worse: Sequence[float], fine: Sequence[float], leading: tuple[int, ...]) -> None:
+        """Weights of the alternatives on either side, as for `Onset` and `Product`."""
+        self._accepting = (fine, leading)
+        self._worse, self._fine = Onset(worse, leading), Product(fine, leading)
+
+    def restart_acceptance(self) -> None:
+        """Forget what spoke for the canary: from now on it serves under other conditions, such as more load."""
+        self._fine = Product(*self._accepting)
+
+    @property
+    def log_worse(self) -> Array:
+        """Ln of the evidence that the canary is worse by more than the tolerance, shape (...)."""
+        return self._worse.log_evidence
+
+    @property
+    def log_fine(self) -> Array:
+        """Ln of the evidence that it is worse by less than the margin, shape (...)."""
+        return self._fine.log_evidence

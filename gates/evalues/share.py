@@ -9,14 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gates.evalues.exchange import Array
-from gates.evalues.mixture import Onset, Product
+from gates.evalues.mixture import Comparison
 
 STEPS = (0.12, 0.4, 0.75, 0.98)
 """How far alternatives lie between the bound and 0 (worse), or between the bound and 1 (fine)."""
 STEP_WEIGHTS = (0.25, 0.25, 0.25, 0.25)
 
 
-class Share:
+class Share(Comparison):
     """Likelihood ratios of a coin whose share lies below the bound, or above it (Wald 1945), mixed."""
 
     def __init__(self, bound: float, *, above: Sequence[float] = (), leading: tuple[int, ...] = ()) -> None:
@@ -24,29 +24,13 @@ class Share:
         steps = np.asarray(STEPS)
         self._bound = bound
         self._below, self._above = bound * (1 - steps), np.asarray(above or bound + (1 - bound) * steps)
-        self._even = [1 / len(self._above)] * len(self._above)
-        self._worse, self._fine = Onset(STEP_WEIGHTS, leading), Product(self._even, leading)
-        self._leading = leading
+        super().__init__(STEP_WEIGHTS, [1 / len(self._above)] * len(self._above), leading)
 
     def feed(self, hits: NDArray[Any], misses: NDArray[Any], seconds: float) -> None:
         """Counts (...) of one scrape."""
         self._worse.feed(self._log_ratio(self._below, hits, misses), seconds)
         self._fine.feed(self._log_ratio(self._above, hits, misses))
 
-    def restart_acceptance(self) -> None:
-        """Forget what spoke for the canary."""
-        self._fine = Product(self._even, self._leading)
-
     def _log_ratio(self, alternatives: Array, hits: NDArray[Any], misses: NDArray[Any]) -> Array:
         hit, miss = np.log(alternatives / self._bound), np.log((1 - alternatives) / (1 - self._bound))
         return np.asarray(np.asarray(hits)[..., None] * hit + np.asarray(misses)[..., None] * miss)
-
-    @property
-    def log_worse(self) -> Array:
-        """Logarithm of the evidence that the share is below the bound."""
-        return self._worse.log_evidence
-
-    @property
-    def log_fine(self) -> Array:
-        """Logarithm of the evidence that the share is above the bound."""
-        return self._fine.log_evidence

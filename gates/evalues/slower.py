@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from gates.evalues.exchange import Array, log_e
 from gates.evalues.grid import relax, stretch
-from gates.evalues.mixture import Onset, Product
+from gates.evalues.mixture import Comparison
 from gates.evalues.odds import log_e_odds, log_odds_of
 from gates.evalues.reference import Reference, beyond, slower_by
 from gates.evalues.spread import Spread
@@ -19,18 +19,13 @@ QUANTILE_ODDS = (1.5, 2.5)
 TAIL_ODDS = (2.5, 5.0)
 SHAPE_WEIGHTS = (0.17, 0.17, 0.13, 0.08, 0.13, 0.1, 0.12, 0.1)
 """For the scales, the odds beyond the declared quantile, and the odds beyond the tail, in this order."""
-SHAPES = (
-    *(f"all times x{scale:g}" for scale in SCALES),
-    *(f"odds x{odds:g} beyond the quantile" for odds in QUANTILE_ODDS),
-    *(f"odds x{odds:g} in the tail" for odds in TAIL_ODDS),
-)
 FINE_ODDS = (0.85, 0.7, 0.55, 0.4)
 FINE_WEIGHTS = (0.25, 0.3, 0.25, 0.2)
 TAIL_PART = 0.2
 """The tail begins where a fifth of what exceeds the quantile is left: p99 for p95."""
 
 
-class Slower:
+class Slower(Comparison):
     """Both questions over one grid of bins. Weights come from the past only, so every scrape's evidence is fair."""
 
     def __init__(
@@ -50,11 +45,11 @@ class Slower:
         self._upwards = [stretch(self._edges, scale) for scale in SCALES]
         self._temper = temper
         self._reference = Reference(self._edges, leading)
-        self._spread = Spread(len(SHAPES), leading)
-        self._worse, self._fine = Onset(SHAPE_WEIGHTS, leading), Product(FINE_WEIGHTS, leading)
+        self._spread = Spread(len(SHAPE_WEIGHTS), leading)
+        super().__init__(SHAPE_WEIGHTS, FINE_WEIGHTS, leading)
         self._scrape = 0
         self._canary_per_pod = np.zeros(leading)
-        self.design_effect = np.ones((*leading, len(SHAPES)))
+        self.design_effect = np.ones((*leading, len(SHAPE_WEIGHTS)))
 
     def feed(self, canary: Array, stable: Array, seconds: float, *, canary_pods: int = 1) -> None:
         """One scrape: canary counts (..., K + 1), stable counts of each pod (..., P, K + 1)."""
@@ -76,28 +71,9 @@ class Slower:
         self._spread.feed(self._weights(), stable, seconds)
         self._reference.feed(stable.sum(axis=-2), seconds)
 
-    def restart_acceptance(self) -> None:
-        """Forget what spoke for the canary: from now on it serves under other conditions, such as more load."""
-        self._fine = Product(FINE_WEIGHTS, self._canary_per_pod.shape)
-
     def forget_pod(self, slot: int) -> None:
         """The stable pod in that slot is gone, and another one takes it."""
         self._spread.forget(slot)
-
-    @property
-    def log_worse(self) -> Array:
-        """Ln of the evidence that the canary is slower by more than the tolerance."""
-        return self._worse.log_evidence
-
-    @property
-    def log_fine(self) -> Array:
-        """Ln of the evidence that the canary's quantile is less than the margin above stable's."""
-        return self._fine.log_evidence
-
-    @property
-    def likeliest(self) -> str:
-        """The alternative that speaks loudest; for one process, without leading dimensions."""
-        return SHAPES[int(np.argmax(self._worse.log_by_alternative))]
 
     def _weights(self) -> Array:
         shares = self._reference.shares

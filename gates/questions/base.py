@@ -6,6 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 
+from gates.evalues.mixture import Comparison
 from gates.evidence import Batch
 
 
@@ -18,6 +19,9 @@ class Question(ABC):
     fine = "that it is within the margin"
     sample = "requests"
     """What `seen` counts."""
+
+    process: Comparison | None = None
+    """What adds up the evidence; None while nothing has begun."""
 
     def __init__(self, kind: str, *, needed: int) -> None:
         """`needed` is what must have been seen of the canary before a pass, however clear the evidence."""
@@ -34,14 +38,14 @@ class Question(ABC):
         """Ask anew whether the canary is fine; what speaks against it stays."""
 
     @property
-    @abstractmethod
     def log_worse(self) -> float:
         """Natural logarithm of the evidence that the canary is worse."""
+        return float(self.process.log_worse) if self.process else 0.0
 
     @property
-    @abstractmethod
     def log_fine(self) -> float:
         """Natural logarithm of the evidence that it is within the margin."""
+        return float(self.process.log_fine) if self.process else 0.0
 
     @property
     @abstractmethod
@@ -55,6 +59,11 @@ class Question(ABC):
     @abstractmethod
     def numbers(self) -> Mapping[str, float]:
         """What the description rests on; names carry their unit."""
+
+
+def as_ratio(log_evidence: float) -> float:
+    """Evidence as a number, within what JSON and a plot can bear."""
+    return math.exp(min(max(log_evidence, math.log(1e-12)), math.log(1e12)))
 
 
 def as_odds(log_evidence: float) -> str:

@@ -22,6 +22,7 @@ ARRIVES = 0.8
 class MirrorQuestion(Question):
     """Of stable's requests a known share is copied; asks how many copies ended on the canary."""
 
+    process: Share
     worse = "that too few copies arrive"
     fine = "that the copies arrive"
 
@@ -30,7 +31,7 @@ class MirrorQuestion(Question):
         super().__init__("mirror", needed=0)
         least, most = ARRIVES * share, min(share, 0.999)
         self._share = share
-        self._process = Share(least, above=(least + (most - least) * 0.5, most))
+        self.process = Share(least, above=(least + (most - least) * 0.5, most))
         self._copies = self._requests = 0
 
     def take(self, batch: Batch, seconds: float) -> None:
@@ -40,20 +41,16 @@ class MirrorQuestion(Question):
         self._requests += requests
         self._copies += copies
         if requests:
-            self._process.feed(np.asarray(copies), np.asarray(requests - copies), seconds)
+            self.process.feed(np.asarray(copies), np.asarray(requests - copies), seconds)
 
     def restart(self) -> None:
         self._copies = self._requests = 0
-        self._process.restart_acceptance()
+        self.process.restart_acceptance()
 
     @property
     def log_worse(self) -> float:
         # A mirror that does not work is no fault of the version: it can keep it from passing, not fail it.
         return 0.0
-
-    @property
-    def log_fine(self) -> float:
-        return float(self._process.log_fine)
 
     @property
     def seen(self) -> int:

@@ -25,12 +25,14 @@ Kind = Literal["failed", "refused"]
 class FailuresQuestion(Question):
     """Counts of both arms in the same scrapes."""
 
+    process: Failing
+
     def __init__(self, gate: ErrorsGate, kind: Kind, *, temper: bool) -> None:
         """`failed` and `refused` are two questions: a canary that refuses must not hide behind a stable that fails."""
         super().__init__(kind, needed=gate.min_requests)
         self.worse = f"that it {'fails' if kind == 'failed' else 'refuses'} more often than tolerated"
         self._gate, self._bad_kind = gate, kind
-        self._process = Failing(max_increase=gate.max_increase, tolerance=gate.tolerance, temper=temper)
+        self.process = Failing(max_increase=gate.max_increase, tolerance=gate.tolerance, temper=temper)
         self._slots = PodSlots()
         self._requests: Counter[Arm] = Counter()
         self._bad: Counter[Arm] = Counter()
@@ -40,29 +42,21 @@ class FailuresQuestion(Question):
         stable_pods = {pod.pod: self._counts(pod) for pod in pods_of(batch, Arm.STABLE)}
         stable, reused = self._slots.place(stable_pods)
         for slot in reused:
-            self._process.forget_pod(slot)
+            self.process.forget_pod(slot)
         stable = stable if stable_pods else np.zeros((len(stable), 2))
         canaries = [self._counts(pod) for pod in pods_of(batch, Arm.CANARY) if pod.requests]
         for pod in batch.arms:
             self._requests[pod.arm] += pod.requests
             self._bad[pod.arm] += self._bad_of(pod)
         if canaries:
-            self._process.feed(np.sum(canaries, axis=0), stable, seconds, canary_pods=len(canaries))
+            self.process.feed(np.sum(canaries, axis=0), stable, seconds, canary_pods=len(canaries))
         else:
-            self._process.learn(stable, seconds)
+            self.process.learn(stable, seconds)
 
     def restart(self) -> None:
         self._requests.clear()
         self._bad.clear()
-        self._process.restart_acceptance()
-
-    @property
-    def log_worse(self) -> float:
-        return float(self._process.log_worse)
-
-    @property
-    def log_fine(self) -> float:
-        return float(self._process.log_fine)
+        self.process.restart_acceptance()
 
     @property
     def seen(self) -> int:
@@ -83,7 +77,7 @@ class FailuresQuestion(Question):
         arms = (Arm.CANARY, Arm.STABLE)
         counts = {f"{arm}_requests": float(self._requests[arm]) for arm in arms}
         bad = {f"{arm}_{self.kind}_requests": float(self._bad[arm]) for arm in arms}
-        return counts | bad | {"design_effect": float(self._process.design_effect.max())}
+        return counts | bad | {"design_effect": float(self.process.design_effect.max())}
 
     def _bad_of(self, pod: PodEvidence) -> int:
         return pod.errors if self._bad_kind == "failed" else pod.refused
@@ -102,6 +96,7 @@ class FailuresQuestion(Question):
 class PairedFailuresQuestion(Question):
     """Prompts that went to both arms: how often only one of them answered."""
 
+    process: Lower
     worse = "that it fails more often than tolerated"
     sample = "pairs"
 
@@ -109,7 +104,7 @@ class PairedFailuresQuestion(Question):
         """Settings as the spec has them."""
         super().__init__("failed", needed=gate.min_requests)
         self._gate = gate
-        self._process = Lower(max_drop=gate.max_increase, tolerance=gate.tolerance)
+        self.process = Lower(max_drop=gate.max_increase, tolerance=gate.tolerance)
         self._pairs = self._canary = self._stable = 0
 
     def take(self, batch: Batch, seconds: float) -> None:
@@ -120,20 +115,16 @@ class PairedFailuresQuestion(Question):
         # Where nobody answered, the way to both may be broken: that says nothing of either.
         told = [float(canary) - float(stable) for canary, stable in failed if not (canary and stable)]
         if told:
-            self._process.feed(np.asarray(told), seconds)
+            self.process.feed(np.asarray(told), seconds)
 
     def restart(self) -> None:
         self._pairs = self._canary = self._stable = 0
-        self._process.restart_acceptance()
-
-    @property
-    def log_worse(self) -> float:
-        return float(self._process.log_worse)
+        self.process.restart_acceptance()
 
     @property
     def log_fine(self) -> float:
         # Beside a stable arm that never answered every canary would look well.
-        return float(self._process.log_fine) if self._stable < self._pairs else 0.0
+        return float(self.process.log_fine) if self._stable < self._pairs else 0.0
 
     @property
     def seen(self) -> int:

@@ -20,13 +20,13 @@ class TimesQuestion(Question):
     """Requests of both arms in the same scrapes, as samples or buckets."""
 
     worse = "that it is slower than tolerated"
+    process: Slower | None = None
 
     def __init__(self, gate: LatencyGate, *, temper: bool) -> None:
         """Settings as the spec has them."""
         super().__init__(str(gate.metric), needed=gate.min_requests)
         self._gate, self._temper = gate, temper
         self._edges: Array = sample_edges()
-        self._process: Slower | None = None
         self._slots = PodSlots()
         self._seen: dict[Arm, Array] = {}
 
@@ -58,16 +58,8 @@ class TimesQuestion(Question):
     def restart(self) -> None:
         """As `Question`; what is described is counted anew too, because traffic shares changed."""
         self._seen.clear()
-        if self._process:
-            self._process.restart_acceptance()
-
-    @property
-    def log_worse(self) -> float:
-        return float(self._process.log_worse) if self._process else 0.0
-
-    @property
-    def log_fine(self) -> float:
-        return float(self._process.log_fine) if self._process else 0.0
+        if self.process:
+            self.process.restart_acceptance()
 
     @property
     def seen(self) -> int:
@@ -90,21 +82,21 @@ class TimesQuestion(Question):
         name = f"{self._gate.metric}_p{self._gate.quantile * 100:g}"
         times = {f"{name}_{text}_seconds": self._quantile(arm) for text, arm in arms.items() if self._count(arm)}
         counts = {f"{text}_requests": float(self._count(arm)) for text, arm in arms.items()}
-        effect = float(self._process.design_effect.max()) if self._process else 1.0
+        effect = float(self.process.design_effect.max()) if self.process else 1.0
         return times | counts | {"design_effect": effect}
 
     def _begun(self, edges: Array | None) -> Slower | None:
         """The process, once there are times that say on which grid."""
-        if self._process is None and edges is not None:
+        if self.process is None and edges is not None:
             gate, self._edges = self._gate, edges
-            self._process = Slower(
+            self.process = Slower(
                 edges,
                 quantile=gate.quantile,
                 max_increase=gate.max_increase,
                 tolerance=gate.tolerance,
                 temper=self._temper,
             )
-        return self._process
+        return self.process
 
     def _note(self, canary: Array, stable: Array) -> None:
         for arm, counts in ((Arm.CANARY, canary), (Arm.STABLE, stable)):
@@ -127,6 +119,7 @@ class TimesQuestion(Question):
 class PairedTimesQuestion(Question):
     """Pairs: the same prompt in both arms at the same moment, so that difficulty and load cancel."""
 
+    process: Later
     worse = "that it is later than tolerated"
     sample = "pairs"
 
@@ -134,7 +127,7 @@ class PairedTimesQuestion(Question):
         """Settings as the spec has them; within pairs the margin is of the ratio, not of the quantile."""
         super().__init__(str(gate.metric), needed=gate.min_requests)
         self._gate = gate
-        self._process = Later(max_increase=gate.max_increase, tolerance=gate.tolerance)
+        self.process = Later(max_increase=gate.max_increase, tolerance=gate.tolerance)
         self._times: list[tuple[float, float]] = []
 
     def take(self, batch: Batch, seconds: float) -> None:
@@ -143,19 +136,11 @@ class PairedTimesQuestion(Question):
         self._times = (self._times + known)[-MOST_TIMES:]
         if known:
             logs = np.log(known)
-            self._process.feed(logs[:, 0] - logs[:, 1], seconds)
+            self.process.feed(logs[:, 0] - logs[:, 1], seconds)
 
     def restart(self) -> None:
         self._times = []
-        self._process.restart_acceptance()
-
-    @property
-    def log_worse(self) -> float:
-        return float(self._process.log_worse)
-
-    @property
-    def log_fine(self) -> float:
-        return float(self._process.log_fine)
+        self.process.restart_acceptance()
 
     @property
     def seen(self) -> int:

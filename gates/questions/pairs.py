@@ -67,14 +67,6 @@ class PairQuestion(Question):
         self.process.restart_acceptance()
 
     @property
-    def log_worse(self) -> float:
-        return float(self.process.log_worse)
-
-    @property
-    def log_fine(self) -> float:
-        return float(self.process.log_fine)
-
-    @property
     def seen(self) -> int:
         return self._count
 

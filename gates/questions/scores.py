@@ -19,6 +19,7 @@ MOST_WAITING = 1000
 class ScoresQuestion(Question):
     """Scores of both arms, pair by pair: of the same prompt where there are pairs, else one to one as they come."""
 
+    process: Lower
     worse = "that its answers are worse"
     sample = "pairs"
 
@@ -26,7 +27,7 @@ class ScoresQuestion(Question):
         """Differences of two means of scores in 0..1."""
         super().__init__("score", needed=needed)
         self._max_drop = max_drop
-        self._process = Lower(max_drop=max_drop, tolerance=tolerance)
+        self.process = Lower(max_drop=max_drop, tolerance=tolerance)
         self._waiting: dict[Arm, deque[float]] = {arm: deque(maxlen=MOST_WAITING) for arm in Arm}
         self._count, self._totals = 0, {Arm.STABLE: 0.0, Arm.CANARY: 0.0}
 
@@ -47,19 +48,11 @@ class ScoresQuestion(Question):
         self._count += len(pairs)
         self._totals[Arm.STABLE] += float(scores[:, 0].sum())
         self._totals[Arm.CANARY] += float(scores[:, 1].sum())
-        self._process.feed(scores[:, 0] - scores[:, 1], seconds)
+        self.process.feed(scores[:, 0] - scores[:, 1], seconds)
 
     def restart(self) -> None:
         self._count, self._totals = 0, {Arm.STABLE: 0.0, Arm.CANARY: 0.0}
-        self._process.restart_acceptance()
-
-    @property
-    def log_worse(self) -> float:
-        return float(self._process.log_worse)
-
-    @property
-    def log_fine(self) -> float:
-        return float(self._process.log_fine)
+        self.process.restart_acceptance()
 
     @property
     def seen(self) -> int:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 from gates.model import Verdict
 from gates.spec import Likeness
-from gates.terms import Source
 from pipelines.context import Context, both_arms
+from pipelines.exposure import SHADOW_SOURCES as SOURCES
 from pipelines.live import live_feeds, look, terms_for
 from pipelines.model import Step
 from pipelines.pairing import Pairing
@@ -20,14 +20,6 @@ from rollouts.model import RegionState
 
 PAIR_MAX_TOKENS = 32
 """The longest answer of a pair when the spec says nothing of users."""
-
-# Mirrored requests: no user saw their answers, so only the proxy can count them.
-SOURCES: Mapping[str, tuple[Source, ...]] = {
-    "latency": ("probe",),
-    "errors": ("proxy",),
-    "agreement": ("probe",),
-    "judge": ("probe",),
-}
 
 
 async def shadow(context: Context, step: Step) -> None:
