@@ -6,7 +6,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PYTHON ?= $(shell for python in python3.11 python3.12 python3.13 python3; do \
 	"$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$python" && break; done)
-SOURCES := tidegate pipelines rollouts gates registry engine_images
+SOURCES := tidegate pipelines rollouts gates registry engine_images slo
 SCHEMAS := delivery gates batch answer
 GENERATED := $(SCHEMAS:%=schema/%.schema.json) cli.md
 
