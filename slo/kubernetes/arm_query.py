@@ -1,0 +1,56 @@
+"""An SLO's queries, narrowed to one arm of one region: the same events, fewer of them.
+
+Queries are changed on their syntax tree, never as text: every selector gets the arm's matchers, whatever
+stands around it. Values are placeholders of Argo Rollouts, which fills them in before Prometheus is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+
+import promql_parser as promql
+
+WINDOW = "{{.window}}"
+_STANDS_FOR_WINDOW = timedelta(seconds=123457)
+"""Parsed in the window's place; so odd that no query of a person holds it."""
+
+
+def of_arm(query: str, *, window: str, arm: Mapping[str, str]) -> str:
+    """`query` over `window`, of the series that carry the labels `arm`.
+
+    Raises:
+        ValueError: when the query is no PromQL that Prometheus 2 knows.
+    """
+    return _rewritten(query, window, lambda node: _narrowed(node, arm))
+
+
+def count_of_arm(query: str, *, window: str, arm: Mapping[str, str]) -> str:
+    """As `of_arm`, with rates turned into counts: how many events there were, not how many a second.
+
+    Raises:
+        ValueError: when the query is no PromQL that Prometheus 2 knows.
+    """
+    return _rewritten(query, window, lambda node: _counted(_narrowed(node, arm) or node))
+
+
+def _rewritten(query: str, window: str, change: Callable[[promql.Expr], promql.Expr | None]) -> str:
+    stand_in = promql.display_duration(_STANDS_FOR_WINDOW)
+    tree = promql.parse(query.replace(WINDOW, stand_in))
+    return promql.transform(tree, None, change).prettify().replace(f"[{stand_in}", f"[{window}")
+
+
+def _narrowed(node: promql.Expr, arm: Mapping[str, str]) -> promql.Expr | None:
+    if not isinstance(node, promql.VectorSelector):
+        return None
+    if node.matchers.or_matchers:
+        raise ValueError("alternatives in braces, `{a or b}`, cannot be narrowed to an arm")
+    added = [promql.Matcher(promql.MatchOp.Equal, name, value) for name, value in arm.items()]
+    node.matchers = promql.Matchers([*node.matchers.matchers, *added])
+    return promql.parse(str(node))
+
+
+def _counted(node: promql.Expr) -> promql.Expr | None:
+    if isinstance(node, promql.Call) and node.func.name in {"rate", "irate"}:
+        return promql.parse(f"increase({node.args[0].prettify()})")
+    return node

@@ -1,0 +1,35 @@
+"""As much of an Argo Rollouts controller as our analysis templates use: arguments and conditions."""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+_CONDITION = re.compile(r"len\(result\) == 1 && all\(result, \{# (>|<=) ([0-9.]+)\}\)")
+_COMPARE = {">": operator.gt, "<=": operator.le}
+
+
+def outcome(metric: Mapping[str, Any], result: Sequence[float]) -> str:
+    """What a measurement is called; failure is asked first, and neither condition means nothing is known."""
+    if _holds(metric["failureCondition"], result):
+        return "Failed"
+    return "Successful" if _holds(metric["successCondition"], result) else "Inconclusive"
+
+
+def filled_in(template: Mapping[str, Any], given: Mapping[str, str]) -> dict[str, str]:
+    """Every metric's query with its arguments; a KeyError when one is neither given nor has a default."""
+    defaults = {arg["name"]: arg["value"] for arg in template["spec"]["args"] if "value" in arg}
+    values = defaults | dict(given)
+
+    def fill(text: str) -> str:
+        return re.sub(r"\{\{args\.([a-z-]+)\}\}", lambda match: values[match[1]], text)
+
+    return {m["name"]: fill(m["provider"]["prometheus"]["query"]) for m in template["spec"]["metrics"]}
+
+
+def _holds(condition: str, result: Sequence[float]) -> bool:
+    match = _CONDITION.fullmatch(condition)
+    assert match is not None, condition
+    return len(result) == 1 and all(_COMPARE[match[1]](value, float(match[2])) for value in result)

@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import math
+from datetime import timedelta
+from typing import Any
+
+import promql_parser
+import pytest
+from fakes.analysis import filled_in, outcome
+
+from slo.kubernetes.analysis import Stage, analysis_template
+from slo.kubernetes.arm_query import count_of_arm, of_arm
+from slo.kubernetes.burn import PAGE, SHORTEST, scaled
+from slo.model import Events, Raw, Slo
+from tidegate.core.errors import UsageError
+
+ERRORS = Events(
+    error_query='sum(rate(requests_total{code=~"5.."}[{{.window}}]))',
+    total_query="sum(rate(requests_total[{{.window}}]))",
+)
+SLO = Slo(service="support-llm", name="availability", objective=99.9, sli=ERRORS)
+PROMETHEUS = "http://prometheus.monitoring:9090"
+STAGE = Stage()
+
+
+def metrics_of(stage: Stage = STAGE, slo: Slo = SLO) -> list[dict[str, Any]]:
+    spec: Any = analysis_template(slo, stage, prometheus=PROMETHEUS)["spec"]
+    metrics: list[dict[str, Any]] = spec["metrics"]
+    return metrics
+
+
+@pytest.mark.parametrize(
+    ("result", "said"),
+    [
+        ([], "Inconclusive"),
+        ([math.nan], "Inconclusive"),
+        ([0.0], "Successful"),
+        ([14.4], "Successful"),
+        ([14.5], "Failed"),
+        ([1000.0, 0.0], "Inconclusive"),
+    ],
+    ids=["nothing or too few events", "NaN", "healthy", "at the factor", "both windows burn", "several series"],
+)
+def test_a_result_means_one_thing(result: list[float], said: str) -> None:
+    assert outcome(metrics_of()[0], result) == said
+
+
+def test_conditions_never_index_the_result() -> None:
+    for metric in metrics_of():
+        assert "result[" not in metric["failureCondition"] + metric["successCondition"]
+
+
+def test_a_stage_is_asked_a_number_of_times_and_a_background_run_without_end() -> None:
+    stage = metrics_of(Stage(length=timedelta(minutes=10)))[0]
+    assert (stage["count"], stage["inconclusiveLimit"], stage["failureLimit"]) == (10, 5, 0)
+    background = metrics_of(Stage(length=timedelta(minutes=10), background=True))[0]
+    assert "count" not in background
+    assert background["inconclusiveLimit"] == 10
+
+
+def test_windows_shrink_with_the_stage_but_not_below_what_a_rate_needs() -> None:
+    fast, slow = scaled(PAGE, timedelta(minutes=30))
+    assert (slow.long, slow.short) == (timedelta(minutes=30), timedelta(seconds=150))
+    assert (fast.long, fast.short) == (timedelta(minutes=5), SHORTEST)
+    assert [fast.factor, slow.factor] == [14.4, 6]
+
+
+def test_every_argument_is_declared_and_the_query_is_promql_once_filled_in() -> None:
+    template = analysis_template(SLO, Stage(), prometheus=PROMETHEUS)
+    for query in filled_in(template, {"region": "eu-west-1", "pod-template-hash": "6f7"}).values():
+        assert "{{" not in query
+        promql_parser.parse(query)
+
+
+def test_every_selector_is_narrowed_and_rates_become_counts() -> None:
+    query = "sum(rate(a[{{.window}}] offset 5m)) / sum(b)"
+    assert of_arm(query, window="1m", arm={"r": "x"}) == 'sum(rate(a{r="x"}[1m] offset 5m)) / sum(b{r="x"})'
+    assert count_of_arm(query, window="1m", arm={"r": "x"}) == 'sum(increase(a{r="x"}[1m] offset 5m)) / sum(b{r="x"})'
+
+
+def test_a_pair_that_could_never_fire_is_left_out() -> None:
+    assert [m["name"] for m in metrics_of(slo=SLO.model_copy(update={"objective": 90.0}))] == ["slow-burn"]
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"objective": 80.0}, "never burns fast enough to be judged: 5 times at most"),
+        ({"objective": 100.0}, "no error budget"),
+        ({"sli": Raw(error_ratio_query="x")}, "counts no events"),
+        ({"sli": Events(error_query="sum(", total_query="sum(x)")}, "support-llm-availability"),
+    ],
+)
+def test_what_cannot_be_judged_is_refused(change: dict[str, object], why: str) -> None:
+    with pytest.raises(UsageError, match=why):
+        analysis_template(SLO.model_copy(update=change), Stage(), prometheus=PROMETHEUS)
