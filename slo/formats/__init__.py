@@ -1,0 +1,5 @@
+"""The three formats that SLOs are written in: Sloth's `prometheus/v1`, its Kubernetes object, and OpenSLO v1alpha."""
+
+from slo.formats.read import read
+
+__all__ = ["read"]
