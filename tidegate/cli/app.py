@@ -9,6 +9,7 @@ import typer
 
 from tidegate.cli.gate_app import gate
 from tidegate.cli.options import SPEC, STATE, As, Output, Spec, State, Tracking
+from tidegate.cli.slo_app import slo
 
 app = typer.Typer(
     name="tidegate",
@@ -24,6 +25,7 @@ model = typer.Typer(help="Model versions in the registry.")
 app.add_typer(fleet, name="fleet")
 app.add_typer(model, name="model")
 app.add_typer(gate, name="gate")
+app.add_typer(slo, name="slo")
 
 
 @app.command()
