@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from gates.drift.bins import Reference, freeze_reference
 from gates.drift.features import features_of_record
 from gates.enriched import WithDrift, WithEvents
-from gates.evidence import Arm, Batch
+from gates.evidence import Batch
 from gates.model import ArmKey, NoData, Verdict
 from gates.ports import EvidenceSource
 from gates.terms import Source, Terms, terms_of
 from pipelines.budget import shares
 from pipelines.context import Context
 from pipelines.trials import RecordedTrial
-from tidegate.core.errors import OutsideError
-
-PAST = timedelta(minutes=5)
-"""Before the canary, in which stable is watched alone."""
 
 
 @dataclass
@@ -95,17 +90,6 @@ def terms_for(
     share = shares(context.spec)[trial]
     gates_of = context.spec.gates
     return terms_of(gates_of, gates, sources=sources, share=share, mirrored=mirrored, reference=reference)
-
-
-async def learn(trial: RecordedTrial, feeds: Sequence[Feed], now: datetime) -> None:
-    """What stable did before the canary gets its first request: a past to bet on, and the spread of its pods."""
-    for feed in feeds:
-        until = now - feed.source.settles_within
-        # Without a past the first look has to do without; a source that is gone is told of by the next one.
-        with suppress(OutsideError):
-            batch = await asyncio.to_thread(feed.source.batch, feed.stable, feed.canary, until - PAST, until)
-            alone = tuple(pod for pod in batch.arms if pod.arm is Arm.STABLE)
-            trial.take(batch.model_copy(update={"arms": alone, "events": None, "drift": None}))
 
 
 async def take_new(trial: RecordedTrial, feeds: Sequence[Feed], now: datetime, *, final: bool) -> None:

@@ -39,7 +39,7 @@ class Traffic:
     """Share of requests that wait in a queue at average load: how heavy the tail is."""
     noise: PodNoise = ALIKE
     stable_pods: int = 19
-    warm_up_looks: int = 30
+    warm_up_looks: int = 180
     """Looks at the stable arm alone, before the canary gets traffic."""
 
     def shortened(self, looks: int) -> Traffic:

@@ -51,14 +51,15 @@ class Reference:
         return nearest_edge(1 - np.cumsum(self._counts, axis=-1)[..., :-1] / total, quantile)
 
 
-def slower_by(shares: Array, upwards: Array) -> Array:
-    """Ln of how much more often each bin would be hit if every time were stretched; never falling with time.
+def slower_by(shares: Array, upwards: Array, *, share: float = 1.0) -> Array:
+    """Ln of how much more often each bin would be hit if a share of all times were stretched; never falling with time.
 
     Made monotone so that only "slower" is evidence of "worse": a second peak of the past must not make a
     fast request look bad. Where the past has next to nothing the ratio is made of the floor alone, about 1;
     below the fastest requests that would lift all others, so there the first known ratio stands.
     """
-    ratio = np.clip(np.log((shares @ upwards + 1e-9) / (shares + 1e-9)), -LARGEST_WEIGHT, LARGEST_WEIGHT)
+    hit = 1 - share + share * (shares @ upwards + 1e-9) / (shares + 1e-9)
+    ratio = np.clip(np.log(hit), -LARGEST_WEIGHT, LARGEST_WEIGHT)
     first = np.minimum((np.cumsum(shares, axis=-1) < FASTEST).sum(axis=-1), shares.shape[-1] - 1)[..., None]
     known = np.where(np.arange(shares.shape[-1]) < first, np.take_along_axis(ratio, first, axis=-1), ratio)
     return np.asarray(np.maximum.accumulate(known, axis=-1))

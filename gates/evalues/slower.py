@@ -17,8 +17,10 @@ from gates.evalues.spread import Spread
 SCALES = (1.1, 1.2, 1.5, 3.0)
 QUANTILE_ODDS = (1.5, 2.5)
 TAIL_ODDS = (2.5, 5.0)
-SHAPE_WEIGHTS = (0.17, 0.17, 0.13, 0.08, 0.13, 0.1, 0.12, 0.1)
-"""For the scales, the odds beyond the declared quantile, and the odds beyond the tail, in this order."""
+FEW_SHARE, FEW_SCALE = 0.02, 8.0
+"""A slow mode: most requests are as before, a few take far longer, as if preempted or without their cache."""
+SHAPE_WEIGHTS = (0.16, 0.15, 0.12, 0.07, 0.12, 0.09, 0.1, 0.07, 0.12)
+"""For the scales, the odds beyond the declared quantile, those beyond the tail, and the slow mode, in this order."""
 FINE_ODDS = (0.85, 0.7, 0.55, 0.4)
 FINE_WEIGHTS = (0.25, 0.3, 0.25, 0.2)
 TAIL_PART = 0.2
@@ -43,6 +45,7 @@ class Slower(Comparison):
         self._quantile, self._margin = quantile, 1 + max_increase
         self._shrink = stretch(self._edges, 1 / (1 + tolerance)) if tolerance else np.eye(len(self._edges) + 1)
         self._upwards = [stretch(self._edges, scale) for scale in SCALES]
+        self._far = stretch(self._edges, FEW_SCALE)
         self._temper = temper
         self._reference = Reference(self._edges, leading)
         self._spread = Spread(len(SHAPE_WEIGHTS), leading)
@@ -81,6 +84,7 @@ class Slower(Comparison):
         for quantile, odds in ((self._quantile, QUANTILE_ODDS), (1 - (1 - self._quantile) * TAIL_PART, TAIL_ODDS)):
             tail = beyond(self._reference.edge_at(quantile), shares.shape[-1])
             rows += [np.log(each) * tail for each in odds]
+        rows.append(slower_by(shares, self._far, share=FEW_SHARE))
         return np.stack(rows, axis=-2) * self._reference.enough[..., None, None]
 
     def _accept(self, canary: Array, stable: Array) -> None:

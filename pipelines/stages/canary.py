@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 from gates.model import Verdict
 from pipelines.context import Context
-from pipelines.live import counters, drift_reference, learn, live_feeds, look, terms_for
+from pipelines.live import counters, drift_reference, live_feeds, look, terms_for
 from pipelines.model import Step
+from pipelines.past import learn
 from pipelines.watch import Window, refuse_dead_canary, watch
 
 
