@@ -65,7 +65,7 @@ def _error_ratio(slo: Slo, window: timedelta) -> str:
     if not slo.denominator_corrected:
         return f"({error})\n/\n({total})\n"
     correction = f"{numerator_correction(window)}{selector(identity(slo))}"
-    # Sloth puts no parentheses around the error query, so neither do we; docs/slo-rules.md says what follows.
+    # No parentheses around the error query, because Sloth puts none: an `or` in it is then not corrected.
     return f"(\n{correction}\n* on()\n{error}\n)\n/\n({total})\n"
 
 
