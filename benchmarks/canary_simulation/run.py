@@ -79,7 +79,7 @@ def places(wish: Wish) -> Iterator[tuple[Cell, Place]]:
     for cell in cells():
         if wish.cells not in f"{cell.question}: {cell.name}":
             continue
-        chosen = replace(cell, traffic=cell.traffic.shortened(QUICK_LOOKS)) if wish.quick else cell
+        chosen = replace(cell, traffic=cell.traffic.lasting(QUICK_LOOKS)) if wish.quick else cell
         wanted, longest = wish.deliveries(cell.question), LONGEST[cell.question]
         for number, begin in enumerate(range(0, wanted, longest)):
             size = min(longest, wanted - begin)

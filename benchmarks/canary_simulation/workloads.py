@@ -42,7 +42,7 @@ class Traffic:
     warm_up_looks: int = 180
     """Looks at the stable arm alone, before the canary gets traffic."""
 
-    def shortened(self, looks: int) -> Traffic:
+    def lasting(self, looks: int) -> Traffic:
         """The same for so many looks."""
         return replace(self, looks=looks)
 

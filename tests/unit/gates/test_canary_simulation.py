@@ -176,7 +176,7 @@ def test_regressions_move_the_quantiles_they_name(regression: Regression, median
 
 def test_the_same_place_gives_the_same_chunk_and_another_number_another_one() -> None:
     cell = next(each for each in cells() if each.name == "20/s, 5 %")
-    short, limits = replace(cell, traffic=cell.traffic.shortened(6)), operator_limits(1)
+    short, limits = replace(cell, traffic=cell.traffic.lasting(6)), operator_limits(1)
     place = Place(seed=1, question=Question.HEALTHY, name=cell.name, number=0, deliveries=4)
     first, again = (simulate(short, place, limits).deciders for _ in range(2))
     assert first == again
