@@ -1,0 +1,27 @@
+"""Whatever SLO is valid: its rules are PromQL, are named once, and say whose they are."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import promql_parser as promql
+from fakes.slo_specs import slo_groups
+from hypothesis import HealthCheck, given, settings
+
+from slo.model import SloGroup
+from slo.rules import rules_for
+from slo.windows import windows_for
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(slo_groups())
+def test_every_rule_is_promql_and_says_whose_it_is(group: SloGroup) -> None:
+    groups = rules_for(group, windows_for(group.slos[0].window))
+    rules = [rule for found in groups for rule in found.rules]
+    for rule in rules:
+        promql.parse(rule.expr)
+    recorded = [rule for rule in rules if rule.record]
+    assert {rule.labels["sloth_id"] for rule in recorded} == {slo.id for slo in group.slos}
+    assert len({found.name for found in groups}) == len(groups)
+    assert set(Counter((rule.record, rule.labels["sloth_id"]) for rule in recorded).values()) == {1}
+    assert len(rules) - len(recorded) == sum(bool(slo.page) + bool(slo.ticket) for slo in group.slos)

@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slo.durations import parse_prometheus_duration, prometheus_duration
+
+
+@pytest.mark.parametrize(
+    ("length", "text"),
+    [
+        (timedelta(minutes=5), "5m"),
+        (timedelta(minutes=90), "1h30m"),
+        (timedelta(hours=72), "3d"),
+        (timedelta(days=7), "1w"),
+        (timedelta(days=28), "4w"),
+        (timedelta(days=30), "30d"),
+        (timedelta(days=90), "90d"),
+        (timedelta(days=365), "1y"),
+        (timedelta(days=7, milliseconds=1), "7d1ms"),
+        (timedelta(), "0s"),
+    ],
+)
+def test_a_duration_is_written_as_prometheus_writes_it(length: timedelta, text: str) -> None:
+    assert prometheus_duration(length) == text
+    assert parse_prometheus_duration(text) == length
+
+
+@given(st.integers(min_value=0, max_value=10**12))
+def test_what_is_written_is_read_back(milliseconds: int) -> None:
+    length = timedelta(milliseconds=milliseconds)
+    assert parse_prometheus_duration(prometheus_duration(length)) == length
+
+
+@pytest.mark.parametrize("text", ["", "5", "m", "5M", "1.5h", "1m1h", "-5m", "5m ", "9999999999999999y"])
+def test_what_prometheus_would_not_read_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="a duration"):
+        parse_prometheus_duration(text)
