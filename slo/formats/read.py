@@ -2,12 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import timedelta
 
+from slo.formats.openslo import OpenSlo
+from slo.formats.prometheus_v1 import PrometheusV1
+from slo.formats.service_level import PrometheusServiceLevel
 from slo.model import SloGroup
+from tidegate.core.model import Loc
+from tidegate.core.spec import Document, Problem, SpecError, parse_documents
 
 MONTH = timedelta(days=30)
 """The period of an SLO whose format does not say one."""
+
+Spec = PrometheusV1 | PrometheusServiceLevel | OpenSlo
+
+EXPECTED = (
+    "version: prometheus/v1, or apiVersion: sloth.slok.dev/v1 with kind: PrometheusServiceLevel, "
+    "or apiVersion: openslo/v1alpha with kind: SLO"
+)
+_KINDS: dict[tuple[object, object], type[Spec]] = {
+    ("sloth.slok.dev/v1", "PrometheusServiceLevel"): PrometheusServiceLevel,
+    ("openslo/v1alpha", "SLO"): OpenSlo,
+}
 
 
 def read(text: str, *, file: str, default_period: timedelta = MONTH) -> list[SloGroup]:
@@ -16,4 +33,63 @@ def read(text: str, *, file: str, default_period: timedelta = MONTH) -> list[Slo
     Raises:
         SpecError: with every problem of every document.
     """
-    raise NotImplementedError((text, file, default_period))
+    return read_all({file: text}, default_period=default_period)[file]
+
+
+def read_all(texts: Mapping[str, str], *, default_period: timedelta = MONTH) -> dict[str, list[SloGroup]]:
+    """As `read`, for the texts of all files whose rules go to one Prometheus: no SLO may be in two of them.
+
+    Raises:
+        SpecError: with every problem of every file.
+    """
+    documents: dict[str, list[Document[Spec]]] = {}
+    problems: list[Problem] = []
+    for file, text in texts.items():
+        try:
+            documents[file] = parse_documents(text, _kind_of, file=file, expected=EXPECTED)
+        except SpecError as error:
+            problems += error.problems
+    groups = {file: [_group(item.spec, default_period) for item in found] for file, found in documents.items()}
+    problems += _twice(
+        (item, group) for file in groups for item, group in zip(documents[file], groups[file], strict=True)
+    )
+    if problems:
+        raise SpecError(problems)
+    return groups
+
+
+def _kind_of(data: object) -> type[Spec] | None:
+    if not isinstance(data, Mapping):
+        return None
+    if "version" in data:
+        return PrometheusV1
+    return _KINDS.get((data.get("apiVersion"), data.get("kind")))
+
+
+def _group(spec: Spec, default_period: timedelta) -> SloGroup:
+    if isinstance(spec, OpenSlo):
+        return spec.group(default_period)
+    group = spec.group()
+    return group.model_copy(
+        update={"slos": tuple(slo.model_copy(update={"window": default_period}) for slo in group.slos)}
+    )
+
+
+def _twice(read_so_far: Iterable[tuple[Document[Spec], SloGroup]]) -> Iterator[Problem]:
+    """Two SLOs with one id would write the same series."""
+    first: dict[str, str] = {}
+    for document, group in read_so_far:
+        for index, slo in enumerate(group.slos):
+            problem = document.problem(_place(document.spec, index), f"the id {slo.id} twice", "")
+            if slo.id in first:
+                yield Problem(
+                    problem.file, problem.line, problem.path, problem.found, f"it once; it is in {first[slo.id]}"
+                )
+            first.setdefault(slo.id, f"{problem.file}:{problem.line}")
+
+
+def _place(spec: Spec, index: int) -> Loc:
+    """Where the SLO with this number is named."""
+    if isinstance(spec, OpenSlo):
+        return ("spec", "objectives", index)
+    return ("spec", "slos", index, "name") if isinstance(spec, PrometheusServiceLevel) else ("slos", index, "name")

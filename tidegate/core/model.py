@@ -6,9 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from pydantic import BaseModel, ConfigDict
+from pydantic_core import PydanticCustomError
 
 Loc = tuple[int | str, ...]
 """Where something is in a spec, key by key and index by index."""
+
+
+AT_ODDS = "at_odds"
+"""The type of pydantic's error for what `at_odds` says."""
 
 
 class Value(BaseModel):
@@ -30,6 +35,11 @@ class Contradiction:
     """The part that a person would change first."""
     found: str
     expected: str
+
+
+def at_odds(found: str, expected: str) -> PydanticCustomError:
+    """A contradiction to raise from a part's own validator: told beside what is wrong in other parts."""
+    return PydanticCustomError(AT_ODDS, "found {found}; expected {expected}", {"found": found, "expected": expected})
 
 
 class SpecModel(Value):

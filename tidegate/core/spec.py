@@ -6,20 +6,22 @@ A problem reads `delivery.yaml:14: stages[2].canary.weights[0]: found 140; expec
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import yaml
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from tidegate.core.errors import UsageError
-from tidegate.core.model import Loc, SpecModel
+from tidegate.core.model import AT_ODDS, Loc, SpecModel
 from tidegate.core.quantities import FROM_FILE
 
 Spec = TypeVar("Spec", bound=SpecModel)
+_NULL = "tag:yaml.org,2002:null"
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,20 @@ class SpecError(UsageError):
         self.problems = problems
 
 
+@dataclass(frozen=True)
+class Document(Generic[Spec]):
+    """One document of a YAML text, read, with its places in the text."""
+
+    spec: Spec
+    file: str
+    root: yaml.Node
+
+    def problem(self, where: Loc, found: str, expected: str) -> Problem:
+        """What is wrong at `where`, for what only somebody who knows other documents can see."""
+        path, line = _locate(self.root, where)
+        return Problem(self.file, line, path, found, expected)
+
+
 def load_spec(path: Path, kind: type[Spec]) -> Spec:
     """Read the YAML file at `path` as a `kind`.
 
@@ -64,14 +80,55 @@ def load_spec(path: Path, kind: type[Spec]) -> Spec:
 
 def parse_spec(text: str, kind: type[Spec], *, file: str) -> Spec:
     """As `load_spec`, for text at hand; `file` is the name used in problems."""
-    try:
+    with _syntax_errors(file):
         root = yaml.compose(text, Loader=yaml.SafeLoader)
-        duplicates = [] if root is None else list(_duplicates(root, file, ""))
         data = yaml.safe_load(text)
-    # The first one only: behind a syntax error nothing can be told apart.
+    return _checked(root, data, kind, file)
+
+
+def parse_documents(
+    text: str, kind_of: Callable[[object], type[Spec] | None], *, file: str, expected: str
+) -> list[Document[Spec]]:
+    """As `parse_spec`, for a text of documents of several kinds; empty ones are left out.
+
+    `kind_of` recognizes what a document says; None when it cannot, and `expected` names what it knows.
+
+    Raises:
+        SpecError: with every problem of every document.
+    """
+    documents: list[Document[Spec]] = []
+    problems: list[Problem] = []
+    with _syntax_errors(file):
+        roots = [root for root in yaml.compose_all(text, Loader=yaml.SafeLoader) if root.tag != _NULL]
+        contents = [content for content in yaml.safe_load_all(text) if content is not None]
+    for root, data in zip(roots, contents, strict=True):
+        kind = kind_of(data)
+        if kind is None:
+            problems.append(Problem(file, root.start_mark.line + 1, "", "a document of no known format", expected))
+            continue
+        try:
+            documents.append(Document(_checked(root, data, kind, file), file, root))
+        except SpecError as error:
+            problems += error.problems
+    if problems or not documents:
+        raise SpecError(problems or [Problem(file, 1, "", "an empty file", expected)])
+    return documents
+
+
+@contextmanager
+def _syntax_errors(file: str) -> Iterator[None]:
+    """Tells the first one only: behind a syntax error nothing can be told apart."""
+    try:
+        yield
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         raise SpecError([Problem(file, line, "", error.problem or "a syntax error", "valid YAML")]) from error
+    except yaml.reader.ReaderError as error:
+        raise SpecError([Problem(file, 1, "", error.reason, "valid YAML")]) from error
+
+
+def _checked(root: yaml.Node | None, data: object, kind: type[Spec], file: str) -> Spec:
+    duplicates = [] if root is None else list(_duplicates(root, file, ""))
     try:
         spec = kind.model_validate(data, context={FROM_FILE: True})
     except ValidationError as error:
@@ -150,14 +207,19 @@ def _sentence(detail: ErrorDetails, kind: type[BaseModel]) -> tuple[str, str]:
         return "an unknown key", _known_keys(detail["loc"], kind)
     if detail["type"] == "missing":
         return "nothing", "a value here"
-    found = repr(detail["input"])
+    if detail["type"] == AT_ODDS:
+        return str(context["found"]), str(context["expected"])
+    return repr(detail["input"]), _wish(detail, context)
+
+
+def _wish(detail: ErrorDetails, context: dict[str, Any]) -> str:
     if detail["type"] == "value_error":
-        return found, str(context["error"])
+        return str(context["error"])
     if detail["type"] == "too_short":
-        return found, f"at least {context['min_length']} of them"
+        return f"at least {context['min_length']} of them"
     if detail["type"] == "string_pattern_mismatch":
-        return found, f"text that matches {context['pattern']}"
-    return found, detail["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
+        return f"text that matches {context['pattern']}"
+    return detail["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
 
 
 def _known_keys(loc: Loc, kind: type[BaseModel]) -> str:

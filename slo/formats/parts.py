@@ -1,0 +1,61 @@
+"""What every format asks of its names, labels and queries; each refusal says what would be right."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+import promql_parser
+from pydantic import AfterValidator, Field, Strict, StringConstraints
+
+WINDOW = re.compile(r"\{\{ *\.window *\}\}")
+"""Where the range of a query goes."""
+
+_LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
+_NAME = re.compile(r"[A-Za-z0-9][-A-Za-z0-9_.]*[A-Za-z0-9]")
+
+
+def _checked_name(text: str) -> str:
+    if not _NAME.fullmatch(text):
+        raise ValueError("letters, digits, '.', '_' and '-'; a letter or digit at both ends")
+    return text
+
+
+def _checked_query(text: str) -> str:
+    if not WINDOW.search(text):
+        raise ValueError("PromQL with {{.window}} where its range goes")
+    try:
+        promql_parser.parse(WINDOW.sub("1m", text))
+    except ValueError as error:
+        raise ValueError(f"PromQL; of this Prometheus would say: {error}") from error
+    return text
+
+
+def _checked_key(text: str) -> str:
+    if not _LABEL.fullmatch(text):
+        raise ValueError("a key of letters, digits and '_' that begins with no digit")
+    return text
+
+
+def label_name(text: str) -> str:
+    """The name of a label that rules may set.
+
+    Raises:
+        ValueError: that says what would be right.
+    """
+    if text == "__name__":
+        raise ValueError("another key: __name__ is the metric's own name")
+    return _checked_key(text)
+
+
+_Text = Annotated[str, StringConstraints(min_length=1)]
+
+Name = Annotated[str, AfterValidator(_checked_name)]
+"""Of a service or an SLO: it becomes part of rule groups' names and of label values."""
+
+Query = Annotated[str, AfterValidator(_checked_query)]
+"""PromQL with `{{.window}}` where its range goes."""
+
+LabelTexts = dict[Annotated[str, AfterValidator(label_name)], _Text]
+AnnotationTexts = dict[Annotated[str, AfterValidator(_checked_key)], _Text]
+Percent = Annotated[float, Strict(), Field(gt=0, le=100)]

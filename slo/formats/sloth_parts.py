@@ -1,0 +1,141 @@
+"""The parts that Sloth's two formats share; `prometheus/v1` spells them so, the Kubernetes object in camelCase."""
+
+from __future__ import annotations
+
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from slo.formats.parts import AnnotationTexts, LabelTexts, Name, Percent, Query
+from slo.model import Alert, Events, Labels, Raw, Sli, Slo
+from tidegate.core.model import SpecModel, at_odds
+
+DENOMINATOR_CORRECTED = "sloth.dev/contrib/denominator_corrected_rules/v1"
+"""The one plugin of Sloth whose rules we make."""
+
+
+class EventsPart(SpecModel):
+    """Bad events over all events."""
+
+    error_query: Query
+    total_query: Query
+
+    @model_validator(mode="after")
+    def _differ(self) -> Self:
+        if self.error_query == self.total_query:
+            raise at_odds("the same query for errors and for the total", "two queries that differ")
+        return self
+
+
+class RawPart(SpecModel):
+    """A query that gives the share of bad events itself."""
+
+    error_ratio_query: Query
+
+
+class SliPart(SpecModel):
+    """What is measured, in one of two ways."""
+
+    events: EventsPart | None = None
+    raw: RawPart | None = None
+
+    @model_validator(mode="after")
+    def _is_one_kind(self) -> Self:
+        if bool(self.events) == bool(self.raw):
+            raise at_odds("both kinds of SLI" if self.raw else "no SLI", "either events or raw")
+        return self
+
+    def sli(self) -> Sli:
+        if self.events:
+            return Events(error_query=self.events.error_query, total_query=self.events.total_query)
+        assert self.raw is not None
+        return Raw(error_ratio_query=self.raw.error_ratio_query)
+
+
+class AlertPart(SpecModel):
+    """What one alert has beside what both have."""
+
+    disable: bool = False
+    labels: LabelTexts = Field(default_factory=dict)
+    annotations: AnnotationTexts = Field(default_factory=dict)
+
+
+class AlertingPart(SpecModel):
+    """Both alerts of an SLO."""
+
+    name: str = ""
+    labels: LabelTexts = Field(default_factory=dict)
+    annotations: AnnotationTexts = Field(default_factory=dict)
+    page_alert: AlertPart = AlertPart()
+    ticket_alert: AlertPart = AlertPart()
+
+    @model_validator(mode="after")
+    def _is_named(self) -> Self:
+        if not self.name and not (self.page_alert.disable and self.ticket_alert.disable):
+            raise at_odds("alerts without a name", "a name, or page and ticket disabled")
+        return self
+
+    def alert(self, own: AlertPart) -> Alert | None:
+        """What an alert says itself wins over what both say."""
+        if own.disable:
+            return None
+        labels, annotations = self.labels | own.labels, self.annotations | own.annotations
+        return Alert(name=self.name, labels=labels, annotations=annotations)
+
+
+class NoConfig(SpecModel):
+    """A plugin's settings; the one we know runs without any."""
+
+
+class PluginPart(SpecModel):
+    """One step of Sloth's chain."""
+
+    id: Literal["sloth.dev/contrib/denominator_corrected_rules/v1"]
+    config: NoConfig | None = None
+    priority: int = 0
+
+    @model_validator(mode="after")
+    def _runs_last(self) -> Self:
+        if self.priority < 0:
+            raise at_odds(f"priority {self.priority}", "0 or more: before Sloth's own rules it has no effect")
+        return self
+
+
+class PluginsPart(SpecModel):
+    """Steps beside Sloth's own, which always run."""
+
+    override_previous: Literal[False] = Field(default=False, alias="overridePrevious")
+    chain: tuple[PluginPart, ...] = ()
+
+
+class SloPart(SpecModel):
+    """One promise of a service."""
+
+    name: Name
+    description: str = ""
+    objective: Percent
+    labels: LabelTexts = Field(default_factory=dict)
+    sli: SliPart
+    alerting: AlertingPart
+    plugins: PluginsPart = PluginsPart()
+
+    @model_validator(mode="after")
+    def _counts_what_it_corrects(self) -> Self:
+        if self.plugins.chain and self.sli.raw:
+            raise at_odds("a correction of the denominator over a raw SLI", "an SLI of events")
+        return self
+
+    def slo(self, *, service: str, labels: Labels, corrected: bool) -> Slo:
+        """`labels` are the group's, over which its own win; `corrected` when the whole group is."""
+        alerting = self.alerting
+        return Slo(
+            service=service,
+            name=self.name,
+            description=self.description,
+            objective=self.objective,
+            labels={**labels, **self.labels},
+            sli=self.sli.sli(),
+            page=alerting.alert(alerting.page_alert),
+            ticket=alerting.alert(alerting.ticket_alert),
+            denominator_corrected=corrected or bool(self.plugins.chain),
+        )
