@@ -61,7 +61,8 @@ def generate(
       tidegate slo generate -i slos/ -o rules/ --fs-exclude _test -l team=serving
       tidegate slo generate -i - --default-slo-period 28d < slos.yaml
     """
-    from tidegate.cli.commands.slo_generate import Asked, run
+    from tidegate.cli.commands.slo_generate import run
+    from tidegate.cli.slo_input import Asked
 
     asked = Asked(
         source=source,
@@ -91,8 +92,8 @@ def validate(
       tidegate slo validate -i slos/
       tidegate slo validate -i slos.yaml --output json
     """
-    from tidegate.cli.commands.slo_generate import Asked
     from tidegate.cli.commands.slo_validate import run
+    from tidegate.cli.slo_input import Asked
 
     asked = Asked(
         source=source,
