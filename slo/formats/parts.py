@@ -6,7 +6,7 @@ import re
 from typing import Annotated
 
 import promql_parser
-from pydantic import AfterValidator, Field, Strict, StringConstraints
+from pydantic import AfterValidator, Field, Strict
 
 WINDOW = re.compile(r"\{\{ *\.window *\}\}")
 """Where the range of a query goes."""
@@ -25,7 +25,8 @@ def _checked_query(text: str) -> str:
     if not WINDOW.search(text):
         raise ValueError("PromQL with {{.window}} where its range goes")
     try:
-        promql_parser.parse(WINDOW.sub("1m", text))
+        # Divided, because a rule divides it: what has no value at a time, such as a bare range, is refused here.
+        promql_parser.parse(f"(\n{WINDOW.sub('1m', text)}\n) / 1")
     except ValueError as error:
         raise ValueError(f"PromQL; of this Prometheus would say: {error}") from error
     return text
@@ -48,7 +49,13 @@ def label_name(text: str) -> str:
     return _checked_key(text)
 
 
-_Text = Annotated[str, StringConstraints(min_length=1)]
+def _some_text(text: str) -> str:
+    if not text:
+        raise ValueError("some text: Prometheus drops what is empty")
+    return text
+
+
+_Text = Annotated[str, AfterValidator(_some_text)]
 
 Name = Annotated[str, AfterValidator(_checked_name)]
 """Of a service or an SLO: it becomes part of rule groups' names and of label values."""

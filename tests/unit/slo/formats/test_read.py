@@ -1,0 +1,127 @@
+"""What each format says, merged and named as Sloth merges and names it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from slo.formats import read
+from slo.model import Alert, Events, KubernetesNames, Raw, Slo, SloGroup
+
+PLAIN = """
+version: prometheus/v1
+service: chat
+labels: {owner: serving, tier: "1"}
+slos:
+  - name: availability
+    description: Answers come.
+    objective: 99.9
+    labels: {tier: "2"}
+    sli:
+      events:
+        error_query: sum(rate(failed_total[{{.window}}]))
+        total_query: sum(rate(all_total[{{ .window }}]))
+    alerting:
+      name: ChatAvailability
+      labels: {team: a, severity: low}
+      annotations: {runbook: one}
+      page_alert: {labels: {severity: high}, annotations: {runbook: two}}
+      ticket_alert: {disable: true}
+"""
+
+OBJECT = """
+apiVersion: sloth.slok.dev/v1
+kind: PrometheusServiceLevel
+metadata: {name: chat-slos, namespace: monitoring, labels: {release: a}, creationTimestamp: null}
+spec:
+  service: chat
+  slos:
+    - name: quality
+      objective: 95
+      sli: {raw: {errorRatioQuery: "1 - avg_over_time(score[{{.window}}])"}}
+      alerting: {pageAlert: {disable: true}, ticketAlert: {disable: true}}
+"""
+
+OPENSLO = """
+apiVersion: openslo/v1alpha
+kind: SLO
+metadata: {name: ttft, displayName: Time to first token}
+spec:
+  service: chat
+  description: First words come soon.
+  budgetingMethod: Occurrences
+  objectives:
+    - target: 0.9
+      ratioMetrics: &counts
+        good: &query {source: prometheus, queryType: promql, query: "rate(a[{{.window}}])"}
+        total: *query
+    - {target: 0.99, ratioMetrics: *counts}
+"""
+
+PLUGIN = "{chain: [{id: sloth.dev/contrib/denominator_corrected_rules/v1, priority: 5}]}"
+
+
+def one(text: str) -> SloGroup:
+    (group,) = read(text, file="slos.yaml")
+    return group
+
+
+def test_prometheus_v1() -> None:
+    assert one(PLAIN) == SloGroup(
+        mode="cli-gen-prom",
+        spec="prometheus/v1",
+        slos=(
+            Slo(
+                service="chat",
+                name="availability",
+                description="Answers come.",
+                objective=99.9,
+                labels={"owner": "serving", "tier": "2"},
+                sli=Events(
+                    error_query="sum(rate(failed_total[{{.window}}]))",
+                    total_query="sum(rate(all_total[{{ .window }}]))",
+                ),
+                page=Alert(
+                    name="ChatAvailability", labels={"team": "a", "severity": "high"}, annotations={"runbook": "two"}
+                ),
+            ),
+        ),
+    )
+
+
+def test_the_kubernetes_object_keeps_its_names() -> None:
+    group = one(OBJECT)
+    assert (group.mode, group.spec) == ("cli-gen-k8s", "sloth.slok.dev/v1")
+    assert group.kubernetes == KubernetesNames(name="chat-slos", namespace="monitoring", labels={"release": "a"})
+    (slo,) = group.slos
+    assert slo.sli == Raw(error_ratio_query="1 - avg_over_time(score[{{.window}}])")
+    assert (slo.id, slo.page, slo.ticket) == ("chat-quality", None, None)
+
+
+def test_openslo_has_one_slo_for_each_objective_and_no_alerts() -> None:
+    group = one(OPENSLO)
+    assert (group.mode, group.spec) == ("cli-gen-openslo", "openslo/v1alpha")
+    assert [(slo.id, slo.objective) for slo in group.slos] == [("chat-ttft-0", 90), ("chat-ttft-1", 99)]
+    assert {(slo.description, slo.page, slo.ticket) for slo in group.slos} == {("First words come soon.", None, None)}
+    assert isinstance(group.slos[0].sli, Raw)
+    lines = "1 - ( ( rate(a[{{.window}}]) ) / ( rate(a[{{.window}}]) ) )"
+    assert " ".join(group.slos[0].sli.error_ratio_query.split()) == lines
+
+
+def test_a_window_is_the_documents_own_or_the_default() -> None:
+    weeks = timedelta(days=28)
+    spoken = OPENSLO.replace("  objectives:", "  timeWindows: [{unit: day, count: 7, isRolling: true}]\n  objectives:")
+    assert {slo.window for slo in read(spoken, file="a", default_period=weeks)[0].slos} == {timedelta(days=7)}
+    for text in (PLAIN, OBJECT, OPENSLO):
+        assert {slo.window for slo in read(text, file="a", default_period=weeks)[0].slos} == {weeks}
+        assert {slo.window for slo in one(text).slos} == {timedelta(days=30)}
+
+
+def test_a_text_has_as_many_groups_as_documents() -> None:
+    text = f"---\n{PLAIN}\n---\n# nothing here\n---\n{OBJECT}---\n{OPENSLO}"
+    assert [group.spec for group in read(text, file="a")] == ["prometheus/v1", "sloth.slok.dev/v1", "openslo/v1alpha"]
+
+
+def test_a_denominator_is_corrected_for_a_group_or_for_one_slo() -> None:
+    assert not one(PLAIN).slos[0].denominator_corrected
+    assert one(f"{PLAIN}slo_plugins: {PLUGIN}").slos[0].denominator_corrected
+    assert one(f"{PLAIN}    plugins: {PLUGIN}").slos[0].denominator_corrected
