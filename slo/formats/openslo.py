@@ -9,7 +9,7 @@ from typing import Annotated, Literal, Self
 from pydantic import ConfigDict, Field, Strict, model_validator
 from pydantic.alias_generators import to_camel
 
-from slo.formats.parts import Name, Query
+from slo.formats.parts import Name, Query, Stem
 from slo.model import Raw, Slo, SloGroup
 from tidegate.core.model import SpecModel, at_odds
 
@@ -83,7 +83,7 @@ class OpenSloMetadata(SpecModel):
 
     model_config = _CAMEL
 
-    name: Name
+    name: Stem
     display_name: str = ""
 
 

@@ -6,7 +6,7 @@ import re
 from typing import Annotated
 
 import promql_parser
-from pydantic import AfterValidator, Field, Strict
+from pydantic import AfterValidator, BeforeValidator, Field, Strict
 
 WINDOW = re.compile(r"\{\{ *\.window *\}\}")
 """Where the range of a query goes."""
@@ -55,7 +55,28 @@ def _some_text(text: str) -> str:
     return text
 
 
-_Text = Annotated[str, AfterValidator(_some_text)]
+def _as_text(value: object) -> object:
+    """YAML reads `tier: 2` and `urgent: true` as no texts; Sloth takes them for the texts that they were."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return repr(value).removesuffix(".0") if isinstance(value, int | float) else value
+
+
+def _none_as_empty(value: object) -> object:
+    return {} if value is None else value
+
+
+_Text = Annotated[str, BeforeValidator(_as_text), AfterValidator(_some_text)]
+_Mapping = BeforeValidator(_none_as_empty)
+
+
+def _checked_stem(text: str) -> str:
+    _checked_name(f"{text}-0")
+    return text
+
+
+Stem = Annotated[str, AfterValidator(_checked_stem)]
+"""What is a name once a number follows."""
 
 Name = Annotated[str, AfterValidator(_checked_name)]
 """Of a service or an SLO: it becomes part of rule groups' names and of label values."""
@@ -63,6 +84,6 @@ Name = Annotated[str, AfterValidator(_checked_name)]
 Query = Annotated[str, AfterValidator(_checked_query)]
 """PromQL with `{{.window}}` where its range goes."""
 
-LabelTexts = dict[Annotated[str, AfterValidator(label_name)], _Text]
-AnnotationTexts = dict[Annotated[str, AfterValidator(_checked_key)], _Text]
+LabelTexts = Annotated[dict[Annotated[str, AfterValidator(label_name)], _Text], _Mapping]
+AnnotationTexts = Annotated[dict[Annotated[str, AfterValidator(_checked_key)], _Text], _Mapping]
 Percent = Annotated[float, Strict(), Field(gt=0, le=100)]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from slo.formats.parts import AnnotationTexts, LabelTexts, Name, Percent, Query
 from slo.model import Alert, Events, Labels, Raw, Sli, Slo
@@ -12,6 +12,16 @@ from tidegate.core.model import SpecModel, at_odds
 
 DENOMINATOR_CORRECTED = "sloth.dev/contrib/denominator_corrected_rules/v1"
 """The one plugin of Sloth whose rules we make."""
+
+
+def _known_plugin(text: str) -> str:
+    if text != DENOMINATOR_CORRECTED:
+        raise ValueError(f"{DENOMINATOR_CORRECTED}; all other plugins are code that only Sloth runs")
+    return text
+
+
+def _no_plugin(_value: object) -> None:
+    raise at_odds("an SLI plugin, which is code that only Sloth runs", "either events or raw")
 
 
 class EventsPart(SpecModel):
@@ -38,6 +48,7 @@ class SliPart(SpecModel):
 
     events: EventsPart | None = None
     raw: RawPart | None = None
+    plugin: Annotated[None, BeforeValidator(_no_plugin)] = Field(default=None, validate_default=False)
 
     @model_validator(mode="after")
     def _is_one_kind(self) -> Self:
@@ -90,7 +101,7 @@ class NoConfig(SpecModel):
 class PluginPart(SpecModel):
     """One step of Sloth's chain."""
 
-    id: Literal["sloth.dev/contrib/denominator_corrected_rules/v1"]
+    id: Annotated[str, AfterValidator(_known_plugin)]
     config: NoConfig | None = None
     priority: int = 0
 

@@ -50,6 +50,7 @@ def problems(text: str) -> list[str]:
         (slo(sli=RAW.replace("{{.window}}", "5m")), "expected PromQL with {{.window}} where its range goes"),
         (slo(sli=RAW.replace(")", "")), "expected PromQL; of this Prometheus would say: unclosed left parenthesis"),
         (slo(sli=RAW.replace("avg_over_time(", "(")), "expected PromQL; of this Prometheus would say: "),
+        (slo(sli="{plugin: {id: x}}"), "slos[0].sli.plugin: found an SLI plugin, which is code that only Sloth runs"),
         (slo(alerting="{}"), "slos[0].alerting: found alerts without a name; expected a name, or page and ticket"),
         (slo(alerting="{name: A, labels: {a-b: c}}"), "slos[0].alerting.labels.a-b: found 'a-b'; expected a key of"),
         (slo(alerting="{name: A, labels: {__name__: c}}"), "expected another key: __name__ is the metric's own name"),
@@ -57,7 +58,7 @@ def problems(text: str) -> list[str]:
         (slo(alerting="{name: A, pageAlert: {}}"), "found an unknown key; expected page_alert (the nearest known key)"),
         (
             slo()[:-1] + ", plugins: {chain: [{id: x/v1}]}}",
-            "plugins.chain[0].id: found 'x/v1'; expected 'sloth",
+            "plugins.chain[0].id: found 'x/v1'; expected sloth",
         ),
         (
             slo(sli=RAW)[:-1] + ", plugins: {chain: [{id: sloth.dev/contrib/denominator_corrected_rules/v1}]}}",

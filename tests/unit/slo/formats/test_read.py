@@ -125,3 +125,9 @@ def test_a_denominator_is_corrected_for_a_group_or_for_one_slo() -> None:
     assert not one(PLAIN).slos[0].denominator_corrected
     assert one(f"{PLAIN}slo_plugins: {PLUGIN}").slos[0].denominator_corrected
     assert one(f"{PLAIN}    plugins: {PLUGIN}").slos[0].denominator_corrected
+
+
+def test_labels_are_texts_however_yaml_reads_them() -> None:
+    (slo,) = one(PLAIN.replace('{owner: serving, tier: "1"}', "{shard: 2, urgent: true, share: 0.5}")).slos
+    assert slo.labels == {"shard": "2", "urgent": "true", "share": "0.5", "tier": "2"}
+    assert one(PLAIN.replace("labels: {owner", "labels: #{owner")).slos[0].labels == {"tier": "2"}
