@@ -13,10 +13,11 @@ import yaml
 
 from gates.reports.gate_file import GateFile
 from pipelines.spec import Delivery
+from slo.formats import read
 from tidegate.cli.app import app
 from tidegate.cli.commands.schema import schema_text
 from tidegate.cli.compose import read_delivery
-from tidegate.core.spec import parse_spec
+from tidegate.core.spec import SpecError, parse_spec
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
@@ -126,13 +127,22 @@ def test_the_gates_in_the_docs_are_the_example_that_we_ran() -> None:
 
 def test_whole_deliveries_in_the_docs_are_right() -> None:
     blocks = [block for page in PAGES for block in re.findall(r"```yaml\n(.*?)```", page.read_text(), re.DOTALL)]
-    whole = [block for block in blocks if "apiVersion:" in block]
+    whole = [block for block in blocks if "apiVersion: tidegate/" in block]
     assert whole
     for block in whole:
         if "kind: Gates" in block:
             assert parse_spec(block, GateFile, file="docs").asked
         else:
             assert parse_spec(block, Delivery, file="docs").stages
+
+
+def test_whole_slo_specs_in_the_docs_are_right_or_told_to_be_wrong_as_shown() -> None:
+    blocks = re.findall(r"```yaml\n(version: prometheus/v1\n.*?)```", (ROOT / "docs/slo.md").read_text(), re.DOTALL)
+    right, wrong = blocks
+    assert read(right, file="slos.yaml")
+    with pytest.raises(SpecError) as caught:
+        read(wrong, file="many.yaml")
+    assert f"$ tidegate slo validate -i many.yaml\n{caught.value}\n```" in (ROOT / "docs/slo.md").read_text()
 
 
 def test_every_yaml_in_the_docs_is_yaml() -> None:
