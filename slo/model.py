@@ -32,8 +32,8 @@ class Alert(Value):
     """One of an SLO's two alerts: page wakes somebody, ticket waits for the morning."""
 
     name: str
-    labels: Labels = {}
-    annotations: Labels = {}
+    labels: Labels = Field(default_factory=dict)
+    annotations: Labels = Field(default_factory=dict)
 
 
 class Slo(Value):
@@ -45,7 +45,7 @@ class Slo(Value):
     objective: float = Field(gt=0, le=100)
     """Percent of good events, such as 99.9."""
     window: timedelta = timedelta(days=30)
-    labels: Labels = {}
+    labels: Labels = Field(default_factory=dict)
     """Of all its rules; those of its group are merged in."""
     sli: Sli
     page: Alert | None = None
@@ -72,8 +72,8 @@ class KubernetesNames(Value):
 
     name: str
     namespace: str = ""
-    labels: Labels = {}
-    annotations: Labels = {}
+    labels: Labels = Field(default_factory=dict)
+    annotations: Labels = Field(default_factory=dict)
 
 
 class SloGroup(Value):
@@ -83,5 +83,5 @@ class SloGroup(Value):
     mode: str
     """Who generates, as Sloth's label `sloth_mode` says it: cli-gen-prom, cli-gen-k8s, cli-gen-openslo."""
     spec: str
-    """The format it was written in, as Sloth's label `sloth_spec`: prometheus/v1, sloth.slok.dev/v1, openslo/v1alpha."""
+    """The format it was written in, Sloth's label `sloth_spec`: prometheus/v1, sloth.slok.dev/v1, openslo/v1alpha."""
     kubernetes: KubernetesNames | None = None
