@@ -25,8 +25,8 @@ def _checked_query(text: str) -> str:
     if not WINDOW.search(text):
         raise ValueError("PromQL with {{.window}} where its range goes")
     try:
-        # Divided, because a rule divides it: what has no value at a time, such as a bare range, is refused here.
-        promql_parser.parse(f"(\n{WINDOW.sub('1m', text)}\n) / 1")
+        # As rules will have it, divided: a bare range has no value at a time, a last comment would swallow the bracket.
+        promql_parser.parse(f"({WINDOW.sub('1m', text)}) / 1")
     except ValueError as error:
         raise ValueError(f"PromQL; of this Prometheus would say: {error}") from error
     return text

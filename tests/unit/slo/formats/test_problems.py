@@ -50,6 +50,7 @@ def problems(text: str) -> list[str]:
         (slo(sli=RAW.replace("{{.window}}", "5m")), "expected PromQL with {{.window}} where its range goes"),
         (slo(sli=RAW.replace(")", "")), "expected PromQL; of this Prometheus would say: unclosed left parenthesis"),
         (slo(sli=RAW.replace("avg_over_time(", "(")), "expected PromQL; of this Prometheus would say: "),
+        (slo(sli=RAW.replace(")'", ") # all of it'")), "of this Prometheus would say: unclosed left parenthesis"),
         (slo(sli="{plugin: {id: x}}"), "slos[0].sli.plugin: found an SLI plugin, which is code that only Sloth runs"),
         (slo(alerting="{}"), "slos[0].alerting: found alerts without a name; expected a name, or page and ticket"),
         (slo(alerting="{name: A, labels: {a-b: c}}"), "slos[0].alerting.labels.a-b: found 'a-b'; expected a key of"),
