@@ -19,18 +19,27 @@ Input = Annotated[
     typer.Option("--input", "-i", help="A file, a directory searched for .yml and .yaml, or `-`.", allow_dash=True),
 ]
 ExtraLabels = Annotated[
-    list[str] | None, typer.Option("--extra-labels", "-l", help="Label of every rule, as key=value; repeatable.")
+    list[str] | None,
+    typer.Option("--extra-labels", "-l", metavar="KEY=VALUE", help="Label of every rule; repeatable."),
 ]
-Period = Annotated[str, typer.Option("--default-slo-period", help="Of SLOs that do not say their own.")]
+Period = Annotated[
+    str, typer.Option("--default-slo-period", metavar="DURATION", help="Of SLOs that do not say their own.")
+]
 WindowsPath = Annotated[
     Path | None,
     typer.Option("--slo-period-windows-path", help="A directory of alert windows, in place of those for 28d and 30d."),
 ]
 Exclude = Annotated[
-    str | None, typer.Option("--fs-exclude", "-e", help="Of a directory: leave out paths in which this regex is found.")
+    str | None,
+    typer.Option(
+        "--fs-exclude", "-e", metavar="REGEX", help="Of a directory: leave out paths in which this regex is found."
+    ),
 ]
 Include = Annotated[
-    str | None, typer.Option("--fs-include", "-n", help="Of a directory: only paths in which this regex is found.")
+    str | None,
+    typer.Option(
+        "--fs-include", "-n", metavar="REGEX", help="Of a directory: only paths in which this regex is found."
+    ),
 ]
 
 
