@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import timedelta
 
@@ -10,6 +11,9 @@ from pydantic import Field
 from tidegate.core.model import Value
 
 Labels = Mapping[str, str]
+
+WINDOW_PLACE = re.compile(r"\{\{ *\.window *\}\}")
+"""Where the range of a query goes."""
 
 
 class Events(Value):

@@ -8,8 +8,7 @@ from typing import Annotated
 import promql_parser
 from pydantic import AfterValidator, BeforeValidator, Field, Strict
 
-WINDOW = re.compile(r"\{\{ *\.window *\}\}")
-"""Where the range of a query goes."""
+from slo.model import WINDOW_PLACE
 
 _LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 _NAME = re.compile(r"[A-Za-z0-9][-A-Za-z0-9_.]*[A-Za-z0-9]")
@@ -22,11 +21,11 @@ def _checked_name(text: str) -> str:
 
 
 def _checked_query(text: str) -> str:
-    if not WINDOW.search(text):
+    if not WINDOW_PLACE.search(text):
         raise ValueError("PromQL with {{.window}} where its range goes")
     try:
         # As rules will have it, divided: a bare range has no value at a time, a last comment would swallow the bracket.
-        promql_parser.parse(f"({WINDOW.sub('1m', text)}) / 1")
+        promql_parser.parse(f"({WINDOW_PLACE.sub('1m', text)}) / 1")
     except ValueError as error:
         raise ValueError(f"PromQL; of this Prometheus would say: {error}") from error
     return text

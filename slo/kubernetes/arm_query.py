@@ -11,7 +11,8 @@ from datetime import timedelta
 
 import promql_parser as promql
 
-WINDOW = "{{.window}}"
+from slo.model import WINDOW_PLACE
+
 _STANDS_FOR_WINDOW = timedelta(seconds=123457)
 """Parsed in the window's place; so odd that no query of a person holds it."""
 
@@ -36,7 +37,7 @@ def count_of_arm(query: str, *, window: str, arm: Mapping[str, str]) -> str:
 
 def _rewritten(query: str, window: str, change: Callable[[promql.Expr], promql.Expr | None]) -> str:
     stand_in = promql.display_duration(_STANDS_FOR_WINDOW)
-    tree = promql.parse(query.replace(WINDOW, stand_in))
+    tree = promql.parse(WINDOW_PLACE.sub(stand_in, query))
     return promql.transform(tree, None, change).prettify().replace(f"[{stand_in}", f"[{window}")
 
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from datetime import timedelta
 
 from slo.durations import prometheus_duration
-from slo.model import Events, Raw, Slo
+from slo.model import WINDOW_PLACE, Events, Raw, Slo
 from slo.rules.conventions import WINDOW, identity, numerator_correction, selector, sli_error
 from slo.rules.model import Rule
 from slo.windows.model import Windows
 from tidegate.core.errors import UsageError
-
-_PLACE = re.compile(r"\{\{\s*\.window\s*\}\}")
 
 
 def sli_rules(slo: Slo, windows: Windows) -> tuple[Rule, ...]:
@@ -40,7 +37,7 @@ def correction_rules(slo: Slo, windows: Windows) -> tuple[Rule, ...]:
 
 def over(query: str, window: timedelta) -> str:
     """`query` with the window in its place."""
-    return _PLACE.sub(prometheus_duration(window), query)
+    return WINDOW_PLACE.sub(prometheus_duration(window), query)
 
 
 def _sli_rule(slo: Slo, window: timedelta, windows: Windows) -> Rule:

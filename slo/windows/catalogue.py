@@ -26,7 +26,11 @@ def windows_for(period: timedelta, extra: Path | None = None) -> Windows:
         UsageError: when there are none for this period; it names the periods that have some.
         SpecError: with every problem of the files in `extra`.
     """
-    known = known_windows(extra)
+    return windows_among(known_windows(extra), period)
+
+
+def windows_among(known: Known, period: timedelta) -> Windows:
+    """As `windows_for`, of windows that were read already."""
     if period in known:
         return known[period]
     there_are = ", ".join(prometheus_duration(length) for length in sorted(known)) or "none"

@@ -14,7 +14,7 @@ from slo.formats.parts import label_name
 from slo.formats.read import read_all
 from slo.model import Labels, SloGroup
 from slo.rules import RuleGroup, RuleOptions, rules_for
-from slo.windows import Windows, known_windows, windows_for
+from slo.windows import Windows, known_windows, windows_among
 from tidegate.core.errors import UsageError
 from tidegate.core.spec import Problem, SpecError
 
@@ -51,11 +51,13 @@ def ruled(asked: Asked, *, recordings: bool = True, alerts: bool = True) -> dict
     options = RuleOptions(
         extra_labels=_labels(asked.extra_labels), disable_recordings=not recordings, disable_alerts=not alerts
     )
-    period = _period(asked)
+    length = _period(asked.period)
+    known = known_windows(asked.windows_path)
+    # Refused without windows even if every SLO says its own.
+    period = windows_among(known, length).period
     texts = _texts(asked)
     read = read_all({_name(path): text for path, text in texts.items()}, default_period=period)
     groups = {path: read[_name(path)] for path in texts}
-    known = known_windows(asked.windows_path)
     _refuse_periods_without_windows(groups, known)
     return {
         path: [Ruled(group, rules_for(group, known[group.slos[0].window], options)) for group in found]
@@ -81,13 +83,11 @@ def _labels(asked: tuple[str, ...]) -> Labels:
     return labels
 
 
-def _period(asked: Asked) -> timedelta:
-    """Raises UsageError when it is no period, or one without windows, even if every SLO says its own."""
+def _period(asked: str) -> timedelta:
     try:
-        period = parse_prometheus_duration(asked.period)
+        return parse_prometheus_duration(asked)
     except ValueError as error:
-        raise UsageError(f"--default-slo-period: found {asked.period!r}; expected {error}") from error
-    return windows_for(period, asked.windows_path).period
+        raise UsageError(f"--default-slo-period: found {asked!r}; expected {error}") from error
 
 
 def _texts(asked: Asked) -> dict[Path, str]:
