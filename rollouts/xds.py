@@ -23,6 +23,8 @@ LOOPBACK = "127.0.0.1"
 ROLE_HEADER = "x-tidegate-role"
 VERSION_HEADER = "x-tidegate-version"
 """Both on every answer: which engine gave it. The load's records, and so the gates, go by them."""
+REGENERATES_HEADER = "x-tidegate-regenerates"
+"""On a request whose user was not content with an answer and asks again: the version that gave it."""
 
 ROUTE_NAME = "users"
 CLUSTERS_FILE = "clusters.json"
@@ -41,6 +43,7 @@ STREAM_IDLE_SECONDS = 300
 STATS = (
     r"^cluster\.(stable|canary|shadow|previous)_[^.]+\.(upstream_rq_.*|upstream_cx_(connect_fail|destroy_.*_rq))$",
     r"^http\.users\.downstream_(rq_.*|cx_active)$",
+    r"^vhost\.users\.vcluster\.regenerates_[a-z]+_[^.]+\.upstream_rq_completed$",
     r"^(cluster_manager\.cds|http\.users\.rds\.users)\.update_(success|rejected)$",
 )
 
@@ -82,6 +85,11 @@ class Routes(Value):
         """Every cluster that these routes can name; the canary's exist before any traffic needs them."""
         return tuple(upstream for upstream in (self.stable, self.canary, self.shadow, self.previous) if upstream)
 
+    @property
+    def answering(self) -> tuple[Upstream, ...]:
+        """Those whose answers reach users, now or a moment ago."""
+        return tuple(upstream for upstream in (self.stable, self.canary, self.previous) if upstream)
+
 
 def bootstrap(*, entry_port: int, admin_port: int, folder: Path) -> Json:
     """Envoy's start file: one listener on the loopback, routes and clusters from files in `folder`."""
@@ -112,10 +120,23 @@ def routes(wish: Routes, *, generation: str) -> Json:
             {
                 "name": ROUTE_NAME,
                 "response_headers_to_add": [_header(ROLE_HEADER, "role"), _header(VERSION_HEADER, "version")],
-                "virtual_hosts": [{"name": ROUTE_NAME, "domains": ["*"], "routes": [route]}],
+                "virtual_hosts": [
+                    {
+                        "name": ROUTE_NAME,
+                        "domains": ["*"],
+                        "routes": [route],
+                        "virtual_clusters": [_regenerations(upstream) for upstream in wish.answering],
+                    }
+                ],
             }
         ],
     )
+
+
+def _regenerations(of: Upstream) -> Json:
+    """What counts the requests of users who ask again because of an answer of that engine."""
+    match = {"name": REGENERATES_HEADER, "string_match": {"exact": of.version}}
+    return {"name": f"regenerates_{of.cluster}", "headers": [match]}
 
 
 def _action(wish: Routes) -> Json:

@@ -115,6 +115,17 @@ def test_who_answered_is_read_from_the_endpoint() -> None:
     }
 
 
+def test_who_asks_again_is_counted_for_the_version_whose_answer_it_was() -> None:
+    (resource,) = xds.routes(Routes(stable=STABLE, canary=CANARY, previous=PREVIOUS), generation="1")["resources"]
+    (host,) = resource["virtual_hosts"]
+    assert {cluster["name"]: cluster["headers"] for cluster in host["virtual_clusters"]} == {
+        f"regenerates_{upstream.cluster}": [
+            {"name": "x-tidegate-regenerates", "string_match": {"exact": upstream.version}}
+        ]
+        for upstream in (STABLE, CANARY, PREVIOUS)
+    }
+
+
 def test_the_start_file_keeps_to_the_loopback_and_logs_no_prompt() -> None:
     text = json.dumps(xds.bootstrap(entry_port=8000, admin_port=9000, folder=Path("/state/fleet")))
     assert set(re.findall(r'"address": "([^"]+)"', text)) == {"127.0.0.1"}
@@ -131,6 +142,8 @@ def test_only_the_statistics_that_somebody_reads_are_kept() -> None:
     assert is_kept("cluster.canary_7.upstream_rq_active")
     assert is_kept("cluster.shadow_7.upstream_rq_5xx")
     assert is_kept("cluster.canary_7.upstream_cx_destroy_remote_with_active_rq")
+    assert is_kept("vhost.users.vcluster.regenerates_stable_6.upstream_rq_completed")
+    assert not is_kept("vhost.users.vcluster.other.upstream_rq_completed")
     assert not is_kept("cluster.canary_7.upstream_cx_total")
     assert not is_kept("server.uptime")
 
