@@ -3,6 +3,8 @@
 VersionMismatch (UsageError)        the spec pins a vLLM that is not the installed one
 NotAModel (UsageError)              the folder is no Hugging Face directory with safetensors weights
 EnvironmentMissing (OutsideError)   the engine environment is not there, or could not be made
+BrokenImage (UsageError)            an image or its layout is not what it says
+DiskFull (OutsideError)             no room left; nothing half-written stays
 """
 
 from __future__ import annotations
@@ -20,3 +22,11 @@ class NotAModel(UsageError):
 
 class EnvironmentMissing(OutsideError):
     """The engine environment is not there, or could not be made."""
+
+
+class BrokenImage(UsageError):
+    """An image or its layout is not what it says."""
+
+
+class DiskFull(OutsideError):
+    """No room left; nothing half-written stays."""

@@ -1,0 +1,173 @@
+"""An OCI image layout: a folder of blobs named by their digests, and an index of the images among them.
+
+A blob gets its name once all of it is there: whoever is killed in between leaves a temporary file, never
+half a blob under a whole one's name.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from engine_images.errors import BrokenImage, DiskFull
+from engine_images.oci.model import INDEX, MANIFEST, REFERENCE, Descriptor, Document, canonical
+
+LAYOUT_FILE = "oci-layout"
+INDEX_FILE = "index.json"
+VERSION = "1.0.0"
+
+
+class HashedFile:
+    """A file that knows the digest of what was written to it."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        """`file` is empty and open for writing."""
+        self._file = file
+        self._hash = hashlib.sha256()
+        self.size = 0
+
+    def write(self, content: bytes) -> int:
+        """As a file does."""
+        self._hash.update(content)
+        self.size += len(content)
+        return self._file.write(content)
+
+    def tell(self) -> int:
+        """How much was written."""
+        return self.size
+
+    @property
+    def digest(self) -> str:
+        """Of everything so far."""
+        return f"sha256:{self._hash.hexdigest()}"
+
+
+class OciLayout:
+    """One layout on disk."""
+
+    def __init__(self, root: Path) -> None:
+        """Made when it is first written to."""
+        self.root = root
+
+    def put(self, content: bytes, media_type: str) -> Descriptor:
+        """Keep content; the same content is kept once."""
+        with self.writing() as file:
+            file.write(content)
+        return Descriptor.of(content, media_type)
+
+    @contextmanager
+    def writing(self) -> Iterator[HashedFile]:
+        """A blob to be written piece by piece; it is there once the block ends without an error.
+
+        Raises:
+            DiskFull: when there is no room; nothing of the blob is left.
+        """
+        folder = self.root / "blobs" / "sha256"
+        with _room_on_disk(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            handle, name = tempfile.mkstemp(dir=folder, prefix=".part-")
+            part = Path(name)
+            try:
+                with os.fdopen(handle, "wb") as file:
+                    hashed = HashedFile(file)
+                    yield hashed
+                    file.flush()
+                    os.fsync(file.fileno())
+                # mkstemp's own mode is for secrets; a registry or another user must be able to read blobs.
+                part.chmod(0o644)
+                part.replace(folder / hashed.digest.removeprefix("sha256:"))
+            except BaseException:
+                part.unlink(missing_ok=True)
+                raise
+
+    def path(self, descriptor: Descriptor) -> Path:
+        """Where a blob is.
+
+        Raises:
+            BrokenImage: when it is not there, or not of its size.
+        """
+        path = self.root / "blobs" / "sha256" / descriptor.digest.removeprefix("sha256:")
+        if not path.is_file():
+            raise BrokenImage(f"{self.root} has no blob {descriptor.digest}")
+        if path.stat().st_size != descriptor.size:
+            raise BrokenImage(f"{path} has {path.stat().st_size:,} bytes; expected {descriptor.size:,}")
+        return path
+
+    def read(self, descriptor: Descriptor) -> dict[str, Any]:
+        """A blob of JSON, proven against its digest.
+
+        Raises:
+            BrokenImage: when it is not what it is named after.
+        """
+        content = self.path(descriptor).read_bytes()
+        if Descriptor.of(content, descriptor.media_type).digest != descriptor.digest:
+            raise BrokenImage(f"{self.path(descriptor)} is not what its name says: it was changed")
+        return _json(content, self.path(descriptor))
+
+    def name(self, descriptor: Descriptor, reference: str) -> None:
+        """Let `reference` name this manifest from now on."""
+        with _room_on_disk(self.root):
+            _replace(self.root / LAYOUT_FILE, canonical({"imageLayoutVersion": VERSION}))
+            others = [entry for entry in self._entries() if entry.annotations.get(REFERENCE) != reference]
+            named = descriptor.model_copy(update={"annotations": {REFERENCE: reference}})
+            entries = sorted((*others, named), key=lambda entry: entry.annotations.get(REFERENCE, ""))
+            index = {"schemaVersion": 2, "mediaType": INDEX, "manifests": [entry.to_dict() for entry in entries]}
+            _replace(self.root / INDEX_FILE, canonical(index))
+
+    def manifest(self, reference: str | None = None) -> Descriptor:
+        """The manifest of the image named `reference`, or by its digest; the only one when None.
+
+        Raises:
+            BrokenImage: when there is none, or several and no name.
+        """
+        entries = [entry for entry in self._entries() if entry.media_type == MANIFEST]
+        found = [
+            entry
+            for entry in entries
+            if reference is None or reference in (entry.annotations.get(REFERENCE), entry.digest)
+        ]
+        if len(found) == 1:
+            return found[0].model_copy(update={"annotations": {}})
+        names = ", ".join(entry.annotations.get(REFERENCE, entry.digest) for entry in entries) or "no image"
+        wanted = f"an image {reference}" if reference else "one image"
+        raise BrokenImage(f"{self.root} has not {wanted}", hint=f"it has: {names}")
+
+    def _entries(self) -> list[Descriptor]:
+        path = self.root / INDEX_FILE
+        if not path.exists():
+            return []
+        return [Descriptor.read(entry) for entry in _json(path.read_bytes(), path).get("manifests", ())]
+
+
+def _json(content: bytes, path: Path) -> dict[str, Any]:
+    try:
+        document: Document = json.loads(content)
+    except ValueError as error:
+        raise BrokenImage(f"{path} is not JSON: {error}") from error
+    if not isinstance(document, dict):
+        raise BrokenImage(f"{path} is not a JSON object")
+    return document
+
+
+def _replace(path: Path, content: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.{os.getpid()}")
+    part.write_bytes(content)
+    part.replace(path)
+
+
+@contextmanager
+def _room_on_disk(where: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in {errno.ENOSPC, errno.EDQUOT}:
+            raise
+        raise DiskFull(f"no room left on the disk of {where}", hint="free some, and say the same again") from error

@@ -1,0 +1,90 @@
+"""What an engine is, written down once: the file that the image carries and that its entrypoint checks at start.
+
+Only what follows from the inputs stands here. How long a start took, or which machine built it, would make
+every build another image; that is in the record of the build.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Literal
+
+from pydantic import Field
+
+from tidegate.core.model import Value
+
+ROOT = "/engine"
+"""Where an image holds everything of ours."""
+MANIFEST_FILE = "manifest.json"
+CACHE_FOLDER = "cache"
+"""The compile cache, as VLLM_CACHE_ROOT has it. Read only in an image: vLLM gets a copy."""
+MODEL_FOLDER = "model"
+"""The model's folder. Empty in an image whose weights are pulled at start."""
+ENTRYPOINT_FOLDER = "entrypoint"
+
+Digests = Mapping[str, str]
+"""SHA-256 by relative path with forward slashes."""
+
+
+class ModelContract(Value):
+    """Which model version this is, and what its users may rely on."""
+
+    name: str
+    version: str
+    digest: str
+    """Over all files, as the registry has it."""
+    files: Digests
+    """Weights, tokenizer, chat template: everything that is served."""
+    source: str = ""
+    """Where the files are pulled from at start, without credentials; empty when the image holds them."""
+    sampling: Mapping[str, float] = {}
+    """Defaults for requests that say nothing: temperature, top_p, top_k, repetition_penalty, ..."""
+
+
+class Launch(Value):
+    """How vLLM is started."""
+
+    arguments: tuple[str, ...]
+    """Of its server; `{port}` stands for the port."""
+    environment: Mapping[str, str]
+    drain_seconds: int
+    """How long open answers may take once the engine is told to stop."""
+    warm_up: tuple[int, ...] = (1,)
+    """Batch sizes that are asked once before the engine is ready."""
+
+
+class CompileKey(Value):
+    """Everything that decides whether a compiled model may be used again, factor by factor."""
+
+    factors: Mapping[str, str]
+    """`vllm`, `torch`, `python`, `model_config`, `arguments`, `env:NAME`, `compiler`, `cpu` or `gpu`, `cuda`, ..."""
+
+    @property
+    def digest(self) -> str:
+        """One name for all of them."""
+        lines = (f"{name}={self.factors[name]}\n" for name in sorted(self.factors))
+        return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+    def differences(self, other: CompileKey) -> tuple[str, ...]:
+        """The factors that differ, each with both values: `cpu: avx2 here, avx512 in the other`."""
+        names = sorted(self.factors.keys() | other.factors.keys())
+        return tuple(
+            f"{name}: {self.factors.get(name, 'nothing')} here, {other.factors.get(name, 'nothing')} in the other"
+            for name in names
+            if self.factors.get(name) != other.factors.get(name)
+        )
+
+
+class EngineManifest(Value):
+    """An engine: the model, how it is started, and the compiled model with the key under which it is valid."""
+
+    format: Literal[1] = 1
+    engine: str
+    """Digest of the inputs of the build; the same inputs are built once."""
+    model: ModelContract
+    launch: Launch
+    key: CompileKey | None = None
+    """None for an engine that runs eagerly."""
+    cache: Digests = Field(default_factory=dict)
+    """The files of the compile cache."""

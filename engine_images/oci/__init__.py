@@ -1,0 +1,1 @@
+"""Container images as the Open Container Initiative specifies them, made without a container daemon."""

@@ -1,0 +1,74 @@
+"""Images are documents: the same inputs give the same bytes, and a base image's own words are kept."""
+
+from engine_images.oci.image import config_of, manifest_of
+from engine_images.oci.model import CONFIG, LAYER, Descriptor, Layer, Platform, Runtime, canonical
+
+AMD64 = Platform(architecture="amd64")
+ENGINE = Layer(title="engine", descriptor=Descriptor.of(b"engine", LAYER))
+CACHE = Layer(title="compile cache", descriptor=Descriptor.of(b"cache", LAYER))
+RUNTIME = Runtime(entrypoint=("python", "-m", "entrypoint"), environment={"B": "2", "A": "1"}, workdir="/engine")
+BASE = {
+    "config": {"Env": ["PATH=/opt/venv/bin:/usr/bin", "A=old"], "User": "vllm", "Labels": {"base": "yes"}},
+    "rootfs": {"type": "layers", "diff_ids": ["sha256:" + "0" * 64]},
+    "history": [{"created_by": "base"}],
+}
+
+
+def test_layers_go_on_top_of_the_base_in_their_order() -> None:
+    config = config_of(BASE, [ENGINE, CACHE], RUNTIME, AMD64)
+
+    assert config["rootfs"]["diff_ids"] == ["sha256:" + "0" * 64, ENGINE.diff_id, CACHE.diff_id]
+    assert [entry.get("created_by") for entry in config["history"]] == [
+        "base",
+        "tidegate: engine",
+        "tidegate: compile cache",
+    ]
+
+
+def test_our_environment_wins_over_the_base_and_the_rest_of_it_stays() -> None:
+    config = config_of(BASE, [ENGINE], RUNTIME, AMD64)["config"]
+
+    assert config["Env"] == ["PATH=/opt/venv/bin:/usr/bin", "A=1", "B=2"]
+    assert config["User"] == "vllm"
+    assert config["Labels"] == {"base": "yes"}
+    assert config["Entrypoint"] == ["python", "-m", "entrypoint"]
+
+
+def test_an_image_from_nothing_needs_no_base() -> None:
+    config = config_of({}, [ENGINE], RUNTIME, AMD64)
+
+    assert config["rootfs"]["diff_ids"] == [ENGINE.diff_id]
+    assert config["config"]["Env"] == ["A=1", "B=2"]
+    assert "User" not in config["config"]
+
+
+def test_the_same_inputs_give_the_same_digest() -> None:
+    first, second = (
+        Descriptor.of(canonical(config_of(BASE, [ENGINE, CACHE], RUNTIME, AMD64)), CONFIG) for _ in range(2)
+    )
+
+    assert first == second
+
+
+def test_another_layer_gives_another_digest() -> None:
+    one = Descriptor.of(canonical(config_of(BASE, [ENGINE], RUNTIME, AMD64)), CONFIG)
+    two = Descriptor.of(canonical(config_of(BASE, [CACHE], RUNTIME, AMD64)), CONFIG)
+
+    assert one.digest != two.digest
+
+
+def test_a_manifest_lists_the_layers_of_the_base_first() -> None:
+    base = Descriptor(media_type=f"{LAYER}+gzip", digest="sha256:" + "1" * 64, size=7)
+    config = Descriptor.of(b"{}", CONFIG)
+
+    manifest = manifest_of(config, [base], [ENGINE], {"org.opencontainers.image.version": "7"})
+
+    assert [layer["mediaType"] for layer in manifest["layers"]] == [f"{LAYER}+gzip", LAYER]
+    assert manifest["layers"][1]["annotations"] == {"org.opencontainers.image.title": "engine"}
+    assert manifest["annotations"] == {"org.opencontainers.image.version": "7"}
+
+
+def test_a_descriptor_survives_its_own_document() -> None:
+    descriptor = Descriptor.of(b"x", LAYER).model_copy(update={"annotations": {"a": "b"}})
+
+    assert Descriptor.read(descriptor.to_dict()) == descriptor
