@@ -12,6 +12,7 @@ from starlette.routing import Route
 
 from rollouts.errors import NotPossible
 from rollouts.model import Engine, RegionState
+from rollouts.ports import Metrics
 from rollouts.region import Region
 from rollouts.wire import pack
 from tidegate.core.errors import TidegateError
@@ -56,9 +57,10 @@ WISHES: Mapping[str, Wish] = {
 class HostApp:
     """Answers for the regions of one host."""
 
-    def __init__(self, regions: Mapping[str, Region], *, stop: Callable[[], None]) -> None:
+    def __init__(self, regions: Mapping[str, Region], metrics: Metrics, *, stop: Callable[[], None]) -> None:
         """`stop` is called when somebody asks the host to end; it returns at once."""
         self._regions = regions
+        self._metrics = metrics
         self._stop = stop
 
     def build(self) -> Starlette:
@@ -67,6 +69,9 @@ class HostApp:
             routes=[
                 Route("/regions/{region}", self._observe),
                 Route("/regions/{region}/{wish}", self._fulfil, methods=["POST"]),
+                Route("/rules", self._load_rules, methods=["POST"]),
+                Route("/scrape", self._scrape_also, methods=["POST"]),
+                Route("/forget", self._forget, methods=["POST"]),
                 Route("/stop", self._end, methods=["POST"]),
             ],
             exception_handlers={TidegateError: _say_why},
@@ -79,6 +84,19 @@ class HostApp:
         wish = WISHES[request.path_params["wish"]]
         body = await request.json()
         return _state(await wish(self._region(request), body))
+
+    async def _load_rules(self, request: Request) -> Response:
+        await self._metrics.load_rules((await request.json())["text"])
+        return JSONResponse({})
+
+    async def _scrape_also(self, request: Request) -> Response:
+        body = await request.json()
+        self._metrics.scrape_also(body["name"], body["address"])
+        return JSONResponse({})
+
+    async def _forget(self, request: Request) -> Response:
+        self._metrics.forget((await request.json())["name"])
+        return JSONResponse({})
 
     async def _end(self, _: Request) -> Response:
         """Only pass it on: whoever asked waits until the host's lock is free."""

@@ -6,6 +6,7 @@ FleetError (OutsideError)
 └── NotPossible           the wish contradicts the region's state (promote without a canary)
 CapacityError (Refused)   too little memory or too few cores; nothing was started
 PortInUse (Refused)       a port the spec asks for is taken; nothing was started
+RulesRefused (Refused)    Prometheus does not take the rules; those of before stay
 """
 
 from __future__ import annotations
@@ -35,3 +36,7 @@ class CapacityError(Refused):
 
 class PortInUse(Refused):
     """Another process listens on a port that the spec asks for."""
+
+
+class RulesRefused(Refused):
+    """Prometheus does not take the rules; it keeps to those that it had. The message has its own words."""

@@ -58,12 +58,26 @@ class Host:
         self._admission = Admission(machine.measure)
         self._proxies: dict[str, Envoy] = {}
         self._prometheus = Prometheus(layout.prometheus, http)
+        self._others: dict[str, str] = {}
+        """Addresses of numbers that are no region's, by the name under which they were announced."""
         self._stopping = asyncio.Event()
         self.regions: dict[str, Region] = {}
 
     def stop(self) -> None:
         """Ask it to end."""
         self._stopping.set()
+
+    async def load_rules(self, text: str) -> None:
+        """As the port `Metrics`."""
+        await self._prometheus.load_rules(text)
+
+    def scrape_also(self, name: str, address: str) -> None:
+        """As the port `Metrics`; Prometheus knows within a look."""
+        self._others[name] = address
+
+    def forget(self, name: str) -> None:
+        """As the port `Metrics`."""
+        self._others.pop(name, None)
 
     @asynccontextmanager
     async def up(self, entries: Mapping[str, int | None]) -> AsyncIterator[None]:
@@ -146,6 +160,7 @@ class Host:
 
     async def _targets(self) -> list[scrape.Json]:
         targets = [scrape.proxy_target(name, proxy.admin) for name, proxy in self._proxies.items()]
+        targets += map(scrape.delivery_target, self._others.values())
         for name, region in self.regions.items():
             state = await region.observe()
             targets += scrape.engine_targets(name, filter(None, (state.stable, state.canary, state.previous)))
@@ -189,7 +204,7 @@ async def serve(state: Path, regions: Mapping[str, int | None]) -> None:
 
 @asynccontextmanager
 async def _answering(host: Host, listener: socket.socket) -> AsyncIterator[None]:
-    app = HostApp(host.regions, stop=host.stop).build()
+    app = HostApp(host.regions, host, stop=host.stop).build()
     server = uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False, lifespan="off"))
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     try:

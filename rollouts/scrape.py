@@ -17,23 +17,35 @@ Json = dict[str, Any]
 INTERVAL_SECONDS = 2
 """As often as gates look: sooner, nobody would read it."""
 
+RULES_INTERVAL_SECONDS = 10
+"""Between two evaluations of rules that name no interval: deliveries here last minutes."""
+
 ENGINE_JOB = "engine"
 PROXY_JOB = "proxy"
+DELIVERY_JOB = "delivery"
 
-# What gates and the report read, and what a person asks first; all of it would be thousands of series.
+# What gates, rules and the report read, and what a person asks first; all of it would be thousands of series.
 _KEPT = {
     ENGINE_JOB: "vllm:.*|http_requests_total|process_(resident_memory_bytes|cpu_seconds_total|start_time_seconds)",
-    PROXY_JOB: "envoy_cluster_upstream_(rq|cx)_.*|envoy_cluster_upstream_rq|envoy_http_downstream_.*",
+    PROXY_JOB: "envoy_cluster_upstream_(rq|cx)_.*|envoy_cluster_upstream_rq|envoy_http_downstream_.*"
+    "|envoy_vhost_vcluster_upstream_rq.*",
+    DELIVERY_JOB: "tidegate_.*",
 }
 
 
-def config(targets: Path) -> Json:
+def config(targets: Path, rules: Path) -> Json:
     """Prometheus' own configuration; what to scrape stands in the file `targets` and may change at any time."""
     return {
-        "global": {"scrape_interval": f"{INTERVAL_SECONDS}s", "scrape_timeout": f"{INTERVAL_SECONDS}s"},
+        "global": {
+            "scrape_interval": f"{INTERVAL_SECONDS}s",
+            "scrape_timeout": f"{INTERVAL_SECONDS}s",
+            "evaluation_interval": f"{RULES_INTERVAL_SECONDS}s",
+        },
+        "rule_files": [str(rules)],
         "scrape_configs": [
             _job(ENGINE_JOB, "/metrics", targets, []),
             _job(PROXY_JOB, "/stats/prometheus", targets, _cluster_labels()),
+            _job(DELIVERY_JOB, "/metrics", targets, []),
         ],
     }
 
@@ -54,6 +66,11 @@ def proxy_target(region: str, admin: str) -> Json:
     return {"targets": [_host_and_port(admin)], "labels": {"part": PROXY_JOB, "region": region}}
 
 
+def delivery_target(address: str) -> Json:
+    """A delivery's own numbers; their labels are those that it gives them."""
+    return {"targets": [_host_and_port(address)], "labels": {"part": DELIVERY_JOB}}
+
+
 def _job(name: str, path: str, targets: Path, relabel: list[Json]) -> Json:
     return {
         "job_name": name,
@@ -71,11 +88,14 @@ def _job(name: str, path: str, targets: Path, relabel: list[Json]) -> Json:
 
 
 def _cluster_labels() -> list[Json]:
-    """`envoy_cluster_name="canary_7"` becomes `role="canary", version="7"`."""
-    source = {"source_labels": ["envoy_cluster_name"], "regex": "(stable|canary|shadow|previous)_(.+)"}
+    """`envoy_cluster_name="canary_7"`, or a virtual cluster that ends so, becomes `role="canary", version="7"`."""
+    arm = "(stable|canary|shadow|previous)_(.+)"
+    cluster = {"source_labels": ["envoy_cluster_name"], "regex": arm}
+    virtual = {"source_labels": ["envoy_virtual_cluster"], "regex": f"[a-z]+_{arm}"}
     return [
-        {**source, "target_label": "role", "replacement": "$1"},
-        {**source, "target_label": "version", "replacement": "$2"},
+        {**source, "target_label": label, "replacement": group}
+        for source in (cluster, virtual)
+        for label, group in (("role", "$1"), ("version", "$2"))
     ]
 
 

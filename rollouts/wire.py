@@ -16,6 +16,7 @@ KNOWN: dict[str, type[TidegateError]] = {
         errors.FleetError,
         errors.CapacityError,
         errors.PortInUse,
+        errors.RulesRefused,
         OutsideError,
         Refused,
         UsageError,

@@ -88,6 +88,29 @@ class FleetHost:
         """One region of it."""
         return LocalFleet(region, self._http)
 
+    async def load_rules(self, text: str) -> None:
+        """Let its Prometheus evaluate the rules of this rule file, and no others; saying it again costs nothing.
+
+        Raises:
+            RulesRefused: in Prometheus' words; the rules of before stay.
+        """
+        await self._tell("rules", {"text": text})
+
+    async def scrape_also(self, name: str, address: str) -> None:
+        """Let its Prometheus read the numbers at `address`/metrics too; `name` is at one address at a time."""
+        await self._tell("scrape", {"name": name, "address": address})
+
+    async def forget(self, name: str) -> None:
+        """Undo `scrape_also`; also right when that was never said."""
+        await self._tell("forget", {"name": name})
+
+    async def _tell(self, what: str, body: dict[str, str]) -> None:
+        reply = await self._http.post(f"{BASE}/{what}", body, timeout_seconds=None)
+        if reply.status >= 500:
+            raise FleetError(f"the fleet host failed at {what}", hint="see its log", detail=reply.text)
+        if not reply.ok:
+            raise unpack(reply.json())
+
     async def stop(self) -> None:
         """End it and everything it runs; returns when nothing is left. Also right when it is gone."""
         await self.close()

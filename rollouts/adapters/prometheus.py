@@ -3,26 +3,34 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 from rollouts import scrape
 from rollouts.adapters import ports, process
-from rollouts.adapters.files import replace_json
+from rollouts.adapters.files import replace_json, replace_text
 from rollouts.adapters.http import Http
 from rollouts.adapters.process import ChildProcess
-from rollouts.errors import Unreachable
+from rollouts.errors import RulesRefused, Unreachable
 from rollouts.xds import LOOPBACK
-from tidegate.core.errors import OutsideError
+from tidegate.core.errors import OutsideError, TidegateError
 
 START_SECONDS = 60.0
 """After a kill it first replays what it had not yet written to disk."""
+
+RELOAD_SECONDS = 30.0
+"""It waits for evaluations that run before it takes new rules."""
 
 POLL_SECONDS = 0.05
 STOP_SECONDS = 10.0
 
 RETENTION = "1d"
 """Longer than any delivery; what is to stay of one is in the ledger."""
+
+_REFUSED = re.compile(r'msg="loading groups failed" err="((?:[^"\\]|\\.)*)"')
+"""How its log says what is wrong with rules; its answer to the wish to reload says only that something is."""
 
 
 def binary() -> str:
@@ -46,7 +54,9 @@ class Prometheus:
         self._http = http
         self._port = ports.free_port()
         self._targets: list[scrape.Json] = []
+        self._rules = ""
         self._child: ChildProcess | None = None
+        self._changing = asyncio.Lock()
         self.url = f"http://{LOOPBACK}:{self._port}"
 
     @property
@@ -55,16 +65,45 @@ class Prometheus:
         return self._child is not None and self._child.alive
 
     async def start(self) -> None:
-        """Return when it answers queries; also right after it died.
+        """Return when it answers queries; also right after it died. The rules are those of before its death.
 
         Raises:
             OutsideError: when it is not there or does not come up.
         """
+        async with self._changing:
+            if not self.alive:
+                await self._start()
+
+    async def load_rules(self, text: str) -> None:
+        """Return when it evaluates the rules of this rule file and no others; saying the same again costs nothing.
+
+        Raises:
+            RulesRefused: when it finds fault with them; it goes on with those of before.
+            OutsideError: when it does not answer; it goes on with those of before once it is back.
+        """
+        async with self._changing:
+            if text == self._rules:
+                return
+            if not self.alive:
+                await self._start()
+            replace_text(self._rules_file, text)
+            try:
+                await self._reload()
+            except TidegateError:
+                replace_text(self._rules_file, self._rules)
+                # Else it would report a configuration that failed for as long as it lives.
+                with suppress(TidegateError):
+                    await self._reload()
+                raise
+            self._rules = text
+
+    async def _start(self) -> None:
         program = binary()
         self._folder.mkdir(parents=True, exist_ok=True)
         replace_json(self._targets_file, self._targets)
+        replace_text(self._rules_file, self._rules)
         # JSON is YAML.
-        replace_json(self._folder / "prometheus.yml", scrape.config(self._targets_file))
+        replace_json(self._folder / "prometheus.yml", scrape.config(self._targets_file, self._rules_file))
         await self.stop()
         self._child = process.start([program, *self._arguments()], log=self._folder / "prometheus.log")
         await self._until_ready(self._child)
@@ -84,14 +123,33 @@ class Prometheus:
     def _targets_file(self) -> Path:
         return self._folder / "targets.json"
 
+    @property
+    def _rules_file(self) -> Path:
+        return self._folder / "rules.yml"
+
     def _arguments(self) -> list[str]:
         return [
             f"--config.file={self._folder / 'prometheus.yml'}",
             f"--storage.tsdb.path={self._folder / 'data'}",
             f"--storage.tsdb.retention.time={RETENTION}",
             f"--web.listen-address={LOOPBACK}:{self._port}",
+            # Reloads by HTTP, which answers when it is done; a signal would not.
+            "--web.enable-lifecycle",
             "--log.level=warn",
         ]
+
+    async def _reload(self) -> None:
+        assert self._child is not None, "nothing runs that could reload"
+        read = self._child.log.stat().st_size
+        reply = await self._http.post(f"{self.url}/-/reload", timeout_seconds=RELOAD_SECONDS)
+        if not reply.ok:
+            found = _REFUSED.findall(self._child.log.read_bytes()[read:].decode(errors="replace"))
+            raise RulesRefused(f"prometheus refuses the rules: {self._words(found) or reply.text.strip()}")
+
+    def _words(self, found: list[str]) -> str:
+        """What its log says, without what only a log needs."""
+        plain = (text.replace('\\"', '"').replace("\\n", " ") for text in found)
+        return "; ".join(text.removeprefix(f"{self._rules_file}: ") for text in plain)
 
     async def _until_ready(self, child: ChildProcess) -> None:
         loop = asyncio.get_running_loop()

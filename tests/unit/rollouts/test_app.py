@@ -10,10 +10,29 @@ from fakes.clock import FakeClock
 from fakes.fleet import FakeEngines, FakeProxy, an_engine
 
 from rollouts.app import FAILED, WISHES, HostApp
-from rollouts.errors import EngineDidNotStart, NotPossible
+from rollouts.errors import EngineDidNotStart, NotPossible, RulesRefused
 from rollouts.model import Phase, RegionState
 from rollouts.region import Region
 from rollouts.wire import unpack
+
+
+class Numbers:
+    """`Metrics` that remember what they were told."""
+
+    def __init__(self) -> None:
+        self.rules = ""
+        self.scraped: dict[str, str] = {}
+
+    async def load_rules(self, text: str) -> None:
+        if text == "nonsense":
+            raise RulesRefused("prometheus refuses the rules: 1:1: what?")
+        self.rules = text
+
+    def scrape_also(self, name: str, address: str) -> None:
+        self.scraped[name] = address
+
+    def forget(self, name: str) -> None:
+        self.scraped.pop(name, None)
 
 
 class Host:
@@ -21,9 +40,10 @@ class Host:
 
     def __init__(self) -> None:
         self.engines = FakeEngines()
+        self.metrics = Numbers()
         self.stops = 0
         region = Region("eu-west-1", proxy=FakeProxy("eu-west-1"), engines=self.engines, clock=FakeClock())
-        self._app = HostApp({"eu-west-1": region}, stop=self._count).build()
+        self._app = HostApp({"eu-west-1": region}, self.metrics, stop=self._count).build()
 
     def _count(self) -> None:
         self.stops += 1
@@ -103,6 +123,22 @@ async def test_a_wish_that_is_no_json_of_ours_is_a_bug_and_not_an_answer(host: H
 async def test_a_host_that_is_asked_to_end_says_yes_at_once(host: Host) -> None:
     assert (await host.post("/stop")).status_code == 200
     assert host.stops == 1
+
+
+async def test_rules_are_handed_on_and_a_refusal_keeps_its_words(host: Host) -> None:
+    assert (await host.post("/rules", {"text": "groups: []"})).status_code == 200
+    refused = unpack((await host.post("/rules", {"text": "nonsense"})).json())
+    assert isinstance(refused, RulesRefused)
+    assert refused.message == "prometheus refuses the rules: 1:1: what?"
+    assert host.metrics.rules == "groups: []"
+
+
+async def test_numbers_of_others_are_scraped_until_they_are_forgotten(host: Host) -> None:
+    await host.post("/scrape", {"name": "support-llm", "address": "http://127.0.0.1:9400"})
+    assert host.metrics.scraped == {"support-llm": "http://127.0.0.1:9400"}
+    for _ in range(2):
+        assert (await host.post("/forget", {"name": "support-llm"})).status_code == 200
+    assert host.metrics.scraped == {}
 
 
 async def test_looking_is_the_only_thing_that_a_browser_can_do(host: Host) -> None:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 from rollouts import scrape
 from rollouts.model import Arm, Role
 
+CONFIG = scrape.config(Path("/state/targets.json"), Path("/state/rules.yml"))
 CANARY = Arm(role=Role.CANARY, version="7", digest="d", url="http://127.0.0.1:8007", ready=True)
 
 
@@ -22,25 +25,46 @@ def test_a_proxy_knows_its_region_and_leaves_roles_to_its_clusters() -> None:
     assert target == {"targets": ["127.0.0.1:9000"], "labels": {"part": "proxy", "region": "eu-west-1"}}
 
 
-def test_a_cluster_name_becomes_role_and_version() -> None:
-    proxy = scrape.config(Path("targets.json"))["scrape_configs"][1]
-    rules = [rule for rule in proxy["metric_relabel_configs"] if "target_label" in rule]
-    match = re.fullmatch(rules[0]["regex"], "shadow_7")
+def test_a_delivery_labels_its_numbers_itself() -> None:
+    target = scrape.delivery_target("http://127.0.0.1:9400")
+    assert target == {"targets": ["127.0.0.1:9400"], "labels": {"part": "delivery"}}
+
+
+@pytest.mark.parametrize(
+    ("label", "name", "role", "version"),
+    [
+        ("envoy_cluster_name", "shadow_7", "shadow", "7"),
+        ("envoy_cluster_name", "stable_6_rc1", "stable", "6_rc1"),
+        ("envoy_virtual_cluster", "regenerates_canary_7", "canary", "7"),
+    ],
+)
+def test_a_cluster_name_becomes_role_and_version(label: str, name: str, role: str, version: str) -> None:
+    proxy = CONFIG["scrape_configs"][1]
+    rules = [rule for rule in proxy["metric_relabel_configs"] if rule["source_labels"] == [label]]
+    match = re.fullmatch(rules[0]["regex"], name)
     assert match is not None
     labels = {rule["target_label"]: match[int(rule["replacement"][1:])] for rule in rules}
-    assert labels == {"role": "shadow", "version": "7"}
+    assert labels == {"role": role, "version": version}
 
 
 def test_each_job_takes_its_own_part_of_the_targets() -> None:
-    jobs = scrape.config(Path("/state/targets.json"))["scrape_configs"]
-    assert [job["relabel_configs"][0]["regex"] for job in jobs] == ["engine", "proxy"]
+    jobs = CONFIG["scrape_configs"]
+    assert [job["relabel_configs"][0]["regex"] for job in jobs] == ["engine", "proxy", "delivery"]
     assert {job["file_sd_configs"][0]["files"][0] for job in jobs} == {"/state/targets.json"}
 
 
 def test_only_metrics_that_gates_or_people_read_are_kept() -> None:
-    engine, proxy = (job["metric_relabel_configs"][0]["regex"] for job in scrape.config(Path("t"))["scrape_configs"])
+    engine, proxy, delivery = (job["metric_relabel_configs"][0]["regex"] for job in CONFIG["scrape_configs"])
     assert re.fullmatch(engine, "vllm:time_to_first_token_seconds_bucket")
     assert re.fullmatch(engine, "http_requests_total")
     assert not re.fullmatch(engine, "python_gc_objects_collected_total")
     assert re.fullmatch(proxy, "envoy_cluster_upstream_rq_xx")
+    assert re.fullmatch(proxy, "envoy_vhost_vcluster_upstream_rq")
     assert not re.fullmatch(proxy, "envoy_server_uptime")
+    assert re.fullmatch(delivery, "tidegate_gate_number")
+    assert not re.fullmatch(delivery, "python_info")
+
+
+def test_rules_are_evaluated_every_ten_seconds_from_a_file_of_their_own() -> None:
+    assert CONFIG["rule_files"] == ["/state/rules.yml"]
+    assert CONFIG["global"]["evaluation_interval"] == "10s"

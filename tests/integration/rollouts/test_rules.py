@@ -1,0 +1,178 @@
+"""Prometheus evaluates what it is told, says no to what it cannot, and remembers both over its own death."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+from fakes.local_fleet import newest_with
+
+from rollouts.adapters.host_client import FleetHost
+from rollouts.adapters.http import Http
+from rollouts.errors import RulesRefused, Unreachable
+
+RULES = """
+groups:
+  - name: {group}
+    rules:
+      - record: tidegate:{group}:count
+        expr: count(up) by (job)
+"""
+BROKEN = """
+groups:
+  - name: broken
+    rules:
+      - record: tidegate:broken
+        expr: sum(rate(up[1m])
+"""
+
+Ask = Callable[[str], Awaitable[Any]]
+
+
+@pytest.fixture
+async def ask(host: FleetHost) -> AsyncIterator[Ask]:
+    """Prometheus' own API."""
+    async with Http() as http:
+
+        async def data(path: str) -> Any:
+            return (await http.get(f"{host.prometheus_url}/api/v1/{path}", timeout_seconds=10)).json()["data"]
+
+        yield data
+
+
+async def groups(ask: Ask) -> set[str]:
+    """What Prometheus says that it evaluates."""
+    return {group["name"] for group in (await ask("rules"))["groups"]}
+
+
+async def last_reload_was_well(host: FleetHost) -> bool:
+    async with Http() as http:
+        text = (await http.get(f"{host.prometheus_url}/metrics", timeout_seconds=10)).text
+    return "\nprometheus_config_last_reload_successful 1\n" in text
+
+
+async def value(ask: Ask, query: str, *, within: float = 25) -> float:
+    """The query's first answer."""
+    deadline = time.monotonic() + within
+    while time.monotonic() < deadline:
+        if found := (await ask(f"query?query={query}"))["result"]:
+            return float(found[0]["value"][1])
+        await asyncio.sleep(0.2)
+    raise AssertionError(f"{query} has no value")
+
+
+async def test_rules_are_evaluated_every_ten_seconds(host: FleetHost, ask: Ask) -> None:
+    await host.load_rules(RULES.format(group="proxies"))
+    (group,) = (await ask("rules"))["groups"]
+    assert (group["name"], group["interval"]) == ("proxies", 10)
+    assert await value(ask, 'tidegate:proxies:count{job="proxy"}') == 1
+
+
+async def test_new_rules_replace_the_old_ones(host: FleetHost, ask: Ask) -> None:
+    for name in ("first", "second"):
+        await host.load_rules(RULES.format(group=name))
+        assert await groups(ask) == {name}
+    await host.load_rules("")
+    assert await groups(ask) == set()
+
+
+async def test_refused_rules_are_one_error_and_the_old_ones_stay(host: FleetHost, ask: Ask) -> None:
+    await host.load_rules(RULES.format(group="good"))
+    with pytest.raises(RulesRefused, match=r"^prometheus refuses the rules: .*unclosed left parenthesis") as caught:
+        await host.load_rules(BROKEN)
+    assert "\n" not in caught.value.message
+    assert "rules.yml" not in caught.value.message
+    assert caught.value.exit_code == 2
+    assert await groups(ask) == {"good"}
+    assert await last_reload_was_well(host)
+
+
+async def test_saying_the_same_again_reloads_nothing(host: FleetHost, ask: Ask) -> None:
+    loaded = "prometheus_config_last_reload_success_timestamp_seconds"
+    await host.load_rules(RULES.format(group="good"))
+    async with Http() as http:
+
+        async def last_reload() -> str:
+            text = (await http.get(f"{host.prometheus_url}/metrics")).text
+            return next(line for line in text.splitlines() if line.startswith(loaded))
+
+        before = await last_reload()
+        await host.load_rules(RULES.format(group="good"))
+        assert await last_reload() == before
+
+
+async def test_rules_outlive_prometheus(host: FleetHost, state: Path, ask: Ask) -> None:
+    await host.load_rules(RULES.format(group="good"))
+    with pytest.raises(RulesRefused):
+        await host.load_rules(BROKEN)
+    await killed_and_back(host, state)
+    assert await groups(ask) == {"good"}
+
+
+async def test_rules_for_a_prometheus_that_just_died_wait_until_it_is_back(
+    host: FleetHost, state: Path, ask: Ask
+) -> None:
+    prometheus = newest_with(f"--config.file={state}/fleet/prometheus/prometheus.yml")
+    prometheus.kill()
+    prometheus.wait(10)
+    await host.load_rules(RULES.format(group="late"))
+    assert await groups(ask) == {"late"}
+
+
+async def test_only_rules_that_were_said_to_this_host_count(host: FleetHost, state: Path, ask: Ask) -> None:
+    (state / "fleet/prometheus/rules.yml").write_text(RULES.format(group="old"), encoding="utf-8")
+    await killed_and_back(host, state)
+    assert await groups(ask) == set()
+
+
+async def test_a_deliverys_own_numbers_are_read_until_it_is_forgotten(host: FleetHost, ask: Ask, numbers: str) -> None:
+    await host.scrape_also("support-llm", numbers)
+    assert await value(ask, 'tidegate_gate_number{job="delivery",gate="errors",region="eu-west-1"}') == 0.5
+    assert (await ask("query?query=other_number"))["result"] == []
+    await host.forget("support-llm")
+    deadline = time.monotonic() + 20
+    while (await ask('query?query=up{job="delivery"}'))["result"]:
+        assert time.monotonic() < deadline, "still scraped"
+        await asyncio.sleep(0.2)
+    await host.forget("support-llm")
+
+
+@pytest.fixture
+def numbers() -> Iterator[str]:
+    """The address of somebody's metrics."""
+
+    class Numbers(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Type", "text/plain; version=0.0.4")
+            self.end_headers()
+            self.wfile.write(b'tidegate_gate_number{gate="errors",region="eu-west-1"} 0.5\nother_number 1\n')
+
+        def log_message(self, *_: object) -> None:
+            return
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Numbers)
+    Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+async def killed_and_back(host: FleetHost, state: Path) -> None:
+    """Prometheus dies; returns when another one answers in its place."""
+    prometheus = newest_with(f"--config.file={state}/fleet/prometheus/prometheus.yml")
+    prometheus.kill()
+    prometheus.wait(10)
+    async with Http() as http:
+        while True:
+            with suppress(Unreachable):
+                if (await http.get(f"{host.prometheus_url}/-/ready")).ok:
+                    return
+            await asyncio.sleep(0.1)
