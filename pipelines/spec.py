@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Literal
@@ -11,6 +12,7 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from engine_images.spec import EngineSettings
 from gates.spec import Gates
+from slo.spec import CostSpec, SloSpec, named_twice
 from tidegate.core.model import Contradiction, Loc, SpecModel
 from tidegate.core.quantities import Duration, format_duration
 
@@ -137,6 +139,8 @@ class Delivery(SpecModel):
     regions: Regions
     fleet: LocalFleet = LocalFleet()
     traffic: Traffic | None = None
+    slos: tuple[SloSpec, ...] = ()
+    cost: CostSpec | None = None
 
     @field_validator("stages")
     @classmethod
@@ -148,7 +152,7 @@ class Delivery(SpecModel):
         return stages
 
     def contradictions(self) -> Iterator[Contradiction]:
-        """What is missing for a stage, a stage that ends too soon, a port for a region that no wave has."""
+        """What is missing for a stage, a stage that ends too soon, a port for no region, a name that two SLOs have."""
         for index, stage in enumerate(self.stages):
             yield from self._unready(stage, ("stages", index, stage.name))
         for region in self.fleet.ports:
@@ -156,6 +160,8 @@ class Delivery(SpecModel):
                 yield Contradiction(
                     ("fleet", "ports", region), "an unknown region", "one of " + ", ".join(self.regions.names)
                 )
+        for odd in named_twice(self.slos):
+            yield replace(odd, where=("slos", *odd.where))
 
     def _unready(self, stage: StageEntry, where: Loc) -> Iterator[Contradiction]:
         for place, gate in enumerate(getattr(stage, stage.name).gates):

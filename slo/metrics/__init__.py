@@ -1,0 +1,26 @@
+"""What there is to ask Prometheus for: every metric of engines, proxies, GPUs and tidegate itself, as it is scraped.
+
+Queries of SLOs, recording rules and dashboards are checked against it, so that a name that nobody exports is
+found before an empty panel is.
+"""
+
+from __future__ import annotations
+
+from slo.metrics.dcgm import DCGM
+from slo.metrics.envoy import ENVOY
+from slo.metrics.model import TARGET, Kind, Metric
+from slo.metrics.tidegate import TIDEGATE
+from slo.metrics.vllm import VLLM
+
+INVENTORY = {metric.name: metric for source in (VLLM, ENVOY, DCGM, TIDEGATE) for metric in source}
+"""By name; a histogram by its base name."""
+
+_BY_SERIES = {series: metric for metric in INVENTORY.values() for series in metric.series}
+
+
+def metric_of(series: str) -> Metric | None:
+    """The metric that exports a series: of `x_bucket`, the histogram `x`; None when nobody does."""
+    return _BY_SERIES.get(series)
+
+
+__all__ = ["INVENTORY", "TARGET", "Kind", "Metric", "metric_of"]

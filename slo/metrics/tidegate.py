@@ -1,0 +1,22 @@
+"""What tidegate itself exports: numbers of gates, the state of a delivery, scores of judges."""
+
+from __future__ import annotations
+
+from slo.metrics.model import Kind, Metric
+
+
+def _gauge(name: str, *labels: str) -> Metric:
+    return Metric(name=f"tidegate_{name}", kind=Kind.GAUGE, labels=("instance", *labels))
+
+
+GATE_NUMBER = _gauge("gate_number", "gate", "number", "stage", "region", "version")
+"""Each number of a gate's last verdict."""
+GATE_OUTCOME = _gauge("gate_outcome", "gate", "outcome", "stage", "region", "version")
+"""1 for the outcome of a gate's last verdict, 0 for the others."""
+DELIVERY = _gauge("delivery_info", "delivery", "model", "version", "champion")
+WEIGHT = _gauge("delivery_weight_percent", "region", "version")
+MIRROR = _gauge("delivery_mirror_percent", "region", "version")
+QUALITY = _gauge("quality_score", "dimension", "region", "role", "version")
+"""0 to 1, of one dimension of a judge; `overall` is the weighted mean of all."""
+
+TIDEGATE = (GATE_NUMBER, GATE_OUTCOME, DELIVERY, WEIGHT, MIRROR, QUALITY)

@@ -1,0 +1,5 @@
+"""Recording rules of the signals that gates and dashboards share, by region, role and version."""
+
+from slo.signals.groups import signal_groups
+
+__all__ = ["signal_groups"]

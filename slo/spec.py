@@ -1,0 +1,154 @@
+"""SLOs as one line each in `delivery.yaml`, and what an engine costs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from datetime import timedelta
+from enum import StrEnum
+
+from pydantic import Field, model_validator
+
+from slo.edges import nearest_rates, nearest_times
+from slo.formats.parts import LabelTexts
+from slo.formats.parts import Percent as Objective
+from slo.metrics import Metric
+from slo.metrics.vllm import E2E, ITL, QUEUE_TIME, TIME_PER_OUTPUT_TOKEN, TTFT
+from slo.windows import known_windows
+from tidegate.core.model import Contradiction, SpecModel, at_odds
+from tidegate.core.quantities import Duration, Percent, format_duration
+
+LATENCIES = {"ttft": TTFT, "itl": ITL, "e2e": E2E, "queue_time": QUEUE_TIME}
+"""The engine's histogram behind each SLO on a time."""
+
+KINDS = ("errors", *LATENCIES, "tokens_per_second", "kv_cache", "quality")
+"""What an SLO may promise; each has one."""
+
+SET_BY_RULES = ("region", "role", "version")
+"""Labels that tell series apart; one value for all would make them one."""
+
+
+class CountedBy(StrEnum):
+    """Who counts requests and their errors."""
+
+    PROXY = "proxy"
+    """Envoy in front of the engines: sees cut streams, timeouts and engines that are gone."""
+    ENGINE = "engine"
+    """vLLM's own API server, where no proxy of ours is: sees what it answered, not that it died."""
+
+
+class Errors(SpecModel):
+    """Requests that failed by the service's fault: 5xx, timeouts, answers cut off. Refusals (4xx) are none."""
+
+    counted_by: CountedBy | None = None
+    """As the fleet counts when absent: by the proxy on this machine, by the engine in a cluster."""
+
+
+class Within(SpecModel):
+    """A time that good events stay below, or at."""
+
+    below: Duration = Field(gt=timedelta(0))
+
+
+class Speed(SpecModel):
+    """Output tokens a second that a request gets after its first one."""
+
+    at_least: float = Field(gt=0)
+
+
+class Room(SpecModel):
+    """Share of the KV cache in use; above it, requests soon wait or are preempted."""
+
+    below: Percent = Field(gt=0, lt=1)
+
+
+class Quality(SpecModel):
+    """Score that an online judge gives, 0 to 1."""
+
+    at_least: float = Field(gt=0, le=1)
+    dimension: str = Field(default="overall", pattern=r"^[A-Za-z0-9_.-]+$")
+
+
+class SloSpec(SpecModel):
+    """One promise of a model to its users, on the metrics that its engines and the proxy export."""
+
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]{0,61}[a-z0-9]$")
+    """Becomes part of the names of rules and of Kubernetes objects."""
+    objective: Objective
+    """Percent of good events, such as 99.9; of `kv_cache` and `quality`, percent of the time."""
+    window: Duration = timedelta(days=30)
+    """Over which the promise holds; there are alert windows for 28 and 30 days."""
+    description: str = ""
+    labels: LabelTexts = Field(default_factory=dict)
+    """Of all rules of the SLO."""
+    errors: Errors | None = None
+    ttft: Within | None = None
+    """Time to first token."""
+    itl: Within | None = None
+    """Time between one token and the next."""
+    e2e: Within | None = None
+    """Time to the last token."""
+    queue_time: Within | None = None
+    """Time that a request waits in the engine before it is computed on."""
+    tokens_per_second: Speed | None = None
+    kv_cache: Room | None = None
+    quality: Quality | None = None
+
+    @model_validator(mode="after")
+    def _is_one_kind(self) -> SloSpec:
+        said = [kind for kind in KINDS if getattr(self, kind) is not None]
+        if len(said) != 1:
+            raise at_odds(" and ".join(said) or "no promise", "exactly one of " + ", ".join(KINDS))
+        return self
+
+    @property
+    def kind(self) -> str:
+        """Which of `KINDS` it promises."""
+        return next(kind for kind in KINDS if getattr(self, kind) is not None)
+
+    def contradictions(self) -> Iterator[Contradiction]:
+        """Bucket edges, windows, an objective without a budget, and labels that the rules set themselves."""
+        if self.objective == 100:
+            yield Contradiction(("objective",), "100", "less than 100: a promise of no bad event at all has no budget")
+        if self.window not in known_windows():
+            periods = " or ".join(format_duration(period) for period in sorted(known_windows()))
+            yield Contradiction(
+                ("window",), format_duration(self.window), f"a period that has alert windows: {periods}"
+            )
+        for label in self.labels:
+            if label in SET_BY_RULES or label.startswith("sloth_"):
+                yield Contradiction(("labels", label), label, "another name: the rules set this label themselves")
+        yield from self._off_the_edges()
+
+    def _off_the_edges(self) -> Iterator[Contradiction]:
+        """A histogram knows how many were below an edge, and nothing of what lies between two."""
+        within: Within | None = getattr(self, self.kind) if self.kind in LATENCIES else None
+        if within and (near := nearest_times(LATENCIES[self.kind], within.below)):
+            yield _off_edge((self.kind, "below"), format_duration(within.below), near, LATENCIES[self.kind])
+        speed = self.tokens_per_second
+        if speed and (near := nearest_rates(TIME_PER_OUTPUT_TOKEN, speed.at_least)):
+            where = ("tokens_per_second", "at_least")
+            yield _off_edge(where, f"{speed.at_least:g}", near, TIME_PER_OUTPUT_TOKEN)
+
+
+def _off_edge(where: tuple[str, str], found: str, near: tuple[str, ...], histogram: Metric) -> Contradiction:
+    return Contradiction(where, found, f"an edge of {histogram.name}'s buckets; the nearest: {' and '.join(near)}")
+
+
+class CostSpec(SpecModel):
+    """What engines cost; without it, dashboards show no cost."""
+
+    per_engine_hour: float = Field(gt=0)
+    currency: str = Field(default="USD", pattern=r"^[A-Z]{3}$")
+    """As ISO 4217 writes it."""
+    budget_per_month: float | None = Field(default=None, gt=0)
+    """For all regions together; a month has 30 days."""
+
+
+def named_twice(slos: Iterable[SloSpec]) -> Iterator[Contradiction]:
+    """SLOs of one service that would write the same series; places are those in the list."""
+    names = [slo.name for slo in slos]
+    twice = {name for name, count in Counter(names).items() if count > 1}
+    for index, name in enumerate(names):
+        if name in twice and name in names[:index]:
+            yield Contradiction((index, "name"), f"{name} twice", "a name of its own for each SLO")
