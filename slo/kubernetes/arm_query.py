@@ -13,11 +13,14 @@ import promql_parser as promql
 
 from slo.model import WINDOW_PLACE
 
+Arm = Mapping[str, str]
+"""Labels, and the values by which one arm is chosen."""
+
 _STANDS_FOR_WINDOW = timedelta(seconds=123457)
 """Parsed in the window's place; so odd that no query of a person holds it."""
 
 
-def of_arm(query: str, *, window: str, arm: Mapping[str, str]) -> str:
+def of_arm(query: str, *, window: str, arm: Arm) -> str:
     """`query` over `window`, of the series that carry the labels `arm`.
 
     Raises:
@@ -26,7 +29,7 @@ def of_arm(query: str, *, window: str, arm: Mapping[str, str]) -> str:
     return _rewritten(query, window, lambda node: _narrowed(node, arm))
 
 
-def count_of_arm(query: str, *, window: str, arm: Mapping[str, str]) -> str:
+def count_of_arm(query: str, *, window: str, arm: Arm) -> str:
     """As `of_arm`, with rates turned into counts: how many events there were, not how many a second.
 
     Raises:
@@ -35,13 +38,30 @@ def count_of_arm(query: str, *, window: str, arm: Mapping[str, str]) -> str:
     return _rewritten(query, window, lambda node: _counted(_narrowed(node, arm) or node))
 
 
+def series_of(query: str) -> frozenset[str]:
+    """The names of the series that `query` reads; an empty one for a selector that does not say a name.
+
+    Raises:
+        ValueError: when the query is no PromQL that Prometheus 2 knows.
+    """
+    found: set[str] = set()
+
+    def note(node: promql.Expr) -> promql.Expr:
+        if isinstance(node, promql.VectorSelector):
+            found.add(node.name or "")
+        return node
+
+    _rewritten(query, "1m", note)
+    return frozenset(found)
+
+
 def _rewritten(query: str, window: str, change: Callable[[promql.Expr], promql.Expr | None]) -> str:
     stand_in = promql.display_duration(_STANDS_FOR_WINDOW)
     tree = promql.parse(WINDOW_PLACE.sub(stand_in, query))
     return promql.transform(tree, None, change).prettify().replace(f"[{stand_in}", f"[{window}")
 
 
-def _narrowed(node: promql.Expr, arm: Mapping[str, str]) -> promql.Expr | None:
+def _narrowed(node: promql.Expr, arm: Arm) -> promql.Expr | None:
     if not isinstance(node, promql.VectorSelector):
         return None
     if node.matchers.or_matchers:

@@ -6,6 +6,7 @@ from datetime import timedelta
 
 from pydantic import Field
 
+from slo.windows.model import Windows
 from tidegate.core.model import Value
 
 SHORTEST = timedelta(minutes=1)
@@ -22,11 +23,12 @@ class Pair(Value):
     """Times the speed that spends the error budget exactly in the SLO's window."""
 
 
-PAGE = (
-    Pair(name="fast", long=timedelta(hours=1), short=timedelta(minutes=5), factor=14.4),
-    Pair(name="slow", long=timedelta(hours=6), short=timedelta(minutes=30), factor=6),
-)
-"""Those that page over 30 days; Google's SRE Workbook, chapter 5, table 5-8."""
+def paging(windows: Windows) -> tuple[Pair, ...]:
+    """The two speeds of the alert that pages, of SLOs over the same period."""
+    speeds = {"fast": windows.page.quick, "slow": windows.page.slow}
+    return tuple(
+        Pair(name=name, long=window.long, short=window.short, factor=window.factor) for name, window in speeds.items()
+    )
 
 
 def scaled(pairs: tuple[Pair, ...], stage: timedelta) -> tuple[Pair, ...]:

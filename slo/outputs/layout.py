@@ -23,7 +23,7 @@ def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
 _Dumper.add_representer(str, _text)
 
 
-def written(document: dict[str, object]) -> str:
-    """One YAML document with our header; others may follow it in the same file."""
+def written(document: dict[str, object], header: str = HEADER) -> str:
+    """One YAML document below its header; others may follow it in the same file."""
     body = yaml.dump(document, Dumper=_Dumper, sort_keys=False, width=_NEVER_FOLD, allow_unicode=True)
-    return f"{HEADER}{body}"
+    return f"{header}{body}"

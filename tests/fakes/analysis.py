@@ -29,6 +29,21 @@ def filled_in(template: Mapping[str, Any], given: Mapping[str, str]) -> dict[str
     return {m["name"]: fill(m["provider"]["prometheus"]["query"]) for m in template["spec"]["metrics"]}
 
 
+def together(templates: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The metrics of templates that stand in one step; an AssertionError where the controller refuses them."""
+    defaults: dict[str, str | None] = {}
+    metrics: dict[str, dict[str, Any]] = {}
+    for template in templates:
+        for argument in template["spec"]["args"]:
+            name, value = argument["name"], argument.get("value")
+            assert None in {value, defaults.get(name)} or defaults[name] == value, f"{name} with two values"
+            defaults[name] = value if defaults.get(name) is None else defaults[name]
+        for metric in template["spec"]["metrics"]:
+            assert metric["name"] not in metrics, f"two metrics called {metric['name']}"
+            metrics[metric["name"]] = metric
+    return list(metrics.values())
+
+
 def _holds(condition: str, result: Sequence[float]) -> bool:
     match = _CONDITION.fullmatch(condition)
     assert match is not None, condition

@@ -5,14 +5,23 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from tidegate.cli.options import As, Output
+from tidegate.cli.options import SPEC, As, Output, Spec
 
-slo = typer.Typer(help="Service level objectives: Sloth's formats in, Prometheus rules out.")
+slo = typer.Typer(help="Service level objectives: Sloth's formats or a delivery in, Prometheus rules and more out.")
+
+
+class Counting(StrEnum):
+    """Who counts requests and their errors where the files will be used."""
+
+    ENGINE = "engine"
+    PROXY = "proxy"
+
 
 Input = Annotated[
     Path,
@@ -113,3 +122,41 @@ def validate(
         include=include,
     )
     return run(asked, as_json=output is Output.JSON)
+
+
+@slo.command("export")
+def export(
+    target: Annotated[
+        Path, typer.Option("--out", "-o", metavar="DIR", help="The folder of the files; made if absent.")
+    ],
+    spec: Spec = SPEC,
+    prometheus: Annotated[
+        str, typer.Option("--prometheus", metavar="ADDRESS", help="As Argo Rollouts reaches it from its namespace.")
+    ] = "http://prometheus-operated.monitoring.svc:9090",
+    namespace: Annotated[
+        str, typer.Option("--namespace", metavar="NAME", help="Of every object; default: kubectl's own.")
+    ] = "",
+    labels: Annotated[
+        list[str] | None,
+        typer.Option("--label", "-l", metavar="KEY=VALUE", help="Label of every Kubernetes object; repeatable."),
+    ] = None,
+    counted_by: Annotated[
+        Counting, typer.Option("--counted-by", help="Who counts requests and errors, where an SLO does not say it.")
+    ] = Counting.ENGINE,
+    output: As = Output.TEXT,
+) -> int:
+    """Write a delivery's SLOs as files for Sloth, Prometheus, Argo Rollouts and Alertmanager; talks to none of them.
+
+    Says of each file whether it changed: the same spec gives the same bytes. Never deletes a file, and refuses to
+    replace one that it did not write.
+
+    \b
+    Examples:
+      tidegate slo export delivery.yaml -o slo/
+      tidegate slo export -o slo/ --namespace serving -l release=monitoring
+      tidegate slo export -o slo/ --prometheus https://prometheus.example.com --output json
+    """
+    from tidegate.cli.commands.slo_export import Asked, run
+
+    asked = Asked(prometheus=prometheus, namespace=namespace, labels=tuple(labels or ()), counted_by=counted_by.value)
+    return run(spec, target, asked, as_json=output is Output.JSON)

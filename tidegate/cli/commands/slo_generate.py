@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 
 from slo.outputs import prometheus_rule, rule_file
 from tidegate.cli.output import note
 from tidegate.cli.slo_input import STDIN, Asked, Ruled, ruled
+from tidegate.cli.whole_files import write_whole
 from tidegate.core.errors import UsageError
 
 STDOUT = Path("-")
@@ -24,7 +23,7 @@ def run(asked: Asked, target: Path, *, recordings: bool, alerts: bool) -> int:
         sys.stdout.write("".join(texts.values()))
         return 0
     folder = asked.source.is_dir()
-    _write({target / path.relative_to(asked.source) if folder else target: text for path, text in texts.items()})
+    write_whole({target / path.relative_to(asked.source) if folder else target: text for path, text in texts.items()})
     slos = sum(len(document.group.slos) for found in documents.values() for document in found)
     note(f"{target}: the rules of {slos} SLO{'s' * (slos != 1)}")
     return 0
@@ -55,20 +54,3 @@ def _text(path: Path, found: list[Ruled]) -> str:
         if document.group.kubernetes
     ]
     return "".join([rule_file(plain)] * bool(plain) + objects)
-
-
-def _write(texts: Mapping[Path, str]) -> None:
-    """Nobody ever sees half a file, and a full disk leaves the old ones."""
-    whole: dict[Path, Path] = {}
-    try:
-        for path, text in texts.items():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            whole[path] = path.with_name(f".{path.name}.{os.getpid()}.partial")
-            whole[path].write_text(text, encoding="utf-8")
-        for path, written in whole.items():
-            written.replace(path)
-    except OSError as error:
-        raise UsageError(f"{error.filename}: {(error.strerror or 'cannot be written').lower()}") from error
-    finally:
-        for written in whole.values():
-            written.unlink(missing_ok=True)

@@ -6,26 +6,31 @@ from typing import Any
 
 import promql_parser
 import pytest
-from fakes.analysis import filled_in, outcome
+from fakes.analysis import filled_in, outcome, together
 
-from slo.kubernetes.analysis import Stage, analysis_template
-from slo.kubernetes.arm_query import count_of_arm, of_arm
-from slo.kubernetes.burn import PAGE, SHORTEST, scaled
-from slo.model import Events, Raw, Slo
+from slo.kubernetes.analysis import BY_HASH, BY_VERSION, Stage, analysis_template, arm_of
+from slo.kubernetes.arm_query import count_of_arm, of_arm, series_of
+from slo.kubernetes.burn import SHORTEST, paging, scaled
+from slo.model import Events, KubernetesNames, Raw, Slo
+from slo.windows import windows_for
 from tidegate.core.errors import UsageError
 
 ERRORS = Events(
-    error_query='sum(rate(requests_total{code=~"5.."}[{{.window}}]))',
-    total_query="sum(rate(requests_total[{{.window}}]))",
+    error_query='sum(rate(http_requests_total{status="5xx"}[{{.window}}]))',
+    total_query="sum(rate(http_requests_total[{{.window}}]))",
 )
 SLO = Slo(service="support-llm", name="availability", objective=99.9, sli=ERRORS)
 PROMETHEUS = "http://prometheus.monitoring:9090"
 STAGE = Stage()
 
 
+def template(stage: Stage = STAGE, slo: Slo = SLO) -> dict[str, Any]:
+    names = KubernetesNames(name=slo.id)
+    return analysis_template(slo, stage, names=names, prometheus=PROMETHEUS, windows=windows_for(slo.window))
+
+
 def metrics_of(stage: Stage = STAGE, slo: Slo = SLO) -> list[dict[str, Any]]:
-    spec: Any = analysis_template(slo, stage, prometheus=PROMETHEUS)["spec"]
-    metrics: list[dict[str, Any]] = spec["metrics"]
+    metrics: list[dict[str, Any]] = template(stage, slo)["spec"]["metrics"]
     return metrics
 
 
@@ -59,15 +64,14 @@ def test_a_stage_is_asked_a_number_of_times_and_a_background_run_without_end() -
 
 
 def test_windows_shrink_with_the_stage_but_not_below_what_a_rate_needs() -> None:
-    fast, slow = scaled(PAGE, timedelta(minutes=30))
+    fast, slow = scaled(paging(windows_for(timedelta(days=30))), timedelta(minutes=30))
     assert (slow.long, slow.short) == (timedelta(minutes=30), timedelta(seconds=150))
     assert (fast.long, fast.short) == (timedelta(minutes=5), SHORTEST)
     assert [fast.factor, slow.factor] == [14.4, 6]
 
 
 def test_every_argument_is_declared_and_the_query_is_promql_once_filled_in() -> None:
-    template = analysis_template(SLO, Stage(), prometheus=PROMETHEUS)
-    for query in filled_in(template, {"region": "eu-west-1", "pod-template-hash": "6f7"}).values():
+    for query in filled_in(template(), {"region": "eu-west-1", "pod-template-hash": "6f7"}).values():
         assert "{{" not in query
         promql_parser.parse(query)
 
@@ -79,7 +83,7 @@ def test_every_selector_is_narrowed_and_rates_become_counts() -> None:
 
 
 def test_a_pair_that_could_never_fire_is_left_out() -> None:
-    assert [m["name"] for m in metrics_of(slo=SLO.model_copy(update={"objective": 90.0}))] == ["slow-burn"]
+    assert [m["name"] for m in metrics_of(slo=SLO.model_copy(update={"objective": 90.0}))] == ["availability-slow-burn"]
 
 
 @pytest.mark.parametrize(
@@ -93,4 +97,29 @@ def test_a_pair_that_could_never_fire_is_left_out() -> None:
 )
 def test_what_cannot_be_judged_is_refused(change: dict[str, object], why: str) -> None:
     with pytest.raises(UsageError, match=why):
-        analysis_template(SLO.model_copy(update=change), Stage(), prometheus=PROMETHEUS)
+        template(slo=SLO.model_copy(update=change))
+
+
+def test_templates_of_several_slos_stand_in_one_step_of_a_rollout() -> None:
+    periods = [SLO, SLO.model_copy(update={"name": "monthly", "window": timedelta(days=28)})]
+    loose = SLO.model_copy(update={"name": "loose", "objective": 90.0})
+    names = [metric["name"] for metric in together([template(slo=slo) for slo in (*periods, loose)])]
+    assert names[:2] == ["availability-fast-burn", "availability-slow-burn"]
+    assert len(names) == 5
+
+
+def test_alerts_over_a_shorter_period_page_at_a_slower_burn_and_so_do_templates() -> None:
+    monthly = metrics_of(slo=SLO.model_copy(update={"window": timedelta(days=28)}))
+    assert [metric["failureCondition"].split("# ")[1] for metric in monthly] == ["> 13.44})", "> 5.6})"]
+
+
+def test_an_arm_is_known_by_its_pods_hash_where_pods_counted_and_else_by_its_version() -> None:
+    assert arm_of(ERRORS) == BY_HASH
+    counted_by_proxy = ERRORS.model_copy(update={"error_query": "sum(rate(envoy_cluster_upstream_rq[{{.window}}]))"})
+    assert arm_of(counted_by_proxy) == BY_VERSION
+    arguments = template(slo=SLO.model_copy(update={"sli": counted_by_proxy}))["spec"]["args"]
+    assert [argument["name"] for argument in arguments if "value" not in argument] == ["region", "version"]
+
+
+def test_the_names_of_all_series_of_a_query_are_known() -> None:
+    assert series_of('sum(rate(a[{{.window}}])) / (b > 0 or {job="c"})') == {"a", "b", ""}

@@ -1,0 +1,56 @@
+"""What an export is made of, and what comes out."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from pydantic import Field
+
+from slo.kubernetes.conventions import DELIVERY
+from slo.kubernetes.manifest import object_name
+from slo.model import KubernetesNames, Labels
+from slo.spec import CostSpec, CountedBy, SloSpec
+from tidegate.core.model import Value
+
+
+class Cluster(Value):
+    """Where the objects will live."""
+
+    prometheus: str = "http://prometheus-operated.monitoring.svc:9090"
+    """As Argo Rollouts reaches it from its own namespace."""
+    namespace: str = ""
+    """Of every object; whoever applies them says it when empty."""
+    labels: Labels = Field(default_factory=dict)
+    """Of every object, beside our own: rule and monitor selectors ask for them."""
+
+
+class Wanted(Value):
+    """A delivery's promises, and how the export should look."""
+
+    delivery: str
+    promises: tuple[SloSpec, ...] = Field(min_length=1)
+    counted_by: CountedBy
+    cost: CostSpec | None = None
+    stage: timedelta
+    """How long a canary is on trial."""
+    cluster: Cluster = Cluster()
+
+    def names(self, identity: str, suffix: str = "") -> KubernetesNames:
+        """Name, namespace and labels of one object."""
+        return KubernetesNames(
+            name=object_name(identity, suffix),
+            namespace=self.cluster.namespace,
+            labels={DELIVERY: self.delivery} | dict(self.cluster.labels),
+        )
+
+
+class Exported(Value):
+    """One file."""
+
+    name: str
+    """Its path below the folder of the export."""
+    text: str
+    holds: str
+    """What is in it, in a few words."""
+    left_out: tuple[str, ...] = ()
+    """What could not be in it, each with the reason."""

@@ -1,0 +1,116 @@
+"""Objects of kind PodMonitor: they scrape the engines, and set the labels that every rule and gate relies on.
+
+All of them come from labels of the pods, so the same objects serve every region's cluster, and a cluster with
+several regions too. A pod without a region or a version is not scraped: its series could not be told apart.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from slo.durations import prometheus_duration
+from slo.kubernetes.conventions import (
+    DELIVERY,
+    ENGINE_SERIES,
+    GPU_SERIES,
+    POD_TEMPLATE_HASH,
+    REGION,
+    ROLE,
+    VERSION,
+    as_label,
+)
+from slo.kubernetes.manifest import Manifest, manifest
+from slo.model import KubernetesNames
+
+INTERVAL = timedelta(seconds=15)
+
+ENGINE_PORT = "http"
+"""The name of the container port on which an engine answers requests and `/metrics`."""
+GPU_PORT = "metrics"
+"""The name of the DCGM exporter's container port in NVIDIA's own charts."""
+
+_API = "monitoring.coreos.com/v1"
+_OF_POD = "__meta_kubernetes_pod_label_"
+_NEVER_READ = ".+_created"
+"""When a counter began: Prometheus sees resets by itself, and these are a third of an engine's series."""
+
+
+def engine_monitor(delivery: str, names: KubernetesNames, interval: timedelta = INTERVAL) -> Manifest:
+    """Scrapes every engine of `delivery`, whatever its version and role."""
+    return manifest(
+        _API,
+        "PodMonitor",
+        names,
+        {
+            "namespaceSelector": {"any": True},
+            "selector": {
+                "matchLabels": {DELIVERY: delivery},
+                "matchExpressions": [{"key": key, "operator": "Exists"} for key in (REGION, VERSION)],
+            },
+            "podMetricsEndpoints": [
+                {
+                    "port": ENGINE_PORT,
+                    "path": "/metrics",
+                    "interval": prometheus_duration(interval),
+                    "relabelings": [
+                        _copied(_OF_POD + as_label(REGION), "region"),
+                        _copied(_OF_POD + as_label(VERSION), "version"),
+                        {"targetLabel": "role", "replacement": "previous"},
+                        _copied(_OF_POD + as_label(ROLE), "role"),
+                        _copied(_OF_POD + as_label(POD_TEMPLATE_HASH), "pod_template_hash"),
+                    ],
+                    "metricRelabelings": [_keep(ENGINE_SERIES), _drop(_NEVER_READ)],
+                }
+            ],
+        },
+    )
+
+
+def gpu_monitor(delivery: str, names: KubernetesNames, interval: timedelta = INTERVAL) -> Manifest:
+    """Scrapes NVIDIA's DCGM exporter, of the GPUs that run this delivery's engines.
+
+    The exporter must be told to put the labels of the pods that use a GPU on its metrics:
+    `DCGM_EXPORTER_KUBERNETES_ENABLE_POD_LABELS=true`.
+    """
+    labels = {name: as_label(key) for name, key in {"region": REGION, "version": VERSION, "role": ROLE}.items()}
+    mine = {"sourceLabels": [as_label(DELIVERY)], "regex": delivery, "action": "keep"}
+    return manifest(
+        _API,
+        "PodMonitor",
+        names,
+        {
+            "namespaceSelector": {"any": True},
+            "selector": {
+                "matchExpressions": [
+                    {"key": "app", "operator": "In", "values": ["nvidia-dcgm-exporter"]},
+                ]
+            },
+            "podMetricsEndpoints": [
+                {
+                    "port": GPU_PORT,
+                    "path": "/metrics",
+                    "interval": prometheus_duration(interval),
+                    "metricRelabelings": [
+                        _keep(GPU_SERIES),
+                        mine,
+                        {"targetLabel": "role", "replacement": "previous"},
+                        *(_copied(source, name) for name, source in labels.items()),
+                        {"regex": "tidegate_dev_.+|" + as_label(POD_TEMPLATE_HASH), "action": "labeldrop"},
+                    ],
+                }
+            ],
+        },
+    )
+
+
+def _copied(source: str, target: str) -> Manifest:
+    """Sets a label where the source has a value, and leaves it alone where it has none."""
+    return {"sourceLabels": [source], "regex": "(.+)", "targetLabel": target}
+
+
+def _keep(names: str) -> Manifest:
+    return {"sourceLabels": ["__name__"], "regex": names, "action": "keep"}
+
+
+def _drop(names: str) -> Manifest:
+    return {"sourceLabels": ["__name__"], "regex": names, "action": "drop"}

@@ -1,0 +1,99 @@
+"""`tidegate slo export`: a delivery's SLOs as files for Sloth, Prometheus, a cluster and Alertmanager."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from pipelines.spec import CanaryStage, Delivery
+from slo.export import Cluster, Exported, Wanted, exported
+from slo.export.wording import MARK
+from slo.model import Labels
+from slo.spec import CountedBy
+from tidegate.cli.output import note, print_json
+from tidegate.cli.whole_files import write_whole
+from tidegate.core.errors import UsageError
+from tidegate.core.spec import load_spec
+
+State = Literal["new", "changed", "unchanged"]
+
+_NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_LABEL_VALUE = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
+_LABEL_KEY = re.compile(rf"([a-z0-9.-]{{1,253}}/)?{_LABEL_VALUE.pattern}")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the command line says about the cluster."""
+
+    prometheus: str
+    namespace: str
+    labels: tuple[str, ...]
+    counted_by: str
+
+
+def run(spec_path: Path, target: Path, asked: Asked, *, as_json: bool) -> int:
+    """Write the files that are not there yet as they should be; leaves every other file of the folder alone."""
+    if target.exists() and not target.is_dir():
+        raise UsageError(f"{target} is no folder", hint="name one with --out")
+    files = exported(_wanted(load_spec(spec_path, Delivery), spec_path, asked))
+    states = {file.name: _state(target / file.name, file.text) for file in files}
+    write_whole({target / file.name: file.text for file in files if states[file.name] != "unchanged"})
+    if as_json:
+        print_json([_line(target, file, states[file.name]) for file in files])
+        return 0
+    for file in files:
+        print(f"{target / file.name}: {states[file.name]}; {file.holds}")
+        for reason in file.left_out:
+            note(f"not in {target / file.name}: {reason}")
+    return 0
+
+
+def _wanted(spec: Delivery, path: Path, asked: Asked) -> Wanted:
+    if not spec.slos:
+        raise UsageError(f"{path} promises nothing", hint="say what it promises under `slos`")
+    return Wanted(
+        delivery=spec.metadata.name,
+        promises=spec.slos,
+        counted_by=CountedBy(asked.counted_by),
+        cost=spec.cost,
+        stage=(spec.canary or CanaryStage()).within,
+        cluster=_cluster(asked),
+    )
+
+
+def _cluster(asked: Asked) -> Cluster:
+    if not re.fullmatch(r"https?://\S+", asked.prometheus):
+        raise UsageError(f"--prometheus: found {asked.prometheus!r}; expected an address with http:// or https://")
+    if asked.namespace and not _NAMESPACE.fullmatch(asked.namespace):
+        raise UsageError(f"--namespace: found {asked.namespace!r}; expected a name as Kubernetes has them")
+    return Cluster(prometheus=asked.prometheus, namespace=asked.namespace, labels=_labels(asked.labels))
+
+
+def _labels(asked: tuple[str, ...]) -> Labels:
+    labels = {}
+    for text in asked:
+        key, _, value = text.partition("=")
+        if not (_LABEL_KEY.fullmatch(key) and _LABEL_VALUE.fullmatch(value)):
+            raise UsageError(f"--label: found {text!r}; expected key=value, as Kubernetes has them")
+        labels[key] = value
+    return labels
+
+
+def _state(path: Path, text: str) -> State:
+    """Refuses what somebody else wrote: it would be lost."""
+    try:
+        there = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return "new"
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} cannot be read as what was exported before") from error
+    if MARK not in there[:200]:
+        raise UsageError(f"{path} was not written by tidegate", hint="move it away, or export to another folder")
+    return "unchanged" if there == text else "changed"
+
+
+def _line(target: Path, file: Exported, state: State) -> dict[str, object]:
+    return {"file": str(target / file.name), "state": state, "holds": file.holds, "left_out": file.left_out}
