@@ -5,6 +5,11 @@ NotAModel (UsageError)              the folder is no Hugging Face directory with
 EnvironmentMissing (OutsideError)   the engine environment is not there, or could not be made
 BrokenImage (UsageError)            an image or its layout is not what it says
 DiskFull (OutsideError)             no room left; nothing half-written stays
+BadKey (UsageError)                 a key for signatures cannot be read, or is of another kind
+BadSignature (UsageError)           signed by another key, or changed since
+BadReference (UsageError)           no name of an image in a registry
+RegistryRefused (UsageError)        the registry wants other credentials, or has not what was asked for
+RegistryUnavailable (OutsideError)  the registry does not answer, or not as registries do
 """
 
 from __future__ import annotations
@@ -30,3 +35,23 @@ class BrokenImage(UsageError):
 
 class DiskFull(OutsideError):
     """No room left; nothing half-written stays."""
+
+
+class BadKey(UsageError):
+    """A key for signatures cannot be read, or is of another kind."""
+
+
+class BadSignature(UsageError):
+    """Signed by another key, or changed since it was signed."""
+
+
+class BadReference(UsageError):
+    """No name of an image in a registry."""
+
+
+class RegistryRefused(UsageError):
+    """The registry wants other credentials, or has not what was asked for."""
+
+
+class RegistryUnavailable(OutsideError):
+    """The registry does not answer, or not as registries do."""

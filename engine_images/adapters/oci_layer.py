@@ -5,14 +5,11 @@ from __future__ import annotations
 import io
 import tarfile
 from collections.abc import Mapping
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import IO, cast
 
 from engine_images.adapters.oci_layout import HashedFile, OciLayout
-from engine_images.oci.model import LAYER, Descriptor, Layer
-
-Source = Path | bytes
-"""A file on disk, or its content."""
+from engine_images.oci.model import LAYER, Descriptor, Layer, Source
 
 
 def write_layer(layout: OciLayout, title: str, files: Mapping[str, Source], *, executable: frozenset[str]) -> Layer:

@@ -11,13 +11,14 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from engine_images.errors import BrokenImage, DiskFull
-from engine_images.oci.model import INDEX, MANIFEST, REFERENCE, Descriptor, Document, canonical
+from engine_images.oci.base import INDEXES, MANIFESTS
+from engine_images.oci.model import INDEX, REFERENCE, Descriptor, Document, canonical
 
 LAYOUT_FILE = "oci-layout"
 INDEX_FILE = "index.json"
@@ -127,13 +128,25 @@ class OciLayout:
         Raises:
             BrokenImage: when there is none, or several and no name.
         """
-        entries = [entry for entry in self._entries() if entry.media_type == MANIFEST]
+        return self._only(MANIFESTS, reference)
+
+    def entry(self, reference: str | None = None) -> Descriptor:
+        """As `manifest`; where an image is there for several platforms, their index.
+
+        Raises:
+            BrokenImage: when there is none, or several and no name.
+        """
+        return self._only((*MANIFESTS, *INDEXES), reference)
+
+    def _only(self, kinds: Sequence[str], reference: str | None) -> Descriptor:
+        entries = [entry for entry in self._entries() if entry.media_type in kinds]
         found = [
             entry
             for entry in entries
             if reference is None or reference in (entry.annotations.get(REFERENCE), entry.digest)
         ]
-        if len(found) == 1:
+        # One image may have several names.
+        if found and all(entry.digest == found[0].digest for entry in found):
             return found[0].model_copy(update={"annotations": {}})
         names = ", ".join(entry.annotations.get(REFERENCE, entry.digest) for entry in entries) or "no image"
         wanted = f"an image {reference}" if reference else "one image"

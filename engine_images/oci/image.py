@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from engine_images.oci.model import CONFIG, MANIFEST, Descriptor, Document, Layer, Platform, Runtime
+from engine_images.oci.model import CONFIG, MANIFEST, TITLE, Descriptor, Document, Layer, Platform, Runtime
 
 CREATED = "1970-01-01T00:00:00Z"
 """An image that knew when it was made would be another one each time."""
@@ -39,10 +39,7 @@ def manifest_of(
     annotations: Mapping[str, str],
 ) -> dict[str, Any]:
     """The manifest; its digest is the image's name."""
-    ours = [
-        layer.descriptor.model_copy(update={"annotations": {"org.opencontainers.image.title": layer.title}})
-        for layer in layers
-    ]
+    ours = [layer.descriptor.model_copy(update={"annotations": {TITLE: layer.title}}) for layer in layers]
     return {
         "schemaVersion": 2,
         "mediaType": MANIFEST,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Self
 
 from pydantic import Field
@@ -14,14 +15,24 @@ from tidegate.core.model import Value
 Document = Mapping[str, Any]
 """JSON of the specification as it was read; a base image's may hold keys that we do not know and must keep."""
 
+Source = Path | bytes
+"""A file on disk, or its content."""
+
 INDEX = "application/vnd.oci.image.index.v1+json"
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 CONFIG = "application/vnd.oci.image.config.v1+json"
 LAYER = "application/vnd.oci.image.layer.v1.tar"
 """Not compressed: the bytes of a compressed layer depend on who compressed it, and weights do not shrink."""
 
+DOCKER_INDEX = "application/vnd.docker.distribution.manifest.list.v2+json"
+DOCKER_MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
+"""What registries still answer for older base images; the keys we read are the same."""
+
 REFERENCE = "org.opencontainers.image.ref.name"
 """The annotation that names an image within a layout."""
+TITLE = "org.opencontainers.image.title"
+BASE_NAME = "org.opencontainers.image.base.name"
+"""The annotation that says where the base image can be pulled."""
 
 
 class Descriptor(Value):

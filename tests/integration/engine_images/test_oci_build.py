@@ -1,0 +1,110 @@
+"""Images in a layout: reproducible, whole or not there, signed in a way that openssl accepts."""
+
+import base64
+import subprocess
+import tarfile
+from pathlib import Path
+
+import pytest
+from fakes.engine_image import AMD64, MODEL, RUNTIME, contents, small_base, small_engine
+
+from engine_images.adapters.oci_base import base_in_layout
+from engine_images.adapters.oci_build import build_image
+from engine_images.adapters.oci_layout import OciLayout
+from engine_images.errors import BrokenImage
+from engine_images.oci.base import Base
+from engine_images.oci.model import INDEX, Descriptor, canonical
+from engine_images.signature import SigningKey
+
+
+@pytest.fixture
+def key(tmp_path: Path) -> SigningKey:
+    command = ["openssl", "ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", str(tmp_path / "engine.key")]
+    subprocess.run(command, check=True)
+    return SigningKey((tmp_path / "engine.key").read_bytes())
+
+
+def test_the_same_engine_built_twice_is_one_digest(tmp_path: Path, key: SigningKey) -> None:
+    one, two = (small_engine(tmp_path / name, key=key) for name in ("one", "two"))
+
+    assert one == two
+
+
+def test_an_engine_continues_a_base_from_a_layout(tmp_path: Path) -> None:
+    image = small_base(tmp_path / "base")
+    base = base_in_layout(tmp_path / "base", None, AMD64)
+    layout = OciLayout(tmp_path / "engine")
+
+    manifest = layout.read(small_engine(layout.root, base=base))
+
+    assert base.digest == image.digest
+    layers = [Descriptor.read(layer) for layer in manifest["layers"]]
+    assert tuple(layers[:2]) == base.layers
+    assert all(layout.path(layer) for layer in layers)
+    assert manifest["annotations"]["org.opencontainers.image.base.digest"] == image.digest
+    # No second copy of gigabytes on one disk.
+    assert layout.path(layers[0]).stat().st_nlink == 2
+
+
+def test_the_platform_s_image_of_an_index_is_taken(tmp_path: Path) -> None:
+    layout = OciLayout(tmp_path)
+    image = small_base(tmp_path)
+    entry = image.to_dict() | {"platform": {"architecture": "amd64", "os": "linux"}}
+    several = layout.put(canonical({"schemaVersion": 2, "mediaType": INDEX, "manifests": [entry]}), INDEX)
+    layout.name(several, "several")
+
+    assert base_in_layout(tmp_path, "several", AMD64).digest == image.digest
+
+
+def test_another_weight_changes_only_the_layers_that_hold_or_name_it(tmp_path: Path) -> None:
+    layout = OciLayout(tmp_path)
+    one = layout.read(small_engine(tmp_path, name="one"))
+    two = layout.read(small_engine(tmp_path, name="two", model={**MODEL, "model.safetensors": b"v" * 5000}))
+
+    same = [a["digest"] == b["digest"] for a, b in zip(one["layers"], two["layers"], strict=True)]
+    assert same == [False, True, False]
+
+
+def test_openssl_accepts_the_signature_of_the_manifest_in_the_image(tmp_path: Path, key: SigningKey) -> None:
+    layout = OciLayout(tmp_path / "layout")
+    engine = Descriptor.read(layout.read(small_engine(layout.root, key=key))["layers"][0])
+    with tarfile.open(layout.path(engine)) as tar:
+        tar.extractall(tmp_path, filter="data")
+    (tmp_path / "public.pem").write_bytes(key.public_pem)
+    (tmp_path / "der").write_bytes(base64.b64decode((tmp_path / "engine/manifest.json.sig").read_bytes()))
+
+    check = ["openssl", "dgst", "-sha256", "-verify", "public.pem", "-signature", "der", "engine/manifest.json"]
+    said = subprocess.run(check, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+
+    assert said == "Verified OK\n"
+
+
+def test_a_build_that_breaks_off_leaves_the_name_where_it_was(tmp_path: Path) -> None:
+    layout = OciLayout(tmp_path)
+    before = small_engine(tmp_path)
+
+    weights = tmp_path / "weights"
+    weights.write_bytes(b"w")
+    described = contents(model={"model.safetensors": weights})
+    weights.unlink()
+
+    with pytest.raises(FileNotFoundError):
+        build_image(layout, name="support-llm:7", base=Base(platform=AMD64), contents=described, runtime=RUNTIME)
+
+    assert layout.manifest("support-llm:7") == before
+    assert list((tmp_path / "blobs" / "sha256").glob(".part-*")) == []
+
+
+def test_a_base_that_lost_a_layer_is_said(tmp_path: Path) -> None:
+    small_base(tmp_path / "base")
+    base = base_in_layout(tmp_path / "base", "base", AMD64)
+    OciLayout(tmp_path / "base").path(base.layers[1]).unlink()
+
+    with pytest.raises(BrokenImage, match="has no blob"):
+        small_engine(tmp_path / "engine", base=base)
+
+
+def test_an_image_may_stand_on_nothing(tmp_path: Path) -> None:
+    manifest = OciLayout(tmp_path).read(small_engine(tmp_path, base=Base(platform=AMD64)))
+
+    assert len(manifest["layers"]) == 3
