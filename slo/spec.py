@@ -9,10 +9,9 @@ from enum import StrEnum
 
 from pydantic import Field, model_validator
 
-from slo.edges import nearest_rates, nearest_times
+from slo.edges import Threshold
 from slo.formats.parts import LabelTexts
 from slo.formats.parts import Percent as Objective
-from slo.metrics import Metric
 from slo.metrics.vllm import E2E, ITL, QUEUE_TIME, TIME_PER_OUTPUT_TOKEN, TTFT
 from slo.windows import known_windows
 from tidegate.core.model import Contradiction, SpecModel, at_odds
@@ -78,7 +77,10 @@ class SloSpec(SpecModel):
     """Percent of good events, such as 99.9; of `kv_cache` and `quality`, percent of the time."""
     window: Duration = timedelta(days=30)
     """Over which the promise holds; there are alert windows for 28 and 30 days."""
-    description: str = ""
+    description: str = Field(default="", pattern=r"^[^{}]*$")
+    """What users may count on, in words; said for you when absent. Without braces, which alerts take for a template."""
+    runbook: str = Field(default="", pattern=r"^[^{}\s]*$")
+    """Address of what to do about an alert; a section of the documentation when absent."""
     labels: LabelTexts = Field(default_factory=dict)
     """Of all rules of the SLO."""
     errors: Errors | None = None
@@ -106,6 +108,17 @@ class SloSpec(SpecModel):
         """Which of `KINDS` it promises."""
         return next(kind for kind in KINDS if getattr(self, kind) is not None)
 
+    @property
+    def threshold(self) -> Threshold | None:
+        """Where a histogram tells good from bad; None of kinds that no histogram counts."""
+        if self.tokens_per_second:
+            speed = self.tokens_per_second.at_least
+            return Threshold(histogram=TIME_PER_OUTPUT_TOKEN, asked=speed, per_second=True)
+        within: Within | None = getattr(self, self.kind) if self.kind in LATENCIES else None
+        if within is None:
+            return None
+        return Threshold(histogram=LATENCIES[self.kind], asked=within.below.total_seconds())
+
     def contradictions(self) -> Iterator[Contradiction]:
         """Bucket edges, windows, an objective without a budget, and labels that the rules set themselves."""
         if self.objective == 100:
@@ -118,21 +131,12 @@ class SloSpec(SpecModel):
         for label in self.labels:
             if label in SET_BY_RULES or label.startswith("sloth_"):
                 yield Contradiction(("labels", label), label, "another name: the rules set this label themselves")
-        yield from self._off_the_edges()
-
-    def _off_the_edges(self) -> Iterator[Contradiction]:
-        """A histogram knows how many were below an edge, and nothing of what lies between two."""
-        within: Within | None = getattr(self, self.kind) if self.kind in LATENCIES else None
-        if within and (near := nearest_times(LATENCIES[self.kind], within.below)):
-            yield _off_edge((self.kind, "below"), format_duration(within.below), near, LATENCIES[self.kind])
-        speed = self.tokens_per_second
-        if speed and (near := nearest_rates(TIME_PER_OUTPUT_TOKEN, speed.at_least)):
-            where = ("tokens_per_second", "at_least")
-            yield _off_edge(where, f"{speed.at_least:g}", near, TIME_PER_OUTPUT_TOKEN)
-
-
-def _off_edge(where: tuple[str, str], found: str, near: tuple[str, ...], histogram: Metric) -> Contradiction:
-    return Contradiction(where, found, f"an edge of {histogram.name}'s buckets; the nearest: {' and '.join(near)}")
+        threshold = self.threshold
+        if threshold and threshold.edge is None:
+            key = "at_least" if threshold.per_second else "below"
+            nearest = " and ".join(threshold.nearest)
+            expected = f"an edge of {threshold.histogram.name}'s buckets; the nearest: {nearest}"
+            yield Contradiction((self.kind, key), threshold.text(threshold.asked), expected)
 
 
 class CostSpec(SpecModel):
