@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from gates.burn.evidence import Events
+from gates.judge.spec import Dimension
 from tidegate.core.model import Value
 
 Seconds = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
@@ -22,6 +23,8 @@ SHORTEST_SECONDS = 1e-9
 Score = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=0, le=10**12)]
 """More than anybody serves between two looks would be an error of who counted."""
+
+Total = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class Arm(StrEnum):
@@ -112,6 +115,9 @@ class DriftCounts(Value):
 
     stable: Mapping[str, tuple[Count, ...]] = {}
     canary: Mapping[str, tuple[Count, ...]] = {}
+    stable_totals: Mapping[str, Total] = {}
+    """Of answers' length and entropy, the sum over the requests that are counted: for means, which decide nothing."""
+    canary_totals: Mapping[str, Total] = {}
 
 
 class Batch(Value):
@@ -128,6 +134,8 @@ class Batch(Value):
     """What the queries of an SLO counted of the canary; None when nobody asked them."""
     drift: DriftCounts | None = None
     """Features of questions and answers; None when nobody looked at them."""
+    dimensions: Mapping[Arm, Mapping[Dimension, tuple[Score, ...]]] = {}
+    """What a judge's scores were composed of: for people, not for the statistics."""
     missing: Mapping[str, str] = {}
     """Why something that was looked for is not here, by what it is: for people, not for the statistics."""
 

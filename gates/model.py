@@ -38,6 +38,8 @@ class Verdict(Value):
     """One sentence a person understands."""
     numbers: Mapping[str, float] = {}
     """What the sentence rests on; names carry their unit (`ttft_p95_canary_seconds`)."""
+    beside: Mapping[str, float] = {}
+    """What was measured beside, under other names: for curves. The sentence does not rest on it."""
 
 
 def worst(outcomes: Iterable[Outcome]) -> Outcome:

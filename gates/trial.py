@@ -124,7 +124,18 @@ class Trial:
             needed = -math.log(self.terms.rollback * asked.weight)
             numbers |= {"evidence_worse": as_ratio(question.log_worse), "evidence_worse_needed": as_ratio(needed)}
         numbers |= {"evidence_fine": as_ratio(question.log_fine), "evidence_fine_needed": as_ratio(self._log_needed)}
-        return Verdict(gate=asked.gate, outcome=outcome, reason=self._words(standing, outcome), numbers=numbers)
+        beside = {name: value for name, value in self._beside(asked).items() if name not in numbers}
+        words = self._words(standing, outcome)
+        return Verdict(gate=asked.gate, outcome=outcome, reason=words, numbers=numbers, beside=beside)
+
+    def _beside(self, asked: Asked) -> dict[str, float]:
+        """What every question of the gate knows from the same source; other sources use the same names."""
+        numbers: dict[str, float] = {}
+        for each in self._standings:
+            if (each.asked.gate, each.asked.source) == (asked.gate, asked.source):
+                numbers |= each.question.numbers()
+                numbers |= each.question.beside()
+        return numbers
 
     def _words(self, standing: _Standing, outcome: Outcome) -> str:
         question = standing.question

@@ -92,7 +92,8 @@ class Journal:
             place = f"{step.region}." if step.region else ""
             numbers = {f"{place}{verdict.gate}.{name}": value for name, value in verdict.numbers.items()}
             self._ledger.measure(numbers, at=event.at)
-        self._tell(event)
+        # For those who watch only: it may be dozens of numbers, and the ledger keeps what it is told for good.
+        self._tell(event.model_copy(update={"data": {**data, "beside": dict(verdict.beside)}}))
 
     def closed(self, ending: Ending, reason: str, exit_code: int) -> Result:
         """The delivery is over."""

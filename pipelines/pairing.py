@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import count, cycle
 
 from gates.answers.likeness import paired_answer
@@ -12,6 +12,7 @@ from gates.evidence import Batch, PairedAnswer, PodEvidence
 from gates.judge.control import ControlReport
 from gates.judge.judging import JudgedPair
 from gates.judge.pair_judge import PairJudge
+from gates.judge.spec import Dimension
 from gates.model import Reply
 from gates.ports import Embedder, LanguageDetector
 from pipelines.ports import Answer, Chat
@@ -72,7 +73,14 @@ class Pairing:
         )
         missing = {"judge": self._judge.control.reason} if self._judge and not trusted else {}
         now = self._clock.now().timestamp()
-        return Batch(time=now, source="probe", arms=arms if scores else (), pairs=tuple(pairs), missing=missing)
+        return Batch(
+            time=now,
+            source="probe",
+            arms=arms if scores else (),
+            pairs=tuple(pairs),
+            dimensions=_dimensions(scores),
+            missing=missing,
+        )
 
     @property
     def control(self) -> ControlReport | None:
@@ -92,6 +100,15 @@ class Pairing:
         if self._judge and stable and canary and self._judge.wants(key):
             scored = await self._judge.judge(key, prompt, stable.text, canary.text)
             self._scores += [scored] if isinstance(scored, JudgedPair) else []
+
+
+def _dimensions(scores: Sequence[JudgedPair]) -> Mapping[Side, Mapping[Dimension, tuple[float, ...]]]:
+    """By arm, what each dimension got; every pair has the same dimensions."""
+    asked = scores[0].stable_dimensions if scores else ()
+    return {
+        Side.STABLE: {each: tuple(score.stable_dimensions[each] for score in scores) for each in asked},
+        Side.CANARY: {each: tuple(score.canary_dimensions[each] for score in scores) for each in asked},
+    }
 
 
 def _reply(answer: Answer) -> Reply:

@@ -59,6 +59,7 @@ class Said(BaseModel):
     outcome: Outcome
     reason: str = ""
     numbers: Mapping[str, float] = Field(default_factory=dict)
+    beside: Mapping[str, float] = Field(default_factory=dict)
     region: str | None = None
 
     @field_validator("outcome", mode="before")

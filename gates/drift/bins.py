@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from gates.drift.features import NUMERIC, Feature, Features, features_of_record, features_of_reply
+from gates.drift.features import ANSWER_NUMBERS, NUMERIC, Feature, Features, features_of_record, features_of_reply
 from gates.drift.spec import DriftGate
 from gates.evidence import DriftCounts, PairedAnswer
 from gates.load.records import RequestRecord
@@ -90,22 +90,37 @@ def count_records(
 ) -> DriftCounts:
     """Count what users of each arm asked and got."""
     arms = [[features_of_record(record) for record in arm] for arm in (stable, canary)]
-    return DriftCounts(stable=count_requests(reference, arms[0]), canary=count_requests(reference, arms[1]))
+    return _counts_of(reference, *arms)
 
 
 def count_pairs(reference: Reference, pairs: Iterable[PairedAnswer]) -> DriftCounts:
     """Count answers to the same prompts; of a pair that is not whole neither side, or prompts would differ."""
     whole = [(pair.stable, pair.canary) for pair in pairs if pair.stable and pair.canary]
-    stable = count_requests(reference, (features_of_reply(reply) for reply, _ in whole))
-    return DriftCounts(
-        stable=stable, canary=count_requests(reference, (features_of_reply(reply) for _, reply in whole))
-    )
+    return _counts_of(reference, *([features_of_reply(pair[arm]) for pair in whole] for arm in (0, 1)))
 
 
 def features_of(settings: DriftGate) -> tuple[Feature, ...]:
     """Everything that the gate looks at."""
     inputs = settings.inputs.features if settings.inputs else ()
     return (*inputs, *(settings.outputs.features if settings.outputs else ()))
+
+
+def _counts_of(reference: Reference, stable: Sequence[Features], canary: Sequence[Features]) -> DriftCounts:
+    return DriftCounts(
+        stable=count_requests(reference, stable),
+        canary=count_requests(reference, canary),
+        stable_totals=_totals(reference, stable),
+        canary_totals=_totals(reference, canary),
+    )
+
+
+def _totals(reference: Reference, requests: Sequence[Features]) -> Mapping[Feature, float]:
+    """Sums of the answers' numbers; those without bins are left out, as they are not counted."""
+    return {
+        feature: sum(float(request[feature]) for request in requests if feature in request)
+        for feature in reference.bins
+        if feature in ANSWER_NUMBERS
+    }
 
 
 def _edges(values: Sequence[float], bins: int) -> tuple[float, ...]:

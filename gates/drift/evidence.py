@@ -8,8 +8,9 @@ from dataclasses import dataclass, field, replace
 
 from gates.drift.bins import Bins, Reference
 from gates.drift.features import Feature
+from gates.drift.levels import Sums, added, means, shares
 from gates.drift.looks import Comparison, Progress, Side
-from gates.drift.spec import DriftGate, Reaction
+from gates.drift.spec import DriftGate, Reaction, Statistic
 from gates.drift.strata import Strata
 from gates.evidence import DriftCounts
 from gates.model import NoData
@@ -22,6 +23,7 @@ class DriftEvidence:
     reference: Reference | NoData
     progress: Mapping[str, Progress] = field(default_factory=dict)
     """By the comparison's name; those that nothing was counted for are not in here."""
+    sums: Sums = field(default_factory=dict)
     same_prompts: bool = False
     """Both arms answer the same prompts (pairs): what they are asked cannot differ, and is not compared."""
 
@@ -39,7 +41,7 @@ class DriftEvidence:
             if comparison.side is Side.USERS:
                 stable, canary = (0,) * len(stable), tuple(a + b for a, b in zip(stable, canary, strict=True))
             progress[comparison.name] = before.plus(comparison, settings.min_requests, stable, canary)
-        return replace(self, progress=progress)
+        return replace(self, progress=progress, sums=added(self.sums, counts))
 
     def comparisons(self, settings: DriftGate) -> list[Comparison]:
         """Every question that the settings ask; those about the users only with a window to compare with."""
@@ -53,21 +55,35 @@ class DriftEvidence:
         return asked
 
 
-def divergences(settings: DriftGate, evidence: DriftEvidence) -> dict[str, float]:
-    """The divergences of all requests so far, for a curve over time: `length_psi`, `users_language_psi`.
+WATCHED = (Statistic.PSI, Statistic.KL, Statistic.JS)
+"""Have a curve over time, whichever statistic decides."""
 
-    Beside each, `..._by_chance` is what no drift at all would show on average with as many requests. A
-    comparison without data has no number.
+
+def watched(settings: DriftGate, evidence: DriftEvidence) -> dict[str, float]:
+    """Divergences of all requests so far, and how both arms answer: for curves over time.
+
+    A divergence is named by its comparison, such as `length_kl` or `users_language_psi`; beside that of the statistic
+    that decides, `..._by_chance` is what no drift at all would show on average with as many requests. What is not
+    known has no number.
     """
-    numbers: dict[str, float] = {}
+    numbers = means(evidence.sums)
     for comparison in evidence.comparisons(settings):
         progress = evidence.progress.get(comparison.name)
-        strata = progress.strata.closed() if progress else None
-        if strata and strata.canary_requests:
-            found = strata.divergence(comparison.allowed.statistic)
-            numbers[f"{comparison.name}_{found.statistic}"] = found.value
-            numbers[f"{comparison.name}_{found.statistic}_by_chance"] = found.by_chance
+        if progress is None or isinstance(evidence.reference, NoData):
+            continue
+        numbers |= _divergences(comparison, progress.strata.closed())
+        if comparison.side is Side.ARMS:
+            numbers |= shares(comparison.feature, evidence.reference.bins[comparison.feature], progress.strata)
     return numbers
+
+
+def _divergences(comparison: Comparison, strata: Strata) -> dict[str, float]:
+    if not strata.canary_requests:
+        return {}
+    decides = comparison.allowed.statistic
+    found = {statistic: strata.divergence(statistic) for statistic in dict.fromkeys((*WATCHED, decides))}
+    numbers = {f"{comparison.name}_{statistic}": each.value for statistic, each in found.items()}
+    return numbers | {f"{comparison.name}_{decides}_by_chance": found[decides].by_chance}
 
 
 def _begin(comparison: Comparison, bins: Bins) -> Progress:

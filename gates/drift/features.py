@@ -33,6 +33,7 @@ class Feature(StrEnum):
 
 NUMERIC = frozenset({Feature.PROMPT_LENGTH, Feature.LENGTH, Feature.ENTROPY})
 """Those with an order; the others are names."""
+ANSWER_NUMBERS = NUMERIC - {Feature.PROMPT_LENGTH}
 
 Features = Mapping[Feature, float | str]
 """Of one request. What is not known is not in here: it is neither 0 nor a category of its own."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from gates.drift.evidence import DriftEvidence
+from gates.drift.evidence import DriftEvidence, watched
 from gates.drift.looks import Comparison, Look, Progress, Side
 from gates.drift.spec import DriftGate, Reaction
 from gates.drift.wording import sentence_of, too_few
@@ -52,7 +52,9 @@ def judge_drift(settings: DriftGate, evidence: DriftEvidence, *, alpha: float, d
             # The last look takes what is there, however little it grew.
             progress = progress.looked(comparison, settings.min_requests)
         findings.append(_judge_one(settings, comparison, progress, alpha / len(asked)))
-    return _together(settings, findings, deadline_passed=deadline_passed)
+    verdict = _together(settings, findings, deadline_passed=deadline_passed)
+    beside = {name: value for name, value in watched(settings, evidence).items() if name not in verdict.numbers}
+    return verdict.model_copy(update={"beside": beside})
 
 
 def _judge_one(settings: DriftGate, comparison: Comparison, progress: Progress | None, level: float) -> Finding:

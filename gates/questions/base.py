@@ -60,6 +60,10 @@ class Question(ABC):
     def numbers(self) -> Mapping[str, float]:
         """What the description rests on; names carry their unit."""
 
+    def beside(self) -> Mapping[str, float]:
+        """What is measured beside, for curves; the description does not rest on it."""
+        return {}
+
 
 def as_ratio(log_evidence: float) -> float:
     """Evidence as a number, within what JSON and a plot can bear."""

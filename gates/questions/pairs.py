@@ -13,7 +13,7 @@ import numpy as np
 
 from gates.evalues.paired import Later, Lower
 from gates.evalues.share import Share
-from gates.evidence import SHORTEST_SECONDS, Batch, PairedAnswer, PairedReply
+from gates.evidence import SHORTEST_SECONDS, Arm, Batch, PairedAnswer, PairedReply
 from gates.questions.base import Question
 from gates.spec import AgreementGate
 
@@ -136,10 +136,21 @@ class RefusalQuestion(PairQuestion):
         """A difference of two shares of the prompts."""
         super().__init__("refusal", _more_refusal, needed=0)
         self._margin = max_increase
+        self._refused = {Arm.STABLE: 0, Arm.CANARY: 0}
         self.process: Lower = Lower(max_drop=max_increase)
+
+    def take(self, batch: Batch, seconds: float) -> None:
+        super().take(batch, seconds)
+        for stable, canary in (both for pair in batch.pairs if (both := _both_refusals(pair))):
+            self._refused[Arm.STABLE] += stable
+            self._refused[Arm.CANARY] += canary
 
     def learn(self, scores: np.ndarray[tuple[int, ...], np.dtype[np.float64]], seconds: float) -> None:
         self.process.feed(scores, seconds)
+
+    def restart(self) -> None:
+        super().restart()
+        self._refused = dict.fromkeys(self._refused, 0)
 
     def describe(self) -> str:
         if not self._count:
@@ -149,7 +160,10 @@ class RefusalQuestion(PairQuestion):
         return f"the canary declines {often} stable over {self._count:,} pairs ({change})"
 
     def numbers(self) -> Mapping[str, float]:
-        return {"refusal_increase_share": self.mean, "pairs": float(self._count)} if self._count else {"pairs": 0.0}
+        if not self._count:
+            return {"pairs": 0.0}
+        arms = {f"{arm}_refusal_share": self._refused[arm] / self._count for arm in (Arm.CANARY, Arm.STABLE)}
+        return {"refusal_increase_share": self.mean, **arms, "pairs": float(self._count)}
 
 
 class RatioQuestion(PairQuestion):
@@ -203,11 +217,16 @@ def _same_finish(pair: PairedAnswer) -> float | None:
     return float(both[0].finish_reason == both[1].finish_reason) if both else None
 
 
-def _more_refusal(pair: PairedAnswer) -> float | None:
+def _both_refusals(pair: PairedAnswer) -> tuple[bool, bool] | None:
     both = _both(pair)
     if not both or both[0].refusal is None or both[1].refusal is None:
         return None
-    return float(both[1].refusal) - float(both[0].refusal)
+    return both[0].refusal, both[1].refusal
+
+
+def _more_refusal(pair: PairedAnswer) -> float | None:
+    both = _both_refusals(pair)
+    return float(both[1]) - float(both[0]) if both else None
 
 
 def _ttft_ratio(pair: PairedAnswer) -> float | None:

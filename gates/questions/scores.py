@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Mapping
 
 import numpy as np
 
 from gates.evalues.paired import Lower
 from gates.evidence import Arm, Batch
+from gates.judge.spec import Dimension
 from gates.questions.base import Question
 from gates.questions.histogram import pods_of
 
@@ -30,6 +31,7 @@ class ScoresQuestion(Question):
         self.process = Lower(max_drop=max_drop, tolerance=tolerance)
         self._waiting: dict[Arm, deque[float]] = {arm: deque(maxlen=MOST_WAITING) for arm in Arm}
         self._count, self._totals = 0, {Arm.STABLE: 0.0, Arm.CANARY: 0.0}
+        self._dimensions = _Dimensions()
 
     def take(self, batch: Batch, seconds: float) -> None:
         self.missing = batch.missing.get("judge", "")
@@ -40,6 +42,7 @@ class ScoresQuestion(Question):
         ]
         for arm in Arm:
             self._waiting[arm].extend(score for pod in pods_of(batch, arm) for score in pod.scores)
+        self._dimensions.take(batch)
         stable, canary = self._waiting[Arm.STABLE], self._waiting[Arm.CANARY]
         pairs += [(stable.popleft(), canary.popleft()) for _ in range(min(len(stable), len(canary)))]
         if not pairs:
@@ -52,6 +55,7 @@ class ScoresQuestion(Question):
 
     def restart(self) -> None:
         self._count, self._totals = 0, {Arm.STABLE: 0.0, Arm.CANARY: 0.0}
+        self._dimensions = _Dimensions()
         self.process.restart_acceptance()
 
     @property
@@ -72,3 +76,28 @@ class ScoresQuestion(Question):
             return {"pairs": 0.0}
         means = {f"{arm}_mean_score": self._totals[arm] / self._count for arm in (Arm.CANARY, Arm.STABLE)}
         return means | {"pairs": float(self._count)}
+
+    def beside(self) -> Mapping[str, float]:
+        return self._dimensions.means()
+
+
+class _Dimensions:
+    """The means of what both arms' scores are composed of."""
+
+    def __init__(self) -> None:
+        self._totals: defaultdict[tuple[Arm, Dimension], float] = defaultdict(float)
+        self._answers: Counter[tuple[Arm, Dimension]] = Counter()
+
+    def take(self, batch: Batch) -> None:
+        for arm, dimensions in batch.dimensions.items():
+            for dimension, scores in dimensions.items():
+                self._totals[arm, dimension] += sum(scores)
+                self._answers[arm, dimension] += len(scores)
+
+    def means(self) -> dict[str, float]:
+        """By arm and dimension, as `canary_accuracy_score`."""
+        return {
+            f"{arm}_{dimension}_score": self._totals[arm, dimension] / answers
+            for (arm, dimension), answers in self._answers.items()
+            if answers
+        }

@@ -69,7 +69,7 @@ class Answer(Value):
 
 def as_lines(verdicts: Iterable[Verdict]) -> tuple[GateVerdict, ...]:
     """Verdicts as they are told to other programs."""
-    return tuple(GateVerdict(**dict(verdict)) for verdict in verdicts)
+    return tuple(GateVerdict(**verdict.model_dump(include=set(GateVerdict.model_fields))) for verdict in verdicts)
 
 
 def as_wrong(problem: Problem) -> WrongField:

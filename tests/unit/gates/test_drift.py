@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from gates.drift.bins import Bins, Reference, count_pairs, count_requests, freeze, freeze_reference
 from gates.drift.divergence import psi
-from gates.drift.evidence import DriftEvidence, divergences
+from gates.drift.evidence import DriftEvidence, watched
 from gates.drift.features import Feature, Features
 from gates.drift.judge import judge_drift
 from gates.drift.looks import spending
@@ -223,7 +223,7 @@ def test_too_few_requests_say_how_many_there_are() -> None:
     verdict, evidence = run(FINISH_ONLY, batches=3)
     assert verdict.outcome is Outcome.INCONCLUSIVE
     assert verdict.reason == "finish reason is known of 15 canary and 285 stable requests; at least 100 are needed"
-    assert divergences(FINISH_ONLY, evidence)["finish_reason_psi_by_chance"] > 0
+    assert watched(FINISH_ONLY, evidence)["finish_reason_psi_by_chance"] > 0
 
 
 def test_a_feature_that_nobody_measures_keeps_the_gate_from_passing() -> None:
@@ -239,19 +239,61 @@ def test_without_a_reference_there_is_no_answer() -> None:
     evidence = DriftEvidence(reference).plus(DriftGate(), DriftCounts())
     assert judge_drift(DriftGate(), evidence, alpha=ALPHA, deadline_passed=False).outcome is Outcome.RUNNING
     assert judge_drift(DriftGate(), evidence, alpha=ALPHA, deadline_passed=True).outcome is Outcome.INCONCLUSIVE
-    assert divergences(DriftGate(), evidence) == {}
+    assert watched(DriftGate(), evidence) == {}
 
 
 def test_the_numbers_over_time_know_what_chance_alone_would_show() -> None:
     settings, crowd = DriftGate(), Crowd(3)
     reference = frozen(settings)
     arms = [count_requests(reference, crowd.requests(count)) for count in (600, 300)]
-    numbers = divergences(
-        settings, DriftEvidence(reference).plus(settings, DriftCounts(stable=arms[0], canary=arms[1]))
-    )
+    numbers = watched(settings, DriftEvidence(reference).plus(settings, DriftCounts(stable=arms[0], canary=arms[1])))
     assert numbers["length_psi_by_chance"] == pytest.approx(9 * (1 / 300 + 1 / 600))
     assert 0 <= numbers["users_language_psi"] < 0.05
     assert all(math.isfinite(value) for value in numbers.values())
+
+
+def test_beside_the_verdict_stands_how_both_arms_answer() -> None:
+    settings = DriftGate(outputs=OutputsAllowed(features=(Feature.LENGTH, Feature.FINISH_REASON, Feature.REFUSAL)))
+    reference = frozen(settings)
+    stable, canary = Crowd(1).requests(400), Crowd(2).requests(200, declined=0.5, longer=2.0)
+    counts = DriftCounts(
+        stable=count_requests(reference, stable),
+        canary=count_requests(reference, canary),
+        stable_totals={"length": sum(float(request[Feature.LENGTH]) for request in stable)},
+        canary_totals={"length": sum(float(request[Feature.LENGTH]) for request in canary)},
+    )
+    evidence = DriftEvidence(reference).plus(settings, counts)
+    verdict = judge_drift(settings, evidence, alpha=ALPHA, deadline_passed=False)
+    assert verdict.beside["canary_refusal_share"] == pytest.approx(0.5, abs=0.1)
+    assert verdict.beside["stable_refusal_share"] == pytest.approx(0.03, abs=0.03)
+    assert verdict.beside["canary_mean_length_tokens"] > 1.3 * verdict.beside["stable_mean_length_tokens"] > 30
+    ended = [f"canary_finish_reason_{name}_share" for name in ("length", "stop", "other")]
+    assert sum(verdict.beside[name] for name in ended) == pytest.approx(1)
+    assert verdict.beside["length_kl"] > 0
+    assert verdict.beside["length_js"] > 0
+    assert verdict.numbers["length_psi"] > 0
+    assert not verdict.beside.keys() & verdict.numbers.keys()
+
+
+def test_a_refusal_is_seen_where_the_reference_has_none() -> None:
+    settings = DriftGate(inputs=None, outputs=OutputsAllowed(features=(Feature.REFUSAL,)))
+    reference = Reference(bins={Feature.REFUSAL: Bins(names=("false",), reference=(500, 0))})
+    counts = DriftCounts(stable={Feature.REFUSAL: (100, 0)}, canary={Feature.REFUSAL: (30, 10)})
+    numbers = watched(settings, DriftEvidence(reference).plus(settings, counts))
+    assert (numbers["canary_refusal_share"], numbers["stable_refusal_share"]) == (0.25, 0.0)
+
+
+def test_means_are_of_answers_that_are_counted() -> None:
+    reference = Reference(bins={Feature.LENGTH: Bins(edges=(10.0,), reference=(50, 50))})
+    pairs = [
+        PairedAnswer(stable=PairedReply(output_tokens=5), canary=PairedReply(output_tokens=tokens))
+        for tokens in (10, 30)
+    ] + [PairedAnswer(stable=PairedReply(output_tokens=500))]
+    counts = count_pairs(reference, pairs)
+    assert (counts.stable_totals, counts.canary_totals) == ({"length": 10}, {"length": 40})
+    settings = DriftGate(inputs=None, outputs=OutputsAllowed(features=(Feature.LENGTH,)))
+    numbers = watched(settings, DriftEvidence(reference, same_prompts=True).plus(settings, counts))
+    assert (numbers["stable_mean_length_tokens"], numbers["canary_mean_length_tokens"]) == (5, 20)
 
 
 def test_bins_are_equally_full_and_a_value_that_fills_one_by_itself_gets_one() -> None:

@@ -9,6 +9,7 @@ from gates.evidence import Arm, Batch, Buckets, PairedAnswer, PairedReply, PodEv
 from gates.questions.error_rate import PairedFailuresQuestion
 from gates.questions.histogram import MOST_PODS, PodSlots, UnfitTimes, counted, grid_of
 from gates.questions.latency import MOST_TIMES, PairedTimesQuestion
+from gates.questions.pairs import RefusalQuestion
 from gates.questions.scores import MOST_WAITING, ScoresQuestion
 from gates.spec import ErrorsGate, LatencyGate
 
@@ -102,3 +103,31 @@ def test_times_of_any_size_have_a_ratio() -> None:
         question = PairedTimesQuestion(LatencyGate())
         question.take(Batch(time=1, pairs=(pair,)), 1)
         assert np.isfinite([question.log_fine, question.log_worse]).all()
+
+
+def test_beside_the_composite_stands_what_each_dimension_got() -> None:
+    question = ScoresQuestion(max_drop=0.1, tolerance=0, needed=2)
+    accuracy = {"stable": {"accuracy": [1, 0.8]}, "canary": {"accuracy": [0.5, 0.5], "safety": [1]}}
+    question.take(Batch.model_validate({"time": 1, "source": "probe", "dimensions": accuracy}), 0)
+    assert question.beside() == pytest.approx(
+        {"stable_accuracy_score": 0.9, "canary_accuracy_score": 0.5, "canary_safety_score": 1}
+    )
+    question.restart()
+    assert question.beside() == {}
+
+
+def test_refusals_are_known_of_each_arm_over_pairs_that_tell_both() -> None:
+    question = RefusalQuestion(0.05)
+    answers, declines = PairedReply(refusal=False), PairedReply(refusal=True)
+    known = [(answers, declines), (answers, answers), (declines, declines), (answers, answers)]
+    pairs = [PairedAnswer(stable=stable, canary=canary) for stable, canary in known]
+    untold = PairedAnswer(stable=declines, canary=PairedReply())
+    question.take(Batch(time=1, source="probe", pairs=(*pairs, untold)), 0)
+    assert question.numbers() == {
+        "refusal_increase_share": 0.25,
+        "canary_refusal_share": 0.5,
+        "stable_refusal_share": 0.25,
+        "pairs": 4,
+    }
+    question.restart()
+    assert question.numbers() == {"pairs": 0}

@@ -11,7 +11,7 @@ from fakes.batches import Serving, traffic
 
 from gates.evidence import Batch
 from gates.model import Outcome
-from gates.reports.verdict_line import Answer
+from gates.reports.verdict_line import Answer, as_lines
 from gates.reports.verdict_stream import MOST_PROBLEMS, VerdictStream
 from gates.spec import ErrorsGate, LatencyGate, ScoresGate
 from gates.terms import Terms
@@ -50,7 +50,7 @@ def test_a_line_of_text_is_judged_as_the_batch_itself() -> None:
     for line in lines():
         answer = answered(stream, line)
         trial.take(Batch.model_validate_json(line))
-        assert [dict(verdict) for verdict in answer.verdicts] == [dict(verdict) for verdict in trial.verdicts()]
+        assert answer.verdicts == as_lines(trial.verdicts())
     assert answer.batch == 60
     assert answer.time == 1600
 

@@ -133,3 +133,10 @@ def test_a_closed_delivery_says_how_it_ended_in_its_last_event_and_in_its_ledger
     assert (event.step, event.kind, event.message) == ("delivery", "closed", "inconclusive: too few requests")
     with pytest.raises(OutsideError):
         desk.journal.say("build", "started")
+
+
+def test_what_was_measured_beside_a_verdict_is_for_displays_and_not_for_the_ledger(desk: Desk) -> None:
+    verdict = Verdict(gate="drift", outcome=Outcome.RUNNING, reason="so", beside={"canary_refusal_share": 0.1})
+    desk.journal.verdict(STEP, verdict)
+    assert Said.model_validate(desk.display.events[0].data).beside == {"canary_refusal_share": 0.1}
+    assert "beside" not in desk.ledger.events[0].data
