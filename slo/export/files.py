@@ -7,10 +7,11 @@ from datetime import timedelta
 
 from slo.alertmanager import alertmanager_config
 from slo.catalogue import group_of
+from slo.dashboards import dashboard_json, dashboards_of
 from slo.durations import prometheus_duration
 from slo.export.model import Exported, Wanted
 from slo.export.objects import analysis_templates, pod_monitors, prometheus_rules
-from slo.export.wording import ALERTMANAGER, SLOTH
+from slo.export.wording import ALERTMANAGER, MARK_OF_JSON, SLOTH
 from slo.formats.write import write_prometheus
 from slo.model import SloGroup
 from slo.outputs import rule_file
@@ -37,6 +38,7 @@ def exported(wanted: Wanted) -> tuple[Exported, ...]:
         analysis_templates(wanted, group.slos),
         pod_monitors(wanted),
         _alertmanager(wanted),
+        *_dashboards(wanted),
     )
 
 
@@ -63,3 +65,14 @@ def _alertmanager(wanted: Wanted) -> Exported:
         text=written(config, header=ALERTMANAGER),
         holds="an example of routes: page to pager, ticket to tickets",
     )
+
+
+def _dashboards(wanted: Wanted) -> Iterator[Exported]:
+    made = dashboards_of(wanted.promises, service=wanted.delivery, cost=wanted.cost)
+    for dashboard in made:
+        yield Exported(
+            name=f"dashboards/{dashboard.uid}.json",
+            text=dashboard_json(dashboard, made),
+            holds=f"a dashboard for Grafana: {dashboard.title}",
+            mark=MARK_OF_JSON,
+        )

@@ -6,6 +6,7 @@ from datetime import timedelta
 
 from pydantic import Field
 
+from slo.export.wording import MARK
 from slo.kubernetes.conventions import DELIVERY
 from slo.kubernetes.manifest import object_name
 from slo.model import KubernetesNames, Labels
@@ -52,5 +53,7 @@ class Exported(Value):
     text: str
     holds: str
     """What is in it, in a few words."""
+    mark: str = MARK
+    """Stands in every version of the file that an export has written."""
     left_out: tuple[str, ...] = ()
     """What could not be in it, each with the reason."""

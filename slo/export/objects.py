@@ -6,9 +6,10 @@ from collections.abc import Iterable, Iterator
 
 from slo.export.model import Exported, Wanted
 from slo.export.wording import MONITORS, TEMPLATES
-from slo.kubernetes.analysis import Stage, analysis_template
+from slo.kubernetes.analysis import analysis_template
 from slo.kubernetes.manifest import Manifest
 from slo.kubernetes.pod_monitor import engine_monitor, gpu_monitor
+from slo.kubernetes.question import Stage
 from slo.model import Slo
 from slo.outputs import prometheus_rule
 from slo.outputs.layout import written

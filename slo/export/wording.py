@@ -3,6 +3,9 @@
 MARK = "# Written by tidegate"
 """How each of them begins, also those whose first lines are written elsewhere."""
 
+MARK_OF_JSON = '"tidegate"'
+"""A tag of every dashboard: JSON has no comments."""
+
 SLOTH = f"""\
 {MARK}, for Sloth v0.16: {{call}}
 # Change the SLOs in delivery.yaml, not this file.

@@ -16,7 +16,7 @@ from slo.model import WINDOW_PLACE
 Arm = Mapping[str, str]
 """Labels, and the values by which one arm is chosen."""
 
-_STANDS_FOR_WINDOW = timedelta(seconds=123457)
+_STAND_IN = promql.display_duration(timedelta(seconds=123457))
 """Parsed in the window's place; so odd that no query of a person holds it."""
 
 
@@ -44,21 +44,54 @@ def series_of(query: str) -> frozenset[str]:
     Raises:
         ValueError: when the query is no PromQL that Prometheus 2 knows.
     """
-    found: set[str] = set()
+    return frozenset(node.name or "" for node in _nodes(query) if isinstance(node, promql.VectorSelector))
+
+
+def longest_step(query: str) -> timedelta:
+    """Between two looks of a subquery; zero in a query without one.
+
+    Raises:
+        ValueError: when the query is no PromQL that Prometheus 2 knows.
+    """
+    steps = [node.step for node in _nodes(query) if isinstance(node, promql.SubqueryExpr)]
+    return max((step for step in steps if step), default=timedelta())
+
+
+def quotient(query: str) -> tuple[str, str] | None:
+    """Both sides of a query that divides one thing by another without further ado; None for any other query.
+
+    Raises:
+        ValueError: when the query is no PromQL that Prometheus 2 knows.
+    """
+    tree = _parsed(query)
+    while isinstance(tree, promql.ParenExpr):
+        tree = tree.expr
+    if not (isinstance(tree, promql.BinaryExpr) and str(tree.op) == "/") or tree.modifier is not None:
+        return None
+    return _with_window(tree.lhs, "{{.window}}"), _with_window(tree.rhs, "{{.window}}")
+
+
+def _nodes(query: str) -> list[promql.Expr]:
+    found: list[promql.Expr] = []
 
     def note(node: promql.Expr) -> promql.Expr:
-        if isinstance(node, promql.VectorSelector):
-            found.add(node.name or "")
+        found.append(node)
         return node
 
-    _rewritten(query, "1m", note)
-    return frozenset(found)
+    promql.transform(_parsed(query), None, note)
+    return found
 
 
 def _rewritten(query: str, window: str, change: Callable[[promql.Expr], promql.Expr | None]) -> str:
-    stand_in = promql.display_duration(_STANDS_FOR_WINDOW)
-    tree = promql.parse(WINDOW_PLACE.sub(stand_in, query))
-    return promql.transform(tree, None, change).prettify().replace(f"[{stand_in}", f"[{window}")
+    return _with_window(promql.transform(_parsed(query), None, change), window)
+
+
+def _parsed(query: str) -> promql.Expr:
+    return promql.parse(WINDOW_PLACE.sub(_STAND_IN, query))
+
+
+def _with_window(tree: promql.Expr, window: str) -> str:
+    return tree.prettify().replace(f"[{_STAND_IN}", f"[{window}")
 
 
 def _narrowed(node: promql.Expr, arm: Arm) -> promql.Expr | None:

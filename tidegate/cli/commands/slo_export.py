@@ -9,7 +9,6 @@ from typing import Literal
 
 from pipelines.spec import CanaryStage, Delivery
 from slo.export import Cluster, Exported, Wanted, exported
-from slo.export.wording import MARK
 from slo.model import Labels
 from slo.spec import CountedBy
 from tidegate.cli.output import note, print_json
@@ -39,7 +38,7 @@ def run(spec_path: Path, target: Path, asked: Asked, *, as_json: bool) -> int:
     if target.exists() and not target.is_dir():
         raise UsageError(f"{target} is no folder", hint="name one with --out")
     files = exported(_wanted(load_spec(spec_path, Delivery), spec_path, asked))
-    states = {file.name: _state(target / file.name, file.text) for file in files}
+    states = {file.name: _state(target / file.name, file) for file in files}
     write_whole({target / file.name: file.text for file in files if states[file.name] != "unchanged"})
     if as_json:
         print_json([_line(target, file, states[file.name]) for file in files])
@@ -82,7 +81,7 @@ def _labels(asked: tuple[str, ...]) -> Labels:
     return labels
 
 
-def _state(path: Path, text: str) -> State:
+def _state(path: Path, file: Exported) -> State:
     """Refuses what somebody else wrote: it would be lost."""
     try:
         there = path.read_text(encoding="utf-8")
@@ -90,9 +89,9 @@ def _state(path: Path, text: str) -> State:
         return "new"
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} cannot be read as what was exported before") from error
-    if MARK not in there[:200]:
+    if file.mark not in there:
         raise UsageError(f"{path} was not written by tidegate", hint="move it away, or export to another folder")
-    return "unchanged" if there == text else "changed"
+    return "unchanged" if there == file.text else "changed"
 
 
 def _line(target: Path, file: Exported, state: State) -> dict[str, object]:

@@ -8,9 +8,10 @@ import promql_parser
 import pytest
 from fakes.analysis import filled_in, outcome, together
 
-from slo.kubernetes.analysis import BY_HASH, BY_VERSION, Stage, analysis_template, arm_of
+from slo.kubernetes.analysis import analysis_template
 from slo.kubernetes.arm_query import count_of_arm, of_arm, series_of
 from slo.kubernetes.burn import SHORTEST, paging, scaled
+from slo.kubernetes.question import BY_HASH, BY_VERSION, Stage, arm_of
 from slo.model import Events, KubernetesNames, Raw, Slo
 from slo.windows import windows_for
 from tidegate.core.errors import UsageError
@@ -91,7 +92,7 @@ def test_a_pair_that_could_never_fire_is_left_out() -> None:
     [
         ({"objective": 80.0}, "never burns fast enough to be judged: 5 times at most"),
         ({"objective": 100.0}, "no error budget"),
-        ({"sli": Raw(error_ratio_query="x")}, "counts no events"),
+        ({"sli": Raw(error_ratio_query="x")}, "is a share, not bad events over all"),
         ({"sli": Events(error_query="sum(", total_query="sum(x)")}, "support-llm-availability"),
     ],
 )
