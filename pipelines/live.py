@@ -7,12 +7,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from gates.burn.spec import BurnRateGate
 from gates.drift.bins import Reference, freeze_reference
 from gates.drift.features import features_of_record
 from gates.enriched import WithDrift, WithEvents
 from gates.evidence import Batch
 from gates.model import ArmKey, NoData, Verdict
 from gates.ports import EvidenceSource
+from gates.spec import Gates
 from gates.terms import Source, Terms, terms_of
 from pipelines.budget import shares
 from pipelines.context import Context
@@ -48,10 +50,10 @@ def live_feeds(
     *,
     users: bool = True,
     reference: Reference | NoData | None = None,
+    burn: BurnRateGate | None = None,
 ) -> list[Feed]:
     """The proxies and, when somebody writes down what users see, the users; with what the gates ask beyond counts."""
     proxy, seen = context.proxy, context.users if users else None
-    burn = context.spec.gates.burn_rate
     if burn and burn.errors_query and context.events:
         proxy = WithEvents(proxy, context.events, burn)
     if seen and context.requests and isinstance(reference, Reference):
@@ -80,16 +82,17 @@ def counters(context: Context, *, users: bool = True) -> Mapping[str, tuple[Sour
 def terms_for(
     context: Context,
     trial: str,
-    gates: Iterable[str],
+    asked: Iterable[str],
     sources: Mapping[str, tuple[Source, ...]],
     *,
+    gates: Gates | None = None,
     mirrored: float | None = None,
     reference: Reference | NoData | None = None,
 ) -> Terms:
-    """The terms of one trial, with its share of the delivery's budget."""
+    """The terms of one trial, with its share of the delivery's budget; `gates` are its stage's where it has some."""
     share = shares(context.spec)[trial]
-    gates_of = context.spec.gates
-    return terms_of(gates_of, gates, sources=sources, share=share, mirrored=mirrored, reference=reference)
+    gates = gates or context.spec.gates
+    return terms_of(gates, asked, sources=sources, share=share, mirrored=mirrored, reference=reference)
 
 
 async def take_new(trial: RecordedTrial, feeds: Sequence[Feed], now: datetime, *, final: bool) -> None:

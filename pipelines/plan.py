@@ -13,7 +13,8 @@ from pipelines.budget import OFFLINE, shares
 from pipelines.errors import PlanRefused
 from pipelines.exposure import CANARY_SOURCES, SHADOW_SOURCES, canary_exposure, shadow_exposure
 from pipelines.model import GatePlan, Plan, StageName, Step
-from pipelines.spec import Delivery
+from pipelines.slos import gates_in
+from pipelines.spec import CanaryStage, Delivery, ShadowStage
 from registry.model import ModelVersion
 
 ENGINE_START_SECONDS = 25.0
@@ -56,24 +57,28 @@ def _region_steps(spec: Delivery, wave: int, region: str, prompts: int) -> Itera
     if spec.offline and region == spec.regions.names[0]:
         yield step(StageName.OFFLINE, prompts * 0.5, (_golden_plan(spec, prompts),))
     if spec.shadow:
-        asked, exposure = spec.shadow.gates, shadow_exposure(spec)
-        gates = _gate_plans(spec, f"shadow@{region}", asked, SHADOW_SOURCES, exposure)
+        gates = _gate_plans(spec, f"shadow@{region}", spec.shadow, SHADOW_SOURCES, shadow_exposure(spec))
         yield step(StageName.SHADOW, _stage_seconds(gates, spec.shadow.at_least.total_seconds()), gates)
     for weight in spec.canary.weights if spec.canary else ():
         assert spec.canary is not None
         exposure = canary_exposure(spec, weight)
-        gates = _gate_plans(spec, f"canary@{region}", spec.canary.gates, CANARY_SOURCES, exposure)
+        gates = _gate_plans(spec, f"canary@{region}", spec.canary, CANARY_SOURCES, exposure)
         yield step(StageName.CANARY, _stage_seconds(gates, spec.canary.at_least.total_seconds()), gates, weight)
     yield step(StageName.PROMOTE, SMOKE_SECONDS)
 
 
 def _gate_plans(
-    spec: Delivery, trial: str, gates: Iterable[str], sources: Mapping[str, tuple[Source, ...]], exposure: Exposure
+    spec: Delivery,
+    trial: str,
+    stage: ShadowStage | CanaryStage,
+    sources: Mapping[str, tuple[Source, ...]],
+    exposure: Exposure,
 ) -> tuple[GatePlan, ...]:
     """What each gate of one trial needs, by the same terms by which it will be judged."""
-    asked = tuple(gates)
+    asked: tuple[str, ...] = stage.gates
     mirrored = exposure.percent / 100 if exposure.mirrored else None
-    terms = terms_of(spec.gates, asked, sources=sources, share=shares(spec)[trial], mirrored=mirrored)
+    gates = gates_in(spec, stage)
+    terms = terms_of(gates, asked, sources=sources, share=shares(spec)[trial], mirrored=mirrored)
     assumed = Assumptions()
     found = [with_remedy(terms, each, exposure, assumed) for each in forecasts(terms, exposure, assumed)]
     return tuple(_of_gate(gate, [each for each in found if each.gate == gate]) for gate in asked)

@@ -12,6 +12,7 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from engine_images.spec import EngineSettings
 from gates.spec import Gates
+from pipelines.slo_gate import odds_with
 from slo.spec import CostSpec, SloSpec, named_twice
 from tidegate.core.model import Contradiction, Loc, SpecModel
 from tidegate.core.quantities import Duration, format_duration
@@ -152,7 +153,7 @@ class Delivery(SpecModel):
         return stages
 
     def contradictions(self) -> Iterator[Contradiction]:
-        """What is missing for a stage, a stage that ends too soon, a port for no region, a name that two SLOs have."""
+        """What is missing for a stage, a stage that ends too soon, a port for no region, a name of two SLOs or none."""
         for index, stage in enumerate(self.stages):
             yield from self._unready(stage, ("stages", index, stage.name))
         for region in self.fleet.ports:
@@ -162,6 +163,8 @@ class Delivery(SpecModel):
                 )
         for odd in named_twice(self.slos):
             yield replace(odd, where=("slos", *odd.where))
+        for odd in odds_with(self.gates.burn_rate, self.slos) if self.gates.burn_rate else ():
+            yield replace(odd, where=("gates", "burn_rate", *odd.where))
 
     def _unready(self, stage: StageEntry, where: Loc) -> Iterator[Contradiction]:
         for place, gate in enumerate(getattr(stage, stage.name).gates):

@@ -13,8 +13,8 @@ from collections.abc import Iterable
 from datetime import timedelta
 
 from gates.burn.evidence import Calm, Events, Look, Pair, Recent, summed
-from gates.burn.spec import BurnRateGate
-from gates.evidence import Arm, Batch
+from gates.burn.spec import BurnRateGate, SlowerThan
+from gates.evidence import Arm, Batch, Buckets, Times
 from gates.model import NoData, Outcome, Verdict
 from gates.questions.base import as_odds, as_ratio
 from tidegate.core.errors import UsageError
@@ -96,8 +96,9 @@ class Burn:
     def _burns(self, pair: Pair) -> str:
         windows = pair.windows
         short, long = (f"{self._rate(each):.3g}" for each in (windows.short, windows.long))
+        of = f" of {self._gate.slo}" if self._gate.slo else ""
         return (
-            f"spends the error budget {short} times too fast in {format_duration(windows.short)} "
+            f"spends the error budget{of} {short} times too fast in {format_duration(windows.short)} "
             f"and {long} times in {format_duration(windows.long)} (allowed {windows.factor:g})"
         )
 
@@ -126,6 +127,27 @@ def judge_burn_rate(
     for look in looks:
         burn.take(look)
     return burn.verdict(deadline_passed=deadline_passed)
+
+
+def slow_events_of(batch: Batch, arm: Arm, slower: SlowerThan) -> Events | NoData:
+    """The answered requests of one arm as events of an SLO on their times; bad are those that took longer."""
+    told = [times for pod in batch.arms if pod.arm is arm and (times := getattr(pod, slower.metric))]
+    if not told:
+        return NoData(
+            reason=batch.missing.get(slower.metric, f"nothing is known of the {slower.metric} of the {arm} arm")
+        )
+    found = [_slower_than(times, slower.than.total_seconds()) for times in told]
+    missing = next((each for each in found if isinstance(each, NoData)), None)
+    return missing or summed(each for each in found if isinstance(each, Events))
+
+
+def _slower_than(times: Times, seconds: float) -> Events | NoData:
+    if not isinstance(times, Buckets):
+        return Events(total=len(times), bad=sum(each > seconds for each in times))
+    if seconds not in times.edges:
+        return NoData(reason=f"the histogram has no edge at {seconds:g} s")
+    above = times.counts[times.edges.index(seconds) + 1 :]
+    return Events(total=sum(times.counts), bad=sum(above))
 
 
 def events_of(batch: Batch, arm: Arm) -> Events | NoData:

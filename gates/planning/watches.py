@@ -35,7 +35,8 @@ def burn_forecast(
 ) -> GateForecast:
     """A healthy canary has as many bad events as are expected, and no more than the SLO allows; all are requests."""
     arrivals = exposure.arrivals("burn_rate", source)
-    healthy = min(assumed.error_rate, settings.budget)
+    # Nobody knows how many requests are slow; an SLO that is kept leaves some of its budget.
+    healthy = settings.budget / 2 if settings.slower else min(assumed.error_rate, settings.budget)
     stated = min(BEYOND * settings.slow.factor * settings.budget, 1.0)
 
     def at(bad: float, outcome: Outcome) -> float:

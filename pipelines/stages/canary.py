@@ -10,6 +10,7 @@ from pipelines.context import Context
 from pipelines.live import counters, drift_reference, live_feeds, look, terms_for
 from pipelines.model import Step
 from pipelines.past import learn
+from pipelines.slos import gates_in
 from pipelines.watch import Window, refuse_dead_canary, watch
 
 
@@ -23,9 +24,10 @@ async def canary(context: Context, step: Step) -> None:
     name = f"canary@{step.region}"
     arms = context.arms(step)
     reference = context.trials.reference(name) or await asyncio.to_thread(drift_reference, context, arms[0])
-    terms = terms_for(context, name, settings.gates, counters(context), reference=reference)
+    gates = gates_in(context.spec, settings)
+    terms = terms_for(context, name, settings.gates, counters(context), gates=gates, reference=reference)
     trial = context.trials.open(name, terms, step.id)
-    feeds = live_feeds(context, arms, reference=reference)
+    feeds = live_feeds(context, arms, reference=reference, burn=terms.burn_rate)
     if trial.is_new:
         await learn(trial, feeds, context.clock.now())
     context.journal.traffic(step, await fleet.shift(step.weight))

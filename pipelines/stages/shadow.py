@@ -14,6 +14,7 @@ from pipelines.live import live_feeds, look, terms_for
 from pipelines.model import Step
 from pipelines.pairing import Pairing
 from pipelines.prompts import user_prompts
+from pipelines.slos import gates_in
 from pipelines.spec import ShadowStage
 from pipelines.watch import Window, watch
 from rollouts.model import RegionState
@@ -27,12 +28,13 @@ async def shadow(context: Context, step: Step) -> None:
     settings, fleet = context.spec.shadow, context.fleet(step)
     assert settings is not None, f"{step.id} without a shadow stage"
     name = f"shadow@{step.region}"
-    terms = terms_for(context, name, settings.gates, SOURCES, mirrored=settings.percent / 100)
+    gates = gates_in(context.spec, settings)
+    terms = terms_for(context, name, settings.gates, SOURCES, gates=gates, mirrored=settings.percent / 100)
     trial = context.trials.open(name, terms, step.id)
     state = await fleet.mirror(settings.percent)
     context.journal.traffic(step, state)
     pairing = await _pairing(context, state, settings.gates)
-    feeds = live_feeds(context, context.arms(step, canary_role="shadow"), users=False)
+    feeds = live_feeds(context, context.arms(step, canary_role="shadow"), users=False, burn=terms.burn_rate)
     drained = context.clock.now()
 
     async def ask(final: bool) -> Sequence[Verdict]:

@@ -8,10 +8,11 @@ from datetime import timedelta
 import numpy as np
 import pytest
 
-from gates.burn.burn_rate import Burn, events_of, judge_burn_rate
+from gates.burn.burn_rate import Burn, events_of, judge_burn_rate, slow_events_of
 from gates.burn.evidence import Events, Look
-from gates.burn.spec import BurnRateGate, filled
-from gates.evidence import Arm, Batch, PodEvidence
+from gates.burn.spec import BurnRateGate, SlowerThan, filled
+from gates.burn.watch import BurnWatch
+from gates.evidence import Arm, Batch, Buckets, PodEvidence
 from gates.model import NoData, Outcome, Verdict
 from tidegate.core.errors import UsageError
 from tidegate.core.spec import SpecError, parse_spec
@@ -139,9 +140,58 @@ def test_requests_of_an_arm_are_events() -> None:
     assert events_of(silent, Arm.CANARY) == NoData(reason="not scraped")
 
 
+def test_answers_that_took_too_long_are_events() -> None:
+    slower = SlowerThan(metric="ttft", than=timedelta(seconds=0.25))
+    buckets = Buckets(edges=(0.1, 0.25, 1.0), counts=(4, 3, 2, 1))
+    pods = (
+        PodEvidence(arm=Arm.CANARY, pod="a", requests=10, ttft=buckets),
+        PodEvidence(arm=Arm.CANARY, pod="b", requests=3, ttft=(0.25, 0.26)),
+        PodEvidence(arm=Arm.CANARY, pod="c", requests=9, errors=9),
+        PodEvidence(arm=Arm.STABLE, requests=1, ttft=(9.0,)),
+    )
+    assert slow_events_of(Batch(time=1, arms=pods), Arm.CANARY, slower) == Events(total=12, bad=4)
+    between = SlowerThan(metric="ttft", than=timedelta(seconds=0.3))
+    assert slow_events_of(Batch(time=1, arms=pods), Arm.CANARY, between) == NoData(
+        reason="the histogram has no edge at 0.3 s"
+    )
+
+
+def test_without_times_nothing_is_known_and_the_reason_is_told() -> None:
+    slower = SlowerThan(metric="e2e", than=timedelta(seconds=1))
+    failed = Batch(time=1, arms=(PodEvidence(arm=Arm.CANARY, requests=2, errors=2),), missing={"e2e": "not scraped"})
+    assert slow_events_of(failed, Arm.CANARY, slower) == NoData(reason="not scraped")
+    assert slow_events_of(Batch(time=1), Arm.CANARY, slower) == NoData(
+        reason="nothing is known of the e2e of the canary arm"
+    )
+
+
+def test_a_watch_counts_what_its_gate_asks() -> None:
+    gate = BurnRateGate(objective=0.99, slower=SlowerThan(metric="ttft", than=timedelta(seconds=0.25)))
+    watch = BurnWatch(gate, rollback=0.01, accept=0.05)
+    for time in range(1, 5):
+        arms = (PodEvidence(arm=Arm.CANARY, requests=50, ttft=Buckets(edges=(0.25, 1.0), counts=(20, 30, 0))),)
+        watch.take(Batch(time=time * 10, source="proxy", arms=arms), 10)
+    verdict = watch.verdict(deadline_passed=False)
+    assert verdict.outcome is Outcome.FAIL, "no request failed, but most were slow"
+    assert verdict.numbers["bad_events"] == 30, "as it was when the burn was proven"
+
+
+def test_a_burn_names_its_slo() -> None:
+    gate = BurnRateGate(slo="availability", objective=0.999)
+    assert judged((100, 50), gate=gate).reason.startswith("spends the error budget of availability 500 times too fast")
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
+        ("min_events: 3", "objective: found nothing; expected an objective, or the name of an SLO at `slo`"),
+        ("objective: 99%\nslo: ttft", "objective: found one beside `slo`"),
+        (
+            "objective: 99%\nslower: {metric: ttft, than: 1s}\n"
+            "errors_query: e[{{.window}}]\ntotal_query: t[{{.window}}]",
+            "slower: found times and queries; expected one of both",
+        ),
+        ("objective: 99%\nslower: {metric: queue, than: 1s}", "slower.metric: found 'queue'"),
         ("objective: 99.9%\nerrors_query: sum(rate(e[{{.window}}]))", "total_query: found nothing"),
         ("objective: 99.9%\nerrors_query: sum(rate(e[5m]))", "as in Sloth's events SLI"),
         ("objective: 99.9%\nerrors_query: e[{{.window}}] {{.pod}}", "not pod"),

@@ -1,0 +1,32 @@
+"""The SLOs of a delivery: the rules that its fleet evaluates, and the gates that each of its stages asks."""
+
+from __future__ import annotations
+
+from gates.spec import Gates
+from pipelines.slo_gate import COUNTED_BY, Stage, burn_gate
+from pipelines.spec import CanaryStage, Delivery, ShadowStage
+from slo.catalogue import group_of
+from slo.outputs import rule_file
+from slo.rules import RuleGroup, rules_for
+from slo.signals import signal_groups
+from slo.windows import windows_for
+
+
+def rules_of(spec: Delivery) -> str:
+    """The rule file of a delivery's SLOs, and of the signals that dashboards show of any delivery."""
+    return rule_file((*_slo_rules(spec), *signal_groups(counted_by=COUNTED_BY, cost=spec.cost)))
+
+
+def _slo_rules(spec: Delivery) -> tuple[RuleGroup, ...]:
+    """SLO by SLO: each has the alert windows of its own period."""
+    groups = [group_of([item], service=spec.metadata.name, counted_by=COUNTED_BY) for item in spec.slos]
+    return tuple(rules for group in groups for rules in rules_for(group, windows_for(group.slos[0].window)))
+
+
+def gates_in(spec: Delivery, stage: ShadowStage | CanaryStage) -> Gates:
+    """The delivery's gates as that stage asks them: the burn rate has the stage's own windows and events."""
+    burn = spec.gates.burn_rate
+    if burn is None:
+        return spec.gates
+    known = Stage(within=stage.within, look=spec.gates.budget.look, mirrored=isinstance(stage, ShadowStage))
+    return spec.gates.model_copy(update={"burn_rate": burn_gate(burn, spec.slos, known)})
