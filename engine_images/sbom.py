@@ -1,0 +1,104 @@
+"""What an engine consists of, in CycloneDX 1.6: the packages that run it, the model's files with their hashes. Pure.
+
+Nothing here depends on when it was written: the serial number follows from the content, and the time is the
+beginning of time, as everywhere in an image.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from uuid import NAMESPACE_URL, uuid5
+
+from cyclonedx.contrib.license.exceptions import InvalidLicenseExpressionException
+from cyclonedx.contrib.license.factories import LicenseFactory
+from cyclonedx.model import HashAlgorithm, HashType, Property
+from cyclonedx.model.bom import Bom, BomMetaData
+from cyclonedx.model.component import Component, ComponentType
+from cyclonedx.model.license import License
+from cyclonedx.output import make_outputter
+from cyclonedx.schema import OutputFormat, SchemaVersion
+from packageurl import PackageURL
+
+from engine_images.manifest import Digests, ModelContract
+from tidegate.core.model import Value
+
+MEDIA_TYPE = "application/vnd.cyclonedx+json"
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+SAME_CONTENT = uuid5(NAMESPACE_URL, "https://cyclonedx.org/tidegate/engine")
+"""The family of our serial numbers."""
+
+
+class Package(Value):
+    """One installed Python distribution."""
+
+    name: str
+    version: str
+    licence: str = ""
+    """An SPDX expression, or the few words that its metadata has instead; empty when it has none."""
+
+
+def sbom_of(packages: Sequence[Package], model: ModelContract) -> bytes:
+    """The bill of materials as JSON; the same packages and model in any order give the same bytes."""
+    engine = Component(
+        type=ComponentType.CONTAINER,
+        name=model.name,
+        version=model.version,
+        bom_ref="engine",
+        properties=[Property(name="dev.tidegate.model.digest", value=model.digest)],
+    )
+    parts = [_model(model), *(_library(package) for package in packages)]
+    bom = Bom(
+        serial_number=uuid5(SAME_CONTENT, _content(packages, model)),
+        metadata=BomMetaData(component=engine, timestamp=EPOCH),
+        components=parts,
+    )
+    bom.register_dependency(engine, parts)
+    return make_outputter(bom, OutputFormat.JSON, SchemaVersion.V1_6).output_as_string(indent=1).encode()
+
+
+def _model(model: ModelContract) -> Component:
+    return Component(
+        type=ComponentType.MACHINE_LEARNING_MODEL,
+        name=model.name,
+        version=model.version,
+        bom_ref="model",
+        hashes=[_sha256(model.digest)],
+        components=_files(model.files),
+    )
+
+
+def _files(digests: Digests) -> Iterable[Component]:
+    return (
+        Component(type=ComponentType.FILE, name=path, bom_ref=f"model/{path}", hashes=[_sha256(digest)])
+        for path, digest in digests.items()
+    )
+
+
+def _library(package: Package) -> Component:
+    url = PackageURL("pypi", name=package.name, version=package.version)
+    return Component(
+        type=ComponentType.LIBRARY,
+        name=package.name,
+        version=package.version,
+        bom_ref=str(url),
+        purl=url,
+        licenses=[_licence(package.licence)] if package.licence else [],
+    )
+
+
+def _licence(said: str) -> License:
+    try:
+        return LicenseFactory().make_with_expression(said)
+    except InvalidLicenseExpressionException:
+        return LicenseFactory().make_with_name(said)
+
+
+def _sha256(digest: str) -> HashType:
+    return HashType(alg=HashAlgorithm.SHA_256, content=digest.removeprefix("sha256:"))
+
+
+def _content(packages: Sequence[Package], model: ModelContract) -> str:
+    lines = sorted(package.model_dump_json() for package in packages)
+    return hashlib.sha256("\n".join([model.model_dump_json(), *lines]).encode()).hexdigest()

