@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from hashlib import sha256
 from pathlib import Path
 
+from prometheus_client import Metric
 from rich.console import Console
 
 from gates.adapters.prometheus import PrometheusSource
@@ -19,12 +20,15 @@ from gates.adapters.prometheus_events import PrometheusEvents
 from gates.adapters.records import RecordSource
 from pipelines.adapters.chat import OpenAIChat
 from pipelines.adapters.lock import delivery_lock
+from pipelines.adapters.metrics_server import MetricsServer
 from pipelines.context import Context
 from pipelines.engines import LocalEngines
 from pipelines.event_file import EventFile
+from pipelines.exported import families
 from pipelines.journal import Journal, Listener
 from pipelines.model import Ending, Plan, Result
 from pipelines.run import deliver
+from pipelines.slos import rules_of
 from pipelines.spec import Delivery
 from pipelines.state import StateFolder
 from pipelines.trials import Trials
@@ -37,6 +41,7 @@ from tidegate.cli.commands.traffic import start_users
 from tidegate.cli.compose import local_engines, make_plan_of, open_deliveries, open_registry
 from tidegate.cli.interrupt import cancelled_by_signals
 from tidegate.cli.output import note, print_json
+from tidegate.cli.own_metrics import host_and_port, read_by
 from tidegate.cli.progress import Progress, follow
 from tidegate.cli.readers import readers_for
 from tidegate.cli.view import summary
@@ -61,6 +66,8 @@ class Request:
     spec_digest: str
     users: bool
     keep: bool
+    metrics: tuple[str, int]
+    """Host and port at which the delivery's own numbers are served."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +76,8 @@ class Written:
 
     journal: Journal
     trials: Trials
+    numbers: Callable[[], Iterable[Metric]]
+    """What has happened, for Prometheus."""
 
 
 def run_delivery(
@@ -80,6 +89,7 @@ def run_delivery(
     as_json: bool,
     users: bool,
     keep: bool,
+    metrics_address: str,
 ) -> int:
     """Deliver what the aliases name; `users` plays users meanwhile, `keep` leaves up a fleet that this starts."""
     request = Request(
@@ -91,6 +101,7 @@ def run_delivery(
         spec_digest=sha256(spec_path.read_bytes()).hexdigest(),
         users=users,
         keep=keep,
+        metrics=host_and_port(metrics_address),
     )
     progress = follow(Console(stderr=True, highlight=False), SystemClock())
     result = asyncio.run(_locked(request, progress))
@@ -114,7 +125,8 @@ async def _locked(request: Request, progress: Progress) -> Result:
         events = EventFile(request.state.delivery(ledger.delivery) / "events.jsonl")
         listeners: Sequence[Listener] = (events, progress)
         journal = Journal(ledger, SystemClock(), listeners)
-        written = Written(journal, Trials(request.state.delivery(ledger.delivery), ledger))
+        trials = Trials(request.state.delivery(ledger.delivery), ledger)
+        written = Written(journal, trials, lambda: families(progress.story, delivery=ledger.delivery))
         with progress:
             async with cancelled_by_signals(), _heartbeat(ledger):
                 result = await _in_fleet(request, plan, written)
@@ -130,10 +142,14 @@ async def _in_fleet(request: Request, plan: Plan, written: Written) -> Result:
         # First, because without the engine environment there is nothing to start a fleet for.
         engines = local_engines(request.spec, request.state, request.registry)
         async with AsyncExitStack() as stack:
+            metrics = MetricsServer(written.numbers, *request.metrics)
+            stack.push_async_callback(metrics.close)
             host = await stack.enter_async_context(fleet_of(request.spec, request.state, keep=request.keep))
+            await host.load_rules(rules_of(request.spec))
             if request.users:
                 load = start_users(request.spec, request.folder, request.state, host)
                 stack.push_async_callback(load.stop)
+            await stack.enter_async_context(read_by(host, request.spec.metadata.name, metrics))
             result = await deliver(_context(request, plan, written, host, engines))
     except TidegateError as error:
         if result is None:

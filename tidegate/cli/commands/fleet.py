@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+from pipelines.slos import rules_of
 from pipelines.spec import Delivery
 from pipelines.state import StateFolder
 from rollouts.adapters.host_client import FleetHost, LocalFleet, attach, start
@@ -34,6 +35,7 @@ async def _up(spec: Delivery, state: StateFolder, tracking_uri: str | None, *, d
     served = False
     try:
         async with cancelled_by_signals():
+            await host.load_rules(rules_of(spec))
             await asyncio.gather(*(_serve(host.fleet(region), engine) for region in regions))
             served = True
             if not detach:
