@@ -40,6 +40,12 @@ def deliver(
     keep: Annotated[
         bool, typer.Option("--keep-fleet", help="Leave the fleet up when this command started it.")
     ] = False,
+    metrics_address: Annotated[
+        str,
+        typer.Option(
+            help="Where /metrics is served meanwhile: HOST:PORT; 0.0.0.0 for scrapes from outside, port 0 for any."
+        ),
+    ] = "127.0.0.1:0",
 ) -> int:
     """Deliver the challenger to every region, or take it back.
 
@@ -50,10 +56,19 @@ def deliver(
     Examples:
       tidegate deliver delivery.yaml
       tidegate deliver delivery.yaml --users --output json
+      tidegate deliver delivery.yaml --metrics-address 0.0.0.0:9464
     """
     from tidegate.cli.commands.deliver import run
 
-    return run(spec, state, tracking_uri, as_json=output is Output.JSON, users=users, keep=keep)
+    return run(
+        spec,
+        state,
+        tracking_uri,
+        as_json=output is Output.JSON,
+        users=users,
+        keep=keep,
+        metrics_address=metrics_address,
+    )
 
 
 @app.command()

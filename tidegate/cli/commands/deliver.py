@@ -7,9 +7,27 @@ from pathlib import Path
 from tidegate.cli.compose import read_delivery
 
 
-def run(spec_path: Path, state: Path, tracking_uri: str | None, *, as_json: bool, users: bool, keep: bool) -> int:
+def run(
+    spec_path: Path,
+    state: Path,
+    tracking_uri: str | None,
+    *,
+    as_json: bool,
+    users: bool,
+    keep: bool,
+    metrics_address: str,
+) -> int:
     """Deliver; returns the exit code that tells the ending."""
     spec = read_delivery(spec_path)
     from tidegate.cli.delivery import run_delivery
 
-    return run_delivery(spec, spec_path, state, tracking_uri, as_json=as_json, users=users, keep=keep)
+    return run_delivery(
+        spec,
+        spec_path,
+        state,
+        tracking_uri,
+        as_json=as_json,
+        users=users,
+        keep=keep,
+        metrics_address=metrics_address,
+    )
