@@ -14,9 +14,11 @@ GATE_NUMBER = _gauge("gate_number", "gate", "number", "stage", "region", "versio
 GATE_OUTCOME = _gauge("gate_outcome", "gate", "outcome", "stage", "region", "version")
 """1 for the outcome of a gate's last verdict, 0 for the others."""
 DELIVERY = _gauge("delivery_info", "delivery", "model", "version", "champion")
+STATE = _gauge("delivery_state", "delivery", "state", "version")
+"""1 for the state that a delivery is in, 0 for the others."""
 WEIGHT = _gauge("delivery_weight_percent", "region", "version")
 MIRROR = _gauge("delivery_mirror_percent", "region", "version")
 QUALITY = _gauge("quality_score", "dimension", "region", "role", "version")
-"""0 to 1, of one dimension of a judge; `overall` is the weighted mean of all."""
+"""0 to 1, of one dimension of a judge; `overall` is the weighted mean of all, `golden` the mean of the golden set."""
 
-TIDEGATE = (GATE_NUMBER, GATE_OUTCOME, DELIVERY, WEIGHT, MIRROR, QUALITY)
+TIDEGATE = (GATE_NUMBER, GATE_OUTCOME, DELIVERY, STATE, WEIGHT, MIRROR, QUALITY)
