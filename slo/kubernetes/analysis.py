@@ -20,6 +20,9 @@ from slo.kubernetes.question import Question, Stage, question_of
 from slo.model import KubernetesNames, Slo
 from slo.windows import Windows
 
+_OVER = "over"
+"""A label that tells the two windows' shares apart, until the lower one is taken."""
+
 
 def analysis_template(slo: Slo, stage: Stage, *, names: KubernetesNames, prometheus: str, windows: Windows) -> Manifest:
     """The manifest, with a metric for every paging pair of `windows` that can fire within the stage.
@@ -71,9 +74,11 @@ def _burn(asked: Question, pair: Pair, budget: float) -> str:
     total = asked.events.total_query
     enough = f"({count_of_arm(total, window=long, arm=asked.arm)}) >= {{{{args.{asked.enough[0]}}}}}"
     alive = f"({count_of_arm(total, window=short, arm=asked.arm)}) > 0"
-    whole, lately = _ratio(asked, long), _ratio(asked, short)
-    lower = f"({lately} < {whole} or {whole})"
-    return f"{lower} / {budget:.12g}\nand on () ({enough})\nand on () ({alive})\n"
+    ratios = "\nor\n".join(
+        f'label_replace({_ratio(asked, window)}, "{_OVER}", "{name}", "", "")'
+        for name, window in (("short", short), ("long", long))
+    )
+    return f"min without ({_OVER}) (\n{ratios}\n) / {budget:.12g}\nand on () ({enough})\nand on () ({alive})\n"
 
 
 def _ratio(asked: Question, window: str) -> str:

@@ -6,6 +6,7 @@ from datetime import timedelta
 
 from pydantic import Field
 
+from slo.durations import prometheus_duration
 from slo.kubernetes.arm_query import Arm, longest_step, of_arm, quotient, series_of
 from slo.kubernetes.burn import Pair, can_burn, paging, scaled
 from slo.metrics import metric_of
@@ -67,7 +68,8 @@ def question_of(slo: Slo, stage: Stage, windows: Windows) -> Question:
         return Question(events=events, arm=arm, pairs=tuple(pairs), enough=("least-events", stage.least_events))
     long_enough = tuple(pair for pair in pairs if pair.long >= stage.least_looks * step)
     if not long_enough:
-        raise UsageError(f"{slo.id}: {stage.length} is too short for {stage.least_looks} looks, one every {step}")
+        length, every = prometheus_duration(stage.length), prometheus_duration(step)
+        raise UsageError(f"{slo.id}: {length} is too short for {stage.least_looks} looks, one every {every}")
     return Question(events=events, arm=arm, pairs=long_enough, enough=("least-looks", stage.least_looks))
 
 

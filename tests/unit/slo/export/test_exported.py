@@ -1,0 +1,159 @@
+from __future__ import annotations
+
+import json
+import re
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import yaml
+from fakes.analysis import together
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slo.dashboards.outputs import TAG
+from slo.durations import parse_prometheus_duration
+from slo.export import Cluster, Exported, Wanted, exported
+from slo.export.wording import MARK
+from slo.formats import read
+from slo.kubernetes.conventions import DELIVERY
+from slo.kubernetes.manifest import object_name
+from slo.rules import rules_for
+from slo.spec import CostSpec, CountedBy, SloSpec
+from slo.windows import windows_for
+
+KIBIBYTE = 1024
+APPLY_AT_MOST = 256 * KIBIBYTE
+"""What `kubectl apply` can keep in its annotation of the last applied object; other limits are wider."""
+
+SLOS: tuple[dict[str, Any], ...] = (
+    {"name": "availability", "objective": 99.9, "errors": {}},
+    {"name": "first-token", "objective": 99, "ttft": {"below": "250ms"}},
+    {"name": "token-gap", "objective": 99, "itl": {"below": "50ms"}},
+    {"name": "whole-answer", "objective": 95, "e2e": {"below": "10s"}},
+    {"name": "queue", "objective": 99, "queue_time": {"below": "1s"}},
+    {"name": "speed", "objective": 95, "tokens_per_second": {"at_least": 20}},
+    {"name": "kv-cache", "objective": 95, "kv_cache": {"below": "90%"}},
+    {"name": "quality", "objective": 95, "window": "28d", "quality": {"at_least": 0.8}},
+)
+WANTED = Wanted(
+    delivery="support-llm",
+    promises=tuple(SloSpec.model_validate(slo) for slo in SLOS),
+    counted_by=CountedBy.ENGINE,
+    cost=CostSpec(per_engine_hour=2.5),
+    stage=timedelta(minutes=30),
+    cluster=Cluster(namespace="serving", labels={"release": "monitoring"}),
+)
+
+
+def files(wanted: Wanted = WANTED) -> dict[str, Exported]:
+    return {file.name: file for file in exported(wanted)}
+
+
+def objects(*names: str) -> list[dict[str, Any]]:
+    made = files()
+    return [each for name in names for each in yaml.safe_load_all(made[name].text)]
+
+
+ALL_OBJECTS = ("prometheus-rule.yaml", "analysis-templates.yaml", "pod-monitors.yaml")
+
+
+def test_the_same_input_gives_the_same_bytes() -> None:
+    assert exported(WANTED) == exported(WANTED)
+
+
+def test_every_file_says_who_wrote_it() -> None:
+    for file in exported(WANTED):
+        assert file.mark in file.text
+        assert file.name.endswith(".json") or file.mark == MARK
+
+
+def test_every_object_has_a_name_of_its_own_its_namespace_and_the_labels_that_selectors_ask_for() -> None:
+    found = objects(*ALL_OBJECTS)
+    assert len({(each["kind"], each["metadata"]["name"]) for each in found}) == len(found) == 9 + 16 + 2
+    for metadata in (each["metadata"] for each in found):
+        assert re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", metadata["name"])
+        assert metadata["namespace"] == "serving"
+        assert metadata["labels"].items() >= {"release": "monitoring", DELIVERY: "support-llm"}.items()
+
+
+def test_every_object_is_small_enough_to_be_applied() -> None:
+    assert max(len(json.dumps(each)) for each in objects(*ALL_OBJECTS)) < APPLY_AT_MOST
+
+
+def test_objects_have_the_rules_of_the_plain_file() -> None:
+    plain = yaml.safe_load(files()["rules.yaml"].text)["groups"]
+    assert [group for each in objects("prometheus-rule.yaml") for group in each["spec"]["groups"]] == plain
+
+
+def test_sloths_files_are_the_same_slos() -> None:
+    """What Sloth would make of them, called as their first line says, are our rules."""
+    made = files()
+    again = []
+    for name in ("sloth.yaml", "sloth-4w.yaml"):
+        period = re.search(r"--default-slo-period (\S+)", made[name].text)
+        assert period
+        (group,) = read(made[name].text, file=name, default_period=parse_prometheus_duration(period[1]))
+        again += [rules.to_dict() for rules in rules_for(group, windows_for(group.slos[0].window))]
+    plain = yaml.safe_load(made["rules.yaml"].text)["groups"]
+    assert again == [group for group in plain if group["name"].startswith("sloth-slo-")]
+
+
+@pytest.mark.parametrize("suffix", ["step", "background"])
+def test_templates_of_all_slos_stand_in_one_analysis(suffix: str) -> None:
+    templates = [each for each in objects("analysis-templates.yaml") if each["metadata"]["name"].endswith(suffix)]
+    assert len(templates) == len(SLOS)
+    metrics = together(templates)
+    assert len(metrics) == 2 * len(SLOS)
+    assert all(("count" in metric) == (suffix == "step") for metric in metrics)
+
+
+def test_what_cannot_be_judged_is_told_and_the_rest_is_exported() -> None:
+    loose = SloSpec.model_validate({"name": "loose", "objective": 80, "errors": {}})
+    short = WANTED.model_copy(update={"stage": timedelta(minutes=4), "promises": (*WANTED.promises, loose)})
+    templates = files(short)["analysis-templates.yaml"]
+    assert [reason.split(" ", 1)[0] for reason in templates.left_out] == [
+        "support-llm-kv-cache:",
+        "support-llm-quality:",
+        "support-llm-loose",
+    ]
+    assert "4m is too short for 5 looks, one every 1m" in templates.left_out[0]
+    assert templates.text.count("kind: AnalysisTemplate") == 2 * (len(SLOS) - 2)
+
+
+def test_dashboards_are_tagged_as_ours() -> None:
+    dashboards = [file for name, file in files().items() if name.startswith("dashboards/")]
+    assert len(dashboards) == 3
+    assert all(TAG in json.loads(file.text)["tags"] for file in dashboards)
+
+
+def test_alertmanager_asks_for_labels_that_alerts_have() -> None:
+    rules = [rule for group in yaml.safe_load(files()["rules.yaml"].text)["groups"] for rule in group["rules"]]
+    severities = {rule["labels"]["sloth_severity"] for rule in rules if "alert" in rule}
+    config = yaml.safe_load(files()["alertmanager.yaml"].text)
+    (ours,) = config["route"]["routes"]
+    assert {route["matchers"][0] for route in ours["routes"]} == {f'sloth_severity="{name}"' for name in severities}
+    assert ours["matchers"] == ['sloth_service="support-llm"']
+    assert config["inhibit_rules"][1]["source_matchers"][-1] == 'sloth_slo=~"availability"'
+
+
+def test_secrets_are_named_never_written() -> None:
+    text = files()["alertmanager.yaml"].text
+    assert "routing_key_file" in text
+    assert "credentials_file" in text
+    assert not re.search(r"(routing_key|credentials|password|token):", text)
+
+
+identities = st.text(alphabet="abcXYZ019._-", min_size=1, max_size=80)
+
+
+@given(identities, identities, st.sampled_from(["", "step", "background"]))
+def test_names_are_valid_and_two_identities_never_share_one(one: str, other: str, suffix: str) -> None:
+    names = [object_name(identity, suffix) for identity in (one, other)]
+    assert all(re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", name) for name in names)
+    assert (names[0] == names[1]) == (one == other)
+
+
+def test_a_name_that_is_valid_is_kept() -> None:
+    assert object_name("support-llm-queue", "step") == "support-llm-queue-step"
+    assert re.fullmatch(r"support-llm-ttft-p99-[0-9a-f]{6}", object_name("support-llm-TTFT_p99"))
