@@ -161,8 +161,7 @@ class Delivery(SpecModel):
                 yield Contradiction(
                     ("fleet", "ports", region), "an unknown region", "one of " + ", ".join(self.regions.names)
                 )
-        for odd in named_twice(self.slos):
-            yield replace(odd, where=("slos", *odd.where))
+        yield from named_twice(self.slos)
         for odd in odds_with(self.gates.burn_rate, self.slos) if self.gates.burn_rate else ():
             yield replace(odd, where=("gates", "burn_rate", *odd.where))
 

@@ -150,9 +150,9 @@ class CostSpec(SpecModel):
 
 
 def named_twice(slos: Iterable[SloSpec]) -> Iterator[Contradiction]:
-    """SLOs of one service that would write the same series; places are those in the list."""
+    """SLOs under a delivery's key `slos` that would write the same series."""
     names = [slo.name for slo in slos]
     twice = {name for name, count in Counter(names).items() if count > 1}
     for index, name in enumerate(names):
         if name in twice and name in names[:index]:
-            yield Contradiction((index, "name"), f"{name} twice", "a name of its own for each SLO")
+            yield Contradiction(("slos", index, "name"), f"{name} twice", "a name of its own for each SLO")

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from fakes.exposition import agree, exported
 from fakes.tiny_model import write_tiny_model
 
 from engine_images.adapters.environment import find_engine_environment
@@ -21,6 +22,8 @@ from engine_images.launch import PORT, launch_command
 from engine_images.memory import MEBIBYTE
 from engine_images.model import LaunchCommand
 from engine_images.spec import CompileMode, CompileSpec, EngineSettings, VllmSpec
+from slo.metrics import INVENTORY
+from slo.metrics.vllm import VLLM
 
 pytestmark = pytest.mark.engine
 
@@ -119,6 +122,13 @@ def test_the_estimate_of_memory_is_near_what_the_engine_takes(engine: httpx.Clie
     _ask(engine)
     taken = _memory_below(Path(launch.workdir))
     assert taken < launch.memory_bytes < taken + 600 * MEBIBYTE
+
+
+def test_the_inventory_of_metrics_is_what_it_exports(engine: httpx.Client) -> None:
+    _ask(engine)
+    found = exported(engine.get("/metrics").text)
+    assert [metric.name for metric in VLLM if not metric.only_with and metric.name not in found] == []
+    assert [name for name in found if name.startswith("vllm:") and not agree(found[name], INVENTORY[name])] == []
 
 
 def _memory_below(workdir: Path) -> int:

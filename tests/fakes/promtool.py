@@ -1,0 +1,51 @@
+"""Rules judged by Prometheus itself: series in, values of expressions and alerts out."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import yaml
+
+from slo.outputs import rule_file
+from slo.rules import RuleGroup
+
+Test = dict[str, object]
+Series = Mapping[str, str]
+"""Notation of promtool by series: `0+60x10` begins at 0 and grows by 60 at each step of a minute."""
+
+
+def tells(name: str, series: Series, values: Mapping[str, float | Mapping[str, float]], *, at: str = "10m") -> Test:
+    """Expects of each expression one value by the labels of its series, no more series; of a number, no labels."""
+    asked = [
+        {"expr": f"round({expression}, 0.0001)", "eval_time": at, "exp_samples": _samples(value)}
+        for expression, value in values.items()
+    ]
+    return {"name": name, "interval": "1m", "input_series": _series(series), "promql_expr_test": asked}
+
+
+def alerts(name: str, series: Series, alert: str, fired: Sequence[Test], *, at: str) -> Test:
+    """Expects these alerts of that name and no others."""
+    expected = [{"eval_time": at, "alertname": alert, "exp_alerts": list(fired)}]
+    return {"name": name, "interval": "1m", "input_series": _series(series), "alert_rule_test": expected}
+
+
+def judged(folder: Path, groups: Sequence[RuleGroup], tests: Sequence[Test], *, every: str = "1m") -> str:
+    """What promtool says against the rules; nothing when all is as expected."""
+    (folder / "rules.yaml").write_text(rule_file(groups))
+    document = {"rule_files": ["rules.yaml"], "evaluation_interval": every, "tests": list(tests)}
+    (folder / "tests.yaml").write_text(yaml.safe_dump(document))
+    run = subprocess.run(
+        ["promtool", "test", "rules", "tests.yaml"], cwd=folder, capture_output=True, text=True, check=False
+    )
+    return "" if run.returncode == 0 else run.stdout + run.stderr
+
+
+def _series(series: Series) -> list[Test]:
+    return [{"series": name, "values": values} for name, values in series.items()]
+
+
+def _samples(value: float | Mapping[str, float]) -> list[Test]:
+    by_labels = value if isinstance(value, Mapping) else {"{}": value}
+    return [{"labels": labels, "value": number} for labels, number in by_labels.items()]

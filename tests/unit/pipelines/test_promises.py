@@ -1,0 +1,55 @@
+"""The SLOs of a delivery, and what its engines cost, as `delivery.yaml` says them."""
+
+from __future__ import annotations
+
+import pytest
+
+from pipelines.spec import Delivery
+from slo.spec import CostSpec
+from tidegate.core.spec import SpecError, parse_spec
+
+SPEC = """\
+apiVersion: tidegate/v1
+kind: Delivery
+metadata: {name: support-llm}
+model: {name: support-llm}
+engine: {vllm: {version: 0.32.0}}
+gates: {latency: {}, errors: {}}
+stages: [{canary: {}}]
+regions: {waves: [[eu-west-1]]}
+"""
+
+PROMISES = """\
+slos:
+  - {name: availability, objective: 99.9, errors: {}}
+  - {name: ttft, objective: 99, ttft: {below: 250ms}, window: 28d}
+cost: {per_engine_hour: 2.50, budget_per_month: 4000}
+"""
+
+
+def read(text: str) -> Delivery:
+    return parse_spec(text, Delivery, file="delivery.yaml")
+
+
+def test_a_delivery_need_not_promise_anything() -> None:
+    assert (read(SPEC).slos, read(SPEC).cost) == ((), None)
+
+
+def test_promises_take_a_line_each() -> None:
+    spec = read(SPEC + PROMISES)
+    assert [(slo.name, slo.kind, slo.window.days) for slo in spec.slos] == [
+        ("availability", "errors", 30),
+        ("ttft", "ttft", 28),
+    ]
+    assert spec.cost == CostSpec(per_engine_hour=2.5, currency="USD", budget_per_month=4000)
+
+
+def test_every_problem_of_every_promise_is_told_at_its_line() -> None:
+    wrong = PROMISES.replace("name: ttft", "name: availability").replace("250ms", "240ms")
+    with pytest.raises(SpecError) as caught:
+        read(SPEC + wrong)
+    assert [str(problem) for problem in caught.value.problems] == [
+        "delivery.yaml:11: slos[1].name: found availability twice; expected a name of its own for each SLO",
+        "delivery.yaml:11: slos[1].ttft.below: found 240ms; expected an edge of vllm:time_to_first_token_seconds's "
+        "buckets; the nearest: 100ms and 250ms",
+    ]

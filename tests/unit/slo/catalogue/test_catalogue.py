@@ -1,0 +1,90 @@
+"""Each line becomes an SLO whose queries ask for what somebody exports, by region, over users only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import promql_parser as promql
+import pytest
+from fakes.catalogue import slo_spec
+
+from slo.catalogue import group_of, slo_of
+from slo.metrics import metric_of
+from slo.model import WINDOW_PLACE, Events, Raw, Sli
+from slo.spec import KINDS, CountedBy
+
+
+def queries(sli: Sli) -> tuple[str, ...]:
+    return (sli.error_ratio_query,) if isinstance(sli, Raw) else (sli.error_query, sli.total_query)
+
+
+def selectors(query: str) -> list[promql.VectorSelector]:
+    found: list[promql.VectorSelector] = []
+
+    def keep(node: promql.Expr) -> promql.Expr:
+        if isinstance(node, promql.VectorSelector):
+            found.append(node)
+        return node
+
+    promql.transform(promql.parse(WINDOW_PLACE.sub("5m", query)), None, keep)
+    return found
+
+
+def all_queries() -> Iterator[str]:
+    for kind in KINDS:
+        for counted_by in CountedBy:
+            yield from queries(slo_of(slo_spec(kind), service="chat", counted_by=counted_by).sli)
+
+
+@pytest.mark.parametrize("query", sorted(set(all_queries())))
+def test_every_query_asks_for_what_is_exported_and_for_users_only(query: str) -> None:
+    assert WINDOW_PLACE.search(query)
+    for selector in selectors(query):
+        metric = metric_of(selector.name)
+        assert metric, selector.name
+        labels = {matcher.name: matcher.value for matcher in selector.matchers.matchers}
+        assert labels.keys() <= {*metric.series[selector.name]}
+        assert labels["role"].startswith("stable|canary")
+
+
+def test_who_counts_is_the_fleets_choice_unless_the_line_says_it() -> None:
+    def metrics(fleets: CountedBy, **said: object) -> set[str]:
+        sli = slo_of(slo_spec("errors", **said), service="chat", counted_by=fleets).sli
+        assert isinstance(sli, Events)
+        return {selector.name for selector in selectors(sli.error_query)}
+
+    proxy, engine = metrics(CountedBy.PROXY), metrics(CountedBy.ENGINE)
+    assert proxy.isdisjoint(engine)
+    assert metrics(CountedBy.ENGINE, counted_by="proxy") == proxy
+    assert metrics(CountedBy.PROXY, counted_by="engine") == engine
+
+
+def test_a_promise_is_told_in_words_unless_a_person_did() -> None:
+    said = {kind: slo_of(slo_spec(kind), service="chat", counted_by=CountedBy.PROXY).description for kind in KINDS}
+    assert said == {
+        "errors": "99% of requests get a whole answer and no server error, over 30d",
+        "ttft": "99% of requests get their first token within 250ms, over 30d",
+        "itl": "99% of output tokens follow the one before within 50ms, over 30d",
+        "e2e": "99% of requests get their last token within 10s, over 30d",
+        "queue_time": "99% of requests wait at most 1s in the engine's queue, over 30d",
+        "tokens_per_second": "99% of requests get 20 output tokens a second or more, over 30d",
+        "kv_cache": "99% of the time the KV cache is at most 90% full, over 30d",
+        "quality": "99% of the time the judge's score 'overall' is 0.8 or more, over 30d",
+    }
+
+
+def test_alerts_name_the_region_and_where_to_read_on() -> None:
+    mine = slo_spec("errors").model_copy(update={"runbook": "https://wiki/chat-down", "name": "chat-up"})
+    slo = slo_of(mine, service="support-llm", counted_by=CountedBy.PROXY)
+    assert slo.page
+    assert slo.ticket
+    assert slo.page.name == slo.ticket.name == "SupportLlmChatUp"
+    assert slo.page.annotations["summary"] == "support-llm in {{ $labels.region }}: requests fail"
+    assert slo.page.annotations["runbook"] == "https://wiki/chat-down"
+    assert slo.page.annotations["description"] != slo.ticket.annotations["description"]
+
+
+def test_a_group_is_a_document_of_sloths_own_format() -> None:
+    group = group_of(map(slo_spec, KINDS), service="chat", counted_by=CountedBy.PROXY)
+    assert [slo.id for slo in group.slos] == [f"chat-{kind.replace('_', '-')}" for kind in KINDS]
+    assert (group.mode, group.spec) == ("cli-gen-prom", "prometheus/v1")

@@ -1,0 +1,58 @@
+"""Which signals are recorded, and of what."""
+
+from __future__ import annotations
+
+import promql_parser as promql
+import pytest
+
+from slo.metrics import metric_of
+from slo.rules import Rule
+from slo.signals import signal_groups
+from slo.spec import CostSpec, CountedBy
+
+COST = CostSpec(per_engine_hour=2.5, budget_per_month=4000)
+
+
+def rules(counted_by: CountedBy = CountedBy.PROXY, cost: CostSpec | None = COST) -> dict[str, Rule]:
+    groups = signal_groups(counted_by=counted_by, cost=cost)
+    return {rule.record.removeprefix("tidegate:"): rule for group in groups for rule in group.rules}
+
+
+def test_what_gates_and_dashboards_share_is_recorded() -> None:
+    times = [
+        f"{time}_seconds{part}"
+        for time in ("ttft", "itl", "e2e", "queue")
+        for part in ("_bucket:rate1m", ":p50_1m", ":p95_1m", ":p99_1m")
+    ]
+    assert sorted(rules()) == sorted(
+        [
+            *times,
+            *(f"{name}:rate1m" for name in ("requests", "errors", "refusals", "error_ratio", "finish_reasons")),
+            *(f"{name}:rate1m" for name in ("generation_tokens", "prompt_tokens", "preemptions", "cost_per_1k_tokens")),
+            *(f"{name}:rate5m" for name in ("regenerations", "prefix_cache_hit_ratio", "spec_decode_acceptance")),
+            *(f"{name}:sum" for name in ("queue_depth", "running", "cost_per_hour", "cost_budget_per_hour")),
+            *("kv_cache_usage:max", "engines:count", "gpu_utilisation:avg"),
+        ]
+    )
+
+
+def test_what_nobody_counts_is_not_recorded() -> None:
+    everything = rules().keys()
+    assert everything - rules(CountedBy.ENGINE).keys() == {"regenerations:rate5m"}
+    money = {"cost_per_hour:sum", "cost_per_1k_tokens:rate1m", "cost_budget_per_hour:sum"}
+    assert everything - rules(cost=None).keys() == money
+    assert everything - rules(cost=CostSpec(per_engine_hour=1)).keys() == {"cost_budget_per_hour:sum"}
+
+
+@pytest.mark.parametrize("counted_by", CountedBy)
+def test_every_rule_reads_what_is_exported_or_was_recorded_before_it(counted_by: CountedBy) -> None:
+    recorded: set[str] = set()
+
+    def known(node: promql.Expr) -> promql.Expr:
+        if isinstance(node, promql.VectorSelector):
+            assert node.name in recorded or metric_of(node.name), node.name
+        return node
+
+    for name, rule in rules(counted_by).items():
+        promql.transform(promql.parse(rule.expr), None, known)
+        recorded.add(f"tidegate:{name}")
