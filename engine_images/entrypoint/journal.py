@@ -34,7 +34,9 @@ class Journal:
         if self._as_json:
             line = json.dumps({"time": time, "level": level, "event": event, **fields}, default=str)
         else:
-            line = " ".join([f"{time} tidegate {level}: {event}", *(f"{name}={value}" for name, value in fields.items())])
+            line = " ".join(
+                [f"{time} tidegate {level}: {event}", *(f"{name}={value}" for name, value in fields.items())]
+            )
         # One write a line: vLLM writes to the same stream.
         self._stream.write(line + "\n")
         self._stream.flush()

@@ -38,21 +38,24 @@ PROGRAM_SECONDS = 10.0
 
 def factors(arguments: Sequence[str], environment: Mapping[str, str], model: Path) -> dict[str, str]:
     """Every factor by name, for vLLM started here with these arguments, on the model in the folder `model`."""
-    torch = _version("torch")
-    on_cpu = torch.endswith("+cpu")
     found = {
         "vllm": next((found for name in DISTRIBUTIONS if (found := _version(name)) != NOTHING), NOTHING),
-        "torch": torch,
+        "torch": _version("torch"),
         "python": platform.python_version(),
         "environment_path": sys.prefix,
         "compiler": _first_line([environment.get("CXX", "g++"), "--version"]),
         "model_config": _digest_of(model / "config.json"),
         "arguments": json.dumps(without_neutral(arguments)),
     }
-    found |= {"cpu": _cpu()} if on_cpu else {"gpu": _gpu(), "cuda": _cuda()}
+    found |= {"cpu": _cpu()} if computes_on_cpu() else {"gpu": _gpu(), "cuda": _cuda()}
     return found | {
         f"env:{name}": value for name, value in sorted(environment.items()) if changes_what_is_compiled(name)
     }
+
+
+def computes_on_cpu() -> bool:
+    """Whether the installed torch can use nothing else."""
+    return _version("torch").endswith("+cpu")
 
 
 def differences(built: Mapping[str, str], here: Mapping[str, str]) -> list[str]:
@@ -68,7 +71,7 @@ def differences(built: Mapping[str, str], here: Mapping[str, str]) -> list[str]:
 
 
 def without_neutral(arguments: Sequence[str]) -> list[str]:
-    """vLLM's arguments without those that do not change what is compiled, sorted, one `--name=value` each."""
+    """VLLM's arguments without those that do not change what is compiled, sorted, one `--name=value` each."""
     kept: dict[str, str] = {}
     waiting = list(arguments)
     while waiting:
@@ -112,7 +115,9 @@ def _gpu() -> str:
 
 def _cuda() -> str:
     """The CUDA that torch was built with, read without importing torch, which takes seconds."""
-    file = Path(sys.prefix, "lib", f"python{sys.version_info[0]}.{sys.version_info[1]}", "site-packages/torch/version.py")
+    file = Path(
+        sys.prefix, "lib", f"python{sys.version_info[0]}.{sys.version_info[1]}", "site-packages/torch/version.py"
+    )
     try:
         found = re.search(r"^cuda\b.*= '([\d.]+)'", file.read_text(encoding="utf-8"), re.MULTILINE)
     except OSError:

@@ -7,57 +7,104 @@ folder in which vLLM starts, wherever its files are.
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import shutil
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
+from types import TracebackType
 
 from .exits import BadSettings, OutsideMissing
 from .manifest import CACHE_FOLDER, MODEL_FOLDER
 
-PID_FILE = "pid"
+LIFE_FILE = "life"
+"""`PID STATE` of the engine that runs in the folder, locked for as long as it lives."""
+
+STARTING, READY, DRAINING, DRAINED, CUT = "starting", "ready", "draining", "drained", "cut"
 
 
-def make_run_folder(run: Path) -> None:
-    """An empty folder that only we can read, with our process id in it.
+class RunFolder:
+    """A folder that only this engine uses; `with` holds it."""
 
-    Raises:
-        BadSettings: it is another user's.
-        OutsideMissing: it cannot be made.
-    """
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __enter__(self) -> RunFolder:
+        """Take it.
+
+        Raises:
+            BadSettings: it is another user's, or another engine runs in it.
+            OutsideMissing: it cannot be made.
+        """
+        try:
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if self.folder.stat().st_uid != os.getuid():
+                raise BadSettings(f"{self.folder} belongs to another user; give another folder to --run")
+            self._life = os.open(self.folder / LIFE_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            fcntl.flock(self._life, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise BadSettings(f"another engine runs in {self.folder}; give another folder to --run") from error
+        except OSError as error:
+            raise cannot_write(self.folder, error) from error
+        self.write_state(STARTING)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        os.close(self._life)
+
+    def write_state(self, state: str) -> None:
+        """Let `look_at` see it."""
+        # Always as long, and in one write: whoever reads sees one state or the other.
+        os.pwrite(self._life, f"{os.getpid():<10} {state:<10}\n".encode("ascii"), 0)
+
+    def link_model(self, model: Path) -> None:
+        """Make `model` in this folder lead to the model's files."""
+        link = self.folder / MODEL_FOLDER
+        link.unlink(missing_ok=True)
+        link.symlink_to(model.resolve(), target_is_directory=True)
+
+    def copy_cache(self, cache: Path, paths: Iterable[str]) -> Path:
+        """A copy of the compile cache's files that vLLM may write to; returns its folder.
+
+        Raises:
+            OutsideMissing: no room for it.
+        """
+        target = self.folder / CACHE_FOLDER
+        try:
+            shutil.rmtree(target, ignore_errors=True)
+            target.mkdir()
+            for path in paths:
+                (target / path).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(cache / path, target / path)
+        except OSError as error:
+            raise cannot_write(target, error) from error
+        return target
+
+
+@dataclass(frozen=True)
+class Running:
+    """An engine as its run folder shows it."""
+
+    pid: int
+    state: str
+
+
+def look_at(folder: Path) -> Running | None:
+    """The engine that runs in that folder now; None when none does, whatever it left behind."""
     try:
-        run.mkdir(parents=True, exist_ok=True)
-        if run.stat().st_uid != os.getuid():
-            raise BadSettings(f"{run} belongs to another user; give another folder to --run")
-        run.chmod(0o700)
-        (run / PID_FILE).write_text(f"{os.getpid()}\n", encoding="ascii")
-    except OSError as error:
-        raise cannot_write(run, error) from error
-
-
-def link_model(run: Path, model: Path) -> None:
-    """Make `run/model` lead to the model's files."""
-    link = run / MODEL_FOLDER
-    link.unlink(missing_ok=True)
-    link.symlink_to(model.resolve(), target_is_directory=True)
-
-
-def copy_cache(run: Path, cache: Path, paths: Iterable[str]) -> Path:
-    """A copy of the compile cache's files that vLLM may write to; returns its folder.
-
-    Raises:
-        OutsideMissing: no room for it.
-    """
-    target = run / CACHE_FOLDER
-    try:
-        shutil.rmtree(target, ignore_errors=True)
-        target.mkdir()
-        for path in paths:
-            (target / path).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(cache / path, target / path)
-    except OSError as error:
-        raise cannot_write(target, error) from error
-    return target
+        life = (folder / LIFE_FILE).open(encoding="ascii")
+    except FileNotFoundError:
+        return None
+    with life:
+        try:
+            fcntl.flock(life, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            pid, state = life.read().split()
+            return Running(int(pid), state)
+    return None
 
 
 def cannot_write(target: Path, error: OSError) -> OutsideMissing:

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from http.client import HTTPException
+from http.client import HTTPException, HTTPResponse, IncompleteRead
 from pathlib import Path
 from typing import BinaryIO
 from urllib.error import HTTPError, URLError
@@ -70,7 +70,7 @@ class Source:
         """
         if self._folder is not None:
             self._copy(self._folder / path, target)
-            return
+            return None
         for attempt in range(ATTEMPTS):
             try:
                 return self._download(path, target)
@@ -184,11 +184,13 @@ def _alone(cache: Path, name: str, journal: Journal) -> Iterator[None]:
         yield
 
 
-def _pour(source: BinaryIO, target: BinaryIO) -> None:
+def _pour(response: HTTPResponse, target: BinaryIO) -> None:
     """Copy until the end.
 
     Raises:
-        IncompleteRead: the source ended before its announced length.
+        IncompleteRead: the connection ended before the announced length.
     """
-    while chunk := source.read(CHUNK_BYTES):
+    while chunk := response.read(CHUNK_BYTES):
         target.write(chunk)
+    if response.length:
+        raise IncompleteRead(b"", response.length)
