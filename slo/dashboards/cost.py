@@ -93,7 +93,7 @@ _USE = Row(
     title="Used against provisioned",
     panels=(
         Panel(
-            title="Engines provisioned and engines' worth of GPU that is used",
+            title="Engines provisioned, and engines' worth of GPU that is used",
             kind=Kind.LINES,
             question="How many engines are paid for, and how many would do if each were wholly busy?",
             action="Used is far below provisioned for days: take an engine away, but keep one for a failure.",

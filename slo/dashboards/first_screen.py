@@ -49,7 +49,7 @@ def worst_burn(service: str) -> str:
     """Per region, how many times too fast its worst SLO spends its budget; `SILENT` where there is nothing to say."""
     burn = f'max by (region) (slo:current_burn_rate:ratio{{sloth_service="{service}", region=~"${REGION}"}} >= 0)'
     known = f'sum by (region) (last_over_time(tidegate:requests:rate1m{{region=~"${REGION}"}}[1h]))'
-    return f"{burn} or 0 * {known} + {SILENT}"
+    return f"{burn} or 0 * {known} - {-SILENT}"
 
 
 def _health(service: str) -> Panel:

@@ -10,6 +10,7 @@ from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models import dashboard as grafana
 
 from slo.dashboards.conventions import DATASOURCE, IN_REGION, REGION, VERSION
+from slo.dashboards.dated import Json, up_to_date
 from slo.dashboards.drawing import PROMETHEUS, drawn
 from slo.dashboards.layout import placed
 from slo.dashboards.model import Dashboard, Panel
@@ -46,7 +47,8 @@ def dashboard_json(dashboard: Dashboard, siblings: Sequence[Dashboard] = ()) -> 
         else:
             position = grafana.GridPos(x=place.x, y=place.y, w=place.width, h=place.height)
             built.with_row(build.Row(part.title).id(number).grid_pos(position))
-    return json.dumps(built.build(), cls=JSONEncoder, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+    plain: Json = json.loads(json.dumps(built.build(), cls=JSONEncoder))
+    return json.dumps(up_to_date(plain), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
 
 
 def _datasource() -> build.DatasourceVariable:

@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from fakes.dashboards import COST, SLOS
+
+from slo.dashboards import Dashboard, dashboard_json, dashboards_of
+from slo.dashboards.model import Colours, Kind, Panel
+
+ON_CALL, ENGINEERING, MONEY = dashboards_of(SLOS, service="chat", cost=COST)
+LEVELS = (ON_CALL, ENGINEERING, MONEY)
+
+
+def written(dashboard: Dashboard) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(dashboard_json(dashboard, LEVELS))
+    return found
+
+
+def panel(dashboard: Dashboard, title: str) -> Panel:
+    return next(found for found in dashboard.panels if found.title == title)
+
+
+def colours(found: Panel) -> list[tuple[float | None, str]]:
+    return [(step.since, step.colour) for step in found.steps]
+
+
+def test_a_service_has_three_levels_with_addresses_that_keep() -> None:
+    assert [level.uid for level in LEVELS] == ["chat-l1-on-call", "chat-l2-ml", "chat-l3-cost"]
+
+
+def test_long_names_of_services_have_short_addresses_of_their_own() -> None:
+    uids = {level.uid for name in ("a" * 60, "a" * 61, "b" * 26) for level in dashboards_of([], service=name)}
+    assert len(uids) == 9
+    assert max(map(len, uids)) <= 40
+
+
+def test_the_same_slos_are_the_same_bytes() -> None:
+    again = dashboards_of(SLOS, service="chat", cost=COST)
+    assert [dashboard_json(one, LEVELS) for one in LEVELS] == [dashboard_json(one, again) for one in again]
+
+
+def test_each_level_leads_to_the_two_others_with_what_was_chosen() -> None:
+    for level in LEVELS:
+        links = written(level)["links"]
+        assert {link["url"] for link in links} == {f"/d/{other.uid}" for other in LEVELS} - {f"/d/{level.uid}"}
+        assert all(link["includeVars"] and link["keepTime"] for link in links)
+
+
+def test_region_version_and_prometheus_can_be_chosen() -> None:
+    variables = written(ON_CALL)["templating"]["list"]
+    assert [variable["name"] for variable in variables] == ["datasource", "region", "version"]
+    assert all(variable["includeAll"] and variable["multi"] for variable in variables[1:])
+
+
+def test_every_panel_asks_a_question_and_says_what_to_do() -> None:
+    for level in LEVELS:
+        for found in level.panels:
+            assert "?" in found.question, found.title
+            assert found.action.endswith("."), found.title
+
+
+def test_every_panel_has_an_id_and_a_title_of_its_own() -> None:
+    for level in LEVELS:
+        panels = written(level)["panels"]
+        assert len({found["id"] for found in panels}) == len({found["title"] for found in panels}) == len(panels)
+
+
+def test_a_failing_region_is_red_before_anything_else_is_read() -> None:
+    first = next(iter(ON_CALL.panels))
+    assert (first.kind, colours(first)[1:]) == (Kind.TILES, [(0, "green"), (1, "yellow"), (14.4, "red")])
+
+
+def test_stable_and_canary_have_the_same_colours_everywhere() -> None:
+    for level in LEVELS:
+        for found in written(level)["panels"]:
+            if found["type"] == "timeseries":
+                overrides = found["fieldConfig"]["overrides"]
+                assert [
+                    (each["matcher"]["options"], each["properties"][0]["value"]["fixedColor"]) for each in overrides
+                ][:2] == [("/^stable/", "blue"), ("/^canary/", "orange")]
+
+
+def test_lines_are_where_the_slos_have_them() -> None:
+    assert colours(panel(ON_CALL, "Share of requests that fail"))[-1] == (pytest.approx(0.001), "red")
+    assert colours(panel(ON_CALL, "Time to first token, p50, p95, p99"))[-1] == (0.25, "red")
+    assert colours(panel(ON_CALL, "KV cache in use"))[-1] == (0.9, "red")
+    assert colours(panel(ENGINEERING, "Composite quality")) == [
+        (None, "red"),
+        (0.8, "yellow"),
+        (pytest.approx(0.85), "green"),
+    ]
+
+
+def test_the_heat_map_is_cut_at_the_line_of_the_slo() -> None:
+    beyond, within = (found for found in ON_CALL.panels if found.kind is Kind.HEAT)
+    assert (beyond.colours, within.colours) == (Colours.REDS, Colours.BLUES)
+    assert 'le=~"0[.]5|0[.]75|1[.]0' in beyond.queries[0].expr
+    assert beyond.queries[0].expr.endswith('le="0.25"})')
+    assert 'le=~"0[.]001|' in within.queries[0].expr
+    assert within.queries[0].expr.endswith('|0[.]25"})')
+
+
+def test_without_a_promise_there_is_one_heat_map_and_no_line() -> None:
+    bare = dashboards_of([], service="chat")[0]
+    assert [found.title for found in bare.panels if found.kind is Kind.HEAT] == ["Time to first token"]
+    assert panel(bare, "Time to first token, p50, p95, p99").steps == ()
+
+
+def test_the_gpu_dial_has_the_band() -> None:
+    dial = panel(ON_CALL, "GPU utilisation")
+    assert (dial.kind, colours(dial)) == (Kind.DIAL, [(None, "blue"), (65, "green"), (75, "yellow"), (90, "red")])
+
+
+def test_without_a_price_there_is_no_panel_of_money() -> None:
+    assert MONEY.rows[0].title == "Money"
+    assert "Money" not in [row.title for row in dashboards_of(SLOS, service="chat")[2].rows]
+
+
+def test_of_two_promises_of_a_kind_the_first_is_drawn() -> None:
+    both = (*SLOS, SLOS[1].model_copy(update={"name": "ttft-strict", "objective": 90}))
+    assert dashboards_of(both, service="chat", cost=COST) == LEVELS

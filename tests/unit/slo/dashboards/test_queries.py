@@ -1,0 +1,109 @@
+"""Every query asks for series that somebody exports or records, by labels that they have."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+import pytest
+from fakes.dashboards import COST, SLOS
+
+from slo.dashboards import Dashboard, dashboards_of
+from slo.dashboards.known import known_series
+from slo.dashboards.labels import read_labels
+from slo.dashboards.model import Needs
+from slo.dashboards.outputs import VARIABLE_QUERIES, alerts_query
+from slo.metrics import metric_of
+from slo.signals import signal_groups
+from slo.spec import CostSpec, CountedBy, SloSpec
+
+SERVICE = "chat"
+WAYS: list[tuple[tuple[SloSpec, ...], CostSpec | None]] = [(SLOS, COST), (SLOS, None), ((), COST), ((), None)]
+
+
+def queries(dashboards: Iterable[Dashboard]) -> list[tuple[str, str, str]]:
+    """Title of the panel, expression, legend."""
+    return [
+        (panel.title, query.expr, query.legend)
+        for dashboard in dashboards
+        for panel in dashboard.panels
+        for query in panel.queries
+    ]
+
+
+@pytest.mark.parametrize(("slos", "cost"), WAYS)
+def test_every_query_has_its_series_and_every_legend_its_labels(
+    slos: tuple[SloSpec, ...], cost: CostSpec | None
+) -> None:
+    # What is recorded of SLOs has the same names, whichever of them a delivery has.
+    known = known_series(SLOS, service=SERVICE, counted_by=CountedBy.PROXY, cost=cost)
+    wrong = []
+    for title, expr, legend in queries(dashboards_of(slos, service=SERVICE, cost=cost)):
+        reading = read_labels(expr, known)
+        wrong += [f"{title}: {problem}" for problem in reading.problems]
+        wrong += [
+            f"{title}: no label {name}" for name in re.findall(r"{{(\w+)}}", legend) if name not in reading.labels
+        ]
+    assert wrong == []
+
+
+def test_counted_by_engines_only_regenerations_are_not_known() -> None:
+    known = known_series(SLOS, service=SERVICE, counted_by=CountedBy.ENGINE, cost=COST)
+    wrong = {
+        problem
+        for _, expr, _ in queries(dashboards_of(SLOS, service=SERVICE, cost=COST))
+        for problem in read_labels(expr, known).problems
+    }
+    assert wrong == {"nobody exports or records tidegate:regenerations:rate5m"}
+
+
+def test_variables_and_annotations_are_queries_too() -> None:
+    known = known_series(SLOS, service=SERVICE, counted_by=CountedBy.PROXY, cost=COST)
+    assert read_labels(alerts_query(SERVICE), known).problems == ()
+    for query in VARIABLE_QUERIES.values():
+        found = re.fullmatch(r"label_values\((.+), (\w+)\)", query)
+        assert found
+        reading = read_labels(found[1], known)
+        assert reading.problems == ()
+        assert found[2] in reading.labels
+
+
+def test_without_a_price_nothing_is_asked_about_money() -> None:
+    assert not [expr for _, expr, _ in queries(dashboards_of(SLOS, service=SERVICE)) if "cost" in expr]
+
+
+@pytest.mark.parametrize(("needs", "only_with"), [(Needs.GPU, "a GPU"), (Needs.SPECULATION, "speculative decoding")])
+def test_what_needs_a_gpu_or_speculation_says_so_and_nothing_else_does(needs: Needs, only_with: str) -> None:
+    dependent = signals_of(only_with)
+    known = known_series(SLOS, service=SERVICE, counted_by=CountedBy.PROXY, cost=COST)
+    for dashboard in dashboards_of(SLOS, service=SERVICE, cost=COST):
+        for panel in dashboard.panels:
+            for query in panel.queries:
+                asks = bool(read_labels(query.expr, known).series & dependent)
+                assert asks == (query.needs is needs), panel.title
+
+
+def test_all_that_needs_a_gpu_is_named_here() -> None:
+    assert [
+        f"{dashboard.title}: {panel.title}"
+        for dashboard in dashboards_of(SLOS, service=SERVICE, cost=COST)
+        for panel in dashboard.panels
+        if any(query.needs is Needs.GPU for query in panel.queries)
+    ] == [
+        "chat · L1 on-call: GPU utilisation",
+        "chat · L3 cost and capacity: Engines provisioned, and engines' worth of GPU that is used",
+        "chat · L3 cost and capacity: GPU utilisation",
+        "chat · L3 cost and capacity: Headroom of each region",
+    ]
+
+
+def signals_of(only_with: str) -> set[str]:
+    """Recorded series that rest on metrics which are exported only with that."""
+    rules = [rule for group in signal_groups(counted_by=CountedBy.PROXY, cost=COST) for rule in group.rules]
+    found = set()
+    for rule in rules:
+        metrics = (metric_of(name) for name in read_labels(rule.expr, {}).series)
+        if any(metric and only_with in metric.only_with for metric in metrics):
+            found.add(rule.record)
+    assert found
+    return found
