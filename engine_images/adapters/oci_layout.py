@@ -13,6 +13,7 @@ import os
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -23,6 +24,8 @@ from engine_images.oci.model import INDEX, REFERENCE, Descriptor, Document, cano
 LAYOUT_FILE = "oci-layout"
 INDEX_FILE = "index.json"
 VERSION = "1.0.0"
+PIECE = 1 << 20
+"""How much of a blob is in memory at once, in bytes."""
 
 
 class HashedFile:
@@ -101,8 +104,21 @@ class OciLayout:
             raise BrokenImage(f"{path} has {path.stat().st_size:,} bytes; expected {descriptor.size:,}")
         return path
 
-    def read(self, descriptor: Descriptor) -> dict[str, Any]:
-        """A blob of JSON, proven against its digest.
+    def has(self, descriptor: Descriptor) -> bool:
+        """Whether the blob is here; those of a base from a registry are not."""
+        return (self.root / "blobs" / "sha256" / descriptor.digest.removeprefix("sha256:")).exists()
+
+    def pieces(self, descriptor: Descriptor) -> Iterator[bytes]:
+        """A blob of any size, piece by piece; not proven.
+
+        Raises:
+            BrokenImage: when it is not there, or not of its size.
+        """
+        with self.path(descriptor).open("rb") as file:
+            yield from iter(partial(file.read, PIECE), b"")
+
+    def content(self, descriptor: Descriptor) -> bytes:
+        """A small blob, proven against its digest.
 
         Raises:
             BrokenImage: when it is not what it is named after.
@@ -110,7 +126,15 @@ class OciLayout:
         content = self.path(descriptor).read_bytes()
         if Descriptor.of(content, descriptor.media_type).digest != descriptor.digest:
             raise BrokenImage(f"{self.path(descriptor)} is not what its name says: it was changed")
-        return _json(content, self.path(descriptor))
+        return content
+
+    def read(self, descriptor: Descriptor) -> dict[str, Any]:
+        """A blob of JSON, proven against its digest.
+
+        Raises:
+            BrokenImage: when it is not what it is named after.
+        """
+        return _json(self.content(descriptor), self.path(descriptor))
 
     def name(self, descriptor: Descriptor, reference: str) -> None:
         """Let `reference` name this manifest from now on."""

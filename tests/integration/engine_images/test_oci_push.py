@@ -1,0 +1,322 @@
+"""Pushing to a real registry, read back with other people's tools; and everything that can break on the way."""
+
+import filecmp
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from fakes.engine_image import AMD64, CACHE, ENTRYPOINT, MODEL, contents, small_base, small_engine
+from fakes.registry_server import PASSWORD, USER, RegistryServer
+from pydantic import SecretStr
+
+from engine_images.adapters.oci_base import base_in_layout, base_in_registry
+from engine_images.adapters.oci_layout import OciLayout
+from engine_images.adapters.oci_push import push_image
+from engine_images.adapters.oci_registry import Access
+from engine_images.adapters.registry_credentials import Credentials
+from engine_images.errors import BadReference, BrokenImage, RegistryRefused, RegistryUnavailable
+from engine_images.oci.base import Base
+from engine_images.oci.compose import manifest_bytes
+from engine_images.oci.model import Descriptor
+from engine_images.oci.reference import Reference
+from engine_images.oci.transfer import How, Progress, Pushed, Transfer
+
+pytestmark = pytest.mark.usefixtures("tools")
+
+
+@pytest.fixture
+def registry(tmp_path: Path) -> Iterator[RegistryServer]:
+    with RegistryServer(tmp_path / "registry") as server:
+        yield server
+
+
+@pytest.fixture
+def layout(tmp_path: Path) -> OciLayout:
+    return OciLayout(tmp_path / "layout")
+
+
+OPEN = Access()
+
+
+def no_wait(_: float) -> None:
+    pass
+
+
+def nothing(_: Transfer) -> None:
+    pass
+
+
+def push(
+    layout: OciLayout,
+    server: RegistryServer,
+    *,
+    access: Access = OPEN,
+    progress: Progress = nothing,
+    sleep: Callable[[float], None] = no_wait,
+    repository: str = "team/support-llm:7",
+) -> Pushed:
+    target = Reference.parse(f"{server.host}/{repository}")
+    return push_image(layout, layout.manifest("support-llm:7"), target, lambda _: access, progress, sleep)
+
+
+def how(pushed: Pushed) -> dict[str, How]:
+    return {transfer.title: transfer.how for transfer in pushed.transfers}
+
+
+def test_another_tool_pulls_the_same_bytes_and_lays_out_the_same_files(
+    layout: OciLayout, registry: RegistryServer, tmp_path: Path
+) -> None:
+    small_base(tmp_path / "base")
+    image = small_engine(layout.root, base=base_in_layout(tmp_path / "base", None, AMD64))
+
+    pushed = push(layout, registry)
+
+    assert pushed.reference == f"{registry.host}/team/support-llm:7@{image.digest}"
+    pulled = OciLayout(registry.pull("team/support-llm:7", tmp_path / "pulled"))
+    assert pulled.manifest() == image
+    for name in (path.name for path in (pulled.root / "blobs/sha256").iterdir()):
+        assert filecmp.cmp(pulled.root / "blobs/sha256" / name, layout.root / "blobs/sha256" / name, shallow=False)
+    command = ["umoci", "raw", "unpack", "--rootless", "--image", f"{pulled.root}:pulled", str(tmp_path / "rootfs")]
+    subprocess.run(command, check=True, capture_output=True)
+    engine = tmp_path / "rootfs/engine"
+    laid_out = {path.relative_to(engine).as_posix(): path.read_bytes() for path in engine.rglob("*") if path.is_file()}
+    manifest = laid_out.pop("manifest.json")
+    assert laid_out == {
+        **{f"entrypoint/{name}": content for name, content in ENTRYPOINT.items()},
+        **{f"cache/{name}": content for name, content in CACHE.items()},
+        **{f"model/{name}": content for name, content in MODEL.items()},
+    }
+    assert manifest == manifest_bytes(contents().manifest)
+
+
+def test_what_is_there_is_not_sent_again(layout: OciLayout, registry: RegistryServer) -> None:
+    small_engine(layout.root)
+    first = push(layout, registry)
+    uploads = registry.requests("POST", "/blobs/uploads/")
+
+    second = push(layout, registry)
+
+    assert set(how(first).values()) == {How.SENT}
+    assert set(how(second).values()) == {How.THERE}
+    assert registry.requests("POST", "/blobs/uploads/") == uploads == 4
+
+
+def test_a_base_in_the_same_registry_is_mounted(layout: OciLayout, registry: RegistryServer, tmp_path: Path) -> None:
+    base = base_of(registry, tmp_path)
+    small_engine(layout.root, base=base)
+    sent, asked = registry.requests("PUT", "/blobs/uploads/"), registry.requests("POST", "from=vllm")
+
+    pushed = push(layout, registry)
+
+    assert [transfer.how for transfer in pushed.transfers if transfer.title == "base layer"] == [How.MOUNTED] * 2
+    assert registry.requests("PUT", "/blobs/uploads/") - sent == 4
+    assert registry.requests("POST", "from=vllm") - asked == 2
+
+
+def test_a_base_in_another_registry_is_copied_as_a_stream(
+    layout: OciLayout, registry: RegistryServer, tmp_path: Path
+) -> None:
+    with RegistryServer(tmp_path / "other") as other:
+        image = small_engine(layout.root, base=base_of(other, tmp_path))
+
+        pushed = push(layout, registry)
+
+    assert [transfer.how for transfer in pushed.transfers if transfer.title == "base layer"] == [How.COPIED] * 2
+    assert OciLayout(registry.pull("team/support-llm:7", tmp_path / "pulled")).manifest() == image
+
+
+def test_a_base_layer_that_was_changed_in_its_registry_does_not_arrive(
+    layout: OciLayout, registry: RegistryServer, tmp_path: Path
+) -> None:
+    with RegistryServer(tmp_path / "other") as other:
+        base = base_of(other, tmp_path)
+        small_engine(layout.root, base=base)
+        hexadecimal = base.layers[1].digest.removeprefix("sha256:")
+        (blob,) = other.storage.rglob(f"{hexadecimal}/data")
+        blob.write_bytes(blob.read_bytes().replace(b"b", b"c"))
+
+        with pytest.raises(BrokenImage, match="it was changed"):
+            push(layout, registry)
+
+    assert registry.tags("team/support-llm") == []
+    assert not list(registry.storage.rglob(f"{hexadecimal}/data"))
+
+
+def base_of(server: RegistryServer, tmp_path: Path) -> Base:
+    image = small_base(tmp_path / "base")
+    server.push(tmp_path / "base", "base", "vllm/vllm-openai:0.32")
+    reference = Reference.parse(f"{server.host}/vllm/vllm-openai@{image.digest}")
+    return base_in_registry(reference, Access(), AMD64)
+
+
+def test_a_base_is_the_same_from_a_registry_and_from_a_layout(registry: RegistryServer, tmp_path: Path) -> None:
+    remote = base_of(registry, tmp_path)
+    local = base_in_layout(tmp_path / "base", "base", AMD64)
+
+    assert remote.model_copy(update={"reference": ""}) == local.model_copy(update={"layout": None})
+
+
+def test_a_base_named_by_tag_is_refused_with_its_digest(registry: RegistryServer, tmp_path: Path) -> None:
+    digest = base_of(registry, tmp_path).digest
+
+    with pytest.raises(BadReference, match=rf"now it is .*vllm-openai:0\.32@{digest}"):
+        base_in_registry(Reference.parse(f"{registry.host}/vllm/vllm-openai:0.32"), Access(), AMD64)
+
+
+def test_a_push_without_a_tag_is_refused(layout: OciLayout, registry: RegistryServer) -> None:
+    small_engine(layout.root)
+
+    with pytest.raises(BadReference, match="names no tag"):
+        push(layout, registry, repository="team/support-llm")
+
+
+@pytest.fixture
+def large(tmp_path: Path) -> Path:
+    """So large that its upload tells how far it is."""
+    path = tmp_path / "model.safetensors"
+    with path.open("wb") as file:
+        file.truncate(150_000_000)
+    return path
+
+
+def killing(server: RegistryServer) -> Progress:
+    """Takes the registry away in the middle of the large layer, once."""
+    killed = False
+
+    def progress(transfer: Transfer) -> None:
+        nonlocal killed
+        if transfer.title == "weights" and transfer.done < transfer.size and not killed:
+            killed = True
+            server.stop(signal.SIGKILL)
+
+    return progress
+
+
+def test_a_registry_that_goes_away_in_mid_push_gets_the_rest_from_the_next_push(
+    layout: OciLayout, registry: RegistryServer, large: Path, tmp_path: Path
+) -> None:
+    image = small_engine(layout.root, model={"model.safetensors": large})
+    pauses: list[float] = []
+
+    with pytest.raises(RegistryUnavailable, match="does not answer"):
+        push(layout, registry, progress=killing(registry), sleep=pauses.append)
+
+    assert pauses == [0.5, 1.0, 2.0, 4.0, 8.0]
+    registry.start()
+    assert registry.tags("team/support-llm") == []
+    second = push(layout, registry)
+    assert how(second) == {
+        "engine": How.THERE,
+        "compile cache": How.THERE,
+        "weights": How.SENT,
+        "configuration": How.SENT,
+    }
+    assert OciLayout(registry.pull("team/support-llm:7", tmp_path / "pulled")).manifest() == image
+
+
+def test_a_registry_that_comes_back_in_time_is_waited_for(
+    layout: OciLayout, registry: RegistryServer, large: Path
+) -> None:
+    image = small_engine(layout.root, model={"model.safetensors": large})
+
+    pushed = push(layout, registry, progress=killing(registry), sleep=lambda _: registry.start())
+
+    assert pushed.reference.endswith(image.digest)
+    assert how(pushed)["weights"] is How.SENT
+
+
+@pytest.fixture
+def locked(tmp_path: Path) -> Iterator[RegistryServer]:
+    with RegistryServer(tmp_path / "locked", locked=True) as server:
+        yield server
+
+
+def test_the_right_password_opens_a_registry_on_this_machine(layout: OciLayout, locked: RegistryServer) -> None:
+    small_engine(layout.root)
+
+    pushed = push(layout, locked, access=Access(Credentials(username=USER, password=SecretStr(PASSWORD))))
+
+    assert set(how(pushed).values()) == {How.SENT}
+
+
+@pytest.mark.parametrize("user", ["pusher", "nobody"])
+def test_a_wrong_password_is_one_line_that_does_not_repeat_it(
+    layout: OciLayout, locked: RegistryServer, user: str
+) -> None:
+    small_engine(layout.root)
+    access = Access(Credentials(username=user, password=SecretStr("correct-horse")))
+
+    with pytest.raises(RegistryRefused, match=f"user `{user}` or the password is not accepted") as caught:
+        push(layout, locked, access=access)
+
+    assert "correct-horse" not in f"{caught.value} {caught.value.detail} {access}"
+    assert caught.value.__cause__ is None
+
+
+def test_no_password_is_answered_with_how_to_give_one(layout: OciLayout, locked: RegistryServer) -> None:
+    small_engine(layout.root)
+
+    with pytest.raises(RegistryRefused, match=r"credentials are wanted; docker login 127\.0\.0\.1"):
+        push(layout, locked)
+
+
+def test_no_password_goes_over_plain_http_to_another_machine(layout: OciLayout, tmp_path: Path) -> None:
+    """This machine by its name outside counts as another one."""
+    small_engine(layout.root)
+    outside = own_address()
+    access = Access(Credentials(username=USER, password=SecretStr(PASSWORD)), insecure=True)
+
+    with (
+        RegistryServer(tmp_path / "outside", locked=True, address=outside) as server,
+        pytest.raises(RegistryRefused, match="not sent over plain http"),
+    ):
+        push(layout, server, access=access)
+
+
+def own_address() -> str:
+    said = subprocess.run(["hostname", "-I"], capture_output=True, text=True, check=False).stdout.split()
+    found = [address for address in said if "." in address and not address.startswith("127.")]
+    return found[0] if found else pytest.skip("this machine has no address but the loopback's")
+
+
+def test_a_layer_changed_on_disk_does_not_arrive(layout: OciLayout, registry: RegistryServer) -> None:
+    manifest = layout.read(small_engine(layout.root))
+    weights = Descriptor.read(manifest["layers"][2])
+    path = layout.path(weights)
+    path.write_bytes(path.read_bytes().replace(b"w", b"v"))
+
+    with pytest.raises(BrokenImage, match=f"{weights.digest} is not what its name says"):
+        push(layout, registry)
+
+    assert registry.tags("team/support-llm") == []
+    assert not list(registry.storage.rglob(f"{weights.digest.removeprefix('sha256:')}/data"))
+
+
+def test_a_registry_with_a_full_disk_publishes_nothing(layout: OciLayout, tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root may mount a file system")
+    small = tmp_path / "small"
+    small.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(small)], check=False)
+    if mounted.returncode != 0:
+        pytest.skip("this machine lets nobody mount a file system")
+    small_engine(layout.root, model={"model.safetensors": b"w" * 3_000_000})
+    try:
+        with (
+            RegistryServer(tmp_path / "registry", storage=small / "storage") as server,
+            pytest.raises(RegistryUnavailable, match=r"answers 500 for blob sha256:[0-9a-f]+ \(UNKNOWN"),
+        ):
+            push(layout, server)
+    finally:
+        subprocess.run(["umount", str(small)], check=True)
+
+
+def test_nobody_at_the_address_is_one_line(layout: OciLayout, registry: RegistryServer) -> None:
+    small_engine(layout.root)
+    registry.stop()
+
+    with pytest.raises(RegistryUnavailable, match=r"^127\.0\.0\.1:\d+ does not answer: no connection"):
+        push(layout, registry)
