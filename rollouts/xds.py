@@ -43,7 +43,7 @@ STREAM_IDLE_SECONDS = 300
 STATS = (
     r"^cluster\.(stable|canary|shadow|previous)_[^.]+\.(upstream_rq_.*|upstream_cx_(connect_fail|destroy_.*_rq))$",
     r"^http\.users\.downstream_(rq_.*|cx_active)$",
-    r"^vhost\.users\.vcluster\.regenerates_[a-z]+_[^.]+\.upstream_rq_completed$",
+    r"^vhost\.users\.vcluster\.regenerates_[a-z]+_[^.]+\.upstream_rq_total$",
     r"^(cluster_manager\.cds|http\.users\.rds\.users)\.update_(success|rejected)$",
 )
 

@@ -36,7 +36,7 @@ TORN = _counter("cluster_upstream_cx_destroy_remote_with_active_rq", _CLUSTER)
 """Connections that an engine closed under a request: before its headers (a 503 as well) or after (a 200)."""
 TIMEOUTS = _counter("cluster_upstream_rq_timeout", _CLUSTER)
 """Before the headers (a 504 as well) or after."""
-REGENERATED = _counter("vhost_vcluster_upstream_rq_completed", ("envoy_virtual_cluster", "envoy_virtual_host", *TARGET))
+REGENERATED = _counter("vhost_vcluster_upstream_rq_total", ("envoy_virtual_cluster", "envoy_virtual_host", *TARGET))
 """Requests of users who asked again; `role` and `version` are those of the engine whose answer they did not want."""
 
 # fmt: off
