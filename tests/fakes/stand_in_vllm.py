@@ -1,0 +1,90 @@
+"""A server that starts like vLLM's own, with `--middleware`, and streams like it, in half a second.
+
+Run as the module that the entrypoint starts instead of vLLM's. `--pace` is the seconds from token to token;
+prompts ask for the rest: `hang` never answers, `fail` is an error within the stream.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import importlib
+import json
+import sys
+import time
+from collections.abc import AsyncIterator
+
+import uvicorn
+from prometheus_client import make_asgi_app
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.routing import Mount, Route
+
+
+class StandInVllm:
+    """Completes every prompt with numbers."""
+
+    def __init__(self, pace: float) -> None:
+        self.pace = pace
+        self.prompts: list[str] = []
+
+    def app(self, middleware: list[str]) -> Starlette:
+        gates = []
+        for name in middleware:
+            module, _, attribute = name.rpartition(".")
+            gates.append(Middleware(getattr(importlib.import_module(module), attribute)))
+        routes = [
+            Route("/health", self.health),
+            Route("/prompts", self.told),
+            Route("/v1/completions", self.complete, methods=["POST"]),
+            Mount("/metrics", make_asgi_app()),
+        ]
+        return Starlette(routes=routes, middleware=gates)
+
+    async def health(self, request: Request) -> Response:
+        return PlainTextResponse("")
+
+    async def told(self, request: Request) -> Response:
+        return JSONResponse(self.prompts)
+
+    async def complete(self, request: Request) -> Response:
+        wish = await request.json()
+        self.prompts.append(wish["prompt"])
+        if wish["prompt"] == "hang":
+            await asyncio.sleep(3600)
+        if wish["prompt"] == "wrong":
+            return JSONResponse({"error": {"message": "wrong"}}, status_code=400)
+        if wish.get("stream"):
+            return StreamingResponse(self._stream(wish), media_type="text/event-stream")
+        await asyncio.sleep(self.pace * wish["max_tokens"])
+        return JSONResponse({"choices": [{"text": "0 " * wish["max_tokens"]}]})
+
+    async def _stream(self, wish: dict[str, object]) -> AsyncIterator[str]:
+        for index in range(int(str(wish["max_tokens"]))):
+            await asyncio.sleep(self.pace)
+            yield f"data: {json.dumps({'choices': [{'text': f'{index} '}]})}\n\n"
+        if wish["prompt"] == "fail":
+            yield f"data: {json.dumps({'error': {'message': 'failed', 'code': 500}})}\n\n"
+        yield "data: [DONE]\n\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--host")
+    parser.add_argument("--port", type=int)
+    parser.add_argument("--middleware", action="append", default=[])
+    parser.add_argument("--pace", type=float, default=0.01)
+    parser.add_argument("--load-seconds", type=float, default=0.0)
+    parser.add_argument("--fail", help="say this and end instead of serving")
+    wish, _ = parser.parse_known_args()
+    time.sleep(wish.load_seconds)
+    if wish.fail:
+        sys.exit(wish.fail)
+    app = StandInVllm(wish.pace).app(wish.middleware)
+    uvicorn.run(app, host=wish.host, port=wish.port, log_level="warning")
+
+
+if __name__ == "__main__":
+    main()
