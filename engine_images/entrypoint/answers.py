@@ -1,0 +1,145 @@
+"""The answers that are open in this engine, and how each of them ended."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from .asgi import App, Message, Receive, Scope, Send, end_stream, is_event_stream, refuse
+
+OK = "ok"
+CLIENT_ERROR = "client_error"
+SERVER_ERROR = "server_error"
+DISCONNECTED = "disconnected"
+"""The client left before its answer was whole; vLLM counts it as a success."""
+CUT = "cut"
+"""Ended by us with an error, past the grace period."""
+REFUSED = "refused"
+"""Not begun: the engine was not ready yet, or draining."""
+OUTCOMES = (OK, CLIENT_ERROR, SERVER_ERROR, DISCONNECTED, CUT, REFUSED)
+
+ERROR_EVENT = b'data: {"error"'
+"""How vLLM tells an error in a stream that began with status 200."""
+
+WHY_CUT = "The engine is being stopped and its grace period is over; ask again."
+
+
+class Answer:
+    """One request from the first to the last byte of its answer."""
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send, answers: Answers) -> None:
+        self._scope = scope
+        self._receive = receive
+        self._send = send
+        self._answers = answers
+        self._task = asyncio.current_task()
+        self._status = 0
+        self._streams = self._whole = self._failed = self._left = self._cut = False
+
+    async def serve(self, app: App) -> None:
+        """Let `app` answer; should it be cut meanwhile, tell the client."""
+        try:
+            await app(self._scope, self.receive, self.send)
+        except asyncio.CancelledError:
+            if not self._cut:
+                raise
+            _forget_cancellation()
+        if self._cut and not self._whole:
+            await self._end()
+
+    def cut(self) -> None:
+        """End it now. vLLM notices the cancelled task and stops generating."""
+        self._cut = True
+        if self._task is not None:
+            self._task.cancel()
+
+    async def receive(self) -> Message:
+        message = await self._receive()
+        if message["type"] == "http.disconnect" and not self._whole:
+            self._left = True
+        return message
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self._status = message["status"]
+            self._streams = is_event_stream(message)
+            if self._answers.closing:
+                message["headers"] = [*message.get("headers", ()), (b"connection", b"close")]
+        else:
+            self._failed = self._failed or message.get("body", b"").startswith(ERROR_EVENT)
+            self._whole = not message.get("more_body", False)
+            if not self._failed and self._status < 400:
+                self._answers.progress()
+        await self._send(message)
+
+    @property
+    def outcome(self) -> str:
+        if self._cut:
+            return CUT
+        if self._failed or self._status >= 500:
+            return SERVER_ERROR
+        if self._left:
+            return DISCONNECTED
+        if not self._whole:
+            return SERVER_ERROR
+        return CLIENT_ERROR if self._status >= 400 else OK
+
+    async def _end(self) -> None:
+        """The proper end of an answer that is not whole. Without one, the server closes the connection."""
+        if self._status == 0:
+            await refuse(self._send, WHY_CUT)
+        elif self._streams:
+            await end_stream(self._send, WHY_CUT)
+
+
+class Answers:
+    """All that are open now."""
+
+    def __init__(self, *, progress: Callable[[], None], count: Callable[[str], None]) -> None:
+        """`progress` is called when a part of an answer went out, `count` with the outcome of each answer."""
+        self.progress = progress
+        self.closing = False
+        """Whether clients are told to come back on another connection, which leads to another engine."""
+        self._count = count
+        self._open: set[Answer] = set()
+        self._none_open = asyncio.Event()
+        self._none_open.set()
+
+    @property
+    def open(self) -> int:
+        return len(self._open)
+
+    async def serve(self, app: App, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let `app` answer a request, counted as open meanwhile."""
+        answer = Answer(scope, receive, send, self)
+        self._open.add(answer)
+        self._none_open.clear()
+        try:
+            await answer.serve(app)
+        finally:
+            self._open.discard(answer)
+            if not self._open:
+                self._none_open.set()
+            self._count(answer.outcome)
+
+    async def finished(self, *, within_seconds: float) -> bool:
+        """Wait until none is open; False when some still are after that time."""
+        try:
+            await asyncio.wait_for(self._none_open.wait(), within_seconds)
+        except (TimeoutError, asyncio.TimeoutError):  # noqa: UP041 (two classes before Python 3.11)
+            return not self._open
+        return True
+
+    def cut(self) -> int:
+        """End all that are open with an error; returns how many."""
+        for answer in self._open:
+            answer.cut()
+        return len(self._open)
+
+
+def _forget_cancellation() -> None:
+    """The cancellation was ours and has done its work: the task may wait for the client again."""
+    task = asyncio.current_task()
+    # Before Python 3.11 a task does not remember.
+    if task is not None and hasattr(task, "uncancel"):
+        task.uncancel()

@@ -1,0 +1,94 @@
+"""`serve`, `drain` and `key`: options in, exit code out."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from . import key, manifest, place
+from .child import require_free
+from .exits import CUT, ENDED, BadSettings, Exit
+from .journal import Journal
+from .place import RunFolder
+from .prepare import Prepared, prepare
+from .settings import Settings, add_options, add_run, settings_of
+from .supervisor import Supervisor
+
+POLL_SECONDS = 0.1
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run one command."""
+    parser = argparse.ArgumentParser(prog="tidegate_entrypoint", description="Start, drain or describe an engine.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    add_options(commands.add_parser("serve", help="verify, place, tune, start vLLM and watch it"))
+    add_run(commands.add_parser("drain", help="drain the engine that runs, and wait until no answer is open"))
+    described = commands.add_parser("key", help="print the compile key's factors of this machine as JSON")
+    described.add_argument("--root", type=Path, default=Path("/engine"))
+    parsed = parser.parse_args(arguments)
+    if parsed.command == "serve":
+        return serve(settings_of(parsed))
+    return drain(parsed.run) if parsed.command == "drain" else describe(parsed.root)
+
+
+def serve(settings: Settings) -> int:
+    """Everything that process 1 does; the last line of its log says how it ended."""
+    journal = Journal(as_json=settings.logs == "json")
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1):
+        # Process 1 gets no signal that it has not asked for.
+        signal.signal(number, lambda *_: _leave(journal))
+    code = 1
+    try:
+        code, reason = _serve(settings, journal), None
+    except Exit as error:
+        code, reason = error.code, str(error)
+    if reason is None:
+        journal.info("ended", code=code)
+    else:
+        journal.error("ended", code=code, reason=reason)
+    return code
+
+
+def _serve(settings: Settings, journal: Journal) -> int:
+    require_free(settings.host, settings.port)
+    with RunFolder(settings.run) as run:
+        prepared = prepare(settings, run, journal)
+        return asyncio.run(_supervise(prepared, settings, run, journal))
+
+
+async def _supervise(prepared: Prepared, settings: Settings, run: RunFolder, journal: Journal) -> int:
+    return await Supervisor(prepared, settings, run, journal).run()
+
+
+def drain(run: Path) -> int:
+    """Tell the engine of that folder to drain, and wait; it goes on running, and refuses."""
+    running = place.look_at(run)
+    if running is None:
+        print(f"no engine runs in {run}", file=sys.stderr)
+        return BadSettings.code
+    os.kill(running.pid, signal.SIGUSR1)
+    while running is not None and running.state not in {place.DRAINED, place.CUT}:
+        time.sleep(POLL_SECONDS)
+        running = place.look_at(run)
+    return CUT if running is not None and running.state == place.CUT else ENDED
+
+
+def describe(root: Path) -> int:
+    """Print this machine's factors for the engine at `root`, as they are compared at start."""
+    engine = manifest.parse(manifest.read(root))
+    environment = {**engine.environment, **os.environ}
+    print(json.dumps(key.factors(engine.arguments, environment, root / manifest.MODEL_FOLDER), indent=2))
+    return ENDED
+
+
+def _leave(journal: Journal) -> None:
+    """Told to end before vLLM was started: nothing is open, and what is half pulled is continued next time."""
+    journal.info("ended", code=ENDED, by="a signal, before vLLM was started")
+    os._exit(ENDED)

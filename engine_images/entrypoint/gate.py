@@ -1,0 +1,166 @@
+"""The gate before vLLM, in vLLM's own server: `--middleware tidegate_entrypoint.gate.Gate`.
+
+Who may ask, who is still being answered, and when the engine is ready are decided in the process that answers:
+no proxy stands on the way of the tokens. The paths below `/tidegate/` are the gate's own:
+
+    GET /tidegate/ready    200 when users may ask; 503 while the engine warms up, drains or has drained
+    GET /tidegate/health   200 when the engine generates; 503 and why when it does not
+    GET /tidegate/status   which engine this is, its state, and every factor in which its compile key differs
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+
+from .answers import REFUSED, Answers
+from .asgi import App, Message, Receive, Scope, Send, refuse, reply
+from .channel import VARIABLE, Channel
+from .counts import Counts
+from .journal import Journal
+from .orders import Orders
+from .probe import DeepHealth, Inside, Silent
+
+ALWAYS = frozenset({"/health", "/metrics", "/ping", "/version"})
+"""What is asked about the engine and not of it: answered by vLLM whatever the state."""
+
+WARM_UP_TOKENS = 8
+TRY_AGAIN_LATER = 1013
+"""Among the codes with which a WebSocket is closed."""
+
+END_SECONDS = 2.0
+"""For the errors of answers that were cut to go out."""
+
+WARMING, READY, DRAINING, DRAINED, FAILED = "warming", "ready", "draining", "drained", "failed"
+
+WHY_REFUSED = {
+    WARMING: "The engine is warming up; ask again.",
+    DRAINING: "The engine is being stopped; ask again.",
+    DRAINED: "The engine is being stopped; ask again.",
+    FAILED: "The engine did not warm up.",
+}
+
+
+class Gate:
+    """ASGI middleware around vLLM's application."""
+
+    def __init__(self, app: App) -> None:
+        """Called by vLLM when its engine is loaded, before its server listens."""
+        self._app = app
+        self._orders = Orders.from_text(os.environ[VARIABLE])
+        self._journal = Journal(as_json=self._orders.json_logs)
+        self._state = WARMING
+        self._refuses = True
+        self._inside = Inside(app, {})
+        self._health = DeepHealth(self._ask_one, every_seconds=self._orders.health_every_seconds)
+        self._counts = Counts(lambda: self._answers.open)
+        self._answers = Answers(progress=self._health.progress, count=self._counts.add)
+        self._channel: Channel | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._own: dict[str, Callable[[Send], Awaitable[None]]] = {
+            "/tidegate/ready": self._say_ready,
+            "/tidegate/health": self._say_health,
+            "/tidegate/status": self._say_status,
+        }
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._live(scope, receive, send)
+        elif scope["type"] == "websocket" and self._refuses:
+            await send({"type": "websocket.close", "code": TRY_AGAIN_LATER})
+        elif scope["type"] != "http" or scope["path"] in ALWAYS:
+            await self._app(scope, receive, send)
+        elif own := self._own.get(scope["path"]):
+            await own(send)
+        elif self._refuses:
+            self._counts.add(REFUSED)
+            await refuse(send, WHY_REFUSED[self._state])
+        else:
+            await self._answers.serve(self._app, scope, receive, send)
+
+    async def _live(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Begin when the application has started, end with it."""
+        self._inside = Inside(self._app, scope)
+
+        async def started(message: Message) -> None:
+            await send(message)
+            if message["type"] == "lifespan.startup.complete":
+                self._spawn(self._begin())
+
+        await self._app(scope, receive, started)
+
+    async def _begin(self) -> None:
+        """Warm up, say so, then do what process 1 asks for."""
+        channel = self._channel = await Channel.over(socket.socket(fileno=self._orders.channel))
+        began = time.monotonic()
+        try:
+            await self._warm_up()
+        except Silent as silent:
+            self._state = FAILED
+            await channel.say({"event": "failed", "reason": str(silent)})
+            return
+        if self._state == WARMING:
+            self._state, self._refuses = READY, False
+        await channel.say({"event": "ready", "warm_up_seconds": round(time.monotonic() - began, 2)})
+        while order := await channel.hear():
+            if order["do"] == "drain":
+                # Not awaited: a second order may shorten the first one's grace.
+                self._spawn(self._drain(order["grace_seconds"], order["linger_seconds"]))
+
+    async def _warm_up(self) -> None:
+        """Ask every batch size once: each takes its own path through the engine."""
+        for size in self._orders.warm_up:
+            asked = (
+                self._ask(f"{size} {index}", WARM_UP_TOKENS, self._orders.warm_up_seconds) for index in range(size)
+            )
+            await asyncio.gather(*asked)
+
+    async def _drain(self, grace_seconds: float, linger_seconds: float) -> None:
+        """Refuse new requests, finish open ones, end the rest with an error. Never takes longer than stated."""
+        self._state = DRAINING
+        self._answers.closing = True
+        began = time.monotonic()
+        # Not ready, but not refusing: who has not heard yet that we are going still gets an answer.
+        await asyncio.sleep(min(linger_seconds, grace_seconds))
+        self._refuses = True
+        open_then, cut = self._answers.open, 0
+        if not await self._answers.finished(within_seconds=grace_seconds - (time.monotonic() - began)):
+            cut = self._answers.cut()
+            await self._answers.finished(within_seconds=END_SECONDS)
+        self._state = DRAINED
+        if self._channel:
+            ended = {"finished": open_then - cut, "cut": cut, "stuck": self._answers.open}
+            await self._channel.say({"event": "drained", **ended, "seconds": round(time.monotonic() - began, 2)})
+
+    async def _say_ready(self, send: Send) -> None:
+        await reply(send, 200 if self._state == READY else 503, {"state": self._state})
+
+    async def _say_health(self, send: Send) -> None:
+        if self._state in {WARMING, FAILED}:
+            await reply(send, 503, {"healthy": False, "by": self._state})
+            return
+        health = await self._health.look()
+        known = {"healthy": health.healthy, "by": health.by, "age_seconds": round(health.age_seconds, 2)}
+        await reply(send, 200 if health.healthy else 503, known | ({"reason": health.reason} if health.reason else {}))
+
+    async def _say_status(self, send: Send) -> None:
+        await reply(send, 200, {"state": self._state, "open": self._answers.open, **self._orders.engine})
+
+    async def _ask_one(self) -> None:
+        await self._ask("health", 1, self._orders.health_within_seconds)
+
+    async def _ask(self, prompt: str, tokens: int, within_seconds: float) -> None:
+        await self._inside.complete(prompt, tokens, within_seconds=within_seconds)
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()):
+            self._journal.error("the gate failed", reason=f"{type(error).__name__}: {error}")

@@ -1,0 +1,73 @@
+"""The options of `serve`. Not the environment: Kubernetes writes variables of its own for every service."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+from pathlib import Path
+
+VLLM = "vllm.entrypoints.launchers.api_server.entry"
+"""vLLM's server, as a module of this Python, so that nothing depends on PATH."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What an operator may say of one engine."""
+
+    root: Path
+    run: Path
+    host: str
+    port: int
+    public_key: Path | None
+    weights: str | None
+    weights_cache: Path
+    key_policy: str
+    grace: float | None
+    linger: float
+    start_deadline: float
+    health_every: float
+    health_deadline: float
+    threads: int | None
+    spot: str
+    spot_url: str | None
+    logs: str
+    server: str
+    vllm: tuple[str, ...]
+    """Arguments for vLLM beside the manifest's."""
+
+
+def add_run(parser: argparse.ArgumentParser) -> None:
+    """The option that `serve` and `drain` share."""
+    parser.add_argument(
+        "--run", type=Path, default=Path("/tmp/tidegate-engine"), help="folder of this engine alone, writable"
+    )
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Every option of `serve`."""
+    add_run(parser)
+    option = parser.add_argument
+    option("--root", type=Path, default=Path("/engine"), help="where the image holds manifest, cache and model")
+    option("--host", default="0.0.0.0", help="address to listen on")
+    option("--port", type=int, default=8000)
+    option("--public-key", type=Path, help="PEM; the manifest must be signed by it")
+    option("--weights", help="where the model's files come from, when not from where the manifest says")
+    option("--weights-cache", type=Path, default=Path("/var/cache/tidegate"), help="folder shared by engines")
+    option("--key-policy", choices=["warn", "refuse"], default="warn", help="what a difference in the compile key does")
+    option("--grace", type=float, help="seconds for open answers at the end; else the manifest's")
+    option("--linger", type=float, default=0.0, help="seconds of the grace in which new requests are still taken")
+    option("--start-deadline", type=float, default=1800.0, help="seconds until the engine must be ready")
+    option("--health-every", type=float, default=10.0, help="seconds for which a proof of health holds")
+    option("--health-deadline", type=float, default=10.0, help="seconds for one test inference")
+    option("--threads", type=int, help="for computing on a CPU; else the cores that this container may use")
+    option("--spot", choices=["off", "aws", "gcp"], default="off", help="watch for the cloud's notice and drain then")
+    option("--spot-url", help=argparse.SUPPRESS)
+    option("--logs", choices=["json", "text"], default="json")
+    option("--server", default=VLLM, help=argparse.SUPPRESS)
+    option("vllm", nargs="*", help="arguments for vLLM, behind --")
+
+
+def settings_of(parsed: argparse.Namespace) -> Settings:
+    """The settings that were parsed."""
+    named = {name: value for name, value in vars(parsed).items() if name in Settings.__dataclass_fields__}
+    return Settings(**named | {"vllm": tuple(parsed.vllm)})
