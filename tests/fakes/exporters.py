@@ -18,7 +18,7 @@ QUICK, SLOW = 0.005, 100.0
 def registered(metric: Metric, registry: CollectorRegistry) -> Any:
     """The metric, with the labels that its exporter sets itself."""
     labels = [label for label in metric.labels if label not in TARGET]
-    if metric.kind is Kind.COUNTER:
+    if metric.kind is Kind.COUNTER and metric.name.endswith("_total"):  # which DCGM's exporter does not add
         return Counter(metric.name.removesuffix("_total"), "-", labels, registry=registry)
     if metric.kind is Kind.HISTOGRAM:
         return Histogram(metric.name, "-", labels, registry=registry, buckets=metric.edges or (1.0, 10.0))

@@ -1,0 +1,42 @@
+"""Servers of others, as they are: started on a free port, ended with the test."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+
+def free_address() -> str:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{probe.getsockname()[1]}"
+
+
+@contextmanager
+def running(command: Sequence[str], *, ready: str, log: Path) -> Iterator[None]:
+    """While `command` runs, once it answers at the URL `ready`."""
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=output)
+    try:
+        until = time.monotonic() + 30
+        while not _answers(ready):
+            assert process.poll() is None and time.monotonic() < until, log.read_text()
+            time.sleep(0.1)
+        yield
+    finally:
+        process.terminate()
+        process.wait(10)
+
+
+def _answers(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=1):
+            return True
+    except (urllib.error.URLError, TimeoutError):
+        return False

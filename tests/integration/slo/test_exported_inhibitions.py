@@ -1,0 +1,68 @@
+"""A real Alertmanager with the exported configuration: which alerts keep which others quiet."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fakes.servers import free_address, running
+
+pytestmark = pytest.mark.skipif(shutil.which("prometheus-alertmanager") is None, reason="needs Alertmanager")
+
+CONFIG = Path(__file__).parents[3] / "examples/slo/exported/alertmanager.yaml"
+
+
+def alert(name: str, region: str, **labels: str) -> dict[str, str]:
+    return {"alertname": name, "region": region, **labels}
+
+
+def burn(severity: str, slo: str, region: str) -> dict[str, str]:
+    return alert(
+        f"{slo}-{severity}",
+        region,
+        sloth_service="support-llm",
+        sloth_slo=slo,
+        sloth_id=f"support-llm-{slo}",
+        sloth_severity=severity,
+    )
+
+
+FIRING = [
+    burn("page", "availability", "eu-west-1"),
+    burn("ticket", "availability", "eu-west-1"),
+    burn("ticket", "availability", "us-east-1"),
+    burn("ticket", "queue", "eu-west-1"),
+    alert("CanarySlow", "eu-west-1", role="canary"),
+    alert("CanarySlow", "us-east-1", role="canary"),
+]
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    home = tmp_path_factory.mktemp("alertmanager")
+    address = free_address()
+    command = [
+        "prometheus-alertmanager",
+        f"--config.file={CONFIG}",
+        f"--storage.path={home}",
+        f"--web.listen-address={address}",
+        "--cluster.listen-address=",
+    ]
+    with running(command, ready=f"http://{address}/-/ready", log=home / "log"):
+        yield f"http://{address}/api/v2/alerts"
+
+
+def test_a_page_quiets_its_ticket_and_a_region_that_is_down_its_canary(url: str) -> None:
+    body = json.dumps([{"labels": labels} for labels in FIRING]).encode()
+    urllib.request.urlopen(urllib.request.Request(url, body, {"content-type": "application/json"}), timeout=5).close()
+    with urllib.request.urlopen(url, timeout=5) as answer:
+        alerts = json.load(answer)
+    quiet = {
+        (each["labels"]["alertname"], each["labels"]["region"]) for each in alerts if each["status"]["inhibitedBy"]
+    }
+    assert len(alerts) == len(FIRING)
+    assert quiet == {("availability-ticket", "eu-west-1"), ("CanarySlow", "eu-west-1")}
