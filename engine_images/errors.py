@@ -3,6 +3,7 @@
 VersionMismatch (UsageError)        the spec pins a vLLM that is not the installed one
 NotAModel (UsageError)              the folder is no Hugging Face directory with safetensors weights
 EnvironmentMissing (OutsideError)   the engine environment is not there, or could not be made
+NotProven (OutsideError)            what was built is not loaded again, or is another model than the eager one
 BrokenImage (UsageError)            an image or its layout is not what it says
 DiskFull (OutsideError)             no room left; nothing half-written stays
 BadKey (UsageError)                 a key for signatures cannot be read, or is of another kind
@@ -55,3 +56,7 @@ class RegistryRefused(UsageError):
 
 class RegistryUnavailable(OutsideError):
     """The registry does not answer, or not as registries do."""
+
+
+class NotProven(OutsideError):
+    """What was built is not loaded again, or is another model than the eager one."""

@@ -45,6 +45,11 @@ class ModelContract(Value):
     sampling: Mapping[str, float] = {}
     """Defaults for requests that say nothing: temperature, top_p, top_k, repetition_penalty, ..."""
 
+    @property
+    def uri(self) -> str:
+        """As MLflow writes it."""
+        return f"models:/{self.name}/{self.version}"
+
 
 class Launch(Value):
     """How vLLM is started."""

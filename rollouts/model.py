@@ -52,6 +52,8 @@ class Engine(Value):
     """Where the process starts; relative paths in `command` are below it."""
     memory_bytes: int
     """What the process is expected to need, checked before it is started."""
+    ready_path: str = "/health"
+    """Answers 200 once the engine takes requests."""
 
 
 class Arm(Value):

@@ -33,7 +33,8 @@ class Proof(Value):
     eager: Started
     rebuilt: tuple[str, ...]
     """Files that the built engine added to its cache: kernels that it should have found there."""
-    agreement: Agreement
+    agreement: Agreement | None
+    """None when the built engine did not come so far as to answer."""
     tolerance: float
     """The largest difference in log-probability that the build accepts."""
 
@@ -50,7 +51,7 @@ class Proof(Value):
         cold, built = self.cold.log.init_seconds, log.init_seconds
         if cold and built and built > MOST_OF_A_COLD_START * cold:
             yield f"the built engine took {built:.1f} s to initialize, a cold one {cold:.1f} s"
-        if not self.agreement.within(self.tolerance):
+        if self.agreement and not self.agreement.within(self.tolerance):
             yield (
                 f"compiled and eager differ by up to {self.agreement.largest:.3g} in log-probability; "
                 f"{self.tolerance:g} is accepted"

@@ -58,6 +58,10 @@ class EngineProcess:
     def tail(self) -> str:
         return self._child.tail()
 
+    def memory_bytes(self) -> int:
+        """Proportional set size of all its processes: what several share is counted once."""
+        return self._child.memory_bytes()
+
     async def busy(self) -> int:
         try:
             reply = await self._http.get(f"{self.url}/metrics", timeout_seconds=5)
@@ -78,7 +82,7 @@ class EngineProcess:
     async def healthy(self) -> bool:
         """Whether it says so itself."""
         try:
-            return (await self._http.get(f"{self.url}/health", timeout_seconds=1)).ok
+            return (await self._http.get(f"{self.url}{self.engine.ready_path}", timeout_seconds=1)).ok
         except Unreachable:
             return False
 
@@ -164,8 +168,8 @@ class EngineProcesses:
         self._clock = clock
         self._start_seconds = start_seconds
 
-    async def start(self, engine: Engine, *, port: int | None = None) -> EngineProcess:
-        running = self._spawn(engine, port or ports.free_port())
+    async def start(self, engine: Engine, *, port: int | None = None, log_file: Path | None = None) -> EngineProcess:
+        running = self._spawn(engine, port or ports.free_port(), log_file)
         begun = self._clock.monotonic()
         try:
             await self._until_healthy(running)
@@ -179,14 +183,12 @@ class EngineProcesses:
         log.info("%s: version %s is ready after %.1f s", self._region, engine.version, self._clock.monotonic() - begun)
         return running
 
-    def _spawn(self, engine: Engine, port: int) -> AdmittedEngine:
+    def _spawn(self, engine: Engine, port: int, log_file: Path | None) -> AdmittedEngine:
         # Before the process is there: two regions that start at once must not both see the same free memory.
         ticket = self._admission.admit(engine)
         command = [part.replace(PORT, str(port)) for part in engine.command]
-        started = self._clock.now()
-        child = process.start(
-            command, log=self._log_file(engine, started), workdir=Path(engine.workdir), environment=engine.environment
-        )
+        file = log_file or self._log_file(engine, self._clock.now())
+        child = process.start(command, log=file, workdir=Path(engine.workdir), environment=engine.environment)
         return AdmittedEngine(engine, port, child, self._http, ticket=ticket, admission=self._admission)
 
     def _log_file(self, engine: Engine, started: datetime) -> Path:

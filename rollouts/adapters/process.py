@@ -12,6 +12,8 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import psutil
+
 GUARD = Path(__file__).with_name("guard.py")
 POLL_SECONDS = 0.05
 
@@ -42,6 +44,11 @@ class ChildProcess:
         """The last lines of its log."""
         with self.log.open(encoding="utf-8", errors="replace") as lines:
             return "".join(deque(lines, maxlen=TAIL_LINES)).rstrip()
+
+    def memory_bytes(self) -> int:
+        """Proportional set size of it and all its descendants; what ended meanwhile counts no more."""
+        process = psutil.Process(self.pid)
+        return sum(_proportional_bytes(each) for each in (process, *process.children(recursive=True)))
 
     def first_error(self) -> str | None:
         """The first exception that its log names: what follows it is mostly other processes giving up."""
@@ -105,3 +112,10 @@ def start(
             start_new_session=True,
         )
     return ChildProcess(process, log)
+
+
+def _proportional_bytes(process: psutil.Process) -> int:
+    try:
+        return int(process.memory_full_info().pss)
+    except psutil.NoSuchProcess:
+        return 0

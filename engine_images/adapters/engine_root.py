@@ -1,0 +1,141 @@
+"""An engine's files on this machine, laid out as in an image, and the command that starts them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from engine_images import entrypoint
+from engine_images.build.model import Order
+from engine_images.errors import EnvironmentMissing
+from engine_images.manifest import (
+    CACHE_FOLDER,
+    ENTRYPOINT_FOLDER,
+    MANIFEST_FILE,
+    MODEL_FOLDER,
+    CompileKey,
+    Digests,
+    EngineManifest,
+)
+from engine_images.model import LaunchCommand
+from engine_images.oci.compose import manifest_bytes
+
+PACKAGE = "tidegate_entrypoint"
+"""The name of the entrypoint inside an image, where there is no `engine_images`."""
+
+PORT = "{port}"
+"""Stands in a command for the port that whoever starts it picks."""
+
+LEFT_OUT = ("*.lock", "*.tmp", "__pycache__")
+"""What vLLM and torch leave in a cache and never read again."""
+
+KEY_SECONDS = 60.0
+
+
+def entrypoint_files() -> dict[str, Path]:
+    """The files of the entrypoint, by their path below the entrypoint's folder in an image."""
+    folder = Path(entrypoint.__file__).parent
+    return {f"{PACKAGE}/{file.name}": file for file in sorted(folder.glob("*.py"))}
+
+
+def entrypoint_digest() -> str:
+    """One digest over the entrypoint's files."""
+    whole = hashlib.sha256()
+    for path, file in entrypoint_files().items():
+        whole.update(f"{path} {_digest_of(file)}\n".encode())
+    return whole.hexdigest()
+
+
+def write_root(root: Path, manifest: EngineManifest, model: Path, cache: Path | None) -> None:
+    """Lay an engine out at `root`; `model` and `cache` are linked to, not copied."""
+    shutil.rmtree(root, ignore_errors=True)
+    root.mkdir(parents=True)
+    for path, file in entrypoint_files().items():
+        target = root / ENTRYPOINT_FOLDER / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(file, target)
+    (root / MODEL_FOLDER).symlink_to(model.resolve(), target_is_directory=True)
+    if cache is not None:
+        (root / CACHE_FOLDER).symlink_to(cache.resolve(), target_is_directory=True)
+    (root / MANIFEST_FILE).write_bytes(manifest_bytes(manifest))
+
+
+def key_of(order: Order, root: Path) -> CompileKey:
+    """What the engine environment on this machine says of everything that a compiled model depends on.
+
+    Raises:
+        EnvironmentMissing: its Python does not answer.
+    """
+    write_root(root, EngineManifest(engine="", model=order.model, launch=order.launch), order.folder, None)
+    command = [order.environment.python, "-m", PACKAGE, "key", "--root", str(root)]
+    try:
+        done = subprocess.run(
+            command,
+            env=os.environ | _imports(root),
+            cwd=root,
+            capture_output=True,
+            text=True,
+            timeout=KEY_SECONDS,
+            check=True,
+        )
+        return CompileKey(factors=json.loads(done.stdout))
+    except (OSError, subprocess.SubprocessError, ValueError) as error:
+        said = getattr(error, "stderr", None) or str(error)
+        raise EnvironmentMissing(
+            f"{order.environment.python} does not tell its compile key", hint="run: tidegate setup", detail=said
+        ) from error
+
+
+def serve(
+    order: Order,
+    root: Path,
+    run: Path,
+    *,
+    arguments: Iterable[str] = (),
+    environment: Mapping[str, str] | None = None,
+) -> LaunchCommand:
+    """How to start the engine at `root` with `run` as its own folder; `arguments` are added to vLLM's."""
+    options = ["--root", str(root), "--run", str(run), "--host", "127.0.0.1", "--port", PORT, "--logs", "text"]
+    extra = list(arguments)
+    return LaunchCommand(
+        command=(order.environment.python, "-m", PACKAGE, "serve", *options, *(["--", *extra] if extra else [])),
+        environment={**_imports(root), **(environment or {})},
+        workdir=str(root),
+        memory_bytes=order.memory_bytes,
+    )
+
+
+def digests_of(folder: Path) -> Digests:
+    """SHA-256 of every file below `folder`, by relative path."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): _digest_of(path) for path in files}
+
+
+def tidy_cache(cache: Path) -> None:
+    """Remove what no start ever reads."""
+    for pattern in LEFT_OUT:
+        for path in list(cache.rglob(pattern)):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def fixed_run_folder(name: str) -> Path:
+    """The folder in which `name` is compiled: its path goes into the compiled files, so it must always be the same."""
+    folder = Path(tempfile.gettempdir(), f"tidegate-{os.getuid()}", name[:16])
+    folder.parent.mkdir(mode=0o700, exist_ok=True)
+    return folder
+
+
+def _imports(root: Path) -> dict[str, str]:
+    """Import the entrypoint, and nothing from the folder that a process starts in."""
+    return {"PYTHONPATH": str(root / ENTRYPOINT_FOLDER), "PYTHONSAFEPATH": "1"}
+
+
+def _digest_of(file: Path) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

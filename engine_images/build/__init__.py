@@ -1,0 +1,1 @@
+"""From a model version's files to an engine that is proven: compiled once, found again, never half there."""
