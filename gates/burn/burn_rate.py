@@ -151,8 +151,11 @@ def _slower_than(times: Times, seconds: float) -> Events | NoData:
 
 
 def events_of(batch: Batch, arm: Arm) -> Events | NoData:
-    """The requests of one arm as events of an availability SLO: an error spends its budget, a refusal does not."""
+    """The requests of one arm as events of an availability SLO: errors are bad, refusals (4xx) are no events at all.
+
+    Counted as good, a flood of refusals would hide an outage.
+    """
     pods = [pod for pod in batch.arms if pod.arm is arm]
     if not pods or ("requests" in batch.missing and not any(pod.requests for pod in pods)):
         return NoData(reason=batch.missing.get("requests", f"nothing is known of the {arm} arm"))
-    return Events(total=sum(pod.requests for pod in pods), bad=sum(pod.errors for pod in pods))
+    return Events(total=sum(pod.requests - pod.refused for pod in pods), bad=sum(pod.errors for pod in pods))

@@ -127,4 +127,5 @@ async def answered(arm: Arm) -> int:
     """How many chats the engine itself has answered."""
     async with Http() as http:
         metrics = (await http.get(f"{arm.url}/metrics")).text
-    return int(next(line.split()[-1] for line in metrics.splitlines() if line.startswith("vllm:request_success_total")))
+    counts = (line.split()[-1] for line in metrics.splitlines() if line.startswith("vllm:request_success_total"))
+    return int(float(next(counts)))
