@@ -67,6 +67,12 @@ lock: $(VENV)/installed ## Pin the newest allowed versions of all dependencies.
 		--no-emit-index-url --no-emit-find-links --quiet -o engine.lock \
 		$(if $(PIP_FIND_LINKS),$(PIP_FIND_LINKS:%=--find-links %),--torch-backend cpu)
 
+pin-vllm: setup ## Write down what the installed vLLM accepts: options, architectures, quantization.
+	@engine=$${TIDEGATE_ENGINE_HOME:-/opt/tidegate/engine}; described=$$(mktemp); \
+	"$$engine/bin/python" engine_images/environment/describe_vllm.py > "$$described" 2>/dev/null; \
+	version=$$($(BIN)/python -c 'import json, sys; print(json.load(open(sys.argv[1]))["vllm"])' "$$described"); \
+	install -m 644 "$$described" "engine_images/pinned/vllm-$$version.json"; rm "$$described"
+
 clean: ## Remove what was made here, except the state of deliveries in .tidegate.
 	@rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
 	@find $(SOURCES) tests examples benchmarks -name __pycache__ -prune -exec rm -rf {} +
@@ -94,4 +100,4 @@ elif sudo -n true 2>/dev/null; then sudo -n apt-get update -qq && sudo -n apt-ge
 else echo "Python cannot make virtual environments; run: sudo apt-get install -y $(1)" >&2; exit 1; fi
 endef
 
-.PHONY: help demo test unit integration e2e lint type fmt setup gen check-gen build lock clean
+.PHONY: help demo test unit integration e2e lint type fmt setup gen check-gen build lock pin-vllm clean

@@ -7,13 +7,16 @@ always `model`, relative to the engine's own folder, and the cache lies outside 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
+from engine_images.accelerators import Accelerator
+from engine_images.arguments.command_line import command_line
 from engine_images.errors import VersionMismatch
 from engine_images.memory import estimate_memory, kv_cache_bytes
 from engine_images.model import EngineEnvironment, LaunchCommand, Weights
-from engine_images.spec import ArgumentValue, CompileMode, EngineSettings
+from engine_images.pinned.catalogue import pinned_vllm
+from engine_images.spec import CompileMode, EngineSettings
 
 PORT = "{port}"
 """Stands in a command for the port that whoever starts it picks."""
@@ -46,7 +49,7 @@ def launch_command(
         VersionMismatch: the settings pin another vLLM than the environment has.
     """
     _require_version(settings.vllm.version, environment)
-    command = (environment.python, "-m", SERVER, *_fixed_arguments(settings, name), *_flags(settings.vllm.args))
+    command = (environment.python, "-m", SERVER, *_fixed_arguments(settings, name), *_spec_arguments(settings))
     return LaunchCommand(
         command=command,
         environment=_process_environment(cache, threads),
@@ -70,21 +73,18 @@ def _fixed_arguments(settings: EngineSettings, name: str) -> Iterator[str]:
     yield from ("--load-format", "safetensors")
     yield from ("--shutdown-timeout", str(DRAIN_SECONDS), "--enable-tokenizer-info-endpoint")
     # With vLLM's own default a tiny engine takes 2.0 GB instead of 1.1 GB, and a machine runs several.
-    if "kv-cache-memory-bytes" not in settings.vllm.args:
+    if settings.accelerator is Accelerator.CPU and "kv-cache-memory-bytes" not in settings.vllm.args:
         yield from ("--kv-cache-memory-bytes", str(kv_cache_bytes(settings.vllm.args)))
     if settings.compile.mode is CompileMode.NONE:
         yield "--enforce-eager"
 
 
-def _flags(args: Mapping[str, ArgumentValue]) -> Iterator[str]:
-    # Sorted: two specs that say the same start the same command.
-    for name, value in sorted(args.items()):
-        if value is True:
-            yield f"--{name}"
-        elif value is False:
-            yield f"--no-{name}"
-        else:
-            yield f"--{name}={value}"
+def _spec_arguments(settings: EngineSettings) -> tuple[str, ...]:
+    """What the spec says in vLLM's own words, and its sampling defaults."""
+    args = dict(settings.vllm.args)
+    if settings.sampling.said:
+        args["override-generation-config"] = settings.sampling.generation_config
+    return command_line(args, pinned_vllm(settings.vllm.version))
 
 
 def _process_environment(cache: Path, threads: int) -> dict[str, str]:

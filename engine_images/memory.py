@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
+from engine_images.arguments.model import Arguments
+from engine_images.arguments.serving import serving
 from engine_images.model import Weights
-from engine_images.spec import ArgumentValue
 
 MEBIBYTE = 1024 * 1024
 
@@ -23,14 +22,14 @@ _BITS_STORED = {"F64": 64, "I64": 64, "U64": 64, "F32": 32, "I32": 32, "U32": 32
 _FLOATS = frozenset({"F64", "F32", "F16", "BF16"})
 
 
-def estimate_memory(weights: Weights, args: Mapping[str, ArgumentValue]) -> int:
+def estimate_memory(weights: Weights, args: Arguments) -> int:
     """Bytes that an engine with these weights and these arguments of vLLM is expected to need."""
     return PROCESS_BYTES + kv_cache_bytes(args) + weight_bytes(weights, str(args.get("dtype", "auto")))
 
 
-def kv_cache_bytes(args: Mapping[str, ArgumentValue]) -> int:
+def kv_cache_bytes(args: Arguments) -> int:
     """The size of the KV cache: as the spec says, or small enough for several engines on one machine."""
-    return int(args.get("kv-cache-memory-bytes", DEFAULT_KV_CACHE_BYTES))
+    return serving(args).kv_cache_bytes or DEFAULT_KV_CACHE_BYTES
 
 
 def weight_bytes(weights: Weights, dtype: str) -> int:

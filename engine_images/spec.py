@@ -2,58 +2,40 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
+from pydantic import (
+    Field,
+    GetJsonSchemaHandler,
+    JsonValue,
+    TypeAdapter,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
+from pydantic_core import CoreSchema, InitErrorDetails
 
-from tidegate.core.model import SpecModel
+from engine_images.accelerators import DEVICES, Accelerator
+from engine_images.arguments.check import wrong_arguments
+from engine_images.arguments.model import ArgumentValue
+from engine_images.arguments.rules import odd_arguments
+from engine_images.arguments.schema import arguments_schema
+from engine_images.arguments.serving import Serving, serving
+from engine_images.pinned.catalogue import known_versions, pinned_vllm
+from engine_images.sampling import SamplingSpec
+from tidegate.core.model import Contradiction, SpecModel, at_odds
 
-ArgumentValue = bool | int | float | str
-
-RESERVED = {
-    "address": ("host", "port", "uds", "root-path", "api-server-count", "headless", "served-model-name"),
-    "registered model version": ("model", "model-tag", "tokenizer", "hf-config-path", "revision", "chat-template"),
-    "rule that no code or pickle of a model version is run": ("trust-remote-code", "load-format"),
-    "rest of the spec": ("enforce-eager", "config"),
-    "way an engine is watched and stopped": ("shutdown-timeout", "enable-tokenizer-info-endpoint", "api-key"),
-}
-"""Arguments of vLLM that follow from something else; a spec that set them would contradict it."""
-
-_OWNERS = {argument: owner for owner, arguments in RESERVED.items() for argument in arguments}
-_NAME = re.compile(r"[a-z][a-z0-9]*([-.][a-z0-9]+)*")
-
-
-def _argument_name(name: str) -> str:
-    if _NAME.fullmatch(name) is None:
-        raise ValueError("an argument as vLLM writes it, without the dashes in front: max-model-len")
-    owner = _OWNERS.get(name.removeprefix("no-"))
-    if owner is not None:
-        raise ValueError(f"an argument of vLLM that tidegate does not set itself; this one follows from the {owner}")
-    return name
+_MAPPING = TypeAdapter(dict[str, JsonValue])
 
 
-def _argument_value(value: Any) -> ArgumentValue:
-    if not isinstance(value, ArgumentValue):
-        raise ValueError("text, a number, true or false")  # noqa: TRY004 (pydantic reports no TypeError)
-    return value
+class _ArgumentsSchema:
+    """Shows editors the options of the newest vLLM that is known here."""
 
-
-ArgumentName = Annotated[str, AfterValidator(_argument_name)]
-Argument = Annotated[
-    ArgumentValue,
-    BeforeValidator(_argument_value),
-    WithJsonSchema({"type": ["string", "number", "boolean"]}),
-]
-
-
-class Accelerator(StrEnum):
-    """What an engine computes on."""
-
-    CPU = "cpu"
-    """The one that the pinned engine environment is built for."""
+    def __get_pydantic_json_schema__(self, _: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        vllm = pinned_vllm(known_versions()[-1])
+        return arguments_schema(vllm) if vllm else {"type": "object"}
 
 
 class CompileMode(StrEnum):
@@ -70,14 +52,51 @@ class VllmSpec(SpecModel):
 
     version: str
     """The one in the engine environment, exactly: another one answers and measures differently."""
-    args: Mapping[ArgumentName, Argument] = {}
-    """As on vLLM's command line, without the dashes: `max-model-len: 1024`; true and false are flags."""
+    args: Annotated[Mapping[str, ArgumentValue], _ArgumentsSchema()] = {}
+    """As on vLLM's command line, without the dashes: `max-model-len: 1024`; true and false are flags, a list is
+    several values, a mapping is JSON."""
+
+    @field_validator("args", mode="before")
+    @classmethod
+    def _as_vllm_takes_them(cls, args: object, info: ValidationInfo) -> object:
+        """Each wrong argument is a problem of its own, with its own line."""
+        values = _MAPPING.validate_python(args)
+        wrong = list(wrong_arguments(values, pinned_vllm(str(info.data.get("version")))))
+        if wrong:
+            problems = [
+                InitErrorDetails(type=at_odds(one.found, one.expected), loc=(one.name,), input=values[one.name])
+                for one in wrong
+            ]
+            raise ValidationError.from_exception_data("args", problems)
+        return values
+
+    @property
+    def serving(self) -> Serving:
+        """What tidegate itself reasons about, in types."""
+        return serving(self.args)
+
+    def contradictions(self) -> Iterator[Contradiction]:
+        """A vLLM that nobody has described, and arguments that vLLM refuses together."""
+        if pinned_vllm(self.version) is None:
+            known = ", ".join(known_versions())
+            yield Contradiction(("version",), f"vLLM {self.version}", f"{known}, whose arguments are known here")
+        for odd in odd_arguments(self.args):
+            yield Contradiction(("args", odd.name), odd.found, odd.expected)
 
 
 class CompileSpec(SpecModel):
     """How the model is compiled."""
 
     mode: CompileMode = CompileMode.DEFAULT
+    warm: tuple[Annotated[int, Field(ge=1, le=1024)], ...] = (1,)
+    """Batch sizes that are asked once, while the engine is built and before it is ready after a start."""
+
+    @field_validator("warm")
+    @classmethod
+    def _each_once(cls, warm: tuple[int, ...]) -> tuple[int, ...]:
+        if not warm or list(warm) != sorted(set(warm)):
+            raise ValueError("at least one batch size, each once, the smallest first")
+        return warm
 
 
 class EngineSettings(SpecModel):
@@ -85,4 +104,41 @@ class EngineSettings(SpecModel):
 
     vllm: VllmSpec
     accelerator: Accelerator = Accelerator.CPU
+    accelerator_count: int = Field(default=1, ge=1, le=1024)
+    """How many of them one engine takes: the parallel sizes multiplied."""
     compile: CompileSpec = CompileSpec()
+    sampling: SamplingSpec = SamplingSpec()
+
+    def contradictions(self) -> Iterator[Contradiction]:
+        """Parallel sizes that leave accelerators idle or need more, and precision that the accelerator lacks."""
+        yield from _parallelism(self)
+        yield from _precision(self)
+
+
+_NEVER_ON_CPU = ("enable-eplb", "enable-sleep-mode")
+"""vLLM 0.32 refuses both there."""
+
+
+def _parallelism(settings: EngineSettings) -> Iterator[Contradiction]:
+    parallel = settings.vllm.serving.parallel
+    if parallel.accelerators != settings.accelerator_count:
+        sizes = {
+            "tensor": parallel.tensor,
+            "pipeline": parallel.pipeline,
+            "data": parallel.data,
+            "prefill-context": parallel.prefill_context,
+        }
+        product = " x ".join(f"{name} {size}" for name, size in sizes.items() if size > 1) or "no parallelism"
+        yield Contradiction(
+            ("accelerator_count",),
+            f"{settings.accelerator_count} of {settings.accelerator} for {product}",
+            f"{parallel.accelerators}",
+        )
+    for name in _NEVER_ON_CPU if settings.accelerator is Accelerator.CPU else ():
+        if settings.vllm.args.get(name) is True:
+            yield Contradiction(("vllm", "args", name), "true on a cpu", "an accelerator that vLLM can do it on")
+
+
+def _precision(settings: EngineSettings) -> Iterator[Contradiction]:
+    if settings.vllm.serving.dtype == "bfloat16" and not DEVICES[settings.accelerator].bfloat16:
+        yield Contradiction(("vllm", "args", "dtype"), f"bfloat16 on {settings.accelerator}", "float16 or float32")

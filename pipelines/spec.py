@@ -10,12 +10,14 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
+from engine_images.accelerators import Accelerator
 from engine_images.spec import EngineSettings
 from gates.spec import Gates
 from pipelines.slo_gate import odds_with
+from slo.metrics.vllm import ALTERED_BY
 from slo.spec import CostSpec, SloSpec, named_twice
 from tidegate.core.model import Contradiction, Loc, SpecModel
-from tidegate.core.quantities import Duration, format_duration
+from tidegate.core.quantities import Duration, Percent, format_duration
 
 Weight = Annotated[int, Field(ge=1, le=99)]
 Port = Annotated[int, Field(ge=1024, le=65535)]
@@ -125,6 +127,8 @@ class Traffic(SpecModel):
     requests_per_second: float = Field(gt=0, le=1000)
     prompts: Path | None = None
     max_tokens: int = Field(default=32, ge=1, le=4096)
+    regenerate: Percent = Field(default=0.0, ge=0, lt=1, validate_default=False)
+    """Of answers after which the user that is played asks the same once more."""
 
 
 class Delivery(SpecModel):
@@ -161,7 +165,18 @@ class Delivery(SpecModel):
                 yield Contradiction(
                     ("fleet", "ports", region), "an unknown region", "one of " + ", ".join(self.regions.names)
                 )
+        if self.engine.accelerator is not Accelerator.CPU:
+            found = f"{self.engine.accelerator} in the local fleet"
+            yield Contradiction(("engine", "accelerator"), found, "cpu, all that this machine has")
+        yield from self._around_slos()
+
+    def _around_slos(self) -> Iterator[Contradiction]:
+        """A name that two of them have, an engine without the metrics that they are written on, a gate without one."""
         yield from named_twice(self.slos)
+        for argument in ALTERED_BY:
+            if self.slos and self.engine.vllm.args.get(argument):
+                found = "metrics that the SLOs are not written on"
+                yield Contradiction(("engine", "vllm", "args", argument), found, "vLLM's own metrics, or no `slos`")
         for odd in odds_with(self.gates.burn_rate, self.slos) if self.gates.burn_rate else ():
             yield replace(odd, where=("gates", "burn_rate", *odd.where))
 

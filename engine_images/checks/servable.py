@@ -9,8 +9,13 @@ from engine_images.checks.model import Obstacle
 from engine_images.spec import EngineSettings
 
 
-def problems_of(version_folder: Path, settings: EngineSettings) -> tuple[Obstacle, ...]:
-    """Everything that stands in the way of serving the Hugging Face directory `version_folder`; empty when nothing."""
+def problems_of(
+    version_folder: Path, settings: EngineSettings, *, machine_bytes: int | None = None
+) -> tuple[Obstacle, ...]:
+    """Everything that stands in the way of serving the Hugging Face directory `version_folder`; empty when nothing.
+
+    `machine_bytes` is the memory of the machine that serves, where the accelerator is a CPU.
+    """
     raise NotImplementedError
 
 

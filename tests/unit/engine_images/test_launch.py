@@ -4,16 +4,19 @@ from pathlib import Path
 
 import pytest
 
+from engine_images.accelerators import Accelerator
+from engine_images.arguments.model import ArgumentValue
 from engine_images.errors import VersionMismatch
 from engine_images.launch import launch_command
 from engine_images.model import EngineEnvironment, LaunchCommand, Weights
+from engine_images.sampling import SamplingSpec
 from engine_images.spec import CompileMode, CompileSpec, EngineSettings, VllmSpec
 from tidegate.core.errors import ExitCode
 
 ENVIRONMENT = EngineEnvironment(python="/engine/bin/python", vllm="0.32.0")
 
 
-def settings(*, mode: CompileMode = CompileMode.DEFAULT, **args: bool | int | str) -> EngineSettings:
+def settings(*, mode: CompileMode = CompileMode.DEFAULT, **args: ArgumentValue) -> EngineSettings:
     named = {name.replace("_", "-"): value for name, value in args.items()}
     return EngineSettings(vllm=VllmSpec(version="0.32.0", args=named), compile=CompileSpec(mode=mode))
 
@@ -66,6 +69,32 @@ def test_arguments_of_the_spec_are_passed_on_in_a_fixed_order() -> None:
 
 def test_a_value_that_looks_like_an_argument_stays_a_value() -> None:
     assert "--reasoning-parser=--port" in launch(settings(reasoning_parser="--port")).command
+
+
+def test_json_and_lists_are_written_as_vllm_reads_them() -> None:
+    wanted = settings(
+        enable_lora=True,
+        lora_modules=[{"path": "model/sql", "name": "sql"}, "law=model/law"],
+        allowed_origins=["https://example.org"],
+    )
+    assert launch(wanted).command[-5:] == (
+        '--allowed-origins=["https://example.org"]',
+        "--enable-lora",
+        "--lora-modules",
+        '{"name":"sql","path":"model/sql"}',
+        "law=model/law",
+    )
+
+
+def test_the_spec_s_sampling_defaults_replace_the_version_s() -> None:
+    wanted = settings().model_copy(update={"sampling": SamplingSpec(temperature=0.5, max_tokens=64)})
+    assert '--override-generation-config={"max_new_tokens":64,"temperature":0.5}' in launch(wanted).command
+    assert not any("generation-config" in word for word in launch(settings()).command)
+
+
+def test_an_accelerator_with_memory_of_its_own_keeps_vllm_s_kv_cache() -> None:
+    wanted = settings().model_copy(update={"accelerator": Accelerator.H100})
+    assert "--kv-cache-memory-bytes" not in launch(wanted).command
 
 
 def test_an_engine_that_is_not_compiled_runs_eagerly() -> None:

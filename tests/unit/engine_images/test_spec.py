@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from engine_images.spec import RESERVED, Accelerator, CompileMode, EngineSettings
+from engine_images.accelerators import Accelerator
+from engine_images.arguments.reserved import RESERVED
+from engine_images.spec import CompileMode, EngineSettings
 from tidegate.core.spec import SpecError, parse_spec
 
 
@@ -53,15 +55,85 @@ def test_an_argument_is_written_as_on_the_command_line_without_dashes(name: str)
     assert "without the dashes in front: max-model-len" in problem(f"vllm: {{version: 0.32.0, args: {{'{name}': 1}}}}")
 
 
-@pytest.mark.parametrize("value", ["[1, 2]", "{a: 1}", "null", "2026-01-01"])
-def test_an_argument_has_one_plain_value(value: str) -> None:
-    assert "expected text, a number, true or false" in problem(f"vllm: {{version: 0.32.0, args: {{seed: {value}}}}}")
+def test_a_misspelt_argument_is_refused_with_the_one_that_was_meant() -> None:
+    assert problem("vllm:\n  version: 0.32.0\n  args: {max-modl-len: 512}") == (
+        "engine.yaml:3: vllm.args.max-modl-len: found an unknown argument; "
+        "expected an argument of vLLM 0.32.0: did you mean max-model-len?"
+    )
+
+
+def test_every_wrong_argument_is_told_at_once_with_its_line() -> None:
+    text = "vllm:\n  version: 0.32.0\n  args:\n    max-model-len: long\n    dtype: bfloat61\n    enable-lora: 1\n"
+    assert problem(text).splitlines() == [
+        "engine.yaml:4: vllm.args.max-model-len: found 'long'; "
+        "expected a whole number, one such as 8k (8000) or 8K (8192), or auto",
+        "engine.yaml:5: vllm.args.dtype: found 'bfloat61'; expected bfloat16 (the nearest choice)",
+        "engine.yaml:6: vllm.args.enable-lora: found 1; expected true or false",
+    ]
+
+
+def test_what_vllm_takes_as_json_is_written_as_a_mapping() -> None:
+    args = parse(
+        "vllm:\n  version: 0.32.0\n  args:\n    speculative-config: {method: ngram, num_speculative_tokens: 3}\n"
+    ).vllm.args
+    assert args["speculative-config"] == {"method": "ngram", "num_speculative_tokens": 3}
+
+
+def test_a_misspelt_key_of_a_mapping_is_refused_with_the_one_that_was_meant() -> None:
+    assert "num_speculativ_tokens is none, did you mean num_speculative_tokens?" in problem(
+        "vllm: {version: 0.32.0, args: {speculative-config: {method: ngram, num_speculativ_tokens: 3}}}"
+    )
+
+
+def test_arguments_that_vllm_refuses_together_are_told_together() -> None:
+    text = (
+        "vllm:\n  version: 0.32.0\n  args:\n    max-model-len: 4096\n    max-num-batched-tokens: 1024\n"
+        "    enable-chunked-prefill: false\n    lora-modules: [{name: sql, path: model/sql}]\n"
+    )
+    assert problem(text).splitlines() == [
+        "engine.yaml:7: vllm.args.lora-modules: found lora-modules without enable-lora; expected enable-lora too",
+        "engine.yaml:5: vllm.args.max-num-batched-tokens: found 1024, less than max-model-len (4096) without chunked "
+        "prefill: longer prompts are never read; expected at least 4096, or enable-chunked-prefill: true",
+    ]
+
+
+def test_a_vllm_whose_arguments_nobody_described_is_refused() -> None:
+    assert problem("vllm: {version: 0.31.0}") == (
+        "engine.yaml:1: vllm.version: found vLLM 0.31.0; expected 0.32.0, whose arguments are known here"
+    )
 
 
 def test_an_unknown_accelerator_is_refused_with_the_known_ones() -> None:
-    assert problem("vllm: {version: 0.32.0}\naccelerator: nvidia-h100") == (
-        "engine.yaml:2: accelerator: found 'nvidia-h100'; expected 'cpu'"
+    assert "accelerator: found 'nvidia-h1000'; expected 'cpu', 'nvidia-t4'" in problem(
+        "vllm: {version: 0.32.0}\naccelerator: nvidia-h1000"
     )
+
+
+def test_the_parallel_sizes_must_take_all_accelerators_and_no_more() -> None:
+    text = "vllm: {version: 0.32.0, args: {tensor-parallel-size: 4, pipeline-parallel-size: 2}}\n"
+    assert problem(text + "accelerator: nvidia-l4\naccelerator_count: 4") == (
+        "engine.yaml:3: accelerator_count: found 4 of nvidia-l4 for tensor 4 x pipeline 2; expected 8"
+    )
+    assert parse(text + "accelerator: nvidia-l4\naccelerator_count: 8").accelerator is Accelerator.L4
+
+
+def test_a_precision_that_the_accelerator_lacks_is_refused() -> None:
+    assert "found bfloat16 on nvidia-t4; expected float16 or float32" in problem(
+        "vllm: {version: 0.32.0, args: {dtype: bfloat16}}\naccelerator: nvidia-t4"
+    )
+
+
+def test_sampling_defaults_keep_to_what_vllm_takes() -> None:
+    assert parse("vllm: {version: 0.32.0}\nsampling: {temperature: 0.7, top_k: 20}").sampling.said == {
+        "temperature": 0.7,
+        "top_k": 20,
+    }
+    assert "sampling.temperature: found -1" in problem("vllm: {version: 0.32.0}\nsampling: {temperature: -1}")
+
+
+@pytest.mark.parametrize("sizes", ["[]", "[8, 1]", "[1, 1]", "[0]"])
+def test_batch_sizes_to_warm_are_written_once_and_in_order(sizes: str) -> None:
+    assert "compile.warm" in problem(f"vllm: {{version: 0.32.0}}\ncompile: {{warm: {sizes}}}")
 
 
 def test_an_unknown_way_to_compile_is_refused_with_the_known_ones() -> None:

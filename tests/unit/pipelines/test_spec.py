@@ -86,8 +86,8 @@ def test_from_and_to_are_how_a_person_writes_the_aliases() -> None:
         ),
         (
             5,
-            "engine: {vllm: {version: 0.32.0}, accelerator: nvidia-h100}",
-            "5: engine.accelerator: found 'nvidia-h100'; expected 'cpu'",
+            "engine: {vllm: {version: 0.32.0}, accelerator: nvidia-l4}",
+            "5: engine.accelerator: found nvidia-l4 in the local fleet; expected cpu, all that this machine has",
         ),
         (
             6,

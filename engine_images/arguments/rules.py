@@ -1,0 +1,143 @@
+"""Arguments that are right alone and that vLLM 0.32 refuses, or ignores in silence, together.
+
+Each rule names where vLLM says so. What only the model's own configuration can tell is in `checks/`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from engine_images.arguments.model import Arguments
+from engine_images.arguments.serving import Serving, serving
+from engine_images.arguments.values import read_count
+
+_ASYNCHRONOUS = frozenset({"ngram_gpu", "draft_model", "dspark", "dflash", "eagle", "eagle3", "extract_hidden_states"})
+"""Methods of speculation that async scheduling knows, beside every `..._mtp`."""
+
+NEEDS = {
+    "enable-auto-tool-choice": "tool-call-parser",
+    "enable-log-outputs": "enable-log-requests",
+    "enable-eplb": "enable-expert-parallel",
+    "numa-bind-nodes": "numa-bind",
+    "numa-bind-cpus": "numa-bind",
+    "lora-modules": "enable-lora",
+}
+"""Refused without the other; of `lora-modules`, which fail at start only, vLLM's server says so last."""
+
+EXCLUDES = {
+    "enable-per-request-metrics": "disable-log-stats",
+    "data-parallel-hybrid-lb": "data-parallel-external-lb",
+    "kv-cache-memory-bytes": "gpu-memory-utilization",
+}
+"""Refused with the other; of the last pair the second is ignored in silence."""
+
+AT_MOST = (
+    ("max-num-seqs", "max-num-batched-tokens"),
+    ("max-num-active-seqs", "max-num-seqs"),
+    ("long-prefill-token-threshold", "max-model-len"),
+    ("max-loras", "max-cpu-loras"),
+    ("data-parallel-size-local", "data-parallel-size"),
+)
+"""Pairs of which the first must not be larger: SchedulerConfig.verify_max_model_len, LoRAConfig, ParallelConfig."""
+
+
+@dataclass(frozen=True)
+class Odd:
+    """An argument at odds with another one."""
+
+    name: str
+    found: str
+    expected: str
+
+
+def odd_arguments(args: Arguments) -> Iterator[Odd]:
+    """Every contradiction among arguments that are right alone."""
+    yield from _pairs(args)
+    wanted = serving(args)
+    for rule in _RULES:
+        yield from rule(args, wanted)
+
+
+def _pairs(args: Arguments) -> Iterator[Odd]:
+    for name, needed in NEEDS.items():
+        if args.get(name, False) is not False and args.get(needed, False) is False:
+            yield Odd(name, f"{name} without {needed}", f"{needed} too")
+    for name, other in EXCLUDES.items():
+        if args.get(name, False) is not False and args.get(other, False) is not False:
+            yield Odd(other, f"{other} beside {name}", "one of the two")
+    for smaller, larger in AT_MOST:
+        few, many = read_count(args.get(smaller)), read_count(args.get(larger))
+        if few is not None and many is not None and few > many:
+            yield Odd(smaller, f"{few}, more than {larger} ({many})", f"at most {many}")
+
+
+def _prefill(_: Arguments, wanted: Serving) -> Iterator[Odd]:
+    """SchedulerConfig.verify_max_model_len."""
+    tokens, length = wanted.max_num_batched_tokens, wanted.max_model_len
+    if wanted.chunked_prefill is False and tokens is not None and length is not None and tokens < length:
+        yield Odd(
+            "max-num-batched-tokens",
+            f"{tokens}, less than max-model-len ({length}) without chunked prefill: longer prompts are never read",
+            f"at least {length}, or enable-chunked-prefill: true",
+        )
+
+
+def _speculation(args: Arguments, wanted: Serving) -> Iterator[Odd]:
+    """EngineArgs.create_speculative_config, VllmConfig._validate_adaptive_verification and its __post_init__."""
+    speculation = wanted.speculation
+    if speculation is None:
+        if args.get("per-request-spec-decode-metrics", "none") != "none":
+            yield Odd("per-request-spec-decode-metrics", "metrics of speculation without it", "speculative-config too")
+        return
+    given = args.get("speculative-config")
+    for argument, key in (
+        ("spec-method", "method"),
+        ("spec-model", "model"),
+        ("spec-tokens", "num_speculative_tokens"),
+    ):
+        if argument in args and isinstance(given, dict) and key in given:
+            yield Odd(argument, f"{argument} beside speculative-config.{key}", "one of the two")
+    where = "speculative-config" if "speculative-config" in args else "spec-method"
+    if speculation.adaptive and wanted.parallel.pipeline > 1:
+        yield Odd(where, "adaptive verification with pipeline parallelism", "pipeline-parallel-size: 1")
+    if speculation.adaptive and wanted.lora_enabled:
+        yield Odd(where, "adaptive verification with LoRA", "one of the two")
+    method = speculation.method
+    if args.get("async-scheduling") is True and method and method not in _ASYNCHRONOUS and not method.endswith("mtp"):
+        yield Odd("async-scheduling", f"async scheduling with speculation by {method}", "async-scheduling: false")
+
+
+def _adapters(_: Arguments, wanted: Serving) -> Iterator[Odd]:
+    """LoRAModulePath; two adapters of one name are one model to its users."""
+    names = [adapter.name for adapter in wanted.lora]
+    for adapter in wanted.lora:
+        if not adapter.name or not adapter.path:
+            yield Odd("lora-modules", f"{adapter.name or adapter.path or 'an empty one'}", "{name: ..., path: ...}")
+    for name in sorted({name for name in names if names.count(name) > 1}):
+        yield Odd("lora-modules", f"two adapters with the name {name}", "each name once")
+
+
+def _experts(args: Arguments, wanted: Serving) -> Iterator[Odd]:
+    """ParallelConfig._validate_parallel_config."""
+    parallel = wanted.parallel
+    if args.get("enable-eplb") is True and parallel.tensor * parallel.data * parallel.prefill_context == 1:
+        yield Odd("enable-eplb", "experts balanced over one rank", "tensor-parallel-size or data-parallel-size above 1")
+
+
+def _sizes(args: Arguments, _: Serving) -> Iterator[Odd]:
+    for name in ("tensor-parallel-size", "pipeline-parallel-size", "data-parallel-size", "max-num-seqs"):
+        if args.get(name) == 0:
+            yield Odd(name, "0", "at least 1")
+    share = args.get("gpu-memory-utilization")
+    if isinstance(share, int | float) and not 0 < share <= 1:
+        yield Odd("gpu-memory-utilization", str(share), "a share above 0 and at most 1")
+
+
+_RULES: tuple[Callable[[Arguments, Serving], Iterator[Odd]], ...] = (
+    _prefill,
+    _speculation,
+    _adapters,
+    _experts,
+    _sizes,
+)
