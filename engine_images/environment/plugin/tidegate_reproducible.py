@@ -34,11 +34,11 @@ def register() -> None:
     import torch._dynamo.bytecode_transformation as bytecode
     from torch._functorch._aot_autograd.autograd_cache import AOTAutogradCache
 
-    bytecode.uuid = NamesInOrder()  # type: ignore[assignment]
+    bytecode.uuid = NamesInOrder()
     original = AOTAutogradCache.make_entry
 
     def make_entry(*arguments: Any, **named: Any) -> Any:
         # How long compiling took, which nobody reads but torch's own log of time saved.
         return original(*arguments, **named | {"forward_time_taken_ns": 0, "backward_time_taken_ns": 0})
 
-    AOTAutogradCache.make_entry = staticmethod(make_entry)  # type: ignore[method-assign]
+    AOTAutogradCache.make_entry = staticmethod(make_entry)
