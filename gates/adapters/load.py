@@ -76,9 +76,12 @@ def start_load(
     records: Path,
     timeout_seconds: float = 120,
     grace_seconds: float = 60,
+    regenerate: float = 0,
     seed: int = 0,
 ) -> LoadProcess:
     """Let users of every region in `entries` (region to address) ask `rate` times a second each.
+
+    `regenerate` is the share of answers after which a user asks the same once more.
 
     Call it from the main thread: the load dies with the thread that started it.
 
@@ -94,6 +97,7 @@ def start_load(
         max_tokens=max_tokens,
         records=str(records.resolve()),
         timeout_seconds=timeout_seconds,
+        regenerate=regenerate,
         seed=seed,
         parent=os.getpid(),
     )

@@ -11,7 +11,9 @@ import os
 import random
 import signal
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import gevent.pool
@@ -33,6 +35,8 @@ LOGPROBS_PER_SECOND = float(os.environ.get("TIDEGATE_LOAD_LOGPROBS_PER_SECOND", 
 """Requests of each region that ask for log probabilities. None by default: each chunk is some three times as long with
 them, and vLLM compiles a kernel at the first such request, which would be a pause on a fresh canary only."""
 TOP_LOGPROBS = 5
+REGENERATES_HEADER = "x-tidegate-regenerates"
+"""Gives back the version whose answer was not wanted; the proxy counts such requests."""
 PR_SET_PDEATHSIG = 1
 
 
@@ -57,6 +61,7 @@ class RegionUsers(HttpUser):
         self.random = random.Random(f"{PLAN.seed} {self.region}")
         # Dice of its own: who asks for log probabilities changes neither arrivals nor prompts.
         self.logprobs_random = random.Random(f"logprobs {PLAN.seed} {self.region}")
+        self.unwanted_random = random.Random(f"unwanted {PLAN.seed} {self.region}")
         self.in_flight = gevent.pool.Group()
 
     def wait_time(self) -> float:
@@ -73,6 +78,12 @@ class RegionUsers(HttpUser):
         self.in_flight.join()
 
     def _ask(self, prompt: str) -> None:
+        version = self._request(prompt)
+        if version and self.unwanted_random.random() < PLAN.regenerate:
+            self._request(prompt, {REGENERATES_HEADER: version})
+
+    def _request(self, prompt: str, headers: Mapping[str, str] = MappingProxyType({})) -> str:
+        """Ask once; the version that answered in full, empty when none did."""
         started, begin = time.time(), time.perf_counter()
         meter = StreamMeter()
         body: dict[str, Any] = {
@@ -87,7 +98,7 @@ class RegionUsers(HttpUser):
         with self.client.post(
             "/v1/chat/completions",
             json=body,
-            headers={"Accept": "text/event-stream", "Accept-Encoding": "identity"},
+            headers={"Accept": "text/event-stream", "Accept-Encoding": "identity", **headers},
             name=self.region,
             stream=True,
             catch_response=True,
@@ -98,7 +109,9 @@ class RegionUsers(HttpUser):
                 answer.failure(error)
             else:
                 answer.success()
-            _write(self._record(answer, meter, error, started, time.perf_counter() - begin, prompt=prompt))
+            record = self._record(answer, meter, error, started, time.perf_counter() - begin, prompt=prompt)
+            _write(record)
+            return record.version if record.ok else ""
 
     def _record(
         self, answer: Any, meter: StreamMeter, error: Failure, started: float, duration: float, /, *, prompt: str

@@ -28,6 +28,9 @@ class LoadPlan(Value):
     """File to which a record per request is appended."""
     timeout_seconds: float = Field(default=120, gt=0)
     """Without a byte; the request then counts as failed."""
+    regenerate: float = Field(default=0, ge=0, lt=1)
+    """The share of answered requests whose users ask the same once more, because they did not want the answer. Those
+    come on top of `rate`."""
     seed: int = 0
     """For arrivals and the choice of prompts."""
     parent: int

@@ -19,6 +19,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
         self.server.bodies.append(body)
+        self.server.regenerates.append(self.headers["x-tidegate-regenerates"])
         status = {"refuse": 400, "fail": 500}.get(body["model"], 200)
         self.send_response(status)
         self.send_header("content-type", "text/event-stream" if status == 200 else "application/json")
@@ -66,6 +67,8 @@ class FakeChatServer(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.token_seconds = token_seconds
         self.bodies: list[dict[str, object]] = []
+        self.regenerates: list[str | None] = []
+        """Of each request the version whose answer was not wanted; None of first requests."""
 
     @property
     def url(self) -> str:

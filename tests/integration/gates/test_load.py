@@ -28,9 +28,18 @@ def prompts(tmp_path: Path) -> Path:
     return path
 
 
-def start(tmp_path: Path, prompts: Path, entries: dict[str, str], *, model: str = "m", rate: float = 10) -> LoadProcess:
+def start(
+    tmp_path: Path,
+    prompts: Path,
+    entries: dict[str, str],
+    *,
+    model: str = "m",
+    rate: float = 10,
+    regenerate: float = 0,
+) -> LoadProcess:
+    records = tmp_path / "traffic" / "users.jsonl"
     return start_load(
-        entries, rate=rate, prompts=prompts, model=model, max_tokens=4, records=tmp_path / "traffic" / "users.jsonl"
+        entries, rate=rate, prompts=prompts, model=model, max_tokens=4, records=records, regenerate=regenerate
     )
 
 
@@ -60,6 +69,29 @@ async def test_streams_are_measured_while_they_arrive(tmp_path: Path, prompts: P
         assert record.itl_mean_seconds == pytest.approx(0.05, abs=0.03)
         assert record.output_tokens == len(WORDS)
         assert record.finish_reason == "stop"
+
+
+async def test_users_ask_again_now_and_then_and_say_whose_answer_they_did_not_want(
+    tmp_path: Path, prompts: Path
+) -> None:
+    with chat_server() as server:
+        load = start(tmp_path, prompts, {"eu-west-1": server.url}, rate=40, regenerate=0.5)
+        await wait_for_records(load, 120)
+        await load.stop()
+    again = [number for number, version in enumerate(server.regenerates) if version == "7"]
+    first = [number for number, version in enumerate(server.regenerates) if version is None]
+    assert len(again) + len(first) == len(server.bodies)
+    # Half of all first answers, within five standard deviations.
+    assert len(again) / len(first) == pytest.approx(0.5, abs=5 * (0.25 / len(first)) ** 0.5)
+    assert len(RecordReader(load.records).read_new()) == len(server.bodies)
+
+
+async def test_nobody_asks_again_because_there_was_no_answer(tmp_path: Path, prompts: Path) -> None:
+    with chat_server() as server:
+        load = start(tmp_path, prompts, {"eu-west-1": server.url}, model="fail", regenerate=0.99)
+        await wait_for_records(load, 5)
+        await load.stop()
+    assert set(server.regenerates) == {None}
 
 
 async def test_what_drift_looks_at_is_written_beside_the_times_and_no_words_are(tmp_path: Path, prompts: Path) -> None:
