@@ -8,7 +8,6 @@ from datetime import timedelta
 from slo.alertmanager import alertmanager_config
 from slo.catalogue import group_of
 from slo.dashboards import dashboard_json, dashboards_of
-from slo.durations import prometheus_duration
 from slo.export.model import Exported, Wanted
 from slo.export.objects import analysis_templates, pod_monitors, prometheus_rules
 from slo.export.wording import ALERTMANAGER, MARK_OF_JSON, SLOTH
@@ -19,6 +18,7 @@ from slo.outputs.layout import written
 from slo.rules import rules_for
 from slo.signals import signal_groups
 from slo.windows import windows_for
+from tidegate.core.quantities import format_duration
 
 _SLOTHS_OWN = timedelta(days=30)
 """The period that Sloth takes when nobody says one."""
@@ -46,7 +46,7 @@ def _sloth(group: SloGroup) -> Iterator[Exported]:
     """A file for each period: Sloth is told the period of a whole file when it is called."""
     for period in sorted({slo.window for slo in group.slos}, reverse=True):
         slos = tuple(slo for slo in group.slos if slo.window == period)
-        length = prometheus_duration(period)
+        length = format_duration(period)
         name = "sloth.yaml" if period == _SLOTHS_OWN else f"sloth-{length}.yaml"
         text = write_prometheus(group.model_copy(update={"slos": slos}))
         call = f"sloth generate -i {name} --default-slo-period {length}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import yaml
 from pydantic.alias_generators import to_camel
 
 from slo.errors import CannotSay
@@ -14,11 +13,10 @@ from slo.formats.prometheus_v1 import VERSION
 from slo.formats.service_level import API_VERSION as SERVICE_LEVEL
 from slo.formats.sloth_parts import DENOMINATOR_CORRECTED
 from slo.model import Alert, Events, KubernetesNames, Slo, SloGroup
+from slo.outputs.layout import written
 
 Part = dict[str, object]
 """A mapping of a YAML document; what is empty in it is left out."""
-
-_NEVER_FOLD = 2**31 - 1
 
 
 class _Spelling(NamedTuple):
@@ -126,4 +124,4 @@ def _filled(part: Part) -> Part:
 
 
 def _text(document: Part) -> str:
-    return yaml.safe_dump(document, sort_keys=False, width=_NEVER_FOLD, allow_unicode=True)
+    return written(document, header="")

@@ -11,7 +11,7 @@ REGION, VERSION = "tidegate.dev/region", "tidegate.dev/version"
 """On every engine's pod: its region, and the registry's number of the model version."""
 
 ROLE = "tidegate.dev/role"
-"""Set by Argo Rollouts from `canaryMetadata` and `stableMetadata`; pods of neither serve the previous version."""
+"""Set by Argo Rollouts from `canaryMetadata` and `stableMetadata`; a pod without it serves the previous version."""
 
 POD_TEMPLATE_HASH = "rollouts-pod-template-hash"
 """Set by Argo Rollouts on every pod of its own accord."""

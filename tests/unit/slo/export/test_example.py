@@ -7,7 +7,13 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
+import yaml
+from fakes.analysis import together
+
+from slo.kubernetes.conventions import DELIVERY, REGION, ROLE, VERSION
+from slo.kubernetes.pod_monitor import ENGINE_PORT
 from tidegate.cli import main
 
 EXAMPLE = Path(__file__).parents[4] / "examples" / "slo"
@@ -23,3 +29,29 @@ def test_the_exported_example_is_current(tmp_path: Path) -> None:
         main(["slo", "export", str(EXAMPLE / "delivery.yaml"), "-o", str(EXAMPLE / "exported")])
     assert main(["slo", "export", str(EXAMPLE / "delivery.yaml"), "-o", str(tmp_path)]) == 0
     assert contents(EXAMPLE / "exported") == contents(tmp_path)
+
+
+def rollout() -> dict[str, Any]:
+    spec: dict[str, Any] = yaml.safe_load((EXAMPLE / "rollout.yaml").read_text())["spec"]
+    return spec
+
+
+def test_the_rollouts_analyses_name_templates_that_are_exported_and_say_what_these_ask_for() -> None:
+    exported = yaml.safe_load_all((EXAMPLE / "exported/analysis-templates.yaml").read_text())
+    templates = {template["metadata"]["name"]: template for template in exported}
+    canary = rollout()["strategy"]["canary"]
+    for analysis in (canary["analysis"], *(step["analysis"] for step in canary["steps"] if "analysis" in step)):
+        used = [templates[each["templateName"]] for each in analysis["templates"]]
+        assert together(used)
+        asked = {each["name"] for template in used for each in template["spec"]["args"] if "value" not in each}
+        assert {each["name"] for each in analysis["args"]} == asked
+
+
+def test_the_rollouts_pods_are_found_and_told_apart_by_the_exported_monitor() -> None:
+    engines, _ = yaml.safe_load_all((EXAMPLE / "exported/pod-monitors.yaml").read_text())
+    pod = rollout()["template"]
+    assert engines["spec"]["selector"]["matchLabels"].items() <= pod["metadata"]["labels"].items()
+    assert {DELIVERY, REGION, VERSION} == set(pod["metadata"]["labels"])
+    assert ENGINE_PORT in {port["name"] for each in pod["spec"]["containers"] for port in each["ports"]}
+    canary = rollout()["strategy"]["canary"]
+    assert [canary[role]["labels"][ROLE] for role in ("canaryMetadata", "stableMetadata")] == ["canary", "stable"]

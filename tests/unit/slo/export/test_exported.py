@@ -90,7 +90,7 @@ def test_sloths_files_are_the_same_slos() -> None:
     """What Sloth would make of them, called as their first line says, are our rules."""
     made = files()
     again = []
-    for name in ("sloth.yaml", "sloth-4w.yaml"):
+    for name in ("sloth.yaml", "sloth-28d.yaml"):
         period = re.search(r"--default-slo-period (\S+)", made[name].text)
         assert period
         (group,) = read(made[name].text, file=name, default_period=parse_prometheus_duration(period[1]))
