@@ -7,7 +7,6 @@ hundreds. And it does not look at everything: which instructions the CPU has is 
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import platform
 import re
@@ -45,12 +44,15 @@ def factors(arguments: Sequence[str], environment: Mapping[str, str], model: Pat
         "environment_path": sys.prefix,
         "compiler": _first_line([environment.get("CXX", "g++"), "--version"]),
         "model_config": _digest_of(model / "config.json"),
-        "arguments": json.dumps(without_neutral(arguments)),
     }
     found |= {"cpu": _cpu()} if computes_on_cpu() else {"gpu": _gpu(), "cuda": _cuda()}
-    return found | {
-        f"env:{name}": value for name, value in sorted(environment.items()) if changes_what_is_compiled(name)
+    given = {
+        f"argument:{name}": value or "given"
+        for name, value in options(arguments).items()
+        if name not in NEUTRAL_ARGUMENTS
     }
+    variables = {f"env:{name}": value for name, value in environment.items() if changes_what_is_compiled(name)}
+    return {**found, **given, **variables}
 
 
 def computes_on_cpu() -> bool:
@@ -70,18 +72,16 @@ def differences(built: Mapping[str, str], here: Mapping[str, str]) -> list[str]:
     ]
 
 
-def without_neutral(arguments: Sequence[str]) -> list[str]:
-    """VLLM's arguments without those that do not change what is compiled, sorted, one `--name=value` each."""
-    kept: dict[str, str] = {}
-    waiting = list(arguments)
-    while waiting:
-        name, equals, value = waiting.pop(0).partition("=")
-        if not equals and waiting and not waiting[0].startswith("--"):
-            equals, value = "=", waiting.pop(0)
-        if name not in NEUTRAL_ARGUMENTS:
-            # The last one counts, as for vLLM's parser.
-            kept[name] = f"{name}{equals}{value}"
-    return [kept[name] for name in sorted(kept)]
+def options(arguments: Sequence[str]) -> dict[str, str]:
+    """Arguments of vLLM by name: `--name=value`, `--name value` and `--flag` alike. As for vLLM, the last one counts."""
+    found: dict[str, str] = {}
+    name = ""
+    for part in arguments:
+        if part.startswith("--"):
+            name, _, found[name] = part.partition("=")
+        else:
+            found[name] = f"{found.get(name, '')} {part}".strip()
+    return found
 
 
 def changes_what_is_compiled(variable: str) -> bool:

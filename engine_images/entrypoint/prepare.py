@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from . import key, manifest, tune, verify, weights
@@ -17,8 +18,6 @@ from .place import RunFolder
 from .settings import Settings
 
 PACKAGE = Path(__file__).parent
-PORT = "{port}"
-
 QUIET_PATHS = "/health,/metrics,/tidegate/ready,/tidegate/health,/tidegate/status"
 """Asked every few seconds; not worth a line in the access log."""
 
@@ -127,15 +126,28 @@ def _threads(settings: Settings) -> int | None:
 
 
 def _command(settings: Settings, engine: Engine) -> tuple[str, ...]:
-    arguments = [part.replace(PORT, str(settings.port)) for part in engine.arguments]
-    ours = ["--host", settings.host, "--port", str(settings.port)]
-    ours += ["--middleware", f"{PACKAGE.name}.gate.Gate"]
-    ours += ["--disable-access-log-for-endpoints", QUIET_PATHS]
-    # The gate drains. What is left after that is to be dropped, not waited for.
-    ours += ["--shutdown-timeout", "0"]
+    ours = {
+        "--host": settings.host,
+        "--port": str(settings.port),
+        # The gate drains. What is left after that is to be dropped, not waited for.
+        "--shutdown-timeout": "0",
+        "--disable-access-log-for-endpoints": QUIET_PATHS,
+    }
     if settings.logs == "json":
-        ours += ["--logging-config.formatter", "json"]
-    return (sys.executable, "-m", settings.server, *arguments, *settings.vllm, *ours)
+        ours["--logging-config.formatter"] = "json"
+    theirs = without(ours.keys(), [*engine.arguments, *settings.vllm])
+    gate = ["--middleware", f"{PACKAGE.name}.gate.Gate"]
+    return (sys.executable, "-m", settings.server, *theirs, *chain.from_iterable(ours.items()), *gate)
+
+
+def without(names: Container[str], arguments: Iterable[str]) -> Iterator[str]:
+    """The arguments that are not of these names, whichever way their values are written."""
+    dropping = False
+    for part in arguments:
+        if part.startswith("--"):
+            dropping = part.partition("=")[0] in names
+        if not dropping:
+            yield part
 
 
 def _status(settings: Settings, engine: Engine, differing: list[str]) -> dict[str, object]:

@@ -93,7 +93,7 @@ def test_deciding_touches_nothing_outside() -> None:
     pure = {
         path: tree
         for path, tree in TREES.items()
-        if not {"adapters", "environment"} & set(path.parts)
+        if not {"adapters", "environment", "entrypoint"} & set(path.parts)
         and path.parts[0] != "pipelines"
         and path.parts[:2] != ("tidegate", "cli")
     }
