@@ -78,7 +78,7 @@ class Pairing:
             source="probe",
             arms=arms if scores else (),
             pairs=tuple(pairs),
-            dimensions=_dimensions(scores),
+            dimensions=_dimensions(scores) if scores else {},
             missing=missing,
         )
 
@@ -104,7 +104,7 @@ class Pairing:
 
 def _dimensions(scores: Sequence[JudgedPair]) -> Mapping[Side, Mapping[Dimension, tuple[float, ...]]]:
     """By arm, what each dimension got; every pair has the same dimensions."""
-    asked = scores[0].stable_dimensions if scores else ()
+    asked = scores[0].stable_dimensions
     return {
         Side.STABLE: {each: tuple(score.stable_dimensions[each] for score in scores) for each in asked},
         Side.CANARY: {each: tuple(score.canary_dimensions[each] for score in scores) for each in asked},

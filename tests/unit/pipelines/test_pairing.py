@@ -7,8 +7,11 @@ import asyncio
 import pytest
 from fakes.chat import FakeChat
 from fakes.clock import FakeClock
+from fakes.judge import FakeJudge
 from fakes.world import CHALLENGER_URL, CHAMPION_URL
 
+from gates.judge.pair_judge import PairJudge
+from gates.judge.spec import Dimension, JudgeControl, JudgeGate
 from pipelines.pairing import Pairing
 from pipelines.ports import Answer
 from rollouts.model import Arm, Role
@@ -35,10 +38,12 @@ class Chat(FakeChat):
         return await super().ask(url, model, prompt, max_tokens=max_tokens)
 
 
-async def paired(chat: FakeChat, *, seconds: float = 2, per_second: float = 2) -> Pairing:
+async def paired(
+    chat: FakeChat, *, seconds: float = 2, per_second: float = 2, judge: PairJudge | None = None
+) -> Pairing:
     """What came of that many seconds of pairing."""
     clock = FakeClock()
-    pairing = Pairing(chat, clock, ARMS, model="support-llm", prompts=PROMPTS, max_tokens=8)
+    pairing = Pairing(chat, clock, ARMS, model="support-llm", prompts=PROMPTS, max_tokens=8, judge=judge)
     task = asyncio.create_task(pairing.run(per_second=per_second))
     while clock.elapsed < seconds and not task.done():
         await asyncio.sleep(0)
@@ -127,3 +132,14 @@ async def test_an_answer_of_one_token_has_no_time_between_tokens() -> None:
     first = (await paired(chat)).drain().pairs[0]
     assert first.stable
     assert first.stable.itl is None
+
+
+@pytest.mark.parametrize(("needed", "trusted"), [(2, True), (1000, False)])
+async def test_what_a_judge_gave_for_each_dimension_comes_with_its_scores(needed: int, trusted: bool) -> None:
+    chat = FakeChat({CHAMPION_URL: lambda prompt: prompt, CHALLENGER_URL: lambda prompt: f"{prompt} please"})
+    client = FakeJudge(worth=lambda prompt, answer: 0.1 if prompt not in answer else 0.5 if "please" in answer else 0.9)
+    control = JudgeControl(share=1.0, min_asked=needed)
+    settings = JudgeGate(endpoint="http://127.0.0.1:9/v1", model="judge", sample=1.0, control=control)
+    batch = (await paired(chat, seconds=10, judge=PairJudge(settings, client, seed=1))).drain()
+    assert bool(batch.arms) is trusted
+    assert batch.dimensions == {pod.arm: dict.fromkeys(Dimension, pod.scores) for pod in batch.arms}
