@@ -9,6 +9,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 from fakes.analysis import together
 
@@ -16,19 +17,26 @@ from slo.kubernetes.conventions import DELIVERY, REGION, ROLE, VERSION
 from slo.kubernetes.pod_monitor import ENGINE_PORT
 from tidegate.cli import main
 
-EXAMPLE = Path(__file__).parents[4] / "examples" / "slo"
+ROOT = Path(__file__).parents[4]
+EXAMPLE = ROOT / "examples" / "slo"
 
 
 def contents(folder: Path) -> dict[str, str]:
     return {path.relative_to(folder).as_posix(): path.read_text() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_the_exported_example_is_current(tmp_path: Path) -> None:
+def test_the_exported_example_is_current_and_the_docs_say_what_is_printed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     if "TIDEGATE_REGENERATE" in os.environ:
         assert "CI" not in os.environ, "what CI compares with is written by people"
         main(["slo", "export", str(EXAMPLE / "delivery.yaml"), "-o", str(EXAMPLE / "exported")])
+        capsys.readouterr()
     assert main(["slo", "export", str(EXAMPLE / "delivery.yaml"), "-o", str(tmp_path)]) == 0
     assert contents(EXAMPLE / "exported") == contents(tmp_path)
+    call = "$ tidegate slo export examples/slo/delivery.yaml -o slo\n"
+    printed = capsys.readouterr().out.replace(str(tmp_path), "slo")
+    assert call + printed + "```" in (ROOT / "docs/slo-export.md").read_text()
 
 
 def rollout() -> dict[str, Any]:
