@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from slo.dashboards.conventions import ARM_LEGEND, IN_REGION, OF_USERS, SEEN, too_little, too_much
+from slo.dashboards.conventions import ARM_LEGEND, SEEN, too_little
 from slo.dashboards.model import Dashboard, Kind, Needs, Panel, Query, Row
+from slo.dashboards.money import money
 from slo.dashboards.on_call import GPU_BAND
 from slo.dashboards.promises import Promises
 from slo.spec import CostSpec
-
-_HOURS_OF_A_MONTH = 720
-"""A month has 30 days, as the budget's."""
-_HOURLY = f"sum by (region) (tidegate:cost_per_hour:sum{{{IN_REGION}}})"
-"""Unused hours cost as much as used ones: every engine is in it, whatever its role."""
-_TOKENS = f"sum by (region) (tidegate:generation_tokens:rate1m{{{IN_REGION}}})"
 
 
 def cost(promises: Promises, price: CostSpec | None, uid: str) -> Dashboard:
@@ -25,78 +18,8 @@ def cost(promises: Promises, price: CostSpec | None, uid: str) -> Dashboard:
         description="What tokens cost, how much of what is paid for is used, and how much more each region can take.",
         service=promises.service,
         since="24h",
-        rows=(*([Row(title="Money", panels=tuple(_money(price)))] if price else []), _USE, _ENGINES, _HEADROOM),
+        rows=(*([money(price)] if price else []), _USE, _ENGINES, _HEADROOM),
     )
-
-
-def _money(price: CostSpec) -> Iterator[Panel]:
-    unit = f"currency:{price.currency} "
-    yield Panel(
-        title="Cost of 1,000 generated tokens, by region",
-        kind=Kind.LINES,
-        question="What do a thousand tokens of answers cost in each region, all its engines together?",
-        action="One region far above: its engines idle; take some away there. All rise: answers got shorter or slower.",
-        queries=(Query(expr=f"{_HOURLY} / (3.6 * ({_TOKENS} > 0))", legend="{{region}}"),),
-        width=12,
-        height=8,
-        unit=unit,
-        decimals=4,
-        low=0,
-    )
-    yield Panel(
-        title="Cost of 1,000 generated tokens, by version",
-        kind=Kind.LINES,
-        question="What do they cost on each version's own engines?",
-        action="A canary of little weight is dear by that alone: compare at 50 %. Dearer still: it is slower; see L1.",
-        queries=(Query(expr=f"tidegate:cost_per_1k_tokens:rate1m{{{OF_USERS}}}", legend=ARM_LEGEND),),
-        width=12,
-        height=8,
-        unit=unit,
-        decimals=4,
-        low=0,
-    )
-    yield from _months(price.budget_per_month, unit)
-
-
-def _months(budget: float | None, unit: str) -> Iterator[Panel]:
-    yield Panel(
-        title="Burn against budget: a month at the present rate",
-        kind=Kind.LINES,
-        question="What would a month cost if it all stayed like this?" + (" The line is the budget." if budget else ""),
-        action="Above the line: the canary's engines count, too; finish the delivery before you take others away.",
-        queries=(
-            Query(expr=f"{_HOURS_OF_A_MONTH} * sum(tidegate:cost_per_hour:sum{{{IN_REGION}}})", legend="all regions"),
-            Query(expr=f"{_HOURS_OF_A_MONTH} * {_HOURLY}", legend="{{region}}"),
-        ),
-        width=16 if budget else 24,
-        height=8,
-        unit=unit,
-        decimals=0,
-        low=0,
-        steps=too_much(budget, near=0.9) if budget else (),
-    )
-    if budget:
-        yield Panel(
-            title="Share of the budget",
-            kind=Kind.DIAL,
-            question="How much of the budget do the engines of the last day come to?",
-            action="Above 100 %: the budget ends before the month does.",
-            queries=(
-                Query(
-                    expr=(
-                        f"sum(avg_over_time(tidegate:cost_per_hour:sum{{{IN_REGION}}}[1d]))"
-                        " / sum(tidegate:cost_budget_per_hour:sum)"
-                    ),
-                    legend="of the budget",
-                ),
-            ),
-            width=8,
-            height=8,
-            unit="percentunit",
-            low=0,
-            high=1.2,
-            steps=too_much(0.9, far=1),
-        )
 
 
 _PROVISIONED = f"sum by (region) (tidegate:engines:count{{{SEEN}}})"
