@@ -100,6 +100,8 @@ class Answers:
         self.progress = progress
         self.closing = False
         """Whether clients are told to come back on another connection, which leads to another engine."""
+        self.cuts = 0
+        """How many were ended by us, ever."""
         self._count = count
         self._open: set[Answer] = set()
         self._none_open = asyncio.Event()
@@ -130,11 +132,11 @@ class Answers:
             return not self._open
         return True
 
-    def cut(self) -> int:
-        """End all that are open with an error; returns how many."""
+    def cut(self) -> None:
+        """End all that are open with an error."""
+        self.cuts += len(self._open)
         for answer in self._open:
             answer.cut()
-        return len(self._open)
 
 
 def _forget_cancellation() -> None:

@@ -126,12 +126,13 @@ class Gate:
         # Not ready, but not refusing: who has not heard yet that we are going still gets an answer.
         await asyncio.sleep(min(linger_seconds, grace_seconds))
         self._refuses = True
-        open_then, cut = self._answers.open, 0
+        open_then = self._answers.open
         if not await self._answers.finished(within_seconds=grace_seconds - (time.monotonic() - began)):
-            cut = self._answers.cut()
+            self._answers.cut()
             await self._answers.finished(within_seconds=END_SECONDS)
         self._state = DRAINED
         if self._channel:
+            cut = self._answers.cuts
             ended = {"finished": open_then - cut, "cut": cut, "stuck": self._answers.open}
             await self._channel.say({"event": "drained", **ended, "seconds": round(time.monotonic() - began, 2)})
 

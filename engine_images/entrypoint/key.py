@@ -73,7 +73,7 @@ def differences(built: Mapping[str, str], here: Mapping[str, str]) -> list[str]:
 
 
 def options(arguments: Sequence[str]) -> dict[str, str]:
-    """Arguments of vLLM by name: `--name=value`, `--name value` and `--flag` alike. As for vLLM, the last one counts."""
+    """Arguments by name: `--name=value`, `--name value` and `--flag` alike. The last one counts, as in vLLM."""
     found: dict[str, str] = {}
     name = ""
     for part in arguments:

@@ -1,0 +1,163 @@
+"""An engine laid out as in an image, and the entrypoint started on it as process 1 would be."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from engine_images import entrypoint
+from rollouts.adapters.ports import free_port
+
+TESTS = Path(__file__).parents[1]
+PACKAGE = "tidegate_entrypoint"
+STAND_IN = "fakes.stand_in_vllm"
+READY_SECONDS = 120.0
+WEIGHTS = {"config.json": b'{"model_type": "llama"}', "model.safetensors": b"weights" * 1000}
+
+
+def write_engine_root(
+    folder: Path,
+    *,
+    model: Path | None = None,
+    files: Mapping[str, bytes] = WEIGHTS,
+    with_model: bool = True,
+    cache: Mapping[str, bytes] = {},
+    key: Mapping[str, str] | None = None,
+    **launch: Any,
+) -> Path:
+    """`folder/engine` as an image has it; `model` is a folder to take the files from."""
+    root = folder / "engine"
+    shutil.copytree(Path(entrypoint.__file__).parent, root / "entrypoint" / PACKAGE)
+    content = {path.name: path.read_bytes() for path in model.iterdir()} if model else files
+    if with_model:
+        write_files(root / "model", content)
+    write_files(root / "cache", cache)
+    started = {"arguments": [], "environment": {}, "drain_seconds": 30, "warm_up": [1, 4], **launch}
+    manifest = {
+        "format": 1,
+        "engine": "e" * 64,
+        "model": {"name": "tiny", "version": "7", "digest": "d" * 64, "files": digests(content), "source": ""},
+        "launch": started,
+        "key": {"factors": key} if key else None,
+        "cache": digests(cache),
+    }
+    (root / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+    return root
+
+
+def write_files(folder: Path, content: Mapping[str, bytes]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for path, data in content.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_bytes(data)
+
+
+def digests(content: Mapping[str, bytes]) -> dict[str, str]:
+    return {path: hashlib.sha256(data).hexdigest() for path, data in content.items()}
+
+
+@dataclass
+class Process1:
+    """The entrypoint as it runs."""
+
+    process: subprocess.Popen[bytes]
+    port: int
+    run: Path
+    output: Path
+    python: str
+    root: Path
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def client(self) -> httpx.Client:
+        return httpx.Client(base_url=self.url, timeout=60, trust_env=False)
+
+    def get(self, path: str) -> httpx.Response:
+        return httpx.get(f"{self.url}{path}", timeout=30, trust_env=False)
+
+    def until_ready(self) -> Process1:
+        deadline = time.monotonic() + READY_SECONDS
+        while time.monotonic() < deadline and self.process.poll() is None:
+            try:
+                if self.get("/tidegate/ready").status_code == httpx.codes.OK:
+                    return self
+            except httpx.TransportError:
+                time.sleep(0.1)
+        raise AssertionError(f"not ready: {self.output.read_text()[-2000:]}")
+
+    def drain(self) -> int:
+        """The preStop hook: the exit code of `drain`."""
+        command = [self.python, "-m", PACKAGE, "drain", "--run", str(self.run)]
+        return subprocess.run(command, env=import_environment(self.root), timeout=60, check=False).returncode
+
+    def events(self) -> list[dict[str, Any]]:
+        """What it said itself, line by line."""
+        lines = self.output.read_text(encoding="utf-8").splitlines()
+        said = [json.loads(line) for line in lines if line.startswith('{"time"')]
+        return [event for event in said if "event" in event]
+
+    def event(self, name: str) -> dict[str, Any]:
+        return next(event for event in self.events() if event["event"] == name)
+
+    def terminate(self) -> None:
+        self.process.send_signal(signal.SIGTERM)
+
+    def wait(self, seconds: float = 30) -> int:
+        return self.process.wait(timeout=seconds)
+
+    def family(self) -> set[int]:
+        """Every process below it, now."""
+        found, waiting = set(), {self.process.pid}
+        while waiting:
+            parent = waiting.pop()
+            for children in Path(f"/proc/{parent}/task").glob("*/children"):
+                below = {int(pid) for pid in children.read_text().split()} - found
+                found |= below
+                waiting |= below
+        return found
+
+
+def import_environment(root: Path) -> dict[str, str]:
+    path = f"{root / 'entrypoint'}{os.pathsep}{TESTS}"
+    return os.environ | {"PYTHONPATH": path, "PYTHONSAFEPATH": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+def start_process_1(
+    root: Path,
+    *options: str,
+    python: str = sys.executable,
+    server: str | None = STAND_IN,
+    vllm: Sequence[str] = (),
+    port: int | None = None,
+    run: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Process1:
+    """Start it; `vllm` are arguments for the server, `server=None` is the real one."""
+    port = port or free_port()
+    run = run or root.parent / "run"
+    output = root.parent / f"log-{port}"
+    command = [python, "-m", PACKAGE, "serve", "--root", str(root), "--run", str(run), "--host", "127.0.0.1"]
+    command += ["--port", str(port), *(["--server", server] if server else []), *options]
+    with output.open("wb") as log:
+        process = subprocess.Popen(
+            [*command, *(["--", *vllm] if vllm else [])],
+            env=import_environment(root) | (environment or {}),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+        )
+    return Process1(process, port, run, output, python, root)

@@ -1,0 +1,184 @@
+"""Nobody's answer is lost when an engine is told to end. The server is a stand-in; process 1 and the gate are real."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import pytest
+from fakes.engine_root import Process1, write_engine_root
+
+Start = Callable[..., Process1]
+
+STREAMS = 50
+TOKENS = 40
+PACE = 0.05
+
+
+@dataclass
+class Received:
+    """One streamed answer as its client saw it."""
+
+    status: int
+    events: list[str]
+
+    @property
+    def whole(self) -> bool:
+        return self.status == 200 and self.events[-1] == "data: [DONE]" and len(self.events) == TOKENS + 1
+
+    @property
+    def error(self) -> dict[str, object]:
+        """The error that the stream ended with."""
+        name, data = self.events[-2:]
+        assert name == "event: error"
+        error: dict[str, object] = json.loads(data.removeprefix("data: "))["error"]
+        return error
+
+
+async def read_stream(client: httpx.AsyncClient, opened: asyncio.Semaphore, tokens: int = TOKENS) -> Received:
+    body = {"prompt": "count", "max_tokens": tokens, "stream": True}
+    async with client.stream("POST", "/v1/completions", json=body) as response:
+        opened.release()
+        return Received(response.status_code, [line async for line in response.aiter_lines() if line])
+
+
+async def open_streams(client: httpx.AsyncClient, number: int, tokens: int = TOKENS) -> list[asyncio.Task[Received]]:
+    opened = asyncio.Semaphore(0)
+    streams = [asyncio.create_task(read_stream(client, opened, tokens)) for _ in range(number)]
+    for _ in streams:
+        await opened.acquire()
+    return streams
+
+
+def client_of(engine: Process1) -> httpx.AsyncClient:
+    limits = httpx.Limits(max_connections=None)
+    return httpx.AsyncClient(base_url=engine.url, timeout=30, trust_env=False, limits=limits)
+
+
+async def until_refused(client: httpx.AsyncClient) -> httpx.Response:
+    for _ in range(100):
+        response = await client.post("/v1/completions", json={"prompt": "late", "max_tokens": 1})
+        if response.status_code != httpx.codes.OK:
+            return response
+        await asyncio.sleep(0.05)
+    raise AssertionError("new requests are still taken")
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return write_engine_root(tmp_path, arguments=[f"--pace={PACE}"])
+
+
+async def test_fifty_open_streams_finish_and_new_requests_are_refused(root: Path, start: Start) -> None:
+    engine = start(root).until_ready()
+    async with client_of(engine) as client:
+        streams = await open_streams(client, STREAMS)
+        engine.terminate()
+        refused = await until_refused(client)
+        received = await asyncio.gather(*streams)
+    assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
+    assert refused.headers["connection"] == "close"
+    assert "being stopped" in refused.json()["error"]["message"]
+    assert [answer for answer in received if not answer.whole] == []
+    assert engine.wait() == 0
+    drained = engine.event("drained")
+    assert (drained["finished"], drained["cut"], drained["stuck"]) == (STREAMS, 0, 0)
+
+
+async def test_past_the_grace_period_the_rest_ends_with_an_error(root: Path, start: Start) -> None:
+    engine = start(root, "--grace", "1").until_ready()
+    async with client_of(engine) as client:
+        quick = await open_streams(client, 1, tokens=10)
+        slow = await open_streams(client, 10, tokens=1000)
+        whole = asyncio.create_task(client.post("/v1/completions", json={"prompt": "hang", "max_tokens": 1}))
+        await asyncio.sleep(0.2)
+        engine.terminate()
+        began = time.monotonic()
+        ended = await asyncio.gather(*slow)
+        assert time.monotonic() - began < 3
+        answer = await whole
+        assert (await quick[0]).events[-1] == "data: [DONE]"
+    for received in ended:
+        assert received.status == 200
+        assert received.error["code"] == 503
+        assert "data: [DONE]" not in received.events
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+    assert engine.wait() == 8
+    drained = engine.event("drained")
+    assert (drained["finished"], drained["cut"], drained["stuck"]) == (1, 11, 0)
+
+
+async def test_a_hook_before_the_stop_drains_and_the_engine_stays(root: Path, start: Start) -> None:
+    engine = start(root).until_ready()
+    async with client_of(engine) as client:
+        streams = await open_streams(client, 3)
+        assert await asyncio.to_thread(engine.drain) == 0
+        assert all(stream.done() and stream.result().whole for stream in streams)
+        assert engine.process.poll() is None
+        assert (await client.get("/tidegate/ready")).status_code == 503
+        assert (await client.get("/health")).status_code == 200
+        assert (await client.get("/tidegate/status")).json()["state"] == "drained"
+        assert (await until_refused(client)).status_code == 503
+    engine.terminate()
+    assert engine.wait(5) == 0
+
+
+async def test_who_has_not_heard_yet_still_gets_an_answer_while_the_engine_lingers(root: Path, start: Start) -> None:
+    engine = start(root, "--linger", "1").until_ready()
+    async with client_of(engine) as client:
+        engine.terminate()
+        await asyncio.sleep(0.3)
+        assert (await client.get("/tidegate/ready")).status_code == 503
+        late = await client.post("/v1/completions", json={"prompt": "late", "max_tokens": 1})
+        assert (late.status_code, late.headers["connection"]) == (200, "close")
+        assert (await until_refused(client)).status_code == 503
+    assert engine.wait() == 0
+
+
+async def test_a_second_signal_cuts_short_what_the_first_one_drains(root: Path, start: Start) -> None:
+    engine = start(root).until_ready()
+    async with client_of(engine) as client:
+        streams = await open_streams(client, 2, tokens=1000)
+        engine.terminate()
+        await until_refused(client)
+        engine.terminate()
+        assert [received.error["code"] for received in await asyncio.gather(*streams)] == [503, 503]
+    assert engine.wait() == 8
+
+
+async def test_the_end_of_an_engine_that_only_starts_is_no_failure(root: Path, start: Start) -> None:
+    engine = start(root, vllm=["--load-seconds=60"])
+    while not engine.family():
+        await asyncio.sleep(0.05)
+    await asyncio.sleep(0.5)
+    engine.terminate()
+    assert engine.wait(15) == 0
+
+
+@pytest.mark.parametrize("ready", [True, False])
+def test_nothing_outlives_a_process_1_that_is_killed(root: Path, start: Start, ready: bool) -> None:
+    engine = start(root, vllm=[] if ready else ["--load-seconds=60"])
+    if ready:
+        engine.until_ready()
+    while len(family := engine.family()) < 2:
+        time.sleep(0.05)
+    os.kill(engine.process.pid, signal.SIGKILL)
+    engine.wait()
+    deadline = time.monotonic() + 5
+    while any(lives(pid) for pid in family):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def lives(pid: int) -> bool:
+    try:
+        return " Z " not in Path(f"/proc/{pid}/stat").read_text()
+    except FileNotFoundError:
+        return False
