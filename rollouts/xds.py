@@ -143,12 +143,14 @@ def _action(wish: Routes) -> Json:
     if wish.stable is None:
         return {"direct_response": {"status": 503, "body": {"inline_string": "no engine serves this region\n"}}}
     route: Json = {
-        # No limit on a whole answer: it may stream for minutes. Silence has one.
+        # No limit on a whole answer: it may stream for minutes. Silence has one, and it is the attempt's: the stream's
+        # own would end it too, but count it against no engine.
         "timeout": "0s",
-        "idle_timeout": f"{STREAM_IDLE_SECONDS}s",
+        "idle_timeout": f"{STREAM_IDLE_SECONDS + 10}s",
         "inline_cluster_specifier_plugin": {"extension": _attempts(wish, wish.stable)},
         "retry_policy": {
             "retry_on": RETRY_ON,
+            "per_try_idle_timeout": f"{STREAM_IDLE_SECONDS}s",
             # One for each fallback: the stable, then the warm previous.
             "num_retries": 2,
             "refresh_cluster_on_retry": True,

@@ -135,7 +135,8 @@ class SloSpec(SpecModel):
         if threshold and threshold.edge is None:
             key = "at_least" if threshold.per_second else "below"
             nearest = " and ".join(threshold.nearest)
-            expected = f"an edge of {threshold.histogram.name}'s buckets; the nearest: {nearest}"
+            one_over = "one over " if threshold.per_second else ""
+            expected = f"{one_over}an edge of {threshold.histogram.name}'s buckets; the nearest: {nearest}"
             yield Contradiction((self.kind, key), threshold.text(threshold.asked), expected)
 
 

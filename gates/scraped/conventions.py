@@ -12,8 +12,8 @@ RESPONSES = "envoy_cluster_upstream_rq"
 RESPONSE_CODE = "envoy_response_code"
 TORN = "envoy_cluster_upstream_cx_destroy_remote_with_active_rq"
 """Connections that the engine closed under a request: before its headers (a 503 as well) or after."""
-TIMEOUTS = "envoy_cluster_upstream_rq_timeout"
-"""Before the headers (a 504 as well) or after."""
+TIMEOUTS = "envoy_cluster_upstream_rq_per_try_idle_timeout"
+"""An engine that fell silent, before its headers (a 504 as well) or after. There is no other limit in time."""
 
 HISTOGRAMS = {
     LatencyMetric.TTFT: "vllm:time_to_first_token_seconds",

@@ -34,8 +34,8 @@ RESPONSES = _counter("cluster_upstream_rq", ("envoy_response_code", *_CLUSTER))
 """Requests, once the headers of their answers are there; the series of a code begins with its first."""
 TORN = _counter("cluster_upstream_cx_destroy_remote_with_active_rq", _CLUSTER)
 """Connections that an engine closed under a request: before its headers (a 503 as well) or after (a 200)."""
-TIMEOUTS = _counter("cluster_upstream_rq_timeout", _CLUSTER)
-"""Before the headers (a 504 as well) or after."""
+TIMEOUTS = _counter("cluster_upstream_rq_per_try_idle_timeout", _CLUSTER)
+"""An engine that fell silent: before its headers (a 504 as well) or after (a 200)."""
 REGENERATED = _counter("vhost_vcluster_upstream_rq_total", ("envoy_virtual_cluster", "envoy_virtual_host", *TARGET))
 """Requests of users who asked again; `role` and `version` are those of the engine whose answer they did not want."""
 
@@ -43,7 +43,7 @@ REGENERATED = _counter("vhost_vcluster_upstream_rq_total", ("envoy_virtual_clust
 _CLUSTER_COUNTERS = (
     "cx_connect_fail", "cx_destroy_local_with_active_rq", "cx_destroy_with_active_rq", "rq_0rtt", "rq_active_overflow",
     "rq_cancelled", "rq_completed", "rq_maintenance_mode", "rq_max_duration_reached", "rq_pending_failure_eject",
-    "rq_pending_overflow", "rq_pending_total", "rq_per_try_idle_timeout", "rq_per_try_timeout", "rq_retry",
+    "rq_pending_overflow", "rq_pending_total", "rq_per_try_timeout", "rq_retry", "rq_timeout",
     "rq_retry_backoff_exponential", "rq_retry_backoff_ratelimited", "rq_retry_limit_exceeded", "rq_retry_overflow",
     "rq_retry_success", "rq_rx_reset", "rq_rx_reset_no_error", "rq_total", "rq_tx_reset",
 )

@@ -114,6 +114,9 @@ _REST = (
     Metric(name="process_cpu_seconds_total", kind=Kind.COUNTER, labels=TARGET),
 )
 
+ALTERED_BY = ("custom-histogram-buckets", "disable-log-stats")
+"""Arguments of vLLM under which it exports other edges, or nothing of its own."""
+
 VLLM = (
     *(TTFT, ITL, TIME_PER_OUTPUT_TOKEN, E2E, QUEUE_TIME),
     *(KV_CACHE_USAGE, RUNNING, WAITING, PREEMPTIONS, PREFIX_CACHE_HITS, PREFIX_CACHE_QUERIES),

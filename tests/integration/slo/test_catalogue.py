@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(shutil.which("promtool") is None, reason="needs 
 BAD = "sum by (region) (slo:sli_error:ratio_rate5m)"
 EU, US = '{region="eu-west-1"}', '{region="us-east-1"}'
 TORN = "envoy_cluster_upstream_cx_destroy_remote_with_active_rq"
-TIMEOUT = "envoy_cluster_upstream_rq_timeout"
+TIMEOUT = "envoy_cluster_upstream_rq_per_try_idle_timeout"
 
 
 def rules(*items: SloSpec, counted_by: CountedBy = CountedBy.PROXY) -> tuple[RuleGroup, ...]:

@@ -27,7 +27,7 @@ def of_arm(series: Series) -> Series:
 def cluster(codes: dict[str, str], *, torn: str = "0x20") -> Series:
     broken = {
         "envoy_cluster_upstream_cx_destroy_remote_with_active_rq{}": torn,
-        "envoy_cluster_upstream_rq_timeout{}": "0x20",
+        "envoy_cluster_upstream_rq_per_try_idle_timeout{}": "0x20",
     }
     counted = {f'envoy_cluster_upstream_rq{{envoy_response_code="{code}"}}': values for code, values in codes.items()}
     return of_arm(broken | counted)

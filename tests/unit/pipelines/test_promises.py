@@ -53,3 +53,13 @@ def test_every_problem_of_every_promise_is_told_at_its_line() -> None:
         "delivery.yaml:11: slos[1].ttft.below: found 240ms; expected an edge of vllm:time_to_first_token_seconds's "
         "buckets; the nearest: 100ms and 250ms",
     ]
+
+
+@pytest.mark.parametrize(
+    "argument", ["custom-histogram-buckets: {time_to_first_token: [0.2]}", "disable-log-stats: true"]
+)
+def test_promises_need_the_metrics_that_they_are_made_on(argument: str) -> None:
+    text = SPEC.replace("version: 0.32.0", f"version: 0.32.0, args: {{{argument}}}")
+    assert read(text).slos == ()
+    with pytest.raises(SpecError, match=r"engine\.vllm\.args\..*: found metrics that the SLOs are not written on"):
+        read(text + PROMISES)

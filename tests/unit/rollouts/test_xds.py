@@ -74,7 +74,7 @@ def test_an_empty_region_says_that_nothing_serves() -> None:
 
 def test_streams_have_no_deadline_but_silence_has() -> None:
     action = route(Routes(stable=STABLE))["route"]
-    assert (action["timeout"], action["idle_timeout"]) == ("0s", "300s")
+    assert (action["timeout"], action["retry_policy"]["per_try_idle_timeout"]) == ("0s", "300s")
 
 
 def test_every_role_of_a_version_is_a_cluster_at_its_port() -> None:

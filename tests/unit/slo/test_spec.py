@@ -49,7 +49,7 @@ def test_there_is_an_example_of_each_kind() -> None:
         (slo("e2e: {below: 100ms}"), "the nearest: 300ms"),
         (slo("itl: {below: 60ms}"), "vllm:inter_token_latency_seconds's buckets; the nearest: 50ms and 75ms"),
         (slo("queue_time: {below: 3s}"), "the nearest: 2.5s and 5s"),
-        (slo("tokens_per_second: {at_least: 15}"), "found 15; expected an edge of vllm:request_time_per_output_"),
+        (slo("tokens_per_second: {at_least: 15}"), "found 15; expected one over an edge of vllm:request_time"),
         (slo("tokens_per_second: {at_least: 15}"), "the nearest: 13.3 and 20"),
         (slo("errors: {}", objective=100), "objective: found 100; expected less than 100: a promise of no bad event"),
         (slo("errors: {}", objective=99.9, more=", window: 7d"), "window: found 7d; expected a period that has alert"),
