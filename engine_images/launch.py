@@ -13,6 +13,7 @@ from pathlib import Path
 from engine_images.accelerators import Accelerator
 from engine_images.arguments.command_line import command_line
 from engine_images.errors import VersionMismatch
+from engine_images.manifest import Launch
 from engine_images.memory import estimate_memory, kv_cache_bytes
 from engine_images.model import EngineEnvironment, LaunchCommand, Weights
 from engine_images.pinned.catalogue import pinned_vllm
@@ -29,6 +30,15 @@ SERVER = "vllm.entrypoints.launchers.api_server.entry"
 
 DRAIN_SECONDS = 30
 """How long an engine told to stop may finish its answers. vLLM's default, 0, cuts streams without a word."""
+
+SERVING_ENVIRONMENT = {
+    # One process less: 1 GB and 5 s less for each engine.
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+    "VLLM_NO_USAGE_STATS": "1",
+    # All files are here and proven; an engine that fetched one could serve something else.
+    "HF_HUB_OFFLINE": "1",
+}
+"""The same on every machine."""
 
 
 def launch_command(
@@ -58,6 +68,21 @@ def launch_command(
     )
 
 
+def launch_of(settings: EngineSettings, environment: EngineEnvironment, *, name: str) -> Launch:
+    """How an engine's entrypoint starts vLLM, whatever the machine: what the manifest says of it.
+
+    Raises:
+        VersionMismatch: the settings pin another vLLM than the environment has.
+    """
+    _require_version(settings.vllm.version, environment)
+    return Launch(
+        arguments=(*_serving_arguments(settings, name), *_spec_arguments(settings)),
+        environment=SERVING_ENVIRONMENT,
+        drain_seconds=DRAIN_SECONDS,
+        warm_up=settings.compile.warm,
+    )
+
+
 def _require_version(pinned: str, environment: EngineEnvironment) -> None:
     if pinned != environment.vllm:
         raise VersionMismatch(
@@ -67,11 +92,15 @@ def _require_version(pinned: str, environment: EngineEnvironment) -> None:
 
 
 def _fixed_arguments(settings: EngineSettings, name: str) -> Iterator[str]:
+    yield from ("--host", "127.0.0.1", "--port", PORT, "--shutdown-timeout", str(DRAIN_SECONDS))
+    yield from _serving_arguments(settings, name)
+
+
+def _serving_arguments(settings: EngineSettings, name: str) -> Iterator[str]:
     yield from ("--model", MODEL_FOLDER, "--served-model-name", name)
-    yield from ("--host", "127.0.0.1", "--port", PORT)
     # Without it vLLM falls back to pickled weights when it finds no others.
     yield from ("--load-format", "safetensors")
-    yield from ("--shutdown-timeout", str(DRAIN_SECONDS), "--enable-tokenizer-info-endpoint")
+    yield "--enable-tokenizer-info-endpoint"
     # With vLLM's own default a tiny engine takes 2.0 GB instead of 1.1 GB, and a machine runs several.
     if settings.accelerator is Accelerator.CPU and "kv-cache-memory-bytes" not in settings.vllm.args:
         yield from ("--kv-cache-memory-bytes", str(kv_cache_bytes(settings.vllm.args)))
@@ -89,12 +118,8 @@ def _spec_arguments(settings: EngineSettings) -> tuple[str, ...]:
 
 def _process_environment(cache: Path, threads: int) -> dict[str, str]:
     return {
+        **SERVING_ENVIRONMENT,
         "VLLM_CACHE_ROOT": str(cache.absolute()),
-        # One process less: 1 GB and 5 s less for each engine.
-        "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
-        "VLLM_NO_USAGE_STATS": "1",
-        # All files are here and proven; an engine that fetched one could serve something else.
-        "HF_HUB_OFFLINE": "1",
         "OMP_NUM_THREADS": str(threads),
         # Threads that spin while they wait starve the other engines of a shared machine.
         "OMP_WAIT_POLICY": "passive",

@@ -18,6 +18,8 @@ from engine_images.ports import Scorer, Servers
 from tidegate.core.errors import OutsideError
 
 Progress = Callable[[str], None]
+KeyOf = Callable[[Order, Path], CompileKey]
+"""What a machine says of everything that a compiled model depends on; the folder is for its use."""
 
 REPEATABLE = {"PYTHONHASHSEED": "0", "TIDEGATE_REPRODUCIBLE": "1"}
 """For the start that compiles: the same inputs are to give the same bytes."""
@@ -29,8 +31,11 @@ MUST_LOAD = {"VLLM_FORCE_AOT_LOAD": "1"}
 class Builder:
     """Builds one engine after the other with the adapters that it was given."""
 
-    def __init__(self, shelf: Shelf, servers: Servers, scorer: Scorer, progress: Progress) -> None:
-        """`progress` gets a line before each long step."""
+    def __init__(
+        self, shelf: Shelf, servers: Servers, scorer: Scorer, progress: Progress, *, key_of: KeyOf = key_of
+    ) -> None:
+        """`progress` gets a line before each long step; `key_of` asks the engine environment."""
+        self._key_of = key_of
         self._shelf = shelf
         self._servers = servers
         self._scorer = scorer
@@ -43,7 +48,7 @@ class Builder:
             NotProven: the compile cache is missed, or the compiled model is another one than the eager.
             OutsideError: vLLM did not start.
         """
-        key = await asyncio.to_thread(key_of, order, self._shelf.folder(f"key-{order.model.digest[:16]}"))
+        key = await asyncio.to_thread(self._key_of, order, self._shelf.folder(f"key-{order.model.digest[:16]}"))
         engine = order.name(key)
         async with self._shelf.only_one(engine, "builds this engine"):
             found = self._shelf.find(engine)
