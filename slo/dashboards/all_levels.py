@@ -10,23 +10,27 @@ from slo.dashboards.engineering import engineering
 from slo.dashboards.model import Dashboard
 from slo.dashboards.on_call import on_call
 from slo.dashboards.promises import promises_of
-from slo.spec import CostSpec, SloSpec
+from slo.spec import CostSpec, CountedBy, SloSpec
 
 _LONGEST_NAME = 26
 """Of a service in a uid: Grafana's are 40 characters at most."""
 
 
 def dashboards_of(
-    slos: Sequence[SloSpec], *, service: str, cost: CostSpec | None = None
+    slos: Sequence[SloSpec],
+    *,
+    service: str,
+    cost: CostSpec | None = None,
+    counted_by: CountedBy = CountedBy.PROXY,
 ) -> tuple[Dashboard, Dashboard, Dashboard]:
     """L1 on-call, L2 ML engineering and L3 cost; the lines in them are what `slos` promise.
 
-    `service` is the one under which the rules of these SLOs were made.
+    `service` and `counted_by` are those with which the rules of these SLOs and of the signals were made.
     """
     promises = promises_of(service, slos)
     return (
         on_call(promises, _uid(service, "l1-on-call")),
-        engineering(promises, _uid(service, "l2-ml")),
+        engineering(promises, _uid(service, "l2-ml"), counted_by=counted_by),
         cost_dashboard(promises, cost, _uid(service, "l3-cost")),
     )
 

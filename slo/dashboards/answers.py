@@ -103,7 +103,7 @@ SHAPE = Row(
                 Query(
                     expr=(
                         f"sum by ({ARM}) (tidegate:generation_tokens:rate1m{{{OF_USERS}}})"
-                        f" / sum by ({ARM}) (tidegate:finish_reasons:rate1m{{{OF_USERS}}})"
+                        f" / (sum by ({ARM}) (tidegate:finish_reasons:rate1m{{{OF_USERS}}}) > 0)"
                     ),
                     legend="{{role}} {{version}} · {{region}}",
                 ),

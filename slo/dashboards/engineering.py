@@ -4,30 +4,33 @@ from __future__ import annotations
 
 from slo.dashboards.answers import DRIFT, EVIDENCE, SHAPE
 from slo.dashboards.conventions import ARM, ARM_LEGEND, OF_USERS, SEEN, too_little
-from slo.dashboards.model import Dashboard, Kind, Needs, Panel, Query, Row
+from slo.dashboards.model import COLUMNS, Dashboard, Kind, Needs, Panel, Query, Row
 from slo.dashboards.promises import Promises
+from slo.spec import CountedBy
 
 _BAND = 0.05
 """Above the line: where quality is watched."""
 
 
-def engineering(promises: Promises, uid: str) -> Dashboard:
-    """Quality first, then what moves before quality is seen to: drift, and the shape of answers."""
+def engineering(promises: Promises, uid: str, *, counted_by: CountedBy) -> Dashboard:
+    """Quality first, then what moves before quality is seen to: drift, and the shape of answers.
+
+    Only a proxy of ours counts users who ask again.
+    """
     return Dashboard(
         uid=uid,
         title=f"{promises.service} · L2 ML engineering",
         description="Are the answers as good as before? Scores, refusals, drift, shape, and users who ask again.",
         service=promises.service,
         since="6h",
-        rows=(_quality(promises.quality), DRIFT, SHAPE, EVIDENCE),
+        rows=(_quality(promises.quality, again=counted_by is CountedBy.PROXY), DRIFT, SHAPE, EVIDENCE),
     )
 
 
-def _quality(line: float | None) -> Row:
-    return Row(
-        title="Quality of answers",
-        panels=(_composite(line), _DIMENSIONS, _HALLUCINATION, _REFUSAL, _AGAIN),
-    )
+def _quality(line: float | None, *, again: bool) -> Row:
+    last = (_HALLUCINATION, _REFUSAL, *([_AGAIN] if again else []))
+    sized = (panel.model_copy(update={"width": COLUMNS // len(last)}) for panel in last)
+    return Row(title="Quality of answers", panels=(_composite(line), _DIMENSIONS, *sized))
 
 
 def _composite(line: float | None) -> Panel:
@@ -129,7 +132,7 @@ _AGAIN = Panel(
         Query(
             expr=(
                 f"sum by ({ARM}) (tidegate:regenerations:rate5m{{{OF_USERS}}})"
-                f" / sum by ({ARM}) (avg_over_time(tidegate:requests:rate1m{{{OF_USERS}}}[5m]))"
+                f" / (sum by ({ARM}) (avg_over_time(tidegate:requests:rate1m{{{OF_USERS}}}[5m])) > 0)"
             ),
             legend=ARM_LEGEND,
             needs=Needs.REGENERATIONS,

@@ -68,7 +68,7 @@ def _alertmanager(wanted: Wanted) -> Exported:
 
 
 def _dashboards(wanted: Wanted) -> Iterator[Exported]:
-    made = dashboards_of(wanted.promises, service=wanted.delivery, cost=wanted.cost)
+    made = dashboards_of(wanted.promises, service=wanted.delivery, cost=wanted.cost, counted_by=wanted.counted_by)
     for dashboard in made:
         yield Exported(
             name=f"dashboards/{dashboard.uid}.json",

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from itertools import combinations
+from itertools import combinations, product
 
 from fakes.dashboards import COST, SLOS
 from hypothesis import given
@@ -9,6 +9,7 @@ from hypothesis import strategies as some
 from slo.dashboards import dashboards_of
 from slo.dashboards.layout import placed
 from slo.dashboards.model import COLUMNS, Kind, Panel, Place, Query, Row
+from slo.spec import CountedBy
 
 panels = some.builds(
     lambda width, height: Panel(
@@ -50,8 +51,8 @@ def test_what_is_read_first_stands_first(found: tuple[Row, ...]) -> None:
 
 
 def test_our_own_lines_are_full_and_even() -> None:
-    for slos, cost in ((SLOS, COST), ((), None)):
-        for dashboard in dashboards_of(slos, service="chat", cost=cost):
+    for slos, cost, counted_by in product((SLOS, ()), (COST, None), CountedBy):
+        for dashboard in dashboards_of(slos, service="chat", cost=cost, counted_by=counted_by):
             lines: dict[int, list[Place]] = {}
             for _, place in placed(dashboard.rows):
                 lines.setdefault(place.y, []).append(place)
