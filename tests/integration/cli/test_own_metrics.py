@@ -1,0 +1,80 @@
+"""A delivery's numbers in the fleet's own Prometheus: while it runs, its last word, and nothing after it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from urllib.parse import quote
+
+import psutil
+import pytest
+from fakes.deliveries import Delivery, delivered
+from fakes.local_fleet import REGION, delivery
+
+from pipelines.adapters.metrics_server import MetricsServer
+from pipelines.exported import families
+from pipelines.story import tell
+from rollouts.adapters import host_client
+from rollouts.adapters.host_client import FleetHost
+from rollouts.adapters.http import Http
+from tidegate.cli.own_metrics import read_by
+
+PATIENCE_SECONDS = 20
+
+
+class Told:
+    """A story that goes on while its numbers are served."""
+
+    def __init__(self) -> None:
+        self.story = tell(Delivery("2", champion="1").open().events)
+        self.server = MetricsServer(lambda: families(self.story, delivery="d1"))
+
+
+@pytest.fixture
+async def told() -> AsyncIterator[Told]:
+    told = Told()
+    yield told
+    await told.server.close()
+
+
+@pytest.fixture
+async def host(tmp_path: Path) -> AsyncIterator[FleetHost]:
+    with delivery(tmp_path / "state"):
+        host = await host_client.start(tmp_path / "state", {REGION: None}, owned=True)
+        yield host
+        await host.stop()
+
+
+async def values(host: FleetHost, query: str) -> list[float]:
+    """What Prometheus answers."""
+    async with Http() as http:
+        reply = await http.get(f"{host.prometheus_url}/api/v1/query?query={quote(query)}", timeout_seconds=10)
+    return [float(each["value"][1]) for each in reply.json()["data"]["result"]]
+
+
+async def becomes(host: FleetHost, query: str, expected: list[float]) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while (found := await values(host, query)) != expected:
+        assert time.monotonic() < deadline, f"{query} is {found}"
+        await asyncio.sleep(0.2)
+
+
+async def test_the_last_word_of_a_delivery_is_read_before_it_goes(host: FleetHost, told: Told) -> None:
+    async with read_by(host, "support-llm", told.server):
+        await becomes(host, 'tidegate_delivery_state{state="running",version="2"}', [1])
+        await becomes(host, "count_over_time(tidegate_delivery_info[1m]) > bool 2", [1])
+        told.story = tell(delivered())
+    assert await values(host, 'max_over_time(tidegate_delivery_state{state="delivered"}[1m])') == [1]
+    # Prometheus ends the series of a target that is gone: no dashboard shows the last delivery for ever.
+    await becomes(host, "tidegate_delivery_info", [])
+
+
+async def test_a_delivery_goes_on_when_nobody_can_watch_it(
+    host: FleetHost, told: Told, capsys: pytest.CaptureFixture[str]
+) -> None:
+    psutil.Process(host.pid).kill()
+    async with read_by(host, "support-llm", told.server):
+        pass
+    assert "was not told where this delivery's numbers are" in capsys.readouterr().err
