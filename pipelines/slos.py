@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from gates.spec import Gates
 from pipelines.slo_gate import COUNTED_BY, Stage, burn_gate
 from pipelines.spec import CanaryStage, Delivery, ShadowStage
@@ -25,8 +27,13 @@ def _slo_rules(spec: Delivery) -> tuple[RuleGroup, ...]:
 
 def gates_in(spec: Delivery, stage: ShadowStage | CanaryStage) -> Gates:
     """The delivery's gates as that stage asks them: the burn rate has the stage's own windows and events."""
+    return gates_within(spec, stage.within, mirrored=isinstance(stage, ShadowStage))
+
+
+def gates_within(spec: Delivery, within: timedelta, *, mirrored: bool = False) -> Gates:
+    """As `gates_in`, of a stage that lasts so long; `mirrored` when its canary gets copies only."""
     burn = spec.gates.burn_rate
     if burn is None:
         return spec.gates
-    known = Stage(within=stage.within, look=spec.gates.budget.look, mirrored=isinstance(stage, ShadowStage))
-    return spec.gates.model_copy(update={"burn_rate": burn_gate(burn, spec.slos, known)})
+    stage = Stage(within=within, look=spec.gates.budget.look, mirrored=mirrored)
+    return spec.gates.model_copy(update={"burn_rate": burn_gate(burn, spec.slos, stage)})

@@ -15,7 +15,7 @@ from gates.evalues.paired import Lower
 from gates.planning.course import Course, Settings, run_course
 from gates.planning.expected import Assumptions
 from gates.planning.forecast import Exposure, GateForecast, Scale, requests_by, told_by
-from gates.planning.watches import burn_forecast, drift_forecast
+from gates.planning.watches import burn_forecast, burn_passes, drift_forecast, drift_passes
 from gates.spec import QualityGate
 from gates.terms import Source, Terms, questions
 
@@ -58,6 +58,16 @@ def forecast(terms: Terms, gate: str, source: Source, exposure: Exposure, assume
         within_seconds=within,
         reachable=not timed or passes <= within,
     )
+
+
+def own_passes(terms: Terms, gate: str, source: Source, exposure: Exposure, assumed: Assumptions) -> float:
+    """Seconds until a healthy canary typically passes a gate with statistics of its own; infinity for never."""
+    if gate == "drift":
+        assert terms.drift is not None, "the terms do not ask drift"
+        return drift_passes(terms.drift, source, exposure)
+    assert terms.burn_rate is not None, "the terms do not ask burn_rate"
+    rollback = terms.rollback / len(terms.gates)
+    return burn_passes(terms.burn_rate, source, exposure, assumed, rollback=rollback, accept=terms.accept)
 
 
 def course_of(terms: Terms, gate: str, source: Source, exposure: Exposure, assumed: Assumptions) -> Course:

@@ -8,8 +8,8 @@ from datetime import timedelta
 
 from gates.planning.course import Settings, passes_by
 from gates.planning.expected import Assumptions
-from gates.planning.forecast import Exposure, GateForecast
-from gates.planning.forecasts import LIKELY, course_of, forecast, needed, settings_of
+from gates.planning.forecast import Exposure, GateForecast, told_by
+from gates.planning.forecasts import LIKELY, course_of, needed, own_passes, settings_of
 from gates.spec import ErrorsGate, LatencyGate, ScoresGate
 from gates.terms import Source, Terms
 from tidegate.core.quantities import format_duration
@@ -66,8 +66,7 @@ class _Search:
     def _needs(self) -> float:
         """Seconds, at the stated traffic."""
         if self._gate in OWN_STATISTICS:
-            passes = forecast(self._terms, self._gate, self._source, self._exposure, self._assumed).seconds_to_pass
-            return math.inf if passes is None else passes
+            return self._own_passes(self._exposure, self._source)
         course = course_of(self._terms, self._gate, self._source, self._exposure, self._assumed)
         arrivals = self._exposure.arrivals(self._gate, self._source)
         return max(course.passes, needed(settings_of(self._terms, self._gate)) / arrivals.canary)
@@ -79,9 +78,12 @@ class _Search:
         """Whether eight of ten healthy canaries would pass in time."""
         source = by or self._source
         if self._gate in OWN_STATISTICS:
-            passes = forecast(self._terms, self._gate, source, changed, self._assumed).seconds_to_pass
-            return passes is not None and passes <= self._limit
+            return self._own_passes(changed, source) <= self._limit
         return self._suffices(settings_of(self._terms, self._gate), changed, source)
+
+    def _own_passes(self, exposure: Exposure, source: Source) -> float:
+        passes = own_passes(self._terms, self._gate, source, exposure, self._assumed)
+        return told_by(passes, exposure.arrivals(self._gate, source)) or math.inf
 
     def _passes_with(self, wanted: Settings) -> bool:
         return self._suffices(wanted, self._exposure, self._source)

@@ -35,14 +35,14 @@ def burn_forecast(
 ) -> GateForecast:
     """A healthy canary has as many bad events as are expected, and no more than the SLO allows; all are requests."""
     arrivals = exposure.arrivals("burn_rate", source)
-    # Nobody knows how many requests are slow; an SLO that is kept leaves some of its budget.
-    healthy = settings.budget / 2 if settings.slower else min(assumed.error_rate, settings.budget)
+    healthy = _healthy(settings, assumed)
     stated = min(BEYOND * settings.slow.factor * settings.budget, 1.0)
 
     def at(bad: float, outcome: Outcome) -> float:
         return _burn_at(settings, arrivals, bad, outcome, rollback=rollback, accept=accept)
 
-    passes, fails = at(healthy, Outcome.PASS), at(stated, Outcome.FAIL)
+    passes = burn_passes(settings, source, exposure, assumed, rollback=rollback, accept=accept)
+    fails = at(stated, Outcome.FAIL)
     timed, within = exposure.timed(source), exposure.within_seconds
     smallest = _smallest(lambda bad: at(bad, Outcome.FAIL) <= within, healthy, 1.0) if timed else None
     return GateForecast(
@@ -61,6 +61,21 @@ def burn_forecast(
     )
 
 
+def burn_passes(
+    settings: BurnRateGate, source: Source, exposure: Exposure, assumed: Assumptions, *, rollback: float, accept: float
+) -> float:
+    """Seconds until half of all healthy canaries have passed; infinity for never."""
+    arrivals, healthy = exposure.arrivals("burn_rate", source), _healthy(settings, assumed)
+    return _burn_at(settings, arrivals, healthy, Outcome.PASS, rollback=rollback, accept=accept)
+
+
+def drift_passes(settings: DriftGate, source: Source, exposure: Exposure) -> float:
+    """As `burn_passes`."""
+    arrivals = exposure.arrivals("drift", source)
+    requests = _drift_passes(settings, arrivals.stable / arrivals.canary)
+    return math.inf if requests is None else requests / arrivals.canary
+
+
 def drift_forecast(settings: DriftGate, source: Source, exposure: Exposure, *, rollback: float) -> GateForecast:
     """By the numbers of `gates.drift_plan`; regressions are told as times what is allowed."""
     arrivals = exposure.arrivals("drift", source)
@@ -72,7 +87,7 @@ def drift_forecast(settings: DriftGate, source: Source, exposure: Exposure, *, r
     def fails(times: float) -> float:
         return seconds(_drift_fails(settings, times, ratio, rollback))
 
-    passes, timed, within = seconds(_drift_passes(settings, ratio)), exposure.timed(source), exposure.within_seconds
+    passes, timed, within = drift_passes(settings, source, exposure), exposure.timed(source), exposure.within_seconds
     return GateForecast(
         gate="drift",
         source=source,
@@ -87,6 +102,12 @@ def drift_forecast(settings: DriftGate, source: Source, exposure: Exposure, *, r
         within_seconds=within,
         reachable=not timed or passes <= within,
     )
+
+
+def _healthy(settings: BurnRateGate, assumed: Assumptions) -> float:
+    """The share of bad events that is expected."""
+    # Nobody knows how many requests are slow; an SLO that is kept leaves some of its budget.
+    return settings.budget / 2 if settings.slower else min(assumed.error_rate, settings.budget)
 
 
 @lru_cache(maxsize=1024)

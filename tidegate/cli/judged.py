@@ -14,6 +14,7 @@ from gates.reports.gate_file import EvidenceGates, Gate, GateFile
 from gates.spec import Gates
 from gates.terms import PAIRED, Source, Terms, terms_of
 from pipelines.budget import shares
+from pipelines.slos import gates_within
 from pipelines.spec import Delivery
 from tidegate.core.errors import UsageError
 from tidegate.core.spec import load_spec
@@ -28,6 +29,8 @@ class Judged:
     name: str
     terms: Callable[[Source], Terms]
     """Given who counts where the file does not say: the terms of one trial."""
+    planned: Callable[[timedelta], Terms]
+    """Given how long a stage may take: the terms of one trial in it, the burn rate of a delivery's SLO among them."""
     not_asked: tuple[str, ...]
     """Gates of the file that batches of evidence cannot answer, such as quality on a golden set."""
     look: timedelta
@@ -50,6 +53,7 @@ def read_gates(path: Path) -> Judged:
     return Judged(
         name=asked.metadata.name or path.stem,
         terms=lambda source: asked.terms(counted_by=source),
+        planned=lambda _: asked.terms(),
         not_asked=(),
         look=asked.gates.budget.look,
     )
@@ -67,14 +71,21 @@ def _kind(path: Path) -> object:
 def _of_delivery(spec: Delivery) -> Judged:
     asked = [gate for gate in BY_EVIDENCE if getattr(spec.gates, gate) is not None]
 
+    def sources(source: Source) -> dict[str, tuple[Source, ...]]:
+        return {gate: (source,) for gate in asked if gate not in PAIRED}
+
     def terms(source: Source) -> Terms:
-        sources: dict[str, tuple[Source, ...]] = {gate: (source,) for gate in asked if gate not in PAIRED}
-        return terms_of(spec.gates, asked, sources=sources, share=_share(spec))
+        return terms_of(spec.gates, asked, sources=sources(source), share=_share(spec))
+
+    def planned(within: timedelta) -> Terms:
+        burn = ["burn_rate"] if spec.gates.burn_rate else []
+        return terms_of(gates_within(spec, within), asked + burn, sources=sources("users"), share=_share(spec))
 
     others = [gate for gate in Gates.model_fields if gate not in EvidenceGates.model_fields]
     return Judged(
         name=spec.metadata.name,
         terms=terms,
+        planned=planned,
         not_asked=tuple(gate for gate in others if getattr(spec.gates, gate) is not None),
         look=spec.gates.budget.look,
     )

@@ -6,10 +6,12 @@ from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
-from fakes.world import SPEC
+from fakes.world import CHALLENGER, CHAMPION, SPEC, a_version
 
 from gates.burn.spec import BurnRateGate, BurnWindows
 from gates.terms import terms_of
+from pipelines.errors import PlanRefused
+from pipelines.plan import make_plan
 from pipelines.slo_gate import Stage, burn_gate
 from pipelines.slos import gates_in
 from pipelines.spec import Delivery
@@ -161,3 +163,15 @@ def test_without_slos_the_refusal_says_where_they_go() -> None:
 def test_a_loose_slo_is_judged_by_factors_that_it_can_reach() -> None:
     fast, slow = "{short: 10s, long: 1m, factor: 5}", "{short: 30s, long: 6m, factor: 2}"
     assert in_canary(f"{{slo: loose, fast: {fast}, slow: {slow}}}").budget == 0.1
+
+
+def test_a_stage_too_short_for_the_events_that_the_gate_needs_is_refused_before_anything_is_deployed() -> None:
+    lines = [line for line in SPEC.splitlines() if "offline" not in line and "shadow" not in line]
+    text = "\n".join(lines).replace("stages:", "  burn_rate: {slo: availability, min_events: 500}\nstages:")
+    text = text.replace("within: 5m", "within: 6m, gates: [burn_rate]").replace("weights: [10, 50]", "weights: [10]")
+    busy = parse_spec(text + SLOS, Delivery, file="delivery.yaml")
+    quiet = parse_spec(text.replace("second: 200", "second: 10") + SLOS, Delivery, file="delivery.yaml")
+    assert make_plan(busy, a_version(CHALLENGER), a_version(CHAMPION), prompts=12)
+    with pytest.raises(PlanRefused, match=r"canary@eu-west-1/10: gate burn_rate needs about [\d,]+ requests") as caught:
+        make_plan(quiet, a_version(CHALLENGER), a_version(CHAMPION), prompts=12)
+    assert caught.value.hint and "`within` of at least" in caught.value.hint

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 
 from gates.planning.expected import Assumptions
@@ -34,8 +35,9 @@ class Expected:
 def run(gates: Path, expected: Expected, *, as_json: bool) -> int:
     """Tell what every gate needs; the exit code is 3 when one would not pass a healthy version in time."""
     judged = read_gates(gates)
-    terms = judged.terms("users")
-    exposure = _exposure(terms, expected, judged.look.total_seconds())
+    within = _duration(expected.within)
+    terms = judged.planned(within)
+    exposure = _exposure(terms, expected, within, judged.look)
     assumed = Assumptions(
         error_rate=_share(expected.error_rate), spread=expected.spread, stable_pods=expected.stable_pods
     )
@@ -71,18 +73,21 @@ def print_forecasts(name: str, found: list[GateForecast], assumed: Assumptions) 
         console.print(line, soft_wrap=True, style="dim")
 
 
-def _exposure(terms: Terms, expected: Expected, look_seconds: float) -> Exposure:
+def _duration(text: str) -> timedelta:
     try:
-        within = parse_duration(expected.within).total_seconds()
+        return parse_duration(text)
     except ValueError as error:
-        raise UsageError(f"--within: got {expected.within}", hint=f"{error}") from error
+        raise UsageError(f"--within: got {text}", hint=f"{error}") from error
+
+
+def _exposure(terms: Terms, expected: Expected, within: timedelta, look: timedelta) -> Exposure:
     return Exposure(
         requests_per_second=expected.requests_per_second,
         percent=expected.weight if terms.mirrored is None else terms.mirrored * 100,
         mirrored=terms.mirrored is not None,
         pairs_per_second=expected.pairs_per_second,
-        within_seconds=within,
-        look_seconds=look_seconds,
+        within_seconds=within.total_seconds(),
+        look_seconds=look.total_seconds(),
     )
 
 
