@@ -13,7 +13,9 @@ import yaml
 
 from gates.reports.gate_file import GateFile
 from pipelines.spec import Delivery
+from slo.catalogue.alerts import OWN_RUNBOOK
 from slo.formats import read
+from slo.spec import KINDS
 from tidegate.cli.app import app
 from tidegate.cli.commands.schema import schema_text
 from tidegate.cli.compose import read_delivery
@@ -123,6 +125,16 @@ def test_the_schema_in_the_docs_is_what_the_command_prints(kind: str) -> None:
 def test_the_gates_in_the_docs_are_the_example_that_we_ran() -> None:
     example = (ROOT / "examples/gates/gates.yaml").read_text(encoding="utf-8").split("\n", 1)[1]
     assert f"```yaml\n{example}```" in (ROOT / "docs/gate-command.md").read_text(encoding="utf-8")
+
+
+def test_alerts_of_every_kind_of_slo_point_to_a_section() -> None:
+    assert set(KINDS) <= headings(ROOT / OWN_RUNBOOK)
+
+
+def test_the_slos_in_the_docs_are_right() -> None:
+    (block,) = re.findall(r"```yaml\n(slos:.*?)```", (ROOT / OWN_RUNBOOK).read_text(), re.DOTALL)
+    spec = (ROOT / "tidegate/cli/templates/delivery.yaml").read_text(encoding="utf-8")
+    assert {slo.kind for slo in parse_spec(spec + block, Delivery, file="docs").slos} == set(KINDS)
 
 
 def test_whole_deliveries_in_the_docs_are_right() -> None:
