@@ -22,7 +22,7 @@ def prometheus_rules(
     wanted: Wanted, slos: Iterable[tuple[Slo, tuple[RuleGroup, ...]]], signals: tuple[RuleGroup, ...]
 ) -> Exported:
     """An object for each SLO and one for the signals: each far below the 512 KiB that the operator takes."""
-    objects = [prometheus_rule(groups, wanted.names(slo.id)) for slo, groups in slos]
+    objects = [prometheus_rule(groups, wanted.names(slo.id, "slo")) for slo, groups in slos]
     objects.append(prometheus_rule(signals, wanted.names(wanted.delivery, "signals")))
     return Exported(name="prometheus-rule.yaml", text="".join(objects), holds=f"{len(objects)} PrometheusRule objects")
 

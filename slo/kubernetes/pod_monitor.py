@@ -80,11 +80,7 @@ def gpu_monitor(delivery: str, names: KubernetesNames, interval: timedelta = INT
         names,
         {
             "namespaceSelector": {"any": True},
-            "selector": {
-                "matchExpressions": [
-                    {"key": "app", "operator": "In", "values": ["nvidia-dcgm-exporter"]},
-                ]
-            },
+            "selector": {"matchLabels": {"app": "nvidia-dcgm-exporter"}},
             "podMetricsEndpoints": [
                 {
                     "port": GPU_PORT,

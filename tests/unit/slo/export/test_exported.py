@@ -108,6 +108,16 @@ def test_templates_of_all_slos_stand_in_one_analysis(suffix: str) -> None:
     assert all(("count" in metric) == (suffix == "step") for metric in metrics)
 
 
+def test_where_a_proxy_counts_a_canary_is_known_by_its_version() -> None:
+    made = files(WANTED.model_copy(update={"counted_by": CountedBy.PROXY}))["analysis-templates.yaml"]
+    asked = {
+        each["metadata"]["name"]: [argument["name"] for argument in each["spec"]["args"] if "value" not in argument]
+        for each in yaml.safe_load_all(made.text)
+    }
+    assert asked["support-llm-availability-step"] == ["region", "version"]
+    assert asked["support-llm-first-token-step"] == ["region", "pod-template-hash"]
+
+
 def test_what_cannot_be_judged_is_told_and_the_rest_is_exported() -> None:
     loose = SloSpec.model_validate({"name": "loose", "objective": 80, "errors": {}})
     short = WANTED.model_copy(update={"stage": timedelta(minutes=4), "promises": (*WANTED.promises, loose)})
