@@ -9,7 +9,8 @@ DiskFull (OutsideError)             no room left; nothing half-written stays
 BadKey (UsageError)                 a key for signatures cannot be read, or is of another kind
 BadSignature (UsageError)           signed by another key, or changed since
 BadReference (UsageError)           no name of an image in a registry
-RegistryRefused (UsageError)        the registry wants other credentials, or has not what was asked for
+RegistryRefused (UsageError)        the registry wants other credentials, or will not do what was asked
+NotThere (RegistryRefused)          the registry has not what was asked for
 RegistryUnavailable (OutsideError)  the registry does not answer, or not as registries do
 """
 
@@ -51,7 +52,11 @@ class BadReference(UsageError):
 
 
 class RegistryRefused(UsageError):
-    """The registry wants other credentials, or has not what was asked for."""
+    """The registry wants other credentials, or will not do what was asked."""
+
+
+class NotThere(RegistryRefused):
+    """The registry has not what was asked for."""
 
 
 class RegistryUnavailable(OutsideError):

@@ -3,14 +3,31 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
-from engine_images.adapters.oci_layout import OciLayout
+from engine_images.adapters.oci_layout import OciLayout, split_layout
 from engine_images.adapters.oci_registry import Access, Repository
 from engine_images.errors import BadReference, BrokenImage
 from engine_images.oci.base import INDEXES, Base, base_of, manifest_for
 from engine_images.oci.model import Descriptor, Platform
 from engine_images.oci.reference import Reference
+
+
+def base_at(text: str, platform: Platform, access: Callable[[Reference], Access]) -> Base:
+    """The base that a person named: `PATH[:NAME]` of a layout, or an image in a registry by its digest.
+
+    Raises:
+        BadReference: neither of them.
+        BrokenImage: none for the platform, or not what its digests say.
+        RegistryRefused: it is not there, or credentials are wanted.
+        RegistryUnavailable: no answer.
+    """
+    layout = split_layout(text)
+    if layout:
+        return base_in_layout(*layout, platform)
+    reference = Reference.parse(text)
+    return base_in_registry(reference, access(reference), platform)
 
 
 def base_in_layout(root: Path, name: str | None, platform: Platform) -> Base:

@@ -183,6 +183,22 @@ class OciLayout:
         return [Descriptor.read(entry) for entry in _json(path.read_bytes(), path).get("manifests", ())]
 
 
+def split_layout(text: str) -> tuple[Path, str | None] | None:
+    """A layout's path, and the image's name behind a colon; None when `text` means something else.
+
+    Raises:
+        BrokenImage: it is a path, and no layout is there.
+    """
+    whole = text.removeprefix("oci:")
+    path, colon, name = whole.partition(":")
+    for folder, image in ((whole, None), (path, name if colon else None)):
+        if Path(folder, LAYOUT_FILE).is_file():
+            return Path(folder), image
+    if text.startswith(("oci:", "/", "./", "../")):
+        raise BrokenImage(f"{path} is no OCI layout: it has no file `{LAYOUT_FILE}`")
+    return None
+
+
 def _json(content: bytes, path: Path) -> dict[str, Any]:
     try:
         document: Document = json.loads(content)

@@ -15,7 +15,7 @@ from typing import TypeVar
 from engine_images.adapters.oci_layout import OciLayout
 from engine_images.adapters.oci_registry import Access, Body, Repository
 from engine_images.errors import BadReference, BrokenImage, RegistryRefused, RegistryUnavailable
-from engine_images.oci.model import BASE_NAME, TITLE, Descriptor, Document
+from engine_images.oci.model import BASE_LAYER, BASE_NAME, TITLE, Descriptor, Document
 from engine_images.oci.reference import FORM, Reference
 from engine_images.oci.transfer import How, Progress, Pushed, Transfer
 
@@ -110,7 +110,7 @@ class _Push:
     def _bring(self, blob: Descriptor, title: str) -> How:
         if self._repository.has(blob.digest):
             return How.THERE
-        if self._mount(blob):
+        if title == BASE_LAYER and self._mount(blob):
             return How.MOUNTED
         if self._layout.has(blob):
             self._repository.send(Body(blob, partial(self._layout.pieces, blob), self._sending(blob, title, How.SENT)))
@@ -122,9 +122,8 @@ class _Push:
         return How.COPIED
 
     def _mount(self, blob: Descriptor) -> bool:
-        """Only a base's layers are worth asking for: a registry that has not got them begins an upload instead."""
-        base, ours = self._base, self._repository.reference
-        if base is None or base.registry != ours.registry or TITLE in blob.annotations:
+        base = self._base
+        if base is None or base.registry != self._repository.reference.registry:
             return False
         return self._repository.mount(base.repository, blob.digest)
 
@@ -146,4 +145,4 @@ def _base(manifest: Document) -> Reference | None:
 
 
 def _title(layer: Descriptor) -> str:
-    return layer.annotations.get(TITLE, "base layer")
+    return layer.annotations.get(TITLE, BASE_LAYER)

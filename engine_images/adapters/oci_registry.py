@@ -19,7 +19,7 @@ from requests import HTTPError, Response
 
 from engine_images.adapters.registry_credentials import Credentials
 from engine_images.adapters.registry_errors import AWAY, in_our_words, status_of
-from engine_images.errors import BrokenImage, RegistryRefused
+from engine_images.errors import BrokenImage, NotThere, RegistryRefused
 from engine_images.oci.model import Descriptor
 from engine_images.oci.reference import Reference
 
@@ -90,14 +90,12 @@ class Repository:
 
     def has(self, digest: str) -> bool:
         """Whether a blob is there."""
-        with self._errors(f"blob {digest}"):
-            try:
+        try:
+            with self._errors(f"blob {digest}"):
                 self._client.blob_size(digest)
-            except HTTPError as error:
-                if status_of(error) != 404:
-                    raise
-                return False
-            return True
+        except NotThere:
+            return False
+        return True
 
     def send(self, body: Body) -> None:
         """Upload a blob. The registry keeps all of it or nothing.
@@ -132,7 +130,7 @@ class Repository:
 
     def manifest(self, name: str) -> tuple[Descriptor, bytes]:
         """A manifest or index by tag or digest, and its bytes, proven where the name is a digest."""
-        with self._errors(name):
+        with self._errors(f"image {name}"):
             _, response = self._client.get_manifest_and_response(name)
         content = response.content
         found = Descriptor.of(content, response.headers.get("Content-Type", "").split(";")[0])
@@ -142,7 +140,7 @@ class Repository:
 
     def publish(self, name: str, manifest: bytes) -> None:
         """Put a manifest under a tag or its digest; the registry checks that all it names is there."""
-        with self._errors(name):
+        with self._errors(f"image {name}"):
             self._client.set_manifest(name, manifest.decode())
 
     def knows_referrers(self) -> bool:

@@ -16,7 +16,7 @@ from requests import ConnectionError as NoConnection
 from requests import HTTPError, RequestException, Response
 from requests.exceptions import ConnectTimeout, ReadTimeout, SSLError
 
-from engine_images.errors import BrokenImage, RegistryRefused, RegistryUnavailable
+from engine_images.errors import BrokenImage, NotThere, RegistryRefused, RegistryUnavailable
 from engine_images.oci.reference import Reference
 
 AWAY = (408, 425, 429, 500, 502, 503, 504)
@@ -74,7 +74,7 @@ def _answered(error: HTTPError, where: str, what: str, login: str) -> RegistryRe
     if status == 403:
         return RegistryRefused(f"{where}: not allowed", hint=login)
     if status == 404:
-        return RegistryRefused(f"{where} has no {what}")
+        return NotThere(f"{where} has no {what}")
     return RegistryRefused(f"{where} answers {status} for {what}{_reason(error.response)}")
 
 

@@ -31,6 +31,8 @@ DOCKER_MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
 REFERENCE = "org.opencontainers.image.ref.name"
 """The annotation that names an image within a layout."""
 TITLE = "org.opencontainers.image.title"
+BASE_LAYER = "base layer"
+"""What people are told of a layer without a title: ours have one."""
 BASE_NAME = "org.opencontainers.image.base.name"
 """The annotation that says where the base image can be pulled."""
 

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from tidegate.cli.engine_app import engine
 from tidegate.cli.gate_app import gate
 from tidegate.cli.options import SPEC, STATE, As, Output, Spec, State, Tracking
 from tidegate.cli.slo_app import slo
@@ -26,6 +27,7 @@ app.add_typer(fleet, name="fleet")
 app.add_typer(model, name="model")
 app.add_typer(gate, name="gate")
 app.add_typer(slo, name="slo")
+app.add_typer(engine, name="engine")
 
 
 @app.command()

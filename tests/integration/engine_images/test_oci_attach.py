@@ -1,0 +1,122 @@
+"""What hangs on an image is found and believed by other people's tools."""
+
+import base64
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from fakes.engine_image import small_engine
+from fakes.registry_server import RegistryServer
+
+from engine_images.adapters.oci_attach import attach_sbom, sign_image
+from engine_images.adapters.oci_layout import OciLayout
+from engine_images.adapters.oci_push import push_image
+from engine_images.adapters.oci_registry import Access
+from engine_images.oci.model import Descriptor
+from engine_images.oci.reference import Reference
+from engine_images.signature import SigningKey
+
+pytestmark = pytest.mark.usefixtures("tools")
+
+
+@pytest.fixture
+def registry(tmp_path: Path) -> Iterator[RegistryServer]:
+    with RegistryServer(tmp_path / "registry") as server:
+        yield server
+
+
+@pytest.fixture
+def where(registry: RegistryServer) -> Reference:
+    return Reference.parse(f"{registry.host}/team/support-llm:7")
+
+
+@pytest.fixture
+def image(tmp_path: Path, where: Reference) -> Descriptor:
+    layout = OciLayout(tmp_path / "layout")
+    image = small_engine(layout.root)
+    push_image(layout, image, where, openly)
+    return image
+
+
+def openly(_: Reference) -> Access:
+    return Access()
+
+
+def new_key(path: Path) -> SigningKey:
+    subprocess.run(["openssl", "ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", str(path)], check=True)
+    return SigningKey(path.read_bytes())
+
+
+def believed(registry: RegistryServer, image: Descriptor, key: SigningKey, folder: Path) -> bool:
+    """Whether one of the image's signatures is the key's: what `cosign verify --key` does, with openssl."""
+    folder.mkdir(exist_ok=True)
+    (folder / "engine.pub").write_bytes(key.public_pem)
+    found = manifest(registry, f"{image.digest.replace(':', '-')}.sig")
+    for layer in found["layers"]:
+        assert layer["mediaType"] == "application/vnd.dev.cosign.simplesigning.v1+json"
+        payload = blob(registry, layer["digest"])
+        assert json.loads(payload)["critical"] == {
+            "identity": {"docker-reference": f"{registry.host}/team/support-llm"},
+            "image": {"docker-manifest-digest": image.digest},
+            "type": "cosign container image signature",
+        }
+        (folder / "payload").write_bytes(payload)
+        (folder / "der").write_bytes(base64.b64decode(layer["annotations"]["dev.cosignproject.cosign/signature"]))
+        check = ["openssl", "dgst", "-sha256", "-verify", "engine.pub", "-signature", "der", "payload"]
+        if subprocess.run(check, cwd=folder, capture_output=True, check=False).returncode == 0:
+            return True
+    return False
+
+
+def test_an_image_is_believed_to_be_of_the_key_that_signed_it(
+    where: Reference, image: Descriptor, registry: RegistryServer, tmp_path: Path
+) -> None:
+    key = new_key(tmp_path / "engine.key")
+
+    tag = sign_image(image, where, key, openly)
+
+    assert tag == f"{image.digest.replace(':', '-')}.sig"
+    assert believed(registry, image, key, tmp_path / "own")
+    assert not believed(registry, image, new_key(tmp_path / "other.key"), tmp_path / "other")
+
+
+def test_signatures_of_several_keys_stand_beside_each_other_and_each_once(
+    where: Reference, image: Descriptor, tmp_path: Path, registry: RegistryServer
+) -> None:
+    one, two = new_key(tmp_path / "one.key"), new_key(tmp_path / "two.key")
+    for key in (one, two, one):
+        tag = sign_image(image, where, key, openly)
+
+    assert len(manifest(registry, tag)["layers"]) == 2
+    assert believed(registry, image, one, tmp_path / "one")
+    assert believed(registry, image, two, tmp_path / "two")
+
+
+def test_an_sbom_is_in_the_list_of_what_refers_to_the_image(
+    where: Reference, image: Descriptor, registry: RegistryServer
+) -> None:
+    """Debian's registry does not keep the list by itself; clients look at a tag then."""
+    for _ in range(2):
+        attached = attach_sbom(image, where, b'{"bomFormat": "CycloneDX"}', openly)
+
+    (entry,) = manifest(registry, image.digest.replace(":", "-"))["manifests"]
+    assert (entry["digest"], entry["artifactType"]) == (attached.digest, "application/vnd.cyclonedx+json")
+    document = manifest(registry, attached.digest)
+    assert document["subject"]["digest"] == image.digest
+    assert json.loads(blob(registry, document["layers"][0]["digest"])) == {"bomFormat": "CycloneDX"}
+
+
+def manifest(registry: RegistryServer, name: str) -> dict[str, Any]:
+    kinds = "application/vnd.oci.image.index.v1+json, application/vnd.oci.image.manifest.v1+json"
+    answer = httpx.get(f"http://{registry.host}/v2/team/support-llm/manifests/{name}", headers={"Accept": kinds})
+    answer.raise_for_status()
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+def blob(registry: RegistryServer, digest: str) -> bytes:
+    return httpx.get(f"http://{registry.host}/v2/team/support-llm/blobs/{digest}").raise_for_status().content

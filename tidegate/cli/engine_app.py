@@ -1,0 +1,119 @@
+"""`tidegate engine`: its commands' names, options and help; what a command does is imported when it is called."""
+
+# click wants the backspace that keeps examples unwrapped, and a command has as many options as it has.
+# ruff: noqa: D301, PLR0917
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tidegate.cli.options import As, Output
+
+engine = typer.Typer(help="Engines as images: what they hold, how they differ, where they go.")
+
+Image = Annotated[
+    str, typer.Argument(help="PATH[:NAME] of an OCI layout, or REGISTRY/REPOSITORY:TAG.", show_default=False)
+]
+Username = Annotated[
+    str | None, typer.Option("--username", help="User of the registry; default: as `docker login` says.")
+]
+PasswordStdin = Annotated[bool, typer.Option("--password-stdin", help="Read the password of --username from stdin.")]
+Insecure = Annotated[bool, typer.Option("--insecure", help="Plain http also to other machines; never with a password.")]
+
+
+@engine.command("inspect")
+def inspect(
+    image: Image,
+    username: Username = None,
+    password_stdin: PasswordStdin = False,
+    insecure: Insecure = False,
+    output: As = Output.TEXT,
+) -> int:
+    """Show an engine's layers, launch, compile key and files, without fetching its large layers. Changes nothing.
+
+    \b
+    Examples:
+      tidegate engine inspect .tidegate/engines/support-llm
+      tidegate engine inspect registry.example/team/support-llm:7 --output json
+    """
+    from tidegate.cli.commands.engine_inspect import run
+    from tidegate.cli.engine_images import Login
+
+    return run(image, Login.asked(username, insecure, password_stdin), as_json=output is Output.JSON)
+
+
+@engine.command("diff")
+def diff(
+    a: Image,
+    b: Image,
+    username: Username = None,
+    password_stdin: PasswordStdin = False,
+    insecure: Insecure = False,
+    output: As = Output.TEXT,
+) -> int:
+    """Show which arguments, key factors, packages, layers and files of two engines differ. Changes nothing.
+
+    \b
+    Examples:
+      tidegate engine diff layout:support-llm:6 layout:support-llm:7
+      tidegate engine diff registry.example/team/support-llm:6 registry.example/team/support-llm:7 --output json
+    """
+    from tidegate.cli.commands.engine_diff import run
+    from tidegate.cli.engine_images import Login
+
+    return run(a, b, Login.asked(username, insecure, password_stdin), as_json=output is Output.JSON)
+
+
+@engine.command("push")
+def push(
+    layout: Annotated[str, typer.Argument(help="PATH[:NAME] of an OCI layout.", show_default=False)],
+    reference: Annotated[str, typer.Argument(help="REGISTRY/REPOSITORY:TAG to push to.", show_default=False)],
+    sign_key: Annotated[
+        Path | None, typer.Option("--sign-key", help="Private key (ECDSA P-256, PEM) to sign the image with.")
+    ] = None,
+    username: Username = None,
+    password_stdin: PasswordStdin = False,
+    insecure: Insecure = False,
+    output: As = Output.TEXT,
+) -> int:
+    """Push an engine from a layout to a registry, with its SBOM; a push that broke off goes on where it was.
+
+    What the registry has is not sent again, layers of a base in the same registry are mounted, and the image is
+    seen once all of it is there. Moves the tag; changes nothing on this machine.
+
+    \b
+    Examples:
+      tidegate engine push layout:support-llm:7 registry.example/team/support-llm:7
+      tidegate engine push layout 127.0.0.1:5000/support-llm:7 --sign-key engine.key --output json
+    """
+    from tidegate.cli.commands.engine_push import run
+    from tidegate.cli.engine_images import Login
+
+    login = Login.asked(username, insecure, password_stdin)
+    return run(layout, reference, login, sign_key, as_json=output is Output.JSON)
+
+
+@engine.command("verify")
+def verify(
+    image: Image,
+    key: Annotated[Path, typer.Option("--key", help="Public key (PEM) of whoever builds engines.")],
+    username: Username = None,
+    password_stdin: PasswordStdin = False,
+    insecure: Insecure = False,
+    output: As = Output.TEXT,
+) -> int:
+    """Check that the engine's manifest in an image is signed by a key. Changes nothing.
+
+    The manifest has the digests of the compile cache's and the model's files, which the entrypoint compares at start.
+
+    \b
+    Examples:
+      tidegate engine verify registry.example/team/support-llm:7 --key engine.pub
+    """
+    from tidegate.cli.commands.engine_verify import run
+    from tidegate.cli.engine_images import Login
+
+    return run(image, key, Login.asked(username, insecure, password_stdin), as_json=output is Output.JSON)

@@ -1,0 +1,60 @@
+"""Opens the images that a person names, with the credentials that there are."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from pydantic import SecretStr
+
+from engine_images.adapters.oci_layout import OciLayout, split_layout
+from engine_images.adapters.oci_read import Images, InLayout, InRegistry
+from engine_images.adapters.oci_registry import Access, Repository
+from engine_images.adapters.registry_credentials import Credentials, docker_config, find_credentials
+from engine_images.oci.reference import Reference
+from tidegate.core.errors import UsageError
+
+
+@dataclass(frozen=True)
+class Login:
+    """How a person told us to speak to registries."""
+
+    given: Credentials | None
+    insecure: bool
+
+    @classmethod
+    def asked(cls, username: str | None, insecure: bool, password_stdin: bool) -> Login:
+        """From the options of a command.
+
+        Raises:
+            UsageError: a user without a password, or the reverse.
+        """
+        if (username is None) is password_stdin:
+            raise UsageError("--username and --password-stdin belong together")
+        if username is None:
+            return cls(None, insecure)
+        return cls(Credentials(username=username, password=SecretStr(sys.stdin.readline().rstrip("\r\n"))), insecure)
+
+    def access(self, reference: Reference) -> Access:
+        """What was given on the command line is for all registries that it names; else what docker knows."""
+        credentials = self.given or find_credentials(reference.registry, docker_config())
+        return Access(credentials, self.insecure)
+
+
+@contextmanager
+def opened(image: str, login: Login) -> Iterator[Images]:
+    """The image called `PATH[:NAME]` or `REGISTRY/REPOSITORY:TAG`.
+
+    Raises:
+        BrokenImage: a path without a layout.
+        BadReference: neither of the two.
+    """
+    layout = split_layout(image)
+    if layout:
+        yield InLayout(OciLayout(layout[0]), layout[1])
+        return
+    reference = Reference.parse(image)
+    with Repository(reference, login.access(reference)) as repository:
+        yield InRegistry(repository)
