@@ -62,9 +62,8 @@ WATCHED = (Statistic.PSI, Statistic.KL, Statistic.JS)
 def watched(settings: DriftGate, evidence: DriftEvidence) -> dict[str, float]:
     """Divergences of all requests so far, and how both arms answer: for curves over time.
 
-    A divergence is named by its comparison, such as `length_kl` or `users_language_psi`; beside that of the statistic
-    that decides, `..._by_chance` is what no drift at all would show on average with as many requests. What is not
-    known has no number.
+    A divergence is named by its comparison, such as `length_kl` or `users_language_psi`; beside each, `..._by_chance`
+    is what no drift at all would show on average with as many requests. What is not known has no number.
     """
     numbers = means(evidence.sums)
     for comparison in evidence.comparisons(settings):
@@ -80,10 +79,12 @@ def watched(settings: DriftGate, evidence: DriftEvidence) -> dict[str, float]:
 def _divergences(comparison: Comparison, strata: Strata) -> dict[str, float]:
     if not strata.canary_requests:
         return {}
-    decides = comparison.allowed.statistic
-    found = {statistic: strata.divergence(statistic) for statistic in dict.fromkeys((*WATCHED, decides))}
-    numbers = {f"{comparison.name}_{statistic}": each.value for statistic, each in found.items()}
-    return numbers | {f"{comparison.name}_{decides}_by_chance": found[decides].by_chance}
+    numbers = {}
+    for statistic in dict.fromkeys((*WATCHED, comparison.allowed.statistic)):
+        found = strata.divergence(statistic)
+        numbers[f"{comparison.name}_{statistic}"] = found.value
+        numbers[f"{comparison.name}_{statistic}_by_chance"] = found.by_chance
+    return numbers
 
 
 def _begin(comparison: Comparison, bins: Bins) -> Progress:

@@ -271,6 +271,7 @@ def test_beside_the_verdict_stands_how_both_arms_answer() -> None:
     assert sum(verdict.beside[name] for name in ended) == pytest.approx(1)
     assert verdict.beside["length_kl"] > 0
     assert verdict.beside["length_js"] > 0
+    assert verdict.beside["length_kl_by_chance"] == pytest.approx(verdict.numbers["length_psi_by_chance"] / 2)
     assert verdict.numbers["length_psi"] > 0
     assert not verdict.beside.keys() & verdict.numbers.keys()
 
