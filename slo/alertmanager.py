@@ -83,8 +83,11 @@ def _pager() -> Document:
             {
                 "routing_key_file": f"{SECRETS}/pagerduty-routing-key",
                 "severity": "critical",
-                "description": "{{ .CommonLabels.region }}: {{ .CommonAnnotations.title }}",
-                "details": {name: f"{{{{ .CommonLabels.{name} }}}}" for name in ("region", SERVICE, SLO)},
+                "description": "{{ .CommonAnnotations.summary }}",
+                "details": {
+                    **{label: f"{{{{ .CommonLabels.{label} }}}}" for label in ("region", SERVICE, SLO)},
+                    **{name: f"{{{{ .CommonAnnotations.{name} }}}}" for name in ("description", "runbook")},
+                },
             }
         ],
     }
