@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from datetime import timedelta
 from enum import StrEnum
@@ -153,7 +152,6 @@ class CostSpec(SpecModel):
 def named_twice(slos: Iterable[SloSpec]) -> Iterator[Contradiction]:
     """SLOs under a delivery's key `slos` that would write the same series."""
     names = [slo.name for slo in slos]
-    twice = {name for name, count in Counter(names).items() if count > 1}
     for index, name in enumerate(names):
-        if name in twice and name in names[:index]:
+        if name in names[:index]:
             yield Contradiction(("slos", index, "name"), f"{name} twice", "a name of its own for each SLO")
