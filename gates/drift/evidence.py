@@ -15,6 +15,9 @@ from gates.drift.strata import Strata
 from gates.evidence import DriftCounts
 from gates.model import NoData
 
+WATCHED = (Statistic.PSI, Statistic.KL, Statistic.JS)
+"""Have a curve over time, whichever statistic decides."""
+
 
 @dataclass(frozen=True)
 class DriftEvidence:
@@ -24,6 +27,7 @@ class DriftEvidence:
     progress: Mapping[str, Progress] = field(default_factory=dict)
     """By the comparison's name; those that nothing was counted for are not in here."""
     sums: Sums = field(default_factory=dict)
+    """Of answers' numbers, for their means."""
     same_prompts: bool = False
     """Both arms answer the same prompts (pairs): what they are asked cannot differ, and is not compared."""
 
@@ -53,10 +57,6 @@ class DriftEvidence:
         if settings.inputs and has_window and settings.since_reference is not Reaction.IGNORE:
             asked += [Comparison(Side.USERS, feature, settings.inputs, True) for feature in settings.inputs.features]
         return asked
-
-
-WATCHED = (Statistic.PSI, Statistic.KL, Statistic.JS)
-"""Have a curve over time, whichever statistic decides."""
 
 
 def watched(settings: DriftGate, evidence: DriftEvidence) -> dict[str, float]:

@@ -248,3 +248,25 @@ def test_every_time_of_a_request_can_be_judged(metric: LatencyMetric) -> None:
         times = [pod.model_copy(update={"ttft": (), str(metric): pod.ttft}) for pod in batch.arms]
         trial.take(batch.model_copy(update={"arms": tuple(times)}))
     assert trial.verdicts()[0].outcome is Outcome.PASS
+
+
+def test_beside_a_verdict_stands_what_the_gates_other_questions_know_from_the_same_source() -> None:
+    trial = Trial(Terms(errors=ErrorsGate()))
+    batches = [*traffic(HEALTHY, STABLE, looks=3)]
+    for batch in batches:
+        trial.take(batch)
+    (errors,) = trial.verdicts()
+    known = {**errors.beside, **errors.numbers}
+    pods = [pod for batch in batches for pod in batch.arms if pod.arm is Arm.CANARY]
+    assert not errors.beside.keys() & errors.numbers.keys()
+    assert known["canary_refused_requests"] == sum(pod.refused for pod in pods)
+    assert known["canary_failed_requests"] == sum(pod.errors for pod in pods)
+
+
+def test_numbers_of_two_sources_are_never_mixed() -> None:
+    trial = Trial(Terms(errors=ErrorsGate(), sources={"errors": ("users", "proxy")}))
+    for batch in traffic(HEALTHY, STABLE, looks=3):
+        trial.take(batch)
+    (errors,) = trial.verdicts()
+    # The proxies said nothing, so they are furthest from an answer.
+    assert {**errors.beside, **errors.numbers}["canary_requests"] == 0
