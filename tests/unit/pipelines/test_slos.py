@@ -1,0 +1,85 @@
+"""What the fleet of a delivery evaluates: its SLOs' rules and the signals, on nothing but what it scrapes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+from fakes.world import SPEC
+
+from pipelines.slos import gates_in, rules_of
+from pipelines.spec import Delivery
+from rollouts import scrape
+from slo.kubernetes.arm_query import series_of
+from slo.metrics import metric_of
+from tidegate.core.spec import parse_spec
+
+SLOS = """
+slos:
+  - {name: availability, objective: 99.9, errors: {}}
+  - {name: served, objective: 99, errors: {counted_by: engine}, window: 28d}
+  - {name: ttft, objective: 99, ttft: {below: 250ms}}
+  - {name: itl, objective: 99, itl: {below: 50ms}}
+  - {name: e2e, objective: 99, e2e: {below: 2.5s}}
+  - {name: queue, objective: 99, queue_time: {below: 1s}}
+  - {name: speed, objective: 95, tokens_per_second: {at_least: 20}}
+  - {name: cache, objective: 99, kv_cache: {below: 90%}}
+  - {name: answers, objective: 95, quality: {at_least: 0.8}}
+"""
+
+
+def groups(slos: str = SLOS) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = yaml.safe_load(rules_of(parse_spec(SPEC + slos, Delivery, file="d.yaml")))["groups"]
+    return found
+
+
+def rules(slos: str = SLOS) -> Iterator[dict[str, Any]]:
+    for group in groups(slos):
+        yield from group["rules"]
+
+
+def test_every_slo_has_its_shares_its_metadata_and_its_alerts() -> None:
+    names = [group["name"] for group in groups()]
+    assert len(set(names)) == len(names)
+    for slo in ("availability", "served", "answers"):
+        of_slo = [name for name in names if name.endswith(f"-support-llm-{slo}")]
+        assert of_slo == [
+            f"sloth-slo-{part}-support-llm-{slo}" for part in ("sli-recordings", "meta-recordings", "alerts")
+        ]
+
+
+def test_each_slo_is_over_its_own_period() -> None:
+    periods = {
+        rule["labels"]["sloth_slo"]: rule["expr"] for rule in rules() if rule.get("record") == "slo:time_period:days"
+    }
+    assert (periods["availability"], periods["served"]) == ("vector(30)", "vector(28)")
+
+
+def test_a_delivery_without_slos_has_signals_all_the_same() -> None:
+    names = [group["name"] for group in groups("")]
+    assert names and all(name.startswith("tidegate-") for name in names)
+    assert not [rule for rule in rules("") if "alert" in rule]
+
+
+def test_rules_that_name_no_interval_are_evaluated_as_often_as_the_fleet_says() -> None:
+    assert {group.get("interval") for group in groups()} == {None}
+
+
+def test_the_fleet_keeps_every_series_that_a_rule_reads() -> None:
+    recorded = {rule["record"] for rule in rules() if "record" in rule}
+    read = {name for rule in rules() for name in series_of(rule["expr"]) - {""}} - recorded
+    jobs = scrape.config(Path("targets.json"), Path("rules.yml"))["scrape_configs"]
+    kept = [job["metric_relabel_configs"][0]["regex"] for job in jobs]
+    lost = {name for name in read if not any(re.fullmatch(names, name) for names in kept)}
+    # No machine without a GPU has its exporter.
+    assert {name for name in lost if not name.startswith("DCGM_")} == set()
+    assert {name for name in read if metric_of(name) is None} == set()
+
+
+def test_gates_are_as_they_were_without_a_burn_rate() -> None:
+    spec = parse_spec(SPEC + SLOS, Delivery, file="d.yaml")
+    assert spec.canary is not None
+    assert gates_in(spec, spec.canary) is spec.gates
