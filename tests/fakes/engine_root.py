@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -92,11 +93,10 @@ class Process1:
     def until_ready(self) -> Process1:
         deadline = time.monotonic() + READY_SECONDS
         while time.monotonic() < deadline and self.process.poll() is None:
-            try:
+            with suppress(httpx.TransportError):
                 if self.get("/tidegate/ready").status_code == httpx.codes.OK:
                     return self
-            except httpx.TransportError:
-                time.sleep(0.1)
+            time.sleep(0.1)
         raise AssertionError(f"not ready: {self.output.read_text()[-2000:]}")
 
     def drain(self) -> int:

@@ -10,6 +10,7 @@ import argparse
 import asyncio
 import importlib
 import json
+import os
 import sys
 import time
 from collections.abc import AsyncIterator
@@ -26,8 +27,10 @@ from starlette.routing import Mount, Route
 class StandInVllm:
     """Completes every prompt with numbers."""
 
-    def __init__(self, pace: float) -> None:
+    def __init__(self, pace: float, *, broken: bool = False, stuck_health: bool = False) -> None:
         self.pace = pace
+        self.broken = broken
+        self.stuck_health = stuck_health
         self.prompts: list[str] = []
 
     def app(self, middleware: list[str]) -> Starlette:
@@ -38,6 +41,7 @@ class StandInVllm:
         routes = [
             Route("/health", self.health),
             Route("/prompts", self.told),
+            Route("/die", self.die),
             Route("/v1/completions", self.complete, methods=["POST"]),
             Mount("/metrics", make_asgi_app()),
         ]
@@ -49,10 +53,16 @@ class StandInVllm:
     async def told(self, request: Request) -> Response:
         return JSONResponse(self.prompts)
 
+    async def die(self, request: Request) -> Response:
+        asyncio.get_running_loop().call_later(0.1, os._exit, 3)
+        return PlainTextResponse("")
+
     async def complete(self, request: Request) -> Response:
         wish = await request.json()
         self.prompts.append(wish["prompt"])
-        if wish["prompt"] == "hang":
+        if self.broken:
+            return JSONResponse({}, status_code=500)
+        if wish["prompt"] == "hang" or (self.stuck_health and wish["prompt"] == "health"):
             await asyncio.sleep(3600)
         if wish["prompt"] == "wrong":
             return JSONResponse({"error": {"message": "wrong"}}, status_code=400)
@@ -77,13 +87,15 @@ def main() -> None:
     parser.add_argument("--middleware", action="append", default=[])
     parser.add_argument("--pace", type=float, default=0.01)
     parser.add_argument("--load-seconds", type=float, default=0.0)
+    parser.add_argument("--broken", action="store_true", help="answer every prompt with an error")
+    parser.add_argument("--stuck-health", action="store_true", help="never answer the prompt `health`")
     parser.add_argument("--fail", help="say this and end instead of serving")
     wish, _ = parser.parse_known_args()
     time.sleep(wish.load_seconds)
     if wish.fail:
         sys.exit(wish.fail)
-    app = StandInVllm(wish.pace).app(wish.middleware)
-    uvicorn.run(app, host=wish.host, port=wish.port, log_level="warning")
+    server = StandInVllm(wish.pace, broken=wish.broken, stuck_health=wish.stuck_health)
+    uvicorn.run(server.app(wish.middleware), host=wish.host, port=wish.port, log_level="warning")
 
 
 if __name__ == "__main__":

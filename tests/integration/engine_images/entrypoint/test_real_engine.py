@@ -1,0 +1,131 @@
+"""The same promises with a real vLLM behind the gate."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+import pytest
+from fakes.engine_root import Process1, write_engine_root
+from fakes.tiny_model import write_tiny_model
+
+from engine_images.adapters.environment import find_engine_environment
+
+pytestmark = pytest.mark.engine
+
+Start = Callable[..., Process1]
+STREAMS = 50
+TOKENS = 400
+
+ARGUMENTS = (
+    *("--model", "model", "--served-model-name", "tiny", "--load-format", "safetensors"),
+    *("--shutdown-timeout", "30", "--enforce-eager", "--dtype=float32", "--max-model-len=2048"),
+    *("--max-num-seqs=64", "--kv-cache-memory-bytes=134217728"),
+)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    environment = {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1"}
+    model = write_tiny_model(tmp_path)
+    return write_engine_root(tmp_path, model=model, arguments=ARGUMENTS, environment=environment, warm_up=[1, 8])
+
+
+@pytest.fixture
+def start_vllm(start: Start) -> Start:
+    return lambda root, *options: start(root, *options, python=find_engine_environment().python, server=None)
+
+
+async def read_stream(client: httpx.AsyncClient, opened: asyncio.Semaphore, tokens: int) -> list[str]:
+    body = {"model": "tiny", "prompt": "count", "max_tokens": tokens, "temperature": 0, "stream": True}
+    async with client.stream("POST", "/v1/completions", json=body) as response:
+        assert response.status_code == httpx.codes.OK
+        lines = aiter(response.aiter_lines())
+        first = await anext(lines)
+        opened.release()
+        return [first, *[line async for line in lines if line]]
+
+
+async def open_streams(client: httpx.AsyncClient, number: int, tokens: int) -> list[asyncio.Task[list[str]]]:
+    """Streams of which each has begun to answer."""
+    opened = asyncio.Semaphore(0)
+    streams = [asyncio.create_task(read_stream(client, opened, tokens)) for _ in range(number)]
+    for _ in streams:
+        await opened.acquire()
+    return streams
+
+
+async def until_refused(client: httpx.AsyncClient) -> httpx.Response:
+    for _ in range(100):
+        response = await client.post("/v1/completions", json={"prompt": "late", "max_tokens": 1})
+        if response.status_code != httpx.codes.OK:
+            return response
+        await asyncio.sleep(0.05)
+    raise AssertionError("new requests are still taken")
+
+
+def client_of(engine: Process1) -> httpx.AsyncClient:
+    limits = httpx.Limits(max_connections=None)
+    return httpx.AsyncClient(base_url=engine.url, timeout=60, trust_env=False, limits=limits)
+
+
+async def test_fifty_streams_of_vllm_finish_and_new_requests_are_refused(root: Path, start_vllm: Start) -> None:
+    engine = start_vllm(root).until_ready()
+    async with client_of(engine) as client:
+        status = (await client.get("/tidegate/status")).json()
+        assert (status["state"], status["model"]["version"]) == ("ready", "7")
+        assert (await client.get("/tidegate/health")).json()["healthy"]
+        assert 'tidegate_requests_total{outcome="ok"} 0.0' in (await client.get("/metrics")).text
+        streams = await open_streams(client, STREAMS, TOKENS)
+        engine.terminate()
+        refused = await until_refused(client)
+        still_open = sum(not stream.done() for stream in streams)
+        received = await asyncio.gather(*streams)
+    assert still_open == STREAMS
+    assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
+    assert {(lines[-1], len(lines)) for lines in received} == {("data: [DONE]", TOKENS + 1)}
+    assert engine.wait() == 0
+    drained = engine.event("drained")
+    assert (drained["finished"], drained["cut"], drained["stuck"]) == (STREAMS, 0, 0)
+
+
+async def test_past_the_grace_period_the_streams_of_vllm_end_with_an_error(root: Path, start_vllm: Start) -> None:
+    engine = start_vllm(root, "--grace", "1").until_ready()
+    async with client_of(engine) as client:
+        streams = await open_streams(client, STREAMS, 2000)
+        body = {"model": "tiny", "prompt": "count", "max_tokens": 2000, "temperature": 0}
+        whole = asyncio.create_task(client.post("/v1/completions", json=body))
+        await asyncio.sleep(0.3)
+        engine.terminate()
+        began = time.monotonic()
+        received = await asyncio.gather(*streams)
+        answer = await whole
+        assert time.monotonic() - began < 5
+    for lines in received:
+        assert lines[-2] == "event: error"
+        assert json.loads(lines[-1].removeprefix("data: "))["error"]["code"] == 503
+        assert "data: [DONE]" not in lines
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+    assert engine.wait() == 8
+    drained = engine.event("drained")
+    assert (drained["cut"], drained["stuck"]) == (STREAMS + 1, 0)
+
+
+def test_no_process_of_vllm_outlives_a_process_1_that_is_killed(root: Path, start_vllm: Start) -> None:
+    engine = start_vllm(root)
+    # Process 1's guard, vLLM's server and its engine core.
+    while len(family := engine.family()) < 3:
+        assert engine.process.poll() is None
+        time.sleep(0.1)
+    os.kill(engine.process.pid, signal.SIGKILL)
+    engine.wait()
+    deadline = time.monotonic() + 10
+    while any(Path(f"/proc/{pid}/exe").exists() for pid in family):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)

@@ -1,0 +1,147 @@
+"""What an engine tells its probes, its operators and its metrics while it serves."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+
+import httpx
+import pytest
+from fakes.engine_root import Process1, write_engine_root
+
+Start = Callable[..., Process1]
+
+
+def test_it_is_ready_once_every_batch_size_has_answered(tmp_path: Path, start: Start) -> None:
+    engine = start(write_engine_root(tmp_path, warm_up=[1, 3])).until_ready()
+    assert engine.event("warmed up")["batches"] == [1, 3]
+    assert engine.get("/prompts").json() == ["1 0", "3 0", "3 1", "3 2"]
+
+
+def test_users_are_refused_while_it_warms_up(tmp_path: Path, start: Start) -> None:
+    engine = start(write_engine_root(tmp_path), vllm=["--pace=0.2"])
+    while engine.process.poll() is None:
+        try:
+            asked = httpx.post(f"{engine.url}/v1/completions", json={"prompt": "a", "max_tokens": 1}, trust_env=False)
+            break
+        except httpx.TransportError:
+            time.sleep(0.02)
+    assert (asked.status_code, asked.json()["error"]["message"]) == (503, "The engine is warming up; ask again.")
+    assert engine.get("/tidegate/health").json() == {"healthy": False, "by": "warming"}
+
+
+async def test_probes_of_health_do_not_load_the_engine(tmp_path: Path, start: Start) -> None:
+    engine = start(write_engine_root(tmp_path, warm_up=[1]), "--health-every", "30").until_ready()
+    async with httpx.AsyncClient(base_url=engine.url, trust_env=False) as client:
+        answers = await asyncio.gather(*(client.get("/tidegate/health") for _ in range(50)))
+        assert {(answer.status_code, answer.json()["by"]) for answer in answers} == {(200, "inference")}
+        assert (await client.get("/prompts")).json().count("health") == 1
+
+
+async def test_answers_that_flow_are_proof_enough(tmp_path: Path, start: Start) -> None:
+    engine = start(write_engine_root(tmp_path), "--health-every", "1").until_ready()
+    async with httpx.AsyncClient(base_url=engine.url, trust_env=False) as client:
+        await client.post("/v1/completions", json={"prompt": "a", "max_tokens": 1})
+        assert (await client.get("/tidegate/health")).json()["by"] == "traffic"
+        assert "health" not in (await client.get("/prompts")).json()
+
+
+def test_an_engine_that_does_not_generate_is_not_healthy(tmp_path: Path, start: Start) -> None:
+    options = ("--health-every", "0", "--health-deadline", "0.5")
+    engine = start(write_engine_root(tmp_path), *options, vllm=["--stuck-health"]).until_ready()
+    unhealthy = engine.get("/tidegate/health")
+    assert unhealthy.status_code == 503
+    assert unhealthy.json()["reason"] == "no answer within 0.5 s"
+
+
+async def test_every_end_of_an_answer_is_counted(tmp_path: Path, start: Start) -> None:
+    engine = start(write_engine_root(tmp_path)).until_ready()
+    async with httpx.AsyncClient(base_url=engine.url, trust_env=False, follow_redirects=True) as client:
+        for prompt in ("a", "wrong", "fail", "a"):
+            await client.post("/v1/completions", json={"prompt": prompt, "max_tokens": 2, "stream": True})
+        body = {"prompt": "a", "max_tokens": 1000, "stream": True}
+        async with client.stream("POST", "/v1/completions", json=body) as left:
+            await anext(left.aiter_lines())
+        await asyncio.sleep(0.5)
+        text = (await client.get("/metrics")).text
+    counts = [line for line in text.splitlines() if line.startswith(("tidegate_requests_total", "tidegate_open"))]
+    assert counts == [
+        'tidegate_requests_total{outcome="ok"} 2.0',
+        'tidegate_requests_total{outcome="client_error"} 1.0',
+        'tidegate_requests_total{outcome="server_error"} 1.0',
+        'tidegate_requests_total{outcome="disconnected"} 1.0',
+        'tidegate_requests_total{outcome="cut"} 0.0',
+        'tidegate_requests_total{outcome="refused"} 0.0',
+        "tidegate_open_requests 0.0",
+    ]
+
+
+def test_no_line_of_the_log_holds_what_users_ask(tmp_path: Path, start: Start) -> None:
+    engine = start(write_engine_root(tmp_path)).until_ready()
+    httpx.post(f"{engine.url}/v1/completions", json={"prompt": "my secret", "max_tokens": 1}, trust_env=False)
+    engine.terminate()
+    assert engine.wait() == 0
+    assert "my secret" not in engine.output.read_text()
+    assert [event["event"] for event in engine.events()][-4:] == ["told to end", "draining", "drained", "ended"]
+
+
+class Metadata(BaseHTTPRequestHandler):
+    """The metadata servers of AWS and Google Cloud."""
+
+    taken = False
+
+    def do_PUT(self) -> None:
+        self._answer(200, "token")
+
+    def do_GET(self) -> None:
+        if (
+            self.taken
+            and self.path == "/latest/meta-data/spot/instance-action"
+            and self.headers["X-aws-ec2-metadata-token"]
+        ):
+            then = datetime.now(UTC) + timedelta(seconds=120)
+            self._answer(200, json.dumps({"action": "terminate", "time": f"{then:%Y-%m-%dT%H:%M:%SZ}"}))
+        elif self.path == "/computeMetadata/v1/instance/preempted" and self.headers["Metadata-Flavor"] == "Google":
+            self._answer(200, str(self.taken).upper())
+        else:
+            self._answer(404, "")
+
+    def _answer(self, status: int, text: str) -> None:
+        self.send_response(status)
+        self.end_headers()
+        self.wfile.write(text.encode())
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@contextmanager
+def serve(handler: type[Metadata]) -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+@pytest.mark.parametrize("cloud", ["aws", "gcp"])
+async def test_a_machine_that_the_cloud_takes_is_drained_early(tmp_path: Path, start: Start, cloud: str) -> None:
+    metadata = type("ThisMetadata", (Metadata,), {})
+    with serve(metadata) as url:
+        engine = start(write_engine_root(tmp_path), "--spot", cloud, "--spot-url", url).until_ready()
+        metadata.taken = True
+        for _ in range(150):
+            if (state := engine.get("/tidegate/status").json()["state"]) == "drained":
+                break
+            await asyncio.sleep(0.1)
+    assert state == "drained"
+    assert engine.event("draining")["because"] == "spot notice"
+    assert engine.process.poll() is None
+    engine.terminate()
+    assert engine.wait() == 0

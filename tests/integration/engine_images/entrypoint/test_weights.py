@@ -1,0 +1,132 @@
+"""Weights that are pulled at start: proven, whole, once for all engines of a machine."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from fakes.engine_root import WEIGHTS, Process1, write_engine_root, write_files
+
+Start = Callable[..., Process1]
+NAME = "d" * 64
+
+
+class Store(BaseHTTPRequestHandler):
+    """An artifact store that can be slow, break off, or lie."""
+
+    files: dict[str, bytes]
+    asked: list[tuple[str, str | None]]
+    breaks: int = 0
+    delay = 0.0
+
+    def do_GET(self) -> None:
+        path, begin = self.path.removeprefix("/models/7/"), self.headers["Range"]
+        type(self).asked.append((path, begin))
+        if self.headers["Authorization"] != "Bearer secret":
+            return self._answer(403, b"", 0)
+        if path not in self.files:
+            return self._answer(404, b"", 0)
+        threading.Event().wait(self.delay)
+        content = self.files[path]
+        rest = content[int(begin.removeprefix("bytes=").removesuffix("-")) :] if begin else content
+        sent = rest
+        if type(self).breaks and len(rest) > 100:
+            type(self).breaks -= 1
+            sent = rest[: len(rest) // 2]
+        self._answer(206 if begin else 200, sent, len(rest))
+        self.close_connection = True
+        return None
+
+    def _answer(self, status: int, sent: bytes, length: int) -> None:
+        self.send_response(status)
+        self.send_header("Content-Length", str(length))
+        self.end_headers()
+        self.wfile.write(sent)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@contextmanager
+def store(**traits: object) -> Iterator[tuple[str, type[Store]]]:
+    handler = type("ThisStore", (Store,), {"files": dict(WEIGHTS), "asked": [], **traits})
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/models/7", handler
+        server.shutdown()
+
+
+def begin(start: Start, root: Path, where: str, cache: Path, **options: object) -> Process1:
+    environment = {"TIDEGATE_WEIGHTS_TOKEN": "secret"}
+    return start(root, "--weights", where, "--weights-cache", str(cache), environment=environment, **options)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return write_engine_root(tmp_path, with_model=False)
+
+
+def content_of(folder: Path) -> dict[str, bytes]:
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+async def test_two_engines_that_start_at_once_pull_once(tmp_path: Path, start: Start) -> None:
+    first, second = (write_engine_root(tmp_path / name, with_model=False) for name in "ab")
+    with store(delay=1.0) as (url, asked_of):
+        engines = [begin(start, root, url, tmp_path / "cache") for root in (first, second)]
+        await asyncio.gather(*(asyncio.to_thread(engine.until_ready) for engine in engines))
+        assert sorted(asked_of.asked) == sorted((path, None) for path in WEIGHTS)
+    events = [event["event"] for engine in engines for event in engine.events()]
+    assert events.count("weights pulled") == events.count("weights found") == 1
+    assert content_of(tmp_path / "cache" / NAME) == WEIGHTS
+    assert content_of(engines[0].run / "model") == WEIGHTS
+
+
+def test_a_download_that_breaks_off_is_continued(tmp_path: Path, root: Path, start: Start) -> None:
+    with store(breaks=1) as (url, asked_of):
+        begin(start, root, url, tmp_path / "cache").until_ready()
+        half = len(WEIGHTS["model.safetensors"]) // 2
+        assert ("model.safetensors", f"bytes={half}-") in asked_of.asked
+    assert content_of(tmp_path / "cache" / NAME) == WEIGHTS
+
+
+def test_a_mounted_folder_is_a_source_too(tmp_path: Path, root: Path, start: Start) -> None:
+    write_files(tmp_path / "mounted", WEIGHTS)
+    begin(start, root, f"file://{tmp_path / 'mounted'}", tmp_path / "cache").until_ready()
+    assert content_of(tmp_path / "cache" / NAME) == WEIGHTS
+
+
+@pytest.mark.parametrize(
+    ("files", "words"),
+    [
+        (WEIGHTS | {"config.json": b"{}"}, "config.json from http://127.0.0.1/models/7 was changed"),
+        ({"config.json": WEIGHTS["config.json"]}, "answers 404 for model.safetensors"),
+    ],
+)
+def test_nothing_is_kept_of_a_source_that_is_not_right(
+    tmp_path: Path, root: Path, start: Start, files: dict[str, bytes], words: str
+) -> None:
+    with store(files=files) as (url, _):
+        engine = begin(start, root, url, tmp_path / "cache")
+        assert engine.wait() == 3
+    assert words in engine.event("ended")["reason"]
+    assert not (tmp_path / "cache" / NAME).exists()
+    assert "secret" not in engine.output.read_text()
+
+
+def test_a_cache_that_was_changed_since_is_not_served(tmp_path: Path, root: Path, start: Start) -> None:
+    write_files(tmp_path / "cache" / NAME, WEIGHTS | {"config.json": b"{}"})
+    engine = begin(start, root, "/nowhere", tmp_path / "cache")
+    assert engine.wait() == 3
+    assert "config.json was changed" in engine.event("ended")["reason"]
+
+
+def test_an_unknown_kind_of_source_names_the_known_ones(tmp_path: Path, root: Path, start: Start) -> None:
+    engine = begin(start, root, "s3://bucket/7", tmp_path / "cache")
+    assert engine.wait() == 2
+    assert engine.event("ended")["reason"] == "weights come from http, https or a folder, not from s3"
