@@ -7,9 +7,12 @@ import shutil
 from contextlib import suppress
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from engine_images.adapters.oci_layer import write_layer
 from engine_images.adapters.oci_layout import OciLayout
 from engine_images.errors import BrokenImage
+from engine_images.manifest import CACHE_FOLDER, ENTRYPOINT_FOLDER, MANIFEST_FILE, MODEL_FOLDER, EngineManifest
 from engine_images.oci.base import Base
 from engine_images.oci.compose import Contents, annotations_of, labels_of, manifest_bytes, planned_layers
 from engine_images.oci.image import config_of, manifest_of
@@ -46,6 +49,31 @@ def build_image(
     image = layout.put(canonical(manifest), MANIFEST)
     layout.name(image, name)
     return image
+
+
+def contents_in(root: Path, *, with_weights: bool, sbom: bytes = b"") -> Contents:
+    """An engine that lies at `root` as it will in the image; folders may be links.
+
+    Raises:
+        BrokenImage: there is no manifest that can be read.
+    """
+    try:
+        manifest = EngineManifest.model_validate_json((root / MANIFEST_FILE).read_bytes())
+    except (FileNotFoundError, ValidationError) as error:
+        raise BrokenImage(f"{root} is no engine: {MANIFEST_FILE} is missing or cannot be read") from error
+    return Contents(
+        manifest=manifest,
+        entrypoint={path: file for path, file in _files(root / ENTRYPOINT_FOLDER).items() if file.suffix != ".pyc"},
+        cache=_files(root / CACHE_FOLDER),
+        model=_files(root / MODEL_FOLDER) if with_weights else {},
+        sbom=sbom,
+    )
+
+
+def _files(folder: Path) -> dict[str, Path]:
+    # A link to a folder is followed only where a search begins.
+    start = folder.resolve()
+    return {path.relative_to(start).as_posix(): path for path in sorted(start.rglob("*")) if path.is_file()}
 
 
 def _bring(base: Base, layout: OciLayout) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import shutil
 import signal
+import socket
 import subprocess
 import time
+from contextlib import suppress
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import httpx
 import yaml
@@ -24,14 +26,20 @@ class RegistryServer:
     """One registry; its content outlives its process."""
 
     def __init__(
-        self, folder: Path, *, locked: bool = False, storage: Path | None = None, address: str = "127.0.0.1"
+        self,
+        folder: Path,
+        *,
+        locked: bool = False,
+        storage: Path | None = None,
+        address: str = "127.0.0.1",
+        encrypted: bool = False,
     ) -> None:
         self.folder = folder
         self.storage = storage or folder / "storage"
         self.host = f"{address}:{free_port()}"
         self._process: subprocess.Popen[bytes] | None = None
         folder.mkdir(parents=True, exist_ok=True)
-        config = {
+        config: dict[str, Any] = {
             "version": "0.1",
             "log": {"level": "info", "accesslog": {"disabled": False}},
             "storage": {"filesystem": {"rootdirectory": str(self.storage)}, "delete": {"enabled": True}},
@@ -40,6 +48,9 @@ class RegistryServer:
         if locked:
             (folder / "htpasswd").write_text(HTPASSWD)
             config["auth"] = {"htpasswd": {"realm": "test", "path": str(folder / "htpasswd")}}
+        if encrypted:
+            config["http"]["tls"] = {"certificate": str(self.certificate), "key": str(folder / "tls.key")}
+            _self_signed(address, self.certificate, folder / "tls.key")
         (folder / "config.yml").write_text(yaml.safe_dump(config))
 
     def __enter__(self) -> Self:
@@ -54,13 +65,11 @@ class RegistryServer:
             self._process = subprocess.Popen(
                 [PROGRAM or "docker-registry", "serve", str(self.folder / "config.yml")], stdout=log, stderr=log
             )
+        host, port = self.host.split(":")
         for _ in range(200):
-            try:
-                httpx.get(f"http://{self.host}/v2/")
-            except httpx.TransportError:
-                time.sleep(0.05)
-            else:
+            with suppress(OSError), socket.create_connection((host, int(port))):
                 return
+            time.sleep(0.05)
         raise RuntimeError(self.log.read_text())
 
     def stop(self, how: signal.Signals = signal.SIGTERM) -> None:
@@ -68,6 +77,11 @@ class RegistryServer:
             self._process.send_signal(how)
             self._process.wait(20)
             self._process = None
+
+    @property
+    def certificate(self) -> Path:
+        """What clients of an encrypted one must trust."""
+        return self.folder / "tls.pem"
 
     @property
     def log(self) -> Path:
@@ -100,3 +114,20 @@ class RegistryServer:
 def _skopeo(*arguments: str) -> None:
     # Left to itself it compresses layers, which makes another image.
     subprocess.run(["skopeo", "copy", "--quiet", "--preserve-digests", *arguments], check=True)
+
+
+def _self_signed(address: str, certificate: Path, key: Path) -> None:
+    names = ["-subj", f"/CN={address}", "-addext", f"subjectAltName=IP:{address}"]
+    command = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "rsa:2048",
+        "-noenc",
+        "-keyout",
+        str(key),
+        "-out",
+        str(certificate),
+    ]
+    subprocess.run([*command, "-days", "2", *names], check=True, capture_output=True)

@@ -9,10 +9,11 @@ import pytest
 from fakes.engine_image import AMD64, MODEL, RUNTIME, contents, small_base, small_engine
 
 from engine_images.adapters.oci_base import base_in_layout
-from engine_images.adapters.oci_build import build_image
+from engine_images.adapters.oci_build import build_image, contents_in
 from engine_images.adapters.oci_layout import OciLayout
-from engine_images.errors import BrokenImage
+from engine_images.errors import BrokenImage, DiskFull
 from engine_images.oci.base import Base
+from engine_images.oci.compose import manifest_bytes
 from engine_images.oci.model import INDEX, Descriptor, canonical
 from engine_images.signature import SigningKey
 
@@ -108,3 +109,51 @@ def test_an_image_may_stand_on_nothing(tmp_path: Path) -> None:
     manifest = OciLayout(tmp_path).read(small_engine(tmp_path, base=Base(platform=AMD64)))
 
     assert len(manifest["layers"]) == 3
+
+
+def test_a_full_disk_leaves_no_image(small_disk: Path) -> None:
+    before = small_engine(small_disk)
+
+    with pytest.raises(DiskFull, match="no room left"):
+        small_engine(small_disk, model={"model.safetensors": b"w" * 3_000_000})
+
+    assert OciLayout(small_disk).manifest("support-llm:7") == before
+    assert list((small_disk / "blobs" / "sha256").glob(".part-*")) == []
+
+
+def test_an_engine_laid_out_on_disk_is_packed_as_it_lies_there(tmp_path: Path) -> None:
+    """As a build leaves it: links to the model and the cache, which many engines share."""
+    described = contents(sbom=b"{}")
+    root = tmp_path / "root"
+    for folder, files in (
+        ("entrypoint", described.entrypoint),
+        ("elsewhere", described.model),
+        ("cache", described.cache),
+    ):
+        for name, content in files.items():
+            path = root.joinpath(folder, name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content if isinstance(content, bytes) else content.read_bytes())
+    # What Python leaves there when the engine was started once.
+    (root / "entrypoint" / "__pycache__").mkdir()
+    (root / "entrypoint" / "__pycache__" / "x.pyc").write_bytes(b"other every time")
+    (root / "elsewhere").rename(tmp_path / "model")
+    (root / "model").symlink_to(tmp_path / "model", target_is_directory=True)
+    (root / "manifest.json").write_bytes(manifest_bytes(described.manifest))
+    layout = OciLayout(tmp_path / "layout")
+
+    image = build_image(
+        layout,
+        name="support-llm:7",
+        base=Base(platform=AMD64),
+        contents=contents_in(root, with_weights=True, sbom=b"{}"),
+        runtime=RUNTIME,
+    )
+
+    assert image == small_engine(tmp_path / "other", sbom=b"{}")
+    assert contents_in(root, with_weights=False).model == {}
+
+
+def test_a_folder_without_a_manifest_is_no_engine(tmp_path: Path) -> None:
+    with pytest.raises(BrokenImage, match="is no engine"):
+        contents_in(tmp_path, with_weights=False)
