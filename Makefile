@@ -8,6 +8,7 @@ PYTHON ?= $(shell for python in python3.11 python3.12 python3.13 python3; do \
 	"$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$python" && break; done)
 SOURCES := tidegate pipelines rollouts gates registry engine_images slo
 SCHEMAS := delivery gates batch answer
+TEST_TOOLS := docker-registry skopeo umoci
 GENERATED := $(SCHEMAS:%=schema/%.schema.json) cli.md
 
 help: ## Show this list.
@@ -16,13 +17,13 @@ help: ## Show this list.
 demo: setup ## Deliver a real model on this machine and take back two bad ones.
 	@$(BIN)/python examples/demo/run.py
 
-test: lint type check-gen setup ## Everything that must hold: lint, types, generated files, all tests.
+test: lint type check-gen setup test-tools ## Everything that must hold: lint, types, generated files, all tests.
 	@$(BIN)/pytest
 
 unit: $(VENV)/installed ## The tests that need nothing but Python (seconds).
 	@$(BIN)/pytest tests/unit
 
-integration: setup ## The tests against real engines, proxies and servers (minutes).
+integration: setup test-tools ## The tests against real engines, proxies and servers (minutes).
 	@$(BIN)/pytest tests/integration
 
 e2e: setup ## Whole deliveries with the real commands, and what kills them (minutes).
@@ -43,6 +44,11 @@ fmt: $(VENV)/installed ## Put the code into the one format.
 
 setup: $(VENV)/installed ## Install what is not Python, and the engine environment; nothing the second time.
 	@$(BIN)/tidegate setup
+
+# Images are pushed to a real registry, and read back by other people's tools; each has the name of its package.
+test-tools: ## Install what only the tests need; nothing the second time.
+	@missing=$$(for tool in $(TEST_TOOLS); do command -v "$$tool" >/dev/null || echo "$$tool"; done | xargs); \
+	[ -z "$$missing" ] || { $(call apt,--no-install-recommends $$missing,the tests of images need more); }
 
 gen: $(VENV)/installed ## Write the files that are generated from the code.
 	@$(call generate,docs)
@@ -87,7 +93,7 @@ $(VENV)/installed: requirements.lock pyproject.toml | $(BIN)/python
 
 $(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "no Python 3.11 or newer on PATH; run: sudo apt-get install -y python3" >&2; exit 1; }
-	@$(PYTHON) -m venv $(VENV) >/dev/null 2>&1 || { rm -rf $(VENV); $(call apt,$(PYTHON)-venv); $(PYTHON) -m venv $(VENV); }
+	@$(PYTHON) -m venv $(VENV) >/dev/null 2>&1 || { rm -rf $(VENV); $(call apt,$(PYTHON)-venv,Python cannot make virtual environments); $(PYTHON) -m venv $(VENV); }
 
 define generate
 mkdir -p $(1)/schema; for kind in $(SCHEMAS); do $(BIN)/tidegate schema $$kind > $(1)/schema/$$kind.schema.json; done; \
@@ -95,9 +101,9 @@ $(BIN)/typer tidegate.cli.app utils docs --name tidegate --output $(1)/cli.md >/
 endef
 
 define apt
-if [ "$$(id -u)" = 0 ]; then apt-get update -qq && apt-get install -y -qq $(1) >/dev/null; \
-elif sudo -n true 2>/dev/null; then sudo -n apt-get update -qq && sudo -n apt-get install -y -qq $(1) >/dev/null; \
-else echo "Python cannot make virtual environments; run: sudo apt-get install -y $(1)" >&2; exit 1; fi
+if [ "$$(id -u)" = 0 ]; then apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $(1) >/dev/null; \
+elif sudo -n true 2>/dev/null; then sudo -n apt-get update -qq && sudo -n DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $(1) >/dev/null; \
+else echo "$(2); run: sudo apt-get install -y $(1)" >&2; exit 1; fi
 endef
 
-.PHONY: help demo test unit integration e2e lint type fmt setup gen check-gen build lock pin-vllm clean
+.PHONY: help demo test test-tools unit integration e2e lint type fmt setup gen check-gen build lock pin-vllm clean
