@@ -71,9 +71,9 @@ class Gate:
             await self._live(scope, receive, send)
         elif scope["type"] == "websocket" and self._refuses:
             await send({"type": "websocket.close", "code": TRY_AGAIN_LATER})
-        elif scope["type"] != "http" or scope["path"] in ALWAYS:
+        elif scope["type"] != "http" or (path := scope["path"].rstrip("/")) in ALWAYS:
             await self._app(scope, receive, send)
-        elif own := self._own.get(scope["path"]):
+        elif own := self._own.get(path):
             await own(send)
         elif self._refuses:
             self._counts.add(REFUSED)
