@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from grafana_foundation_sdk.builders import (
     bargauge,
     common,
@@ -47,6 +49,9 @@ def drawn(panel: Panel, place: Place, number: int) -> Built:
         built.max(panel.high)
     if panel.states:
         built.mappings([_mapping(panel)])
+    for beginning, colour in _colours(panel).items():
+        shades = {"mode": grafana.FieldColorModeId.SHADES.value, "fixedColor": colour}
+        built.override_by_regexp(f"/^{beginning}/", [grafana.DynamicConfigValue(id_val="color", value=shades)])
     # Grafana draws thresholds only where there is a colour for the lowest value.
     steps = [grafana.Threshold(value=step.since, color=step.colour) for step in panel.steps]
     built.thresholds(
@@ -55,6 +60,10 @@ def drawn(panel: Panel, place: Place, number: int) -> Built:
         .steps(steps or [grafana.Threshold(value=None, color="green")])
     )
     return built
+
+
+def _colours(panel: Panel) -> Mapping[str, str]:
+    return ROLE_COLOURS if panel.kind is Kind.LINES else panel.colour_of
 
 
 def _look(panel: Panel) -> Built:
@@ -181,9 +190,6 @@ def _lines(panel: Panel) -> Built:
         built.line_interpolation(look.LineInterpolation.STEP_AFTER)
     if panel.steps:
         built.thresholds_style(common.GraphThresholdsStyleConfig().mode(look.GraphTresholdsStyleMode.DASHED))
-    for role, colour in ROLE_COLOURS.items():
-        shades = {"mode": grafana.FieldColorModeId.SHADES.value, "fixedColor": colour}
-        built.override_by_regexp(f"/^{role}/", [grafana.DynamicConfigValue(id_val="color", value=shades)])
     return built
 
 

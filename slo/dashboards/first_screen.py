@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from slo.dashboards.conventions import (
+    ARM,
     ARM_LEGEND,
     GREEN,
     GREY,
+    IN_REGION,
     OF_USERS,
     RED,
-    REGION,
     YELLOW,
     too_much,
 )
@@ -18,8 +19,8 @@ from slo.dashboards.promises import Promises
 SILENT = -1
 """Stands for a region in which nobody asks, or of which nothing is heard any more."""
 
-_SUSTAINABLE, _PAGING = 1.0, 14.4
-"""Burn rates: the budget lasts just as long as it must; a page at Google's fast window."""
+_SUSTAINABLE, _PAGING = 1.0, 6.0
+"""Burn rates: the budget lasts just as long as it must; the slower of the two that page, over 30 days."""
 
 HEALTH_STEPS = (
     Step(colour=GREY),
@@ -47,8 +48,8 @@ def first_screen(promises: Promises) -> Row:
 
 def worst_burn(service: str) -> str:
     """Per region, how many times too fast its worst SLO spends its budget; `SILENT` where there is nothing to say."""
-    burn = f'max by (region) (slo:current_burn_rate:ratio{{sloth_service="{service}", region=~"${REGION}"}} >= 0)'
-    known = f'sum by (region) (last_over_time(tidegate:requests:rate1m{{region=~"${REGION}"}}[1h]))'
+    burn = f'max by (region) (slo:current_burn_rate:ratio{{sloth_service="{service}", {IN_REGION}}} >= 0)'
+    known = f"sum by (region) (last_over_time(tidegate:requests:rate1m{{{IN_REGION}}}[1h]))"
     return f"{burn} or 0 * {known} - {-SILENT}"
 
 
@@ -77,10 +78,10 @@ def _failing(promises: Promises) -> Panel:
     return Panel(
         title="Versions: share of requests that fail",
         kind=Kind.TILES,
-        question="Which version fails its users, and where? 5xx, timeouts and answers that were cut off.",
+        question="Which version failed its users in the last five minutes, and where? 5xx, timeouts, answers cut off.",
         action="Only the canary is red: it is the version, take it back. Both are red: it is the region.",
-        queries=(Query(expr=f"tidegate:error_ratio:rate1m{{{OF_USERS}}} >= 0", legend=ARM_LEGEND),),
-        width=10,
+        queries=(Query(expr=f"{_lately('errors')} / ({_lately('requests')} > 0)", legend=ARM_LEGEND),),
+        width=9,
         height=5,
         unit="percentunit",
         decimals=1,
@@ -89,23 +90,29 @@ def _failing(promises: Promises) -> Panel:
     )
 
 
+def _lately(signal: str) -> str:
+    """Over five minutes: one failure of a quiet minute is no alarm."""
+    return f"sum by ({ARM}) (avg_over_time(tidegate:{signal}:rate1m{{{OF_USERS}}}[5m]))"
+
+
 def _alerts(service: str) -> Panel:
-    firing = f'ALERTS{{alertstate="firing", sloth_service="{service}", region=~"${REGION}"}}'
+    firing = f'ALERTS{{alertstate="firing", sloth_service="{service}", {IN_REGION}}}'
     return Panel(
         title="Alerts that fire",
         kind=Kind.TILES,
-        question="What woke you?",
-        action="A page is yours now; a ticket may wait for the morning. The alert's own text says what to read.",
+        question="What woke you, and how many SLOs say the same?",
+        action="A page is yours now, a ticket may wait for the morning. Which SLO it is: the burn rates below.",
         queries=(
             Query(
-                expr=f"count by (region, sloth_slo, sloth_severity) ({firing})",
-                legend="{{sloth_severity}}: {{sloth_slo}} · {{region}}",
+                expr=f"count by (region, sloth_severity) ({firing})",
+                legend="{{sloth_severity}} · {{region}}",
                 needs=Needs.ALERTS,
             ),
         ),
-        width=5,
+        width=6,
         height=5,
         steps=(Step(colour=GREEN), Step(colour=RED, since=1)),
+        colour_of={"ticket": YELLOW},
         nothing="none",
     )
 
@@ -132,8 +139,8 @@ def _waiting(promises: Promises) -> Panel:
         kind=Kind.TILES,
         question="Which version keeps its users waiting, and where?",
         action="Only the canary: it is slower. Both: the region is short of room; see its engines below.",
-        queries=(Query(expr=f"tidegate:ttft_seconds:p95_1m{{{OF_USERS}}} >= 0", legend=ARM_LEGEND),),
-        width=10,
+        queries=(Query(expr=f"tidegate:ttft_seconds:p95_1m{{{OF_USERS}}}", legend=ARM_LEGEND),),
+        width=9,
         height=4,
         unit="s",
         steps=too_much(limit, near=0.8) if limit else (Step(colour=GREEN),),
@@ -147,8 +154,8 @@ def _engines() -> Panel:
         kind=Kind.TILES,
         question="Is anything gone?",
         action="Fewer than before: the missing engine's log, then `tidegate status` or the pods of the region.",
-        queries=(Query(expr=f'sum by (region) (tidegate:engines:count{{region=~"${REGION}"}})', legend="{{region}}"),),
-        width=5,
+        queries=(Query(expr=f"sum by (region) (tidegate:engines:count{{{IN_REGION}}})", legend="{{region}}"),),
+        width=6,
         height=4,
         steps=(Step(colour=RED), Step(colour=GREEN, since=1)),
         nothing="none",

@@ -28,7 +28,7 @@ def latency(promises: Promises) -> Row:
         title="Latency",
         panels=(
             upper,
-            _quantiles("Time to first token, p50, p95, p99", "ttft", line, (50, 95, 99), size=(12, upper.height)),
+            _quantiles("Time to first token, p50 and p95", "ttft", line, (50, 95), size=(12, upper.height)),
             *lower,
             _quantiles("Time between tokens, p95", "itl", promises.itl_seconds, (95,), size=(beside, 7)),
             _quantiles("Whole answers, p95", "e2e", promises.e2e_seconds, (95,), size=(beside, 7)),

@@ -86,7 +86,8 @@ class Panel(Value):
     """As Grafana names it."""
     decimals: int | None = None
     steps: tuple[Step, ...] = ()
-    """Without them, series have the colours of their roles."""
+    colour_of: Mapping[str, str] = Field(default_factory=dict)
+    """Colours of series by how their names begin; lines begin with their role."""
     states: Mapping[float, State] = Field(default_factory=dict)
     low: float | None = None
     high: float | None = None

@@ -74,7 +74,8 @@ def _months(budget: float | None, unit: str) -> Iterator[Panel]:
             queries=(
                 Query(
                     expr=(
-                        f"sum(avg_over_time(tidegate:cost_per_hour:sum{{{IN_REGION}}}[1d]))"
+                        # Summed before it is averaged: an engine of an hour costs an hour, not a day.
+                        f"avg_over_time(sum(tidegate:cost_per_hour:sum{{{IN_REGION}}})[1d:5m])"
                         " / sum(tidegate:cost_budget_per_hour:sum)"
                     ),
                     legend="of the budget",

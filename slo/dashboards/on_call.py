@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from slo.dashboards.conventions import ARM_LEGEND, GREEN, IDLE, OF_USERS, RED, REGION, SEEN, YELLOW, too_much
+from slo.dashboards.conventions import ARM_LEGEND, GREEN, IDLE, IN_REGION, OF_USERS, RED, SEEN, YELLOW, too_much
 from slo.dashboards.delivery import DELIVERY
 from slo.dashboards.first_screen import first_screen
 from slo.dashboards.latency import latency
@@ -69,7 +69,7 @@ def _requests(promises: Promises) -> Row:
 
 
 def _budget(service: str) -> Row:
-    mine = f'sloth_service="{service}", region=~"${REGION}"'
+    mine = f'sloth_service="{service}", {IN_REGION}'
     return Row(
         title="Error budget",
         panels=(
@@ -77,13 +77,13 @@ def _budget(service: str) -> Row:
                 title="Burn rate of each SLO",
                 kind=Kind.LINES,
                 question="How many times too fast is each budget spent?",
-                action="Above 1× it will not last; a page comes at 14.4× within an hour, or at 6× within six.",
+                action="Above 1× it will not last. Over 30 days, a page comes at 14.4× for an hour or at 6× for six.",
                 queries=(Query(expr=f"slo:current_burn_rate:ratio{{{mine}}}", legend="{{sloth_slo}} · {{region}}"),),
                 width=12,
                 height=8,
                 unit="suffix:×",
                 low=0,
-                steps=(Step(colour=GREEN), Step(colour=YELLOW, since=1), Step(colour=RED, since=14.4)),
+                steps=(Step(colour=GREEN), Step(colour=YELLOW, since=1), Step(colour=RED, since=6)),
             ),
             Panel(
                 title="Error budget that is left",

@@ -125,7 +125,10 @@ def test_money_is_of_all_engines_of_a_region_and_of_the_last_day(tmp_path: Path)
     assert said(tmp_path, "tokens", series, thousand, {'{region="eu"}': 0.01}, at="24h") == ""
     month = shown("l3", "Burn against budget: a month at the present rate")
     assert said(tmp_path, "month", series, month, {"{}": 720 * 3.6}, at="24h") == ""
-    assert said(tmp_path, "budget", series, shown("l3", "Share of the budget"), {"{}": 0.8}, at="24h") == ""
+    halfway = {'tidegate:cost_per_hour:sum{region="eu", role="canary", version="7"}': "_x720 1.8x800"}
+    for name, engines, share in (("a whole day", {}, 0.8), ("half a day", halfway, 1.0)):
+        budget = f"round({shown('l3', 'Share of the budget')}, 0.01)"
+        assert said(tmp_path, name, series | engines, budget, {"{}": share}, at="24h") == ""
 
 
 def test_evidence_is_told_on_the_way_to_what_is_needed(tmp_path: Path) -> None:
