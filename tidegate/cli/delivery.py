@@ -94,6 +94,7 @@ def run_delivery(
     """Deliver what the aliases name; `users` plays users meanwhile, `keep` leaves up a fleet that this starts."""
     request = Request(
         spec=spec,
+        metrics=host_and_port(metrics_address),
         folder=spec_path.parent,
         state=StateFolder(state),
         registry=open_registry(state, tracking_uri),
@@ -101,7 +102,6 @@ def run_delivery(
         spec_digest=sha256(spec_path.read_bytes()).hexdigest(),
         users=users,
         keep=keep,
-        metrics=host_and_port(metrics_address),
     )
     progress = follow(Console(stderr=True, highlight=False), SystemClock())
     result = asyncio.run(_locked(request, progress))

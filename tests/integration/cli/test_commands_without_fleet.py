@@ -107,6 +107,16 @@ def test_a_wrong_spec_stops_a_command_before_it_does_anything(
     assert set(tmp_path.iterdir()) == there
 
 
+def test_a_wrong_address_for_metrics_stops_a_delivery_before_it_does_anything(
+    tidegate: Tidegate, delivery: Path, tmp_path: Path
+) -> None:
+    there = set(tmp_path.iterdir())
+    said = tidegate("deliver", "delivery.yaml", "--state", str(tmp_path / "fresh"), "--metrics-address", "9464")
+    assert (said.code, said.out) == (2, "")
+    assert said.err == "tidegate: 9464 is no address to serve metrics at; such as 127.0.0.1:9464\n"
+    assert set(tmp_path.iterdir()) == there
+
+
 def test_a_delivery_without_a_challenger_opens_no_ledger(tidegate: Tidegate, delivery: Path) -> None:
     said = tidegate("deliver", "delivery.yaml")
     assert (said.code, said.out) == (2, "")
