@@ -49,7 +49,8 @@ def prepare(settings: Settings, run: RunFolder, journal: Journal) -> Prepared:
     run.link_model(model)
     cache = run.copy_cache(settings.root / CACHE_FOLDER, engine.cache)
     environment = tune.child_environment(
-        os.environ,
+        # vLLM has no use for our secret.
+        {name: value for name, value in os.environ.items() if name != TOKEN_VARIABLE},
         engine.environment,
         cache=cache,
         packages=PACKAGE.parent,
