@@ -19,7 +19,21 @@ BYTES_PER_DTYPE = {"float32": 4, "float": 4, "float16": 2, "half": 2, "bfloat16"
 """As in vLLM's `--dtype`; any other value (`auto`) keeps the weights as they are stored."""
 
 _BITS_STORED = {"F64": 64, "I64": 64, "U64": 64, "F32": 32, "I32": 32, "U32": 32, "F16": 16, "BF16": 16, "I16": 16}
-_FLOATS = frozenset({"F64", "F32", "F16", "BF16"})
+FLOATS = frozenset({"F64", "F32", "F16", "BF16"})
+"""What vLLM converts to the dtype that it computes in."""
+
+ONLINE = {
+    "fp8": 1.0,
+    "fp8_per_tensor": 1.0,
+    "fp8_per_block": 1.0,
+    "fp8_per_channel": 1.0,
+    "int8_per_channel_weight_only": 1.0,
+    "experts_int8": 1.0,
+    "mxfp8": 1.03,
+    "nvfp4_per_token": 0.5625,
+}
+"""Methods that quantize weights stored in 16 bits while they are loaded, and what is left of each number, in bytes;
+the scales of the last two included."""
 
 
 def estimate_memory(weights: Weights, args: Arguments) -> int:
@@ -35,11 +49,12 @@ def kv_cache_bytes(args: Arguments) -> int:
 def weight_bytes(weights: Weights, dtype: str) -> int:
     """Bytes of the weights once loaded: floats take the size of `dtype`, everything else stays as stored."""
     serving = BYTES_PER_DTYPE.get(dtype)
-    return sum(count * _size(stored, serving) for stored, count in weights.elements.items())
+    return sum(count * element_size(stored, serving) for stored, count in weights.elements.items())
 
 
-def _size(stored: str, serving: int | None) -> int:
-    if serving is not None and stored in _FLOATS:
+def element_size(stored: str, serving: int | None) -> int:
+    """Bytes of one number that is stored as `stored` and, when it is a float, served in `serving` bytes."""
+    if serving is not None and stored in FLOATS:
         return serving
     # What is not listed is 8 bits wide or packed into 8 bits: BOOL, I8, U8, F8_E4M3, ...
     return _BITS_STORED.get(stored, 8) // 8

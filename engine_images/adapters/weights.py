@@ -29,13 +29,19 @@ def read_weights(folder: Path) -> Weights:
         raise NotAModel(f"{folder} has no *.safetensors file", hint="register a Hugging Face directory")
     elements: Counter[str] = Counter()
     for file in files:
-        for tensor in _tensors(file):
+        for tensor in read_header(file)[0].values():
             elements[tensor["dtype"]] += prod(tensor["shape"])
     return Weights(elements=dict(elements))
 
 
-def _tensors(file: Path) -> list[dict[str, Any]]:
-    """The entries of one file's header: a JSON object behind its length as eight bytes."""
+def read_header(file: Path) -> tuple[dict[str, Any], int]:
+    """The entries of one file's header by tensor, and where the data begins.
+
+    The header is a JSON object behind its length as eight bytes.
+
+    Raises:
+        NotAModel: the file is something else, or cut short within the header.
+    """
     try:
         with file.open("rb") as stream:
             (length,) = _LENGTH.unpack(stream.read(_LENGTH.size))
@@ -44,4 +50,4 @@ def _tensors(file: Path) -> list[dict[str, Any]]:
             header = json.loads(stream.read(length))
     except (struct.error, ValueError) as error:
         raise NotAModel(f"{file} is not a safetensors file: its header cannot be read") from error
-    return [tensor for name, tensor in header.items() if name != "__metadata__"]
+    return {name: tensor for name, tensor in header.items() if name != "__metadata__"}, _LENGTH.size + length

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -15,12 +16,16 @@ import pytest
 from fakes.exposition import agree, exported
 from fakes.tiny_model import write_tiny_model
 
+from engine_images.accelerators import Accelerator
 from engine_images.adapters.environment import find_engine_environment
 from engine_images.adapters.tokenizer import FileTokenizer
 from engine_images.adapters.weights import read_weights
+from engine_images.arguments.serving import serving
+from engine_images.kv_cache import cache_tokens
 from engine_images.launch import PORT, launch_command
-from engine_images.memory import MEBIBYTE
+from engine_images.memory import DEFAULT_KV_CACHE_BYTES, MEBIBYTE
 from engine_images.model import LaunchCommand
+from engine_images.shape import shape_of
 from engine_images.spec import CompileMode, CompileSpec, EngineSettings, VllmSpec
 from slo.metrics import INVENTORY
 from slo.metrics.vllm import VLLM
@@ -129,6 +134,16 @@ def test_the_inventory_of_metrics_is_what_it_exports(engine: httpx.Client) -> No
     found = exported(engine.get("/metrics").text)
     assert [metric.name for metric in VLLM if not metric.only_with and metric.name not in found] == []
     assert [name for name in found if name.startswith("vllm:") and not agree(found[name], INVENTORY[name])] == []
+
+
+def test_the_kv_cache_has_as_many_blocks_as_were_counted_before(engine: httpx.Client, launch: LaunchCommand) -> None:
+    metrics = engine.get("/metrics").text
+    info = next(line for line in metrics.splitlines() if line.startswith("vllm:cache_config_info"))
+    shape = shape_of(json.loads(Path(launch.workdir, "model", "config.json").read_text(encoding="utf-8")))
+    asked = serving({"max-model-len": 1024, "dtype": "float32"})
+    tokens = cache_tokens(asked, shape, Accelerator.CPU, DEFAULT_KV_CACHE_BYTES)
+    assert f'kv_cache_size_tokens="{tokens}"' in info
+    assert f'num_gpu_blocks="{tokens // 128}"' in info
 
 
 def _memory_below(workdir: Path) -> int:

@@ -1,0 +1,134 @@
+"""What vLLM would refuse of the version's configuration, alone or with the arguments of the spec."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from engine_images.arguments.serving import Serving
+from engine_images.arguments.values import nearest
+from engine_images.checks.model import Obstacle
+from engine_images.checks.version import CONFIG_FILE, TOKENIZER_CONFIG_FILE, TOKENIZER_FILE, VersionFiles
+from engine_images.memory import ONLINE
+from engine_images.pinned.model import PinnedVllm, Purpose
+from engine_images.shape import ModelShape, longest_input
+
+ARGS = "engine.vllm.args"
+
+
+def configuration_obstacles(
+    files: VersionFiles, shape: ModelShape, wanted: Serving, vllm: PinnedVllm
+) -> Iterator[Obstacle]:
+    """Everything in `config.json` that vLLM would refuse, alone or with these arguments."""
+    if CONFIG_FILE not in files.documents:
+        return
+    yield from _architecture(files, wanted, vllm)
+    yield from _sizes(files, shape)
+    yield from _length(files, wanted)
+    yield from _quantization(files, wanted, vllm)
+    yield from _parallelism(shape, wanted)
+
+
+def _architecture(files: VersionFiles, wanted: Serving, vllm: PinnedVllm) -> Iterator[Obstacle]:
+    names = files.document(CONFIG_FILE).get("architectures")
+    if not isinstance(names, list) or not names:
+        yield Obstacle(
+            where=f"{CONFIG_FILE} architectures", found=repr(names), expected="the name of the model's class"
+        )
+        return
+    known = [str(name) for name in names if name in vllm.architectures]
+    purpose = Purpose.POOL if wanted.pools else Purpose.GENERATE
+    if not known:
+        yield Obstacle(where=f"{CONFIG_FILE} architectures", found=", ".join(names), expected=_instead(names[0], vllm))
+    elif vllm.architectures[known[0]] is not purpose:
+        yield Obstacle(
+            where=f"{CONFIG_FILE} architectures",
+            found=f"{known[0]}, which vLLM {vllm.vllm} uses to {vllm.architectures[known[0]]}",
+            expected=f"one that it uses to {purpose}",
+        )
+
+
+def _instead(name: str, vllm: PinnedVllm) -> str:
+    if name in vllm.removed_architectures:
+        return f"an architecture of vLLM {vllm.vllm}; {vllm.removed_architectures[name]} was the last to have it"
+    near = nearest(name, vllm.architectures)
+    return f"an architecture that vLLM {vllm.vllm} has" + (f", such as {near}" if near else "")
+
+
+def _sizes(files: VersionFiles, shape: ModelShape) -> Iterator[Obstacle]:
+    said = {
+        "num_hidden_layers": shape.layers,
+        "num_attention_heads": shape.heads or shape.state_layers,
+        "hidden_size": shape.hidden,
+        "vocab_size": shape.vocabulary,
+    }
+    for key, value in said.items():
+        if value < 1:
+            yield Obstacle(where=f"{CONFIG_FILE} {key}", found="nothing", expected="a whole number above 0")
+    if shape.heads and shape.kv_heads and shape.heads % shape.kv_heads:
+        found = f"{shape.kv_heads} for {shape.heads} attention heads"
+        yield Obstacle(where=f"{CONFIG_FILE} num_key_value_heads", found=found, expected="a divisor of the heads")
+    layers = {tensor.layer for tensor in files.weights_below("")} - {None}
+    if layers and len(layers) < shape.layers:
+        found = f"{shape.layers}, but the weights have {len(layers)}"
+        yield Obstacle(where=f"{CONFIG_FILE} num_hidden_layers", found=found, expected="as many as the weights have")
+    if files.largest_token is not None and shape.vocabulary and files.largest_token >= shape.vocabulary:
+        found = f"a token with the number {files.largest_token}, but the model knows {shape.vocabulary} tokens"
+        yield Obstacle(where=TOKENIZER_FILE, found=found, expected="the tokenizer that the model was trained with")
+
+
+def _length(files: VersionFiles, wanted: Serving) -> Iterator[Obstacle]:
+    longest = longest_input(files.document(CONFIG_FILE), files.document(TOKENIZER_CONFIG_FILE))
+    if longest and wanted.max_model_len and wanted.max_model_len > longest[0]:
+        yield Obstacle(
+            where=f"{ARGS}.max-model-len",
+            found=str(wanted.max_model_len),
+            expected=f"at most {longest[0]}, the positions that the model knows ({longest[1]})",
+        )
+
+
+def quantization_of(config: Mapping[str, Any]) -> str | None:
+    """The method by which the version's weights are quantized, as vLLM names it."""
+    said = config.get("quantization_config") or config.get("compression_config")
+    if not isinstance(said, dict):
+        return None
+    return str(said.get("quant_method", "")).lower().replace("compressed_tensors", "compressed-tensors")
+
+
+def _quantization(files: VersionFiles, wanted: Serving, vllm: PinnedVllm) -> Iterator[Obstacle]:
+    method = quantization_of(files.document(CONFIG_FILE))
+    if method is not None and method not in vllm.quantization:
+        near = nearest(method, vllm.quantization)
+        yield Obstacle(
+            where=f"{CONFIG_FILE} quantization_config",
+            found=f"the method {method or 'without a name'}",
+            expected=f"one that vLLM {vllm.vllm} has" + (f", such as {near}" if near else ""),
+        )
+    asked = wanted.quantization
+    if asked is not None and asked not in vllm.quantization:
+        expected = nearest(asked, vllm.quantization) or "one of " + ", ".join(vllm.quantization)
+        yield Obstacle(where=f"{ARGS}.quantization", found=asked, expected=expected)
+    elif asked in ONLINE and method not in (None, asked):
+        found = f"{asked} for weights that are stored as {method}"
+        yield Obstacle(where=f"{ARGS}.quantization", found=found, expected="nothing: the version says it itself")
+
+
+def _parallelism(shape: ModelShape, wanted: Serving) -> Iterator[Obstacle]:
+    """What ModelConfig.verify_with_parallel_config and vLLM's parallel layers divide."""
+    tensor, where = wanted.parallel.tensor, f"{ARGS}.tensor-parallel-size"
+    divided = {"attention heads": shape.heads, "intermediate size": 0 if shape.experts else shape.intermediate}
+    for what, size in divided.items():
+        if size and size % tensor:
+            yield Obstacle(where=where, found=f"{tensor} for {size} ({what})", expected=_divisors(size))
+    if shape.kv_heads and not shape.latent and shape.kv_heads % tensor and tensor % shape.kv_heads:
+        found = f"{tensor} for {shape.kv_heads} key and value heads"
+        yield Obstacle(where=where, found=found, expected="a divisor or a multiple of them")
+    if shape.layers and wanted.parallel.pipeline > shape.layers:
+        found = f"{wanted.parallel.pipeline} stages for {shape.layers} layers"
+        yield Obstacle(where=f"{ARGS}.pipeline-parallel-size", found=found, expected=f"at most {shape.layers}")
+    if wanted.parallel.expert and not shape.experts:
+        yield Obstacle(where=f"{ARGS}.enable-expert-parallel", found="a model without experts", expected="false")
+
+
+def _divisors(size: int) -> str:
+    return "one of " + ", ".join(str(number) for number in (1, 2, 3, 4, 6, 8, 16, 32) if size % number == 0)

@@ -1,0 +1,86 @@
+"""What is missing among the version's files, damaged, or must not be there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from engine_images.checks.model import Obstacle
+from engine_images.checks.version import (
+    CONFIG_FILE,
+    INDEX_FILE,
+    TEMPLATE_FILE,
+    TOKENIZER_CONFIG_FILE,
+    TOKENIZER_FILE,
+    VersionFiles,
+)
+
+_SHARD = re.compile(r"(.*)-(\d+)-of-(\d+)(\.safetensors)")
+
+
+def file_obstacles(files: VersionFiles) -> Iterator[Obstacle]:
+    """Everything that is missing, damaged, or must not be there."""
+    yield from (Obstacle(where=name, found=why, expected="a whole file") for name, why in files.damaged.items())
+    yield from _pickles(files)
+    yield from _conversation(files)
+    yield from _weights(files)
+
+
+def _pickles(files: VersionFiles) -> Iterator[Obstacle]:
+    for name in files.pickles:
+        yield Obstacle(
+            where=name,
+            found="a file of pickled objects, which runs code when it is read",
+            expected="safetensors only; register the version without it",
+        )
+
+
+def _conversation(files: VersionFiles) -> Iterator[Obstacle]:
+    for name in (CONFIG_FILE, TOKENIZER_FILE, TOKENIZER_CONFIG_FILE):
+        if name not in files.sizes:
+            yield Obstacle(where=name, found="nothing", expected="the whole Hugging Face directory")
+    has_template = TEMPLATE_FILE in files.sizes or files.document(TOKENIZER_CONFIG_FILE).get("chat_template")
+    if not has_template and TOKENIZER_CONFIG_FILE in files.sizes:
+        yield Obstacle(where=TEMPLATE_FILE, found="nothing", expected="the model's chat template")
+
+
+def _weights(files: VersionFiles) -> Iterator[Obstacle]:
+    shards = {name for name in files.sizes if name.endswith(".safetensors") and "/" not in name}
+    if not shards:
+        yield Obstacle(where="*.safetensors", found="nothing", expected="weights")
+        return
+    yield from _missing_shards(shards)
+    index = files.document(INDEX_FILE).get("weight_map")
+    if isinstance(index, dict):
+        yield from _index(files, {str(tensor): str(file) for tensor, file in index.items()})
+    elif INDEX_FILE in files.documents:
+        yield Obstacle(where=INDEX_FILE, found="no weight_map", expected="the file of each tensor")
+
+
+def _missing_shards(shards: set[str]) -> Iterator[Obstacle]:
+    """`model-00001-of-00003.safetensors` promises two more."""
+    series = {(match[1], match[3], match[4]): len(match[2]) for name in shards if (match := _SHARD.fullmatch(name))}
+    for (start, count, end), digits in sorted(series.items()):
+        wanted = [f"{start}-{number:0{digits}d}-of-{count}{end}" for number in range(1, int(count) + 1)]
+        missing = [name for name in wanted if name not in shards]
+        if missing:
+            yield Obstacle(where=_few(missing), found="nothing", expected=f"all {int(count)} parts of the weights")
+
+
+def _index(files: VersionFiles, index: dict[str, str]) -> Iterator[Obstacle]:
+    held = {tensor.name: name for name, tensors in files.tensors.items() for tensor in tensors}
+    absent = sorted(set(index.values()) - files.sizes.keys())
+    if absent:
+        yield Obstacle(where=INDEX_FILE, found=f"parts that are not there: {_few(absent)}", expected="every part")
+    lost = sorted(name for name, file in index.items() if file in files.tensors and held.get(name) != file)
+    if lost:
+        yield Obstacle(where=INDEX_FILE, found=f"tensors missing in their part: {_few(lost)}", expected="all of them")
+    unlisted = sorted({file for name, file in held.items() if "/" not in file and file not in index.values()})
+    if unlisted:
+        # vLLM reads only what the index names, so these would be left out without a word.
+        yield Obstacle(where=INDEX_FILE, found=f"no entry for {_few(unlisted)}", expected="every part of the weights")
+
+
+def _few(names: list[str]) -> str:
+    """Names for one line: the first three and how many more."""
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import jsonschema_rs
+import pytest
+from pydantic import JsonValue
+
+from engine_images.arguments.check import wrong_arguments
+from engine_images.arguments.command_line import command_line
+from engine_images.arguments.reserved import RESERVED
+from engine_images.arguments.schema import arguments_schema
+from engine_images.pinned.catalogue import known_versions, pinned_vllm
+from engine_images.pinned.model import PinnedVllm
+
+VLLM = pinned_vllm("0.32.0") or pytest.fail("vLLM 0.32.0 is not described")
+SCHEMA = jsonschema_rs.validator_for(arguments_schema(VLLM))
+
+
+def expected(args: dict[str, JsonValue], vllm: PinnedVllm | None = VLLM) -> list[str]:
+    return [wrong.expected for wrong in wrong_arguments(args, vllm)]
+
+
+def test_every_reserved_argument_is_one_of_vllm() -> None:
+    positional = {"model-tag"}
+    assert {name for names in RESERVED.values() for name in names} - positional - VLLM.options.keys() == set()
+
+
+@pytest.mark.parametrize(
+    ("name", "instead"),
+    [
+        ("max-modl-len", "an argument of vLLM 0.32.0: did you mean max-model-len?"),
+        ("tensor-paralel-size", "an argument of vLLM 0.32.0: did you mean tensor-parallel-size?"),
+        ("no-enable-prefix-caching", "enable-prefix-caching: false"),
+        ("xyzzy", "an argument of vLLM 0.32.0"),
+        ("compilation-config.mode", "a mapping: compilation-config: {mode: ...}"),
+        ("log-config-file", "one that the next vLLM will know too"),
+    ],
+)
+def test_a_name_that_vllm_does_not_take_is_told_with_what_it_takes(name: str, instead: str) -> None:
+    assert expected({name: True}) == [instead]
+
+
+def test_an_abbreviation_that_vllm_would_complete_is_refused() -> None:
+    # argparse takes `--por` for `--port`, which is reserved.
+    assert expected({"por": 1}) != []
+
+
+def test_of_an_unknown_vllm_only_the_names_are_judged() -> None:
+    assert expected({"whatever": 1, "port": 1}, None) == [
+        "an argument of vLLM that tidegate does not set itself; this one follows from the address"
+    ]
+
+
+AGREE: list[dict[str, JsonValue]] = [
+    {"max-model-len": 1024},
+    {"max-model-len": "8K"},
+    {"max-model-len": "auto"},
+    {"max-model-len": "long"},
+    {"max-model-len": True},
+    {"dtype": "float32"},
+    {"dtype": "float23"},
+    {"enable-prefix-caching": False},
+    {"disable-log-stats": False},
+    {"disable-log-stats": True},
+    {"lora-modules": [{"name": "a", "path": "b"}]},
+    {"speculative-config": {"method": "ngram"}},
+    {"speculative-config": {"methd": "ngram"}},
+    {"speculative-config": "ngram"},
+    {"cudagraph-capture-sizes": [1, 2]},
+    {"cudagraph-capture-sizes": ["a"]},
+    {"port": 80},
+    {"max-modl-len": 5},
+    {"max-lora-rank": 16},
+    {"max-lora-rank": 17},
+]
+
+
+@pytest.mark.parametrize("args", AGREE)
+def test_an_editor_marks_what_the_plan_refuses(args: dict[str, JsonValue]) -> None:
+    assert SCHEMA.is_valid(args) == (expected(args) == [])
+
+
+def test_options_that_are_repeated_are_repeated() -> None:
+    assert command_line({"middleware": ["a.b", "c.d"]}, VLLM) == ("--middleware=a.b", "--middleware=c.d")
+
+
+def test_every_described_version_can_be_read() -> None:
+    assert all(pinned_vllm(version) for version in known_versions())
