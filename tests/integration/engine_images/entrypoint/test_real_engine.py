@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import json
 import os
@@ -16,6 +17,7 @@ from fakes.engine_root import Process1, write_engine_root
 from fakes.tiny_model import write_tiny_model
 
 from engine_images.adapters.environment import find_engine_environment
+from engine_images.entrypoint.neutral import NEUTRAL_VARIABLES
 
 pytestmark = pytest.mark.engine
 
@@ -129,3 +131,15 @@ def test_no_process_of_vllm_outlives_a_process_1_that_is_killed(root: Path, star
     while any(Path(f"/proc/{pid}/exe").exists() for pid in family):
         assert time.monotonic() < deadline
         time.sleep(0.1)
+
+
+def test_the_installed_vllm_ignores_the_variables_that_we_ignore() -> None:
+    packages = Path(find_engine_environment().python).parents[1] / "lib"
+    tree = ast.parse(next(packages.glob("python3.*/site-packages/vllm/envs.py")).read_text(encoding="utf-8"))
+    ignored = next(
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.target.id == "ignored_factors"
+    )
+    theirs = {name for name in ast.literal_eval(ignored) if name.startswith("VLLM_")}
+    assert theirs == NEUTRAL_VARIABLES
