@@ -79,7 +79,7 @@ class Panel(Value):
     question: str
     action: str
     """What to do when it looks bad."""
-    queries: tuple[Query, ...] = Field(min_length=1)
+    queries: tuple[Query, ...] = Field(min_length=1, max_length=26)
     width: int = Field(gt=0, le=COLUMNS)
     height: int = Field(gt=0)
     unit: str = "short"
@@ -91,7 +91,6 @@ class Panel(Value):
     states: Mapping[float, State] = Field(default_factory=dict)
     low: float | None = None
     high: float | None = None
-    stacked: bool = False
     stepped: bool = False
     """A value holds until the next one: drawn as stairs."""
     colours: Colours = Colours.BLUES

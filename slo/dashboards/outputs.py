@@ -66,7 +66,7 @@ def _labels(name: str) -> build.QueryVariable:
         .multi(True)
         .include_all(True)
         .all_value(ANYTHING)
-        .current(grafana.VariableOption(selected=True, text="All", value="$__all"))
+        .current(grafana.VariableOption(selected=True, text=["All"], value=["$__all"]))
     )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from slo.metrics.vllm import TTFT
 from slo.spec import SloSpec
 from tidegate.core.model import Value
 
@@ -22,13 +21,6 @@ class Promises(Value):
     """Share that is promised not to be exceeded, 0 to 1."""
     quality: float | None = None
     """Composite score that answers are promised to have, 0 to 1."""
-
-    @property
-    def ttft_edges(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """The edges of TTFT's buckets up to the promise, and those beyond; all are the former without a promise."""
-        limit = self.ttft_seconds
-        within = tuple(edge for edge in TTFT.edges if limit is None or edge <= limit)
-        return within, TTFT.edges[len(within) :]
 
 
 def promises_of(service: str, slos: Sequence[SloSpec]) -> Promises:

@@ -14,11 +14,11 @@ from string import Template
 import pytest
 from fakes.dashboards import COST, SLOS
 from fakes.prometheus_server import asked, prometheus
+from fakes.query_labels import read_labels
 
 from slo.catalogue import group_of
 from slo.dashboards import dashboards_of
 from slo.dashboards.delivery import OUTCOMES
-from slo.dashboards.labels import read_labels
 from slo.dashboards.outputs import ANYTHING, alerts_query
 from slo.metrics import INVENTORY, TARGET, Kind, Metric, metric_of
 from slo.outputs import rule_file

@@ -7,10 +7,10 @@ from collections.abc import Iterable
 
 import pytest
 from fakes.dashboards import COST, SLOS
+from fakes.known_series import known_series
+from fakes.query_labels import read_labels
 
 from slo.dashboards import Dashboard, dashboards_of
-from slo.dashboards.known import known_series
-from slo.dashboards.labels import read_labels
 from slo.dashboards.model import Needs
 from slo.dashboards.outputs import VARIABLE_QUERIES, alerts_query
 from slo.metrics import metric_of

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from fakes.query_labels import Labels, read_labels
 from slo.catalogue import group_of
-from slo.dashboards.labels import Labels, read_labels
 from slo.metrics import INVENTORY
 from slo.rules import Rule, RuleGroup, rules_for
 from slo.signals import signal_groups

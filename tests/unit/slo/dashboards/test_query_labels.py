@@ -1,8 +1,7 @@
 from __future__ import annotations
 
 import pytest
-
-from slo.dashboards.labels import read_labels
+from fakes.query_labels import read_labels
 
 KNOWN = {
     "asked": frozenset({"region", "version", "role"}),
