@@ -64,7 +64,7 @@ SHAPE = Row(
                 Query(
                     expr=_drift("(canary|stable)_mean_entropy_nats"),
                     legend=f"{{{{number}}}} · {_WHERE}",
-                    needs=Needs.DRIFT,
+                    needs=Needs.ENTROPY,
                 ),
             ),
             width=8,

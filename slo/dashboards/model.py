@@ -39,6 +39,7 @@ class Needs(StrEnum):
     DELIVERY = "a delivery, under way or just ended"
     PAIRS = "a delivery that asks both versions the same prompts"
     DRIFT = "a delivery with the drift gate"
+    ENTROPY = "a delivery with the drift gate on entropy, and users who ask for log probabilities"
     SCORES = "a judge that publishes scores"
     REGENERATIONS = "clients that say when a user asks again"
     ALERTS = "an alert that fires"

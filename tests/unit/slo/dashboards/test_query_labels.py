@@ -43,7 +43,7 @@ def test_labels_of_a_query_are_known_without_asking(query: str, labels: str) -> 
     ("query", "problem"),
     [
         ("sum(gone)", "nobody exports or records gone"),
-        ('asked{regoin="eu"}', "asked has no label regoin"),
+        ('asked{zone="eu"}', "asked has no label zone"),
         ('rate(asked{le="1"}[5m])', "asked has no label le"),
         ("sum by (slo) (asked)", "is aggregated by, but there is no label slo"),
         ("asked / on (slo) slo", "is matched on, but one side has no label slo"),
