@@ -22,7 +22,7 @@ from engine_images.oci.transfer import How, Progress, Pushed, Transfer
 PAUSES = (0.5, 1.0, 2.0, 4.0, 8.0)
 """Seconds between the attempts for one blob; after the last the push breaks off."""
 REPORT_BYTES = 64 << 20
-"""A long upload says how far it is each time so much has gone."""
+"""A long upload says how far it is each time so much has gone, and a very long one ten times in all."""
 
 T = TypeVar("T")
 AccessOf = Callable[[Reference], Access]
@@ -128,11 +128,11 @@ class _Push:
         return self._repository.mount(base.repository, blob.digest)
 
     def _sending(self, blob: Descriptor, title: str, how: How) -> Callable[[int], None]:
-        told = 0
+        told, step = 0, max(REPORT_BYTES, blob.size // 10)
 
         def sent(done: int) -> None:
             nonlocal told
-            if done - told >= REPORT_BYTES and done < blob.size:
+            if done - told >= step and done < blob.size:
                 told = done
                 self._progress(Transfer(title=title, digest=blob.digest, size=blob.size, how=how, done=done))
 

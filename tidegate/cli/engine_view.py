@@ -18,6 +18,13 @@ def aligned(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
         yield "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]]).rstrip()
 
 
+def at_most(lines: Sequence[str], count: int = 20) -> Iterator[str]:
+    """The first lines, and how many more there are: a compile cache has hundreds of files."""
+    yield from lines[:count]
+    if len(lines) > count:
+        yield f"  and {len(lines) - count} more: --output json has them all"
+
+
 def in_bytes(size: int) -> str:
     """A size as people say it: `1.2 GB`."""
     value = float(size)

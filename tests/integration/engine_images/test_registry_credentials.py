@@ -98,9 +98,11 @@ def test_a_helper_that_is_not_there_is_named(config: Path) -> None:
         find_credentials("r.example", wrote(config, {"credsStore": "nowhere"}))
 
 
-@pytest.mark.parametrize("entry", [{"auth": "no base64!"}, {"auth": base64.b64encode(b"nocolon").decode()}, {"auth": 1}])
+@pytest.mark.parametrize(
+    "entry", [{"auth": "no base64!"}, {"auth": base64.b64encode(b"nocolon").decode()}, {"auth": 1}]
+)
 def test_an_entry_that_cannot_be_used_is_told(config: Path, entry: dict[str, Any]) -> None:
-    with pytest.raises(RegistryRefused, match="docker login r.example"):
+    with pytest.raises(RegistryRefused, match=r"docker login r\.example"):
         find_credentials("r.example", wrote(config, {"auths": {"r.example": entry}}))
 
 

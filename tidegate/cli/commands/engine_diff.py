@@ -8,7 +8,7 @@ from itertools import groupby
 from engine_images.adapters.oci_read import read_engine
 from engine_images.oci.diff import Difference, differences
 from tidegate.cli.engine_images import Login, opened
-from tidegate.cli.engine_view import aligned, shortened
+from tidegate.cli.engine_view import aligned, at_most, shortened
 from tidegate.cli.output import print_json
 
 NOTHING = "-"
@@ -29,7 +29,8 @@ def run(a: str, b: str, login: Login, *, as_json: bool) -> int:
 def _lines(found: Sequence[Difference]) -> Iterator[str]:
     for part, group in groupby(found, lambda each: each.part):
         yield f"{part}"
-        yield from aligned([(f"  {each.name}", f"{_said(each.a)} -> {_said(each.b)}") for each in group])
+        rows = [(f"  {each.name}", f"{_said(each.a)} -> {_said(each.b)}") for each in group]
+        yield from at_most(list(aligned(rows)))
 
 
 def _said(value: str | None) -> str:

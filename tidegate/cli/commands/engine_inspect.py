@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from engine_images.adapters.oci_read import read_engine
+from engine_images.manifest import CACHE_FOLDER, ROOT
 from engine_images.oci.inspect import EngineImage
 from tidegate.cli.engine_images import Login, opened
-from tidegate.cli.engine_view import aligned, in_bytes, short
+from tidegate.cli.engine_view import aligned, at_most, in_bytes, short
 from tidegate.cli.output import print_json
+
+FILES = 40
 
 
 def run(name: str, login: Login, *, as_json: bool) -> int:
@@ -47,4 +50,6 @@ def _lines(image: EngineImage) -> Iterator[str]:
         yield f"\ncompile key {short(engine.key.digest)}"
         yield from aligned([(f"  {name}", engine.key.factors[name]) for name in sorted(engine.key.factors)])
     yield "\nfiles"
-    yield from aligned([(f"  {path}", short(image.files[path])) for path in sorted(image.files)])
+    # Those of the compile cache last: they are many, and their names mean nothing to people.
+    paths = sorted(image.files, key=lambda path: (path.startswith(f"{ROOT}/{CACHE_FOLDER}/"), path))
+    yield from at_most([f"  {short(image.files[path])}  {path}" for path in paths], FILES)
