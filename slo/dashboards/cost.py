@@ -59,6 +59,7 @@ _USE = Row(
             low=0,
             high=100,
             steps=GPU_BAND,
+            banded=True,
             nothing="no GPU",
         ),
         Panel(

@@ -53,6 +53,7 @@ def _composite(line: float | None) -> Panel:
         low=0,
         high=1,
         steps=too_little(line, near=line + _BAND) if line else (),
+        banded=True,
         nothing="no scores yet",
     )
 

@@ -123,7 +123,8 @@ def _lines(panel: Panel) -> Built:
     if panel.stepped:
         built.line_interpolation(look.LineInterpolation.STEP_AFTER)
     if panel.steps:
-        built.thresholds_style(common.GraphThresholdsStyleConfig().mode(look.GraphTresholdsStyleMode.DASHED))
+        drawn = look.GraphTresholdsStyleMode.AREA if panel.banded else look.GraphTresholdsStyleMode.DASHED
+        built.thresholds_style(common.GraphThresholdsStyleConfig().mode(drawn))
     return built
 
 

@@ -92,6 +92,8 @@ class Panel(Value):
     states: Mapping[float, State] = Field(default_factory=dict)
     low: float | None = None
     high: float | None = None
+    banded: bool = False
+    """The colours of `steps` lie behind the lines as bands; else they are drawn as dashed lines."""
     stepped: bool = False
     """A value holds until the next one: drawn as stairs."""
     colours: Colours = Colours.BLUES

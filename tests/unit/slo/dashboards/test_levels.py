@@ -93,6 +93,17 @@ def test_lines_are_where_the_slos_have_them() -> None:
     ]
 
 
+def test_composite_quality_and_gpus_have_bands_and_others_lines() -> None:
+    styles = {
+        found["title"]: found["fieldConfig"]["defaults"]["custom"]["thresholdsStyle"]["mode"]
+        for level in LEVELS
+        for found in written(level)["panels"]
+        if "thresholdsStyle" in found.get("fieldConfig", {}).get("defaults", {}).get("custom", {})
+    }
+    assert {title for title, style in styles.items() if style == "area"} == {"Composite quality", "GPU utilisation"}
+    assert styles["Share of requests that fail"] == "dashed"
+
+
 def test_the_heat_map_is_cut_at_the_line_of_the_slo() -> None:
     beyond, within = (found for found in ON_CALL.panels if found.kind is Kind.HEAT)
     assert (beyond.colours, within.colours) == (Colours.REDS, Colours.BLUES)
