@@ -22,19 +22,6 @@ _BITS_STORED = {"F64": 64, "I64": 64, "U64": 64, "F32": 32, "I32": 32, "U32": 32
 FLOATS = frozenset({"F64", "F32", "F16", "BF16"})
 """What vLLM converts to the dtype that it computes in."""
 
-ONLINE = {
-    "fp8": 1.0,
-    "fp8_per_tensor": 1.0,
-    "fp8_per_block": 1.0,
-    "fp8_per_channel": 1.0,
-    "int8_per_channel_weight_only": 1.0,
-    "experts_int8": 1.0,
-    "mxfp8": 1.03,
-    "nvfp4_per_token": 0.5625,
-}
-"""Methods that quantize weights stored in 16 bits while they are loaded, and what is left of each number, in bytes;
-the scales of the last two included."""
-
 
 def estimate_memory(weights: Weights, args: Arguments) -> int:
     """Bytes that an engine with these weights and these arguments of vLLM is expected to need."""

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from math import ceil, prod
 
 from engine_images.arguments.serving import Parallel, Serving
-from engine_images.memory import BYTES_PER_DTYPE, FLOATS, ONLINE, element_size
+from engine_images.memory import BYTES_PER_DTYPE, FLOATS, element_size
+from engine_images.pinned.quantization import ONLINE
 from engine_images.shape import ModelShape
 
 LAYER = re.compile(r"(?:^|\.)(?:layers|h|blocks|layer)\.(\d+)\.")

@@ -11,9 +11,13 @@ from dataclasses import dataclass
 from engine_images.arguments.model import Arguments
 from engine_images.arguments.serving import Serving, serving
 from engine_images.arguments.values import read_count
+from engine_images.pinned.quantization import ONLINE
 
 _ASYNCHRONOUS = frozenset({"ngram_gpu", "draft_model", "dspark", "dflash", "eagle", "eagle3", "extract_hidden_states"})
 """Methods of speculation that async scheduling knows, beside every `..._mtp`."""
+
+_TOLD_HOW_MANY = frozenset({"ngram", "ngram_gpu", "draft_model"})
+"""Methods of speculation whose number of tokens stands in no model's configuration."""
 
 NEEDS = {
     "enable-auto-tool-choice": "tool-call-parser",
@@ -104,6 +108,8 @@ def _speculation(args: Arguments, wanted: Serving) -> Iterator[Odd]:
     if speculation.adaptive and wanted.lora_enabled:
         yield Odd(where, "adaptive verification with LoRA", "one of the two")
     method = speculation.method
+    if method in _TOLD_HOW_MANY and speculation.tokens is None:
+        yield Odd(where, f"{method} without a number of tokens", "num_speculative_tokens too")
     if args.get("async-scheduling") is True and method and method not in _ASYNCHRONOUS and not method.endswith("mtp"):
         yield Odd("async-scheduling", f"async scheduling with speculation by {method}", "async-scheduling: false")
 
@@ -125,6 +131,12 @@ def _experts(args: Arguments, wanted: Serving) -> Iterator[Odd]:
         yield Odd("enable-eplb", "experts balanced over one rank", "tensor-parallel-size or data-parallel-size above 1")
 
 
+def _precision(_: Arguments, wanted: Serving) -> Iterator[Odd]:
+    """Each quantization method's `get_supported_act_dtypes`: 16 bits for all that quantize while loading."""
+    if wanted.quantization in ONLINE and wanted.dtype in ("float32", "float"):
+        yield Odd("dtype", f"{wanted.dtype} with quantization {wanted.quantization}", "bfloat16 or float16")
+
+
 def _sizes(args: Arguments, _: Serving) -> Iterator[Odd]:
     for name in ("tensor-parallel-size", "pipeline-parallel-size", "data-parallel-size", "max-num-seqs"):
         if args.get(name) == 0:
@@ -139,5 +151,6 @@ _RULES: tuple[Callable[[Arguments, Serving], Iterator[Odd]], ...] = (
     _speculation,
     _adapters,
     _experts,
+    _precision,
     _sizes,
 )

@@ -9,8 +9,8 @@ from engine_images.arguments.serving import Serving
 from engine_images.arguments.values import nearest
 from engine_images.checks.model import Obstacle
 from engine_images.checks.version import CONFIG_FILE, TOKENIZER_CONFIG_FILE, TOKENIZER_FILE, VersionFiles
-from engine_images.memory import ONLINE
 from engine_images.pinned.model import PinnedVllm, Purpose
+from engine_images.pinned.quantization import ONLINE
 from engine_images.shape import ModelShape, longest_input
 
 ARGS = "engine.vllm.args"
@@ -111,6 +111,9 @@ def _quantization(files: VersionFiles, wanted: Serving, vllm: PinnedVllm) -> Ite
     elif asked in ONLINE and method not in (None, asked):
         found = f"{asked} for weights that are stored as {method}"
         yield Obstacle(where=f"{ARGS}.quantization", found=found, expected="nothing: the version says it itself")
+    elif asked is not None and asked not in ONLINE and method is None:
+        found = f"{asked} for weights that are not quantized so"
+        yield Obstacle(where=f"{ARGS}.quantization", found=found, expected="one of " + ", ".join(ONLINE))
 
 
 def _parallelism(shape: ModelShape, wanted: Serving) -> Iterator[Obstacle]:

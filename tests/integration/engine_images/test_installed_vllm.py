@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from importlib.resources import files
+from pathlib import Path
 
 import pytest
+from fakes import vllm_arguments
+from fakes.tiny_model import write_tiny_model
 
 from engine_images.adapters.environment import find_engine_environment
 from engine_images.adapters.installed_vllm import describe_installed
 from engine_images.arguments.command_line import command_line
 from engine_images.arguments.model import Arguments
+from engine_images.arguments.rules import odd_arguments
 from engine_images.pinned.catalogue import pinned_vllm
+
+ASK = Path(vllm_arguments.__file__)
 
 ARGS: Arguments = {
     "max-model-len": "8K",
@@ -53,6 +60,64 @@ def test_what_is_kept_is_what_the_installed_vllm_says() -> None:
     environment = find_engine_environment()
     kept = files("engine_images.pinned") / f"vllm-{environment.vllm}.json"
     assert describe_installed(environment) == kept.read_text(encoding="utf-8"), "run: make pin-vllm"
+
+
+REFUSED: list[tuple[Arguments, str]] = [
+    ({"enable-auto-tool-choice": True}, "requires --tool-call-parser"),
+    ({"enable-log-outputs": True}, "requires --enable-log-requests"),
+    ({"enable-per-request-metrics": True, "disable-log-stats": True}, "remove --disable-log-stats"),
+    ({"gpu-memory-utilization": 90}, "less than or equal to 1"),
+    ({"tensor-parallel-size": 0}, "greater than or equal to 1"),
+    ({"max-num-seqs": 512, "max-num-batched-tokens": 256}, "must be greater than or equal to max_num_seqs"),
+    ({"max-num-seqs": 8, "max-num-active-seqs": 9}, "cannot be greater than max_num_seqs"),
+    ({"enable-lora": True, "max-loras": 4, "max-cpu-loras": 2}, "must be >= max_loras"),
+    ({"data-parallel-size-local": 4, "data-parallel-size": 2}, "must be <= data_parallel_size"),
+    (
+        {"max-model-len": 1024, "max-num-batched-tokens": 512, "enable-chunked-prefill": False},
+        "smaller than max_model_len",
+    ),
+    ({"enable-eplb": True, "tensor-parallel-size": 2}, "only supported on CUDA"),
+    ({"per-request-spec-decode-metrics": "summary"}, "requires speculative decoding"),
+    ({"spec-method": "ngram", "speculative-config": {"method": "ngram"}}, "mutually exclusive"),
+    ({"speculative-config": {"method": "ngram"}}, "num_speculative_tokens must be provided"),
+    ({"spec-method": "ngram", "spec-tokens": 3, "async-scheduling": True}, "async scheduling is only supported"),
+    ({"quantization": "fp8", "dtype": "float32"}, "torch.float32 is not supported"),
+]
+"""What the spec refuses, and a part of what vLLM says against it."""
+
+TAKEN: list[Arguments] = [
+    {"max-model-len": "auto", "enable-prefix-caching": True},
+    {"tensor-parallel-size": 2, "data-parallel-size": 2, "max-num-seqs": 8},
+    {"speculative-config": {"method": "ngram", "num_speculative_tokens": 3}, "pipeline-parallel-size": 2},
+    {"enable-lora": True, "lora-modules": ["a=model/a"], "max-loras": 2},
+]
+
+
+def ask(model: Path, lines: list[Arguments]) -> list[str | None]:
+    """What the installed vLLM says against each, before it loads anything."""
+    environment = find_engine_environment()
+    vllm = pinned_vllm(environment.vllm)
+    words = [json.dumps(["--model", str(model), *command_line(args, vllm)]) for args in lines]
+    done = subprocess.run(
+        [environment.python, str(ASK)],
+        input="\n".join(words),
+        env={**os.environ, "HF_HUB_OFFLINE": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+@pytest.mark.timeout(180)
+def test_vllm_refuses_what_the_spec_refuses_and_takes_the_rest(tmp_path: Path) -> None:
+    said = ask(write_tiny_model(tmp_path), [args for args, _ in REFUSED] + TAKEN)
+    for (args, reason), answer in zip(REFUSED, said, strict=False):
+        assert list(odd_arguments(args)), args
+        assert reason in str(answer), args
+    assert said[len(REFUSED) :] == [None] * len(TAKEN)
+    assert [list(odd_arguments(args)) for args in TAKEN] == [[]] * len(TAKEN)
 
 
 @pytest.mark.timeout(180)

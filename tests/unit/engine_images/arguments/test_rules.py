@@ -23,7 +23,9 @@ ODD: list[tuple[Arguments, str]] = [
     ),
     ({"enable-eplb": True, "enable-expert-parallel": True}, "enable-eplb"),
     ({"per-request-spec-decode-metrics": "summary"}, "per-request-spec-decode-metrics"),
-    ({"spec-method": "ngram", "speculative-config": {"method": "ngram"}}, "spec-method"),
+    ({"spec-method": "ngram", "speculative-config": {"method": "ngram", "num_speculative_tokens": 3}}, "spec-method"),
+    ({"speculative-config": {"method": "ngram"}}, "speculative-config"),
+    ({"quantization": "fp8", "dtype": "float32"}, "dtype"),
     ({"spec-method": "ngram", "spec-tokens": 3, "async-scheduling": True}, "async-scheduling"),
     (
         {
@@ -43,7 +45,7 @@ FINE: list[Arguments] = [
     {"spec-method": "eagle3", "spec-model": "model/draft", "spec-tokens": 3, "async-scheduling": True},
     {"speculative-config": {"method": "deepseek_mtp"}, "async-scheduling": True},
     # vLLM 0.32 no longer refuses speculation with a pipeline.
-    {"speculative-config": {"method": "ngram"}, "pipeline-parallel-size": 2},
+    {"speculative-config": {"method": "ngram", "num_speculative_tokens": 3}, "pipeline-parallel-size": 2},
 ]
 
 
