@@ -156,8 +156,6 @@ def test_unknown_and_doubled_quantization_is_refused() -> None:
     assert found(version(), quantization="fp_8") == ["engine.vllm.args.quantization: found fp_8; expected fp8"]
     (told,) = found(version(), quantization="awq")
     assert told.split("; ")[0] == "engine.vllm.args.quantization: found awq for weights that are not quantized so"
-        "engine.vllm.args.quantization: found awq for weights that are not quantized so; expected one of"
-    )
 
 
 def test_a_model_that_cannot_be_cut_so_is_told_how_it_can() -> None:
