@@ -33,6 +33,7 @@ class RegistryServer:
         storage: Path | None = None,
         address: str = "127.0.0.1",
         encrypted: bool = False,
+        tokens: dict[str, Any] | None = None,
     ) -> None:
         self.folder = folder
         self.storage = storage or folder / "storage"
@@ -50,7 +51,9 @@ class RegistryServer:
             config["auth"] = {"htpasswd": {"realm": "test", "path": str(folder / "htpasswd")}}
         if encrypted:
             config["http"]["tls"] = {"certificate": str(self.certificate), "key": str(folder / "tls.key")}
-            _self_signed(address, self.certificate, folder / "tls.key")
+            self_signed(address, self.certificate, folder / "tls.key")
+        if tokens:
+            config["auth"] = {"token": tokens}
         (folder / "config.yml").write_text(yaml.safe_dump(config))
 
     def __enter__(self) -> Self:
@@ -116,7 +119,8 @@ def _skopeo(*arguments: str) -> None:
     subprocess.run(["skopeo", "copy", "--quiet", "--preserve-digests", *arguments], check=True)
 
 
-def _self_signed(address: str, certificate: Path, key: Path) -> None:
+def self_signed(address: str, certificate: Path, key: Path) -> None:
+    """A certificate that nobody vouches for, good for two days."""
     names = ["-subj", f"/CN={address}", "-addext", f"subjectAltName=IP:{address}"]
     command = [
         "openssl",

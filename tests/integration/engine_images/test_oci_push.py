@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 from fakes.engine_image import AMD64, CACHE, ENTRYPOINT, MODEL, contents, small_base, small_engine
-from fakes.registry_server import PASSWORD, USER, RegistryServer
+from fakes.registry_server import PASSWORD, USER, RegistryServer, self_signed
+from fakes.token_server import token_server
 from pydantic import SecretStr
 
 from engine_images.adapters.oci_base import base_in_layout, base_in_registry
@@ -22,6 +23,7 @@ from engine_images.oci.compose import manifest_bytes
 from engine_images.oci.model import Descriptor
 from engine_images.oci.reference import Reference
 from engine_images.oci.transfer import How, Progress, Pushed, Transfer
+from rollouts.adapters.ports import free_port
 
 pytestmark = pytest.mark.usefixtures("tools")
 
@@ -59,6 +61,10 @@ def push(
 ) -> Pushed:
     target = Reference.parse(f"{server.host}/{repository}")
     return push_image(layout, layout.manifest("support-llm:7"), target, lambda _: access, progress, sleep)
+
+
+def known(password: str) -> Access:
+    return Access(Credentials(username=USER, password=SecretStr(password)))
 
 
 def how(pushed: Pushed) -> dict[str, How]:
@@ -236,7 +242,7 @@ def locked(tmp_path: Path) -> Iterator[RegistryServer]:
 def test_the_right_password_opens_a_registry_on_this_machine(layout: OciLayout, locked: RegistryServer) -> None:
     small_engine(layout.root)
 
-    pushed = push(layout, locked, access=Access(Credentials(username=USER, password=SecretStr(PASSWORD))))
+    pushed = push(layout, locked, access=known(PASSWORD))
 
     assert set(how(pushed).values()) == {How.SENT}
 
@@ -275,6 +281,47 @@ def test_no_password_goes_over_plain_http_to_another_machine(layout: OciLayout, 
         push(layout, server, access=access)
 
 
+def test_a_registry_that_gives_tokens_is_asked_for_no_more_than_a_push_needs(
+    layout: OciLayout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As all the large public ones do: the password goes to another server, for a token of each repository."""
+    address = own_address()
+    certificate, key = tmp_path / "tls.pem", tmp_path / "tls.key"
+    self_signed(address, certificate, key)
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(tmp_path / "all.pem"))
+    right, wrong = (
+        Access(Credentials(username=USER, password=SecretStr(each))) for each in (PASSWORD, "correct-horse")
+    )
+
+    with (
+        token_server(address, free_port(), certificate, key) as tokens,
+        RegistryServer(
+            tmp_path / "registry",
+            address=address,
+            encrypted=True,
+            tokens=tokens.settings | {"rootcertbundle": str(certificate)},
+        ) as server,
+    ):
+        (tmp_path / "all.pem").write_text(certificate.read_text() + server.certificate.read_text())
+        base = small_base(tmp_path / "base")
+        target = Reference.parse(f"{server.host}/vllm/base:1")
+        push_image(OciLayout(tmp_path / "base"), base, target, lambda _: right)
+        small_engine(layout.root, base=base_in_registry(target.at(base.digest), right, AMD64))
+        tokens.asked.clear()
+
+        with pytest.raises(RegistryRefused, match="user `pusher` or the password is not accepted"):
+            push(layout, server, access=wrong)
+        pushed = push(layout, server, access=right)
+
+    assert [transfer.how for transfer in pushed.transfers if transfer.title == "base layer"] == [How.MOUNTED] * 2
+    asked = {tuple(scope.split(":")[1:]) for scopes in tokens.asked for scope in scopes}
+    assert {(name, frozenset(actions.split(","))) for name, actions in asked} == {
+        ("team/support-llm", frozenset({"pull"})),
+        ("team/support-llm", frozenset({"pull", "push"})),
+        ("vllm/base", frozenset({"pull"})),
+    }
+
+
 def own_address() -> str:
     said = subprocess.run(["hostname", "-I"], capture_output=True, text=True, check=False).stdout.split()
     found = [address for address in said if "." in address and not address.startswith("127.")]
@@ -308,7 +355,7 @@ def test_a_registry_with_a_certificate_of_its_own_is_believed_by_those_who_know_
     layout: OciLayout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     small_engine(layout.root)
-    access = Access(Credentials(username=USER, password=SecretStr(PASSWORD)))
+    access = known(PASSWORD)
 
     with RegistryServer(tmp_path / "secure", locked=True, address=own_address(), encrypted=True) as server:
         with pytest.raises(RegistryUnavailable, match="its certificate is not trusted"):
