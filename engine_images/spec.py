@@ -113,6 +113,10 @@ class EngineSettings(SpecModel):
         """Parallel sizes that leave accelerators idle or need more, and precision that the accelerator lacks."""
         yield from _parallelism(self)
         yield from _precision(self)
+        largest, allowed = self.compile.warm[-1], self.vllm.serving.max_num_seqs
+        if allowed is not None and largest > allowed:
+            expected = f"at most max-num-seqs ({allowed}): no more are answered at once"
+            yield Contradiction(("compile", "warm"), str(largest), expected)
 
 
 _NEVER_ON_CPU = ("enable-eplb", "enable-sleep-mode")

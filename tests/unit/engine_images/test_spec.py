@@ -142,3 +142,10 @@ def test_an_unknown_way_to_compile_is_refused_with_the_known_ones() -> None:
 
 def test_a_version_that_yaml_reads_as_a_number_is_refused() -> None:
     assert "vllm.version: found 0.32" in problem("vllm: {version: 0.32}")
+
+
+def test_no_batch_is_warmed_that_is_never_answered_at_once() -> None:
+    text = "vllm: {version: 0.32.0, args: {max-num-seqs: 8}}\ncompile: {warm: [1, 8, 32]}"
+    assert problem(text) == (
+        "engine.yaml:2: compile.warm: found 32; expected at most max-num-seqs (8): no more are answered at once"
+    )

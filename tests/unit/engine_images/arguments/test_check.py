@@ -63,7 +63,7 @@ AGREE: list[dict[str, JsonValue]] = [
     {"disable-log-stats": True},
     {"lora-modules": [{"name": "a", "path": "b"}]},
     {"speculative-config": {"method": "ngram"}},
-    {"speculative-config": {"methd": "ngram"}},
+    {"speculative-config": {"the_method": "ngram"}},
     {"speculative-config": "ngram"},
     {"cudagraph-capture-sizes": [1, 2]},
     {"cudagraph-capture-sizes": ["a"]},

@@ -55,7 +55,7 @@ BAD: list[tuple[Option, JsonValue, str]] = [
     (Option(kind=Kind.INTEGER), 1.5, "a whole number"),
     (Option(kind=Kind.INTEGER), "3", "a whole number"),
     (Option(kind=Kind.INTEGER, choices=(8, 16)), 9, "one of 8, 16"),
-    (Option(choices=("fcfs", "priority")), "priorty", "priority (the nearest choice)"),
+    (Option(choices=("fcfs", "priority")), "fcfz", "fcfs (the nearest choice)"),
     (Option(kind=Kind.NUMBER), "0.5", "a number"),
     (Option(kind=Kind.OBJECT), '{"mode": 3}', "a mapping"),
     (
