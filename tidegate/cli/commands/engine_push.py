@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 from engine_images.adapters.oci_attach import attach_sbom, sign_image
@@ -28,9 +29,9 @@ def run(source: str, reference: str, login: Login, sign_key: Path | None, *, as_
     layout, name = OciLayout(found[0]), found[1]
     image = layout.manifest(name)
     sbom = read_engine_files(InLayout(layout, name)).get(f"{ROOT}/{SBOM_FILE}")
-    pushed = push_image(layout, image, target, login.access, _tell)
-    attached = attach_sbom(image, target, sbom, login.access).digest if sbom else None
-    signature = sign_image(image, target, key, login.access) if key else None
+    pushed = push_image(layout, image, target, login.access, _tell, _wait)
+    attached = attach_sbom(image, target, sbom, login.access, _wait).digest if sbom else None
+    signature = sign_image(image, target, key, login.access, _wait) if key else None
     if as_json:
         print_json(pushed.model_dump(mode="json") | {"sbom": attached, "signature": signature})
     else:
@@ -43,3 +44,8 @@ def _tell(transfer: Transfer) -> None:
         note(f"{transfer.title}: {in_bytes(transfer.done)} of {in_bytes(transfer.size)}")
     else:
         note(f"{transfer.title}: {transfer.how}, {in_bytes(transfer.size)}")
+
+
+def _wait(seconds: float) -> None:
+    note(f"the registry is away; next attempt in {seconds:g} s")
+    time.sleep(seconds)
