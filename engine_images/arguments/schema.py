@@ -22,7 +22,7 @@ _KINDS: dict[Kind, Schema] = {
     Kind.JSON: {"type": ["object", "array"]},
     Kind.OBJECT: {"type": "object"},
     Kind.TEXT_OR_JSON: {"type": ["string", "object"]},
-    Kind.TEXT_OR_FLAG: {"type": ["string", "boolean"]},
+    Kind.TEXT_OR_FLAG: {"anyOf": [{"type": "string"}, {"const": True}]},
 }
 
 
@@ -38,6 +38,8 @@ def arguments_schema(vllm: PinnedVllm) -> Schema:
 
 def _property(option: Option) -> Schema:
     one = _value(option)
+    if option.many:
+        one = {"allOf": [one, {"not": {"type": "string", "pattern": "^-"}}]}
     described = {"anyOf": [one, {"type": "array", "items": one}]} if option.many else one
     return described if option.default is None else {**described, "default": option.default}
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 from fakes.big_models import LLAMA_8B, LLAMA_70B, MIXTURE, big_model
+from hypothesis import given
+from hypothesis import strategies as st
 
 from engine_images.accelerators import DEVICES, GIBIBYTE, Accelerator
 from engine_images.arguments.model import ArgumentValue
@@ -11,6 +13,7 @@ from engine_images.arguments.serving import Serving, serving
 from engine_images.footprint import Footprint, Model, footprint
 from engine_images.tensors import rank_bytes
 
+TINY = big_model(LLAMA_8B | {"num_hidden_layers": 4})
 SMALL, LARGE, EXPERTS = big_model(LLAMA_8B), big_model(LLAMA_70B), big_model(MIXTURE)
 
 
@@ -92,3 +95,23 @@ def test_a_cpu_has_the_memory_of_its_machine() -> None:
     here = on(Accelerator.CPU, SMALL)
     assert here.available == 64 * GIBIBYTE
     assert here.cache == 128 * 1024 * 1024
+
+
+@given(
+    tensor=st.sampled_from([1, 2, 4, 8]),
+    pipeline=st.sampled_from([1, 2, 4]),
+    dtype=st.sampled_from(["auto", "float32"]),
+    cache=st.sampled_from(["auto", "fp8"]),
+    tokens=st.integers(min_value=1, max_value=131072),
+)
+def test_more_accelerators_and_fewer_bits_never_need_more(
+    tensor: int, pipeline: int, dtype: str, cache: str, tokens: int
+) -> None:
+    less = {"dtype": dtype, "kv_cache_dtype": cache, "tensor_parallel_size": tensor, "pipeline_parallel_size": pipeline}
+    more = less | {"tensor_parallel_size": 2 * tensor}
+    one, two = (on(Accelerator.H100, TINY, tokens=tokens, **args) for args in (less, more))
+    assert two.weights <= one.weights
+    assert two.answer <= one.answer
+    narrow = on(Accelerator.H100, TINY, tokens=tokens, **(less | {"kv_cache_dtype": "fp8"}))
+    assert narrow.answer <= one.answer
+    assert on(Accelerator.H100, TINY, tokens=tokens + 1, **less).answer >= one.answer

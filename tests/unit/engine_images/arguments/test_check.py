@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import jsonschema_rs
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import JsonValue
 
 from engine_images.arguments.check import wrong_arguments
 from engine_images.arguments.command_line import command_line
-from engine_images.arguments.reserved import RESERVED
+from engine_images.arguments.reserved import RESERVED, owner_of
 from engine_images.arguments.schema import arguments_schema
 from engine_images.pinned.catalogue import known_versions, pinned_vllm
 from engine_images.pinned.model import PinnedVllm
@@ -77,6 +79,19 @@ AGREE: list[dict[str, JsonValue]] = [
 @pytest.mark.parametrize("args", AGREE)
 def test_an_editor_marks_what_the_plan_refuses(args: dict[str, JsonValue]) -> None:
     assert SCHEMA.is_valid(args) == (expected(args) == [])
+
+
+WORDS = st.sampled_from(["auto", "8k", "8K", "1.5m", "1.5K", "float32", "text", "fp8", "7", "-1", "--port", ""])
+NUMBERS = st.sampled_from([0, 1, 8, 16, 1024, -1, 0.5, 1.5])
+PLAIN = st.one_of(st.booleans(), NUMBERS, WORDS)
+MAPPINGS = st.dictionaries(st.sampled_from(["method", "mode", "model", "backend", "nothing"]), PLAIN, max_size=2)
+VALUES = st.one_of(PLAIN, MAPPINGS, st.lists(st.one_of(PLAIN, MAPPINGS), max_size=2))
+FREE = sorted(name for name, option in VLLM.options.items() if owner_of(name) is None and not option.deprecated)
+
+
+@given(st.sampled_from(FREE), VALUES)
+def test_an_editor_and_the_plan_agree_on_every_option(name: str, value: JsonValue) -> None:
+    assert SCHEMA.is_valid({name: value}) == (expected({name: value}) == [])
 
 
 def test_options_that_are_repeated_are_repeated() -> None:
