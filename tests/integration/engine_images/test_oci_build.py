@@ -11,6 +11,7 @@ from fakes.engine_image import AMD64, MODEL, RUNTIME, contents, small_base, smal
 from engine_images.adapters.oci_base import base_in_layout
 from engine_images.adapters.oci_build import build_image, contents_in
 from engine_images.adapters.oci_layout import OciLayout
+from engine_images.entrypoint.verify import prove_signature
 from engine_images.errors import BrokenImage, DiskFull
 from engine_images.oci.base import Base
 from engine_images.oci.compose import manifest_bytes
@@ -66,18 +67,22 @@ def test_another_weight_changes_only_the_layers_that_hold_or_name_it(tmp_path: P
     assert same == [False, True, False]
 
 
-def test_openssl_accepts_the_signature_of_the_manifest_in_the_image(tmp_path: Path, key: SigningKey) -> None:
+def test_openssl_and_the_entrypoint_accept_the_signature_of_the_manifest_in_the_image(
+    tmp_path: Path, key: SigningKey
+) -> None:
     layout = OciLayout(tmp_path / "layout")
     engine = Descriptor.read(layout.read(small_engine(layout.root, key=key))["layers"][0])
     with tarfile.open(layout.path(engine)) as tar:
         tar.extractall(tmp_path, filter="data")
     (tmp_path / "public.pem").write_bytes(key.public_pem)
-    (tmp_path / "der").write_bytes(base64.b64decode((tmp_path / "engine/manifest.json.sig").read_bytes()))
+    signature = tmp_path / "engine/manifest.json.sig"
+    (tmp_path / "der").write_bytes(base64.b64decode(signature.read_bytes()))
 
     check = ["openssl", "dgst", "-sha256", "-verify", "public.pem", "-signature", "der", "engine/manifest.json"]
     said = subprocess.run(check, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
 
     assert said == "Verified OK\n"
+    prove_signature(tmp_path / "public.pem", (tmp_path / "engine/manifest.json").read_bytes(), signature)
 
 
 def test_a_build_that_breaks_off_leaves_the_name_where_it_was(tmp_path: Path) -> None:
