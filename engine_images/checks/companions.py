@@ -8,15 +8,16 @@ from engine_images.arguments.serving import Serving
 from engine_images.checks.configuration import ARGS
 from engine_images.checks.model import Obstacle
 from engine_images.checks.version import ADAPTER_FILE, CONFIG_FILE, VersionFiles
-
-MODEL_FOLDER = "model"
-"""Where an engine finds the version, seen from its own folder; paths in arguments begin with it."""
+from engine_images.launch import MODEL_FOLDER
 
 _DRAFTLESS = frozenset({"ngram", "ngram_gpu", "suffix", "extract_hidden_states", "custom_class"})
 
 
 def companion_obstacles(files: VersionFiles, wanted: Serving) -> Iterator[Obstacle]:
-    """Every adapter and draft model that is not whole inside the version."""
+    """Every adapter and draft model that is not whole inside the version.
+
+    An engine finds the version in the folder `model` of its own, so their paths begin with it.
+    """
     for adapter in wanted.lora:
         yield from _adapter(files, wanted, adapter.name, adapter.path)
     draft = draft_folder(wanted)

@@ -1,26 +1,17 @@
-"""Can this model version be served? Every obstacle at once, found in the files and the settings alone."""
+"""Can this model version be served? Reads its files, starts nothing."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from engine_images.adapters.version_folder import read_version
-from engine_images.checks.companions import companion_obstacles, draft_folder, inside_version
-from engine_images.checks.configuration import configuration_obstacles
-from engine_images.checks.files import file_obstacles
 from engine_images.checks.model import Obstacle
-from engine_images.checks.room import room_obstacles
-from engine_images.checks.version import CONFIG_FILE, GENERATION_FILE, TOKENIZER_CONFIG_FILE, VersionFiles
-from engine_images.footprint import Model
-from engine_images.pinned.catalogue import pinned_vllm
+from engine_images.checks.obstacles import obstacles
+from engine_images.checks.version import GENERATION_FILE
 from engine_images.sampling import sampling_defaults
-from engine_images.shape import longest_input, shape_of
 from engine_images.spec import EngineSettings
-
-ASSUMED_LENGTH = 2048
-"""What vLLM takes for a model whose configuration names no length."""
 
 
 def problems_of(
@@ -37,33 +28,3 @@ def problems_of(
 def sampling_of(version_folder: Path, settings: EngineSettings) -> Mapping[str, float]:
     """What is used for requests that say nothing: the version's own defaults, changed by the spec's."""
     return sampling_defaults(read_version(version_folder).document(GENERATION_FILE), settings.sampling)
-
-
-def obstacles(files: VersionFiles, settings: EngineSettings, *, machine_bytes: int) -> Iterator[Obstacle]:
-    """As `problems_of`, for files that were read already. Pure."""
-    wanted, vllm = settings.vllm.serving, pinned_vllm(settings.vllm.version)
-    model = _model(files, "")
-    yield from file_obstacles(files)
-    if vllm is None:
-        yield Obstacle(
-            where="engine.vllm.version", found=settings.vllm.version, expected="a version that is known here"
-        )
-    else:
-        yield from configuration_obstacles(files, model.shape, wanted, vllm)
-    yield from companion_obstacles(files, wanted)
-    draft = draft_folder(wanted)
-    if draft:
-        model = model.model_copy(update={"draft": _model(files, inside_version(draft))})
-    if model.tensors and model.shape.layers:
-        tokens = wanted.max_model_len or _own_length(files)
-        yield from room_obstacles(model, settings, wanted, tokens=tokens, machine_bytes=machine_bytes)
-
-
-def _model(files: VersionFiles, folder: str) -> Model:
-    config = files.document(f"{folder}/{CONFIG_FILE}" if folder else CONFIG_FILE)
-    return Model(shape=shape_of(config), tensors=files.weights_below(folder))
-
-
-def _own_length(files: VersionFiles) -> int:
-    longest = longest_input(files.document(CONFIG_FILE), files.document(TOKENIZER_CONFIG_FILE))
-    return longest[0] if longest else ASSUMED_LENGTH

@@ -10,7 +10,7 @@ from fakes.big_models import LLAMA_8B, LLAMA_70B, MIXTURE, tensors_of
 
 from engine_images.accelerators import GIBIBYTE, Accelerator
 from engine_images.arguments.model import ArgumentValue
-from engine_images.checks.servable import obstacles
+from engine_images.checks.obstacles import obstacles
 from engine_images.checks.version import VersionFiles
 from engine_images.spec import CompileMode, CompileSpec, EngineSettings, VllmSpec
 from engine_images.tensors import Tensor
