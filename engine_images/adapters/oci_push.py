@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
@@ -81,51 +82,42 @@ def patiently(action: Callable[[], T], sleep: Sleep) -> T:
     return action()
 
 
+@dataclass(frozen=True)
 class _Push:
     """The blobs of one push."""
 
-    def __init__(  # noqa: PLR0917
-        self,
-        layout: OciLayout,
-        repository: Repository,
-        base: Reference | None,
-        access: AccessOf,
-        progress: Progress,
-        sleep: Sleep,
-    ) -> None:
-        self._layout = layout
-        self._repository = repository
-        self._base = base
-        self._access = access
-        self._progress = progress
-        self._sleep = sleep
+    layout: OciLayout
+    repository: Repository
+    base: Reference | None
+    access: AccessOf
+    progress: Progress
+    sleep: Sleep
 
     def bring(self, blob: Descriptor, title: str) -> Transfer:
         """Let the repository have `blob`, in the way that costs least."""
-        how = patiently(partial(self._bring, blob, title), self._sleep)
+        how = patiently(partial(self._bring, blob, title), self.sleep)
         transfer = Transfer(title=title, digest=blob.digest, size=blob.size, how=how, done=blob.size)
-        self._progress(transfer)
+        self.progress(transfer)
         return transfer
 
     def _bring(self, blob: Descriptor, title: str) -> How:
-        if self._repository.has(blob.digest):
+        if self.repository.has(blob.digest):
             return How.THERE
         if title == BASE_LAYER and self._mount(blob):
             return How.MOUNTED
-        if self._layout.has(blob):
-            self._repository.send(Body(blob, partial(self._layout.pieces, blob), self._sending(blob, title, How.SENT)))
+        if self.layout.has(blob):
+            self.repository.send(Body(blob, partial(self.layout.pieces, blob), self._sending(blob, title, How.SENT)))
             return How.SENT
-        if self._base is None:
-            raise BrokenImage(f"{self._layout.root} has no blob {blob.digest}, and names no registry that has it")
-        with Repository(self._base, self._access(self._base)) as source:
-            self._repository.send(Body(blob, partial(source.blob, blob.digest), self._sending(blob, title, How.COPIED)))
+        if self.base is None:
+            raise BrokenImage(f"{self.layout.root} has no blob {blob.digest}, and names no registry that has it")
+        with Repository(self.base, self.access(self.base)) as source:
+            self.repository.send(Body(blob, partial(source.blob, blob.digest), self._sending(blob, title, How.COPIED)))
         return How.COPIED
 
     def _mount(self, blob: Descriptor) -> bool:
-        base = self._base
-        if base is None or base.registry != self._repository.reference.registry:
+        if self.base is None or self.base.registry != self.repository.reference.registry:
             return False
-        return self._repository.mount(base.repository, blob.digest)
+        return self.repository.mount(self.base.repository, blob.digest)
 
     def _sending(self, blob: Descriptor, title: str, how: How) -> Callable[[int], None]:
         told, step = 0, max(REPORT_BYTES, blob.size // 10)
@@ -134,7 +126,7 @@ class _Push:
             nonlocal told
             if done - told >= step and done < blob.size:
                 told = done
-                self._progress(Transfer(title=title, digest=blob.digest, size=blob.size, how=how, done=done))
+                self.progress(Transfer(title=title, digest=blob.digest, size=blob.size, how=how, done=done))
 
         return sent
 

@@ -42,7 +42,7 @@ def inspect(
     from tidegate.cli.commands.engine_inspect import run
     from tidegate.cli.engine_images import Login
 
-    return run(image, Login.asked(username, insecure, password_stdin), as_json=output is Output.JSON)
+    return run(image, Login.asked(username, insecure, password_stdin, image), as_json=output is Output.JSON)
 
 
 @engine.command("diff")
@@ -64,7 +64,7 @@ def diff(
     from tidegate.cli.commands.engine_diff import run
     from tidegate.cli.engine_images import Login
 
-    return run(a, b, Login.asked(username, insecure, password_stdin), as_json=output is Output.JSON)
+    return run(a, b, Login.asked(username, insecure, password_stdin, a, b), as_json=output is Output.JSON)
 
 
 @engine.command("push")
@@ -92,7 +92,7 @@ def push(
     from tidegate.cli.commands.engine_push import run
     from tidegate.cli.engine_images import Login
 
-    login = Login.asked(username, insecure, password_stdin)
+    login = Login.asked(username, insecure, password_stdin, reference)
     return run(layout, reference, login, sign_key, as_json=output is Output.JSON)
 
 
@@ -116,4 +116,4 @@ def verify(
     from tidegate.cli.commands.engine_verify import run
     from tidegate.cli.engine_images import Login
 
-    return run(image, key, Login.asked(username, insecure, password_stdin), as_json=output is Output.JSON)
+    return run(image, key, Login.asked(username, insecure, password_stdin, image), as_json=output is Output.JSON)

@@ -22,25 +22,34 @@ class Login:
     """How a person told us to speak to registries."""
 
     given: Credentials | None
+    registry: str
+    """The one that what was given is for; a base's registry, which an image names, must not see it."""
     insecure: bool
 
     @classmethod
-    def asked(cls, username: str | None, insecure: bool, password_stdin: bool) -> Login:
-        """From the options of a command.
+    def asked(cls, username: str | None, insecure: bool, password_stdin: bool, *images: str) -> Login:
+        """From the options of a command, and the images that it names.
 
         Raises:
-            UsageError: a user without a password, or the reverse.
+            UsageError: a user without a password, the reverse, or one user for several registries.
         """
         if (username is None) is password_stdin:
             raise UsageError("--username and --password-stdin belong together")
         if username is None:
-            return cls(None, insecure)
-        return cls(Credentials(username=username, password=SecretStr(sys.stdin.readline().rstrip("\r\n"))), insecure)
+            return cls(None, "", insecure)
+        registries = {Reference.parse(image).registry for image in images if split_layout(image) is None}
+        if len(registries) != 1:
+            raise UsageError(
+                f"--username is for one registry; found {', '.join(sorted(registries)) or 'none'}",
+                hint="docker login knows one user for each",
+            )
+        credentials = Credentials(username=username, password=SecretStr(sys.stdin.readline().rstrip("\r\n")))
+        return cls(credentials, registries.pop(), insecure)
 
     def access(self, reference: Reference) -> Access:
-        """What was given on the command line is for all registries that it names; else what docker knows."""
-        credentials = self.given or find_credentials(reference.registry, docker_config())
-        return Access(credentials, self.insecure)
+        """What was given for this registry; else what docker knows."""
+        given = self.given if reference.registry == self.registry else None
+        return Access(given or find_credentials(reference.registry, docker_config()), self.insecure)
 
 
 @contextmanager

@@ -12,10 +12,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fakes.engine_image import contents, small_base, small_engine
+from fakes.engine_image import AMD64, contents, small_base, small_engine
 from fakes.registry_server import PASSWORD, USER, RegistryServer
 from fakes.terminal import Tidegate
 
+from engine_images.adapters.oci_base import base_in_layout
 from engine_images.adapters.oci_layout import OciLayout
 from engine_images.sbom import Package, sbom_of
 from engine_images.signature import SigningKey
@@ -153,6 +154,30 @@ def test_user_and_password_belong_together(tidegate: Tidegate, layout: Path, opt
     said = tidegate("engine", "inspect", str(layout), *options)
 
     assert (said.code, said.err) == (2, "tidegate: --username and --password-stdin belong together\n")
+
+
+def test_a_password_is_for_the_registry_that_a_person_named_and_not_for_the_base_s(
+    tidegate: Tidegate, tmp_path: Path, registry: RegistryServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An image names its base's registry: whoever made the image could name one that collects passwords."""
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path / "none"))
+    monkeypatch.setattr("sys.stdin", io.StringIO(f"{PASSWORD}\n"))
+    image = small_base(tmp_path / "base")
+    with RegistryServer(tmp_path / "other", locked=True) as other:
+        base = base_in_layout(tmp_path / "base", None, AMD64)
+        elsewhere = {"layout": None, "reference": f"{other.host}/vllm/base@{image.digest}"}
+        small_engine(tmp_path / "layout", base=base.model_copy(update=elsewhere))
+
+        said = tidegate("engine", "push", "layout", f"{registry.host}/a:1", "--username", USER, "--password-stdin")
+
+    assert said.code == 2
+    assert f"{other.host}/vllm/base: credentials are wanted" in said.err
+
+
+def test_one_user_is_not_for_two_registries(tidegate: Tidegate) -> None:
+    said = tidegate("engine", "diff", "a.example/e:1", "b.example/e:1", "--username", USER, "--password-stdin")
+
+    assert (said.code, "--username is for one registry; found a.example, b.example" in said.err) == (2, True)
 
 
 def test_verify_believes_the_right_key_only(tidegate: Tidegate, layout: Path, key: Path, tmp_path: Path) -> None:
