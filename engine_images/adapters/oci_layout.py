@@ -7,6 +7,7 @@ half a blob under a whole one's name.
 from __future__ import annotations
 
 import errno
+import fcntl
 import hashlib
 import json
 import os
@@ -137,8 +138,8 @@ class OciLayout:
         return _json(self.content(descriptor), self.path(descriptor))
 
     def name(self, descriptor: Descriptor, reference: str) -> None:
-        """Let `reference` name this manifest from now on."""
-        with _room_on_disk(self.root):
+        """Let `reference` name this manifest, one of this layout, from now on."""
+        with _room_on_disk(self.root), _alone(self.root):
             _replace(self.root / LAYOUT_FILE, canonical({"imageLayoutVersion": VERSION}))
             others = [entry for entry in self._entries() if entry.annotations.get(REFERENCE) != reference]
             named = descriptor.model_copy(update={"annotations": {REFERENCE: reference}})
@@ -214,6 +215,17 @@ def _replace(path: Path, content: bytes) -> None:
     part = path.with_name(f".{path.name}.{os.getpid()}")
     part.write_bytes(content)
     part.replace(path)
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Two builds that name their images at once wait for each other; a lock on the folder leaves no file."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 @contextmanager

@@ -20,6 +20,7 @@ from requests import HTTPError, Response
 from engine_images.adapters.registry_credentials import Credentials
 from engine_images.adapters.registry_errors import AWAY, in_our_words, status_of
 from engine_images.errors import BrokenImage, NotThere, RegistryRefused
+from engine_images.oci.base import INDEXES, MANIFESTS
 from engine_images.oci.model import Descriptor
 from engine_images.oci.reference import Reference
 
@@ -134,6 +135,8 @@ class Repository:
             _, response = self._client.get_manifest_and_response(name)
         content = response.content
         found = Descriptor.of(content, response.headers.get("Content-Type", "").split(";")[0])
+        if found.media_type not in (*MANIFESTS, *INDEXES):
+            raise RegistryRefused(f"{self.reference} is {found.media_type or 'of no type'}; expected an image")
         if name.startswith("sha256:") and found.digest != name:
             raise RegistryRefused(f"{self.reference.registry} answers {name} with {found.digest}")
         return found, content

@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 
+from engine_images.errors import BrokenImage
 from tidegate.core.model import Value
 
 Document = Mapping[str, Any]
@@ -53,13 +54,20 @@ class Descriptor(Value):
 
     @classmethod
     def read(cls, document: Document) -> Self:
-        """As it stands in a manifest or an index; keys that nobody here uses are left out."""
-        return cls(
-            media_type=document["mediaType"],
-            digest=document["digest"],
-            size=document["size"],
-            annotations=document.get("annotations", {}),
-        )
+        """As it stands in a manifest or an index; keys that nobody here uses are left out.
+
+        Raises:
+            BrokenImage: it is no descriptor, or of another digest than SHA-256.
+        """
+        try:
+            return cls(
+                media_type=document["mediaType"],
+                digest=document["digest"],
+                size=document["size"],
+                annotations=document.get("annotations") or {},
+            )
+        except (KeyError, TypeError, AttributeError, ValidationError):
+            raise BrokenImage(f"no descriptor of a blob with a SHA-256 digest: {str(document)[:200]}") from None
 
     def to_dict(self) -> dict[str, Any]:
         """With the specification's keys."""

@@ -2,6 +2,7 @@
 
 import os
 import tarfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,16 @@ def test_a_name_moves_from_one_image_to_the_next(layout: OciLayout) -> None:
     assert layout.manifest("support-llm:7") == second
     assert layout.manifest("support-llm:6") == first
     assert layout.manifest(first.digest) == first
+
+
+def test_images_that_are_named_at_once_all_keep_their_names(layout: OciLayout) -> None:
+    kept = layout.put(b"{}", MANIFEST)
+    names = [f"support-llm:{version}" for version in range(40)]
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda name: layout.name(kept, name), names))
+
+    assert all(layout.manifest(name) == kept for name in names)
 
 
 def test_an_unknown_name_is_answered_with_those_that_are_there(layout: OciLayout) -> None:

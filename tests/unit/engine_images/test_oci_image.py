@@ -1,5 +1,10 @@
 """Images are documents: the same inputs give the same bytes, and a base image's own words are kept."""
 
+from typing import Any
+
+import pytest
+
+from engine_images.errors import BrokenImage
 from engine_images.oci.image import config_of, manifest_of
 from engine_images.oci.model import CONFIG, LAYER, Descriptor, Layer, Platform, Runtime, canonical
 
@@ -72,3 +77,13 @@ def test_a_descriptor_survives_its_own_document() -> None:
     descriptor = Descriptor.of(b"x", LAYER).model_copy(update={"annotations": {"a": "b"}})
 
     assert Descriptor.read(descriptor.to_dict()) == descriptor
+
+
+FOREIGN = {"mediaType": LAYER, "digest": "sha512:" + "0" * 128, "size": 1}
+LESS_THAN_NOTHING = {**ENGINE.descriptor.to_dict(), "size": -1}
+
+
+@pytest.mark.parametrize("document", [{}, FOREIGN, LESS_THAN_NOTHING, "text"])
+def test_what_is_no_descriptor_is_said_in_one_line(document: Any) -> None:
+    with pytest.raises(BrokenImage, match="no descriptor of a blob"):
+        Descriptor.read(document)
