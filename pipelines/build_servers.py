@@ -4,18 +4,25 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from engine_images.adapters.engine_root import READY_PATH
 from engine_images.model import LaunchCommand
+from rollouts.adapters import machine
 from rollouts.adapters.engine_process import EngineProcess, EngineProcesses
+from rollouts.adapters.http import Http
+from rollouts.capacity import Admission
 from rollouts.model import Engine
 from tidegate.core.clock import Clock
+
+NAME = "build"
 
 
 class BuildServer:
     """A `Server` of `engine_images.ports`."""
 
-    def __init__(self, running: EngineProcess, seconds: float) -> None:
+    def __init__(self, running: EngineProcess, http: Http, seconds: float) -> None:
         """`seconds` is how long it took to answer."""
         self._running = running
+        self._http = http
         self.url = running.url
         self.seconds = seconds
 
@@ -23,30 +30,41 @@ class BuildServer:
         return self._running.memory_bytes()
 
     async def stop(self) -> None:
-        await self._running.stop()
+        try:
+            await self._running.stop()
+        finally:
+            await self._http.close()
 
 
 class BuildServers:
     """The `Servers` of a build."""
 
-    def __init__(self, processes: EngineProcesses, clock: Clock, *, name: str, ready_path: str) -> None:
+    def __init__(self, clock: Clock, *, name: str) -> None:
         """`name` is what requests carry in their `model` field."""
-        self._processes = processes
         self._clock = clock
         self._name = name
-        self._ready_path = ready_path
 
     async def start(self, launch: LaunchCommand, log: Path) -> BuildServer:
-        begun = self._clock.monotonic()
         engine = Engine(
-            version="being built",
+            version=NAME,
             digest="",
             model=self._name,
             command=launch.command,
             environment=launch.environment,
             workdir=launch.workdir,
             memory_bytes=launch.memory_bytes,
-            ready_path=self._ready_path,
+            ready_path=READY_PATH,
         )
-        running = await self._processes.start(engine, log_file=log)
-        return BuildServer(running, self._clock.monotonic() - begun)
+        http = Http()
+        try:
+            begun = self._clock.monotonic()
+            running = await self._processes(http, log).start(engine, log_file=log)
+            return BuildServer(running, http, self._clock.monotonic() - begun)
+        except BaseException:
+            await http.close()
+            raise
+
+    def _processes(self, http: Http, log: Path) -> EngineProcesses:
+        return EngineProcesses(
+            NAME, logs=log.parent, http=http, admission=Admission(machine.measure), clock=self._clock
+        )

@@ -1,66 +1,89 @@
-"""A model version of the registry becomes an engine that a fleet can run: download, verify, command line."""
+"""A model version of the registry becomes an engine that a fleet can run: download, check, build."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
+from engine_images.adapters.engine_root import PORT, READY_PATH, entrypoint_digest, serve
+from engine_images.adapters.environment import recipe_digest
 from engine_images.adapters.weights import read_weights
-from engine_images.launch import launch_command
+from engine_images.build.builder import Builder
+from engine_images.build.model import Built, Order
+from engine_images.build.prompts import prompts
+from engine_images.launch import launch_of
+from engine_images.manifest import ModelContract
+from engine_images.memory import estimate_memory
 from engine_images.model import EngineEnvironment
-from engine_images.spec import EngineSettings
+from engine_images.spec import CompileMode, EngineSettings
 from pipelines.ports import Registry
 from pipelines.state import StateFolder
 from registry.model import ModelVersion
 from rollouts.model import Engine
 
+Progress = Callable[[str], None]
 
+
+@dataclass(frozen=True)
 class LocalEngines:
-    """Engines on this machine: one folder for each digest, one compile cache for all."""
+    """Engines on this machine, each built once."""
 
-    def __init__(
-        self,
-        registry: Registry,
-        settings: EngineSettings,
-        environment: EngineEnvironment,
-        state: StateFolder,
-        *,
-        name: str,
-        threads: int,
-    ) -> None:
-        """`name` is what requests carry in their `model` field; `threads` is what one engine may use."""
-        self._registry = registry
-        self._settings = settings
-        self._environment = environment
-        self._state = state
-        self._name = name
-        self._threads = threads
+    registry: Registry
+    settings: EngineSettings
+    environment: EngineEnvironment
+    state: StateFolder
+    builder: Builder
+    name: str
+    """What requests carry in their `model` field."""
+    threads: int
+    """What one engine may use."""
 
     def folder(self, version: ModelVersion) -> Path:
         """Where the version's files are, once prepared."""
         return self._workdir(version) / "model"
 
-    def prepare(self, version: ModelVersion) -> Engine:
-        """Files in place and proven against their digests, and the command that serves them."""
-        # Every time: files that somebody changed since must not be served.
-        self._registry.download(version, self._workdir(version))
-        launch = launch_command(
-            self._settings,
-            self._environment,
-            read_weights(self.folder(version)),
-            name=self._name,
-            workdir=self._workdir(version).resolve(),
-            cache=self._state.cache,
-            threads=self._threads,
-        )
+    async def prepare(self, version: ModelVersion, progress: Progress) -> Engine:
+        """Files in place and proven against their digests, the engine built or found, the command that serves it."""
+        order, built = await self.build(version, progress)
+        launch = serve(order, built.root, self.state.run / PORT, threads=self.threads)
         return Engine(
             version=version.version,
             digest=version.digest,
-            model=self._name,
+            model=self.name,
             command=launch.command,
             environment=launch.environment,
             workdir=launch.workdir,
             memory_bytes=launch.memory_bytes,
+            ready_path=READY_PATH,
+        )
+
+    async def build(self, version: ModelVersion, progress: Progress) -> tuple[Order, Built]:
+        """The engine of a version, and what it was built from.
+
+        Raises:
+            NotProven: what was built is not loaded again, or is another model than the eager one.
+        """
+        # Every time: files that somebody changed since must not be served.
+        await asyncio.to_thread(self.registry.download, version, self._workdir(version))
+        order = await asyncio.to_thread(self._order, version)
+        return order, await self.builder.build(order, progress)
+
+    def _order(self, version: ModelVersion) -> Order:
+        folder = self.folder(version)
+        return Order(
+            model=ModelContract(name=version.name, version=version.version, digest=version.digest, files=version.files),
+            served_name=self.name,
+            folder=folder.absolute(),
+            launch=launch_of(self.settings, self.environment, name=self.name),
+            environment=self.environment,
+            recipe=recipe_digest(),
+            entrypoint=entrypoint_digest(),
+            compiled=self.settings.compile.mode is not CompileMode.NONE,
+            prompts=prompts(),
+            memory_bytes=estimate_memory(read_weights(folder), self.settings.vllm.args),
         )
 
     def _workdir(self, version: ModelVersion) -> Path:
-        return self._state.engines / version.digest
+        return self.state.engines / version.digest

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Protocol
@@ -119,8 +119,8 @@ class Tokenizer(Protocol):
 class Engines(Protocol):
     """Model versions made ready to serve on this machine."""
 
-    def prepare(self, version: ModelVersion) -> Engine:
-        """The engine of a version, its files in place and proven; saying it again is cheap."""
+    async def prepare(self, version: ModelVersion, progress: Callable[[str], None]) -> Engine:
+        """The engine of a version, its files proven; saying it again is cheap. `progress` hears of long steps."""
         ...
 
     def folder(self, version: ModelVersion) -> Path:

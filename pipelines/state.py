@@ -20,9 +20,14 @@ class StateFolder:
         return self.root / "engines"
 
     @property
-    def cache(self) -> Path:
-        """The compile cache, shared by all versions of an architecture."""
-        return self.root / "cache"
+    def builds(self) -> Path:
+        """Built engines, and what was compiled for them."""
+        return self.root / "builds"
+
+    @property
+    def run(self) -> Path:
+        """One folder for each engine that runs."""
+        return self.root / "run"
 
     @property
     def traffic(self) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 from pipelines.context import Context
 from pipelines.ports import Fleet
@@ -44,5 +45,6 @@ async def back_to_champion(context: Context, fleet: Fleet) -> RegionState:
     try:
         return await fleet.rollback(context.plan.champion.version)
     except NotPossible:
-        await fleet.deploy(context.engines.prepare(context.plan.champion))
+        progress = partial(context.journal.try_to_say, "undo", "evidence")
+        await fleet.deploy(await context.engines.prepare(context.plan.champion, progress))
         return await fleet.promote()

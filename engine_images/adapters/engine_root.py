@@ -37,6 +37,9 @@ LEFT_OUT = ("*.lock", "*.tmp", "__pycache__")
 
 KEY_SECONDS = 60.0
 
+READY_PATH = "/tidegate/ready"
+"""Answers 200 once the engine has answered its own warm-up."""
+
 
 def entrypoint_files() -> dict[str, Path]:
     """The files of the entrypoint, by their path below the entrypoint's folder in an image."""
@@ -97,11 +100,23 @@ def serve(
     root: Path,
     run: Path,
     *,
+    threads: int | None = None,
     arguments: Iterable[str] = (),
     environment: Mapping[str, str] | None = None,
 ) -> LaunchCommand:
-    """How to start the engine at `root` with `run` as its own folder; `arguments` are added to vLLM's."""
+    """How to start the engine at `root`.
+
+    Args:
+        order: what it was built from.
+        root: as `/engine` in an image.
+        run: the process' own folder; `{port}` in it is replaced like the port itself.
+        threads: for computing on a CPU; all cores when None.
+        arguments: added to vLLM's.
+        environment: added to the process'.
+    """
     options = ["--root", str(root), "--run", str(run), "--host", "127.0.0.1", "--port", PORT, "--logs", "text"]
+    if threads is not None:
+        options += ["--threads", str(threads)]
     extra = list(arguments)
     return LaunchCommand(
         command=(order.environment.python, "-m", PACKAGE, "serve", *options, *(["--", *extra] if extra else [])),

@@ -83,7 +83,7 @@ def _make(home: Path, progress: Progress) -> None:
     compileall = ["-m", "compileall", "-q", "-j", "0", "--invalidation-mode", "unchecked-hash", "-x", UNCOMPILABLE]
     _run([str(python), *compileall, str(home / "lib")])
     # Last of all: whatever fails or is killed before leaves no stamp.
-    (home / STAMP).write_text(_recipe_digest(), encoding="ascii")
+    (home / STAMP).write_text(recipe_digest(), encoding="ascii")
 
 
 def _install_packages(install: list[str]) -> None:
@@ -130,10 +130,10 @@ def _only_one(home: Path, progress: Progress) -> Iterator[None]:
 
 def _is_complete(home: Path) -> bool:
     stamp = home / STAMP
-    return stamp.exists() and stamp.read_text(encoding="ascii") == _recipe_digest()
+    return stamp.exists() and stamp.read_text(encoding="ascii") == recipe_digest()
 
 
-def _recipe_digest() -> str:
+def recipe_digest() -> str:
     """One name for everything that the environment is made from."""
     # Another Python compiles other files.
     digest = hashlib.sha256(sys.version.encode())

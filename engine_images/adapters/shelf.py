@@ -39,10 +39,9 @@ CACHE_FOLDER = "cache"
 class Shelf:
     """One folder of a machine; several processes may use it at once."""
 
-    def __init__(self, folder: Path, progress: Progress) -> None:
-        """`progress` gets a line when somebody else is building what is wanted here."""
+    def __init__(self, folder: Path) -> None:
+        """Made when something is put on it."""
         self._folder = folder.absolute()
-        self._progress = progress
 
     def engine(self, engine: str) -> Path:
         """The folder of an engine, there or not yet."""
@@ -87,8 +86,8 @@ class Shelf:
         shutil.rmtree(self.cache(name).parent, ignore_errors=True)
 
     @asynccontextmanager
-    async def only_one(self, name: str, what: str) -> AsyncIterator[None]:
-        """Whoever makes `name` is alone with it; another process that wants it waits, and is told so.
+    async def only_one(self, name: str, what: str, progress: Progress) -> AsyncIterator[None]:
+        """Whoever makes `name` is alone with it; another process that wants it waits, and tells `progress` so.
 
         The kernel frees the lock however its holder dies.
         """
@@ -96,7 +95,7 @@ class Shelf:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("a") as file:
             if not _locked(file.fileno()):
-                self._progress(f"waiting for another process that {what}")
+                progress(f"waiting for another process that {what}")
                 while not _locked(file.fileno()):
                     await asyncio.sleep(POLL_SECONDS)
             yield

@@ -31,18 +31,15 @@ MUST_LOAD = {"VLLM_FORCE_AOT_LOAD": "1"}
 class Builder:
     """Builds one engine after the other with the adapters that it was given."""
 
-    def __init__(
-        self, shelf: Shelf, servers: Servers, scorer: Scorer, progress: Progress, *, key_of: KeyOf = key_of
-    ) -> None:
-        """`progress` gets a line before each long step; `key_of` asks the engine environment."""
-        self._key_of = key_of
+    def __init__(self, shelf: Shelf, servers: Servers, scorer: Scorer, *, key_of: KeyOf = key_of) -> None:
+        """`key_of` asks the engine environment."""
         self._shelf = shelf
         self._servers = servers
         self._scorer = scorer
-        self._progress = progress
+        self._key_of = key_of
 
-    async def build(self, order: Order) -> Built:
-        """The engine, found or built.
+    async def build(self, order: Order, progress: Progress) -> Built:
+        """The engine, found or built; `progress` gets a line before each long step.
 
         Raises:
             NotProven: the compile cache is missed, or the compiled model is another one than the eager.
@@ -50,24 +47,24 @@ class Builder:
         """
         key = await asyncio.to_thread(self._key_of, order, self._shelf.folder(f"key-{order.model.digest[:16]}"))
         engine = order.name(key)
-        async with self._shelf.only_one(engine, "builds this engine"):
+        async with self._shelf.only_one(engine, "builds this engine", progress):
             found = self._shelf.find(engine)
             if found:
                 return found
             if order.compiled:
-                return await self._proven(order, engine, key)
+                return await self._proven(order, engine, key, progress)
             self._write(order, EngineManifest(engine=engine, model=order.model, launch=order.launch), cache=None)
             return self._shelf.keep(Record(engine=engine, model=order.model.uri, tolerance=order.tolerance))
 
-    async def _proven(self, order: Order, engine: str, key: CompileKey) -> Built:
+    async def _proven(self, order: Order, engine: str, key: CompileKey, progress: Progress) -> Built:
         name = order.compile_name(key)
-        async with self._shelf.only_one(name, "compiles the same model"):
-            compiled = self._shelf.compiled(name) or await self._compile(order, name)
+        async with self._shelf.only_one(name, "compiles the same model", progress):
+            compiled = self._shelf.compiled(name) or await self._compile(order, name, progress)
         cache = self._shelf.cache(name)
         digests = await asyncio.to_thread(digests_of, cache)
         manifest = EngineManifest(engine=engine, model=order.model, launch=order.launch, key=key, cache=digests)
         self._write(order, manifest, cache)
-        proof = await self._prove(order, manifest, compiled)
+        proof = await self._prove(order, manifest, compiled, progress)
         problems = proof.problems()
         if problems:
             # The next build compiles anew: what is wrong may have been this cache alone.
@@ -75,9 +72,9 @@ class Builder:
             raise NotProven("; ".join(problems), hint=f"see the logs in {self._shelf.folder(engine)}")
         return self._shelf.keep(Record.of(engine, order.model.uri, proof))
 
-    async def _compile(self, order: Order, name: str) -> Compiled:
+    async def _compile(self, order: Order, name: str, progress: Progress) -> Compiled:
         """Start once with an empty cache; what vLLM puts there is kept."""
-        self._progress("compiling the model (a minute or more)")
+        progress("compiling the model (a minute or more)")
         self._write(order, EngineManifest(engine=name, model=order.model, launch=order.launch), cache=None)
         attempt = Attempt("cold", self._shelf.folder(name), fixed_run_folder(name), environment=REPEATABLE)
         started, _ = await self._make(order, name, attempt)
@@ -86,12 +83,12 @@ class Builder:
         self._shelf.keep_compiled(name, compiled, attempt.cache)
         return compiled
 
-    async def _prove(self, order: Order, manifest: EngineManifest, compiled: Compiled) -> Proof:
+    async def _prove(self, order: Order, manifest: EngineManifest, compiled: Compiled, progress: Progress) -> Proof:
         folder = self._shelf.folder(manifest.engine)
-        self._progress("starting it eagerly, to compare with")
+        progress("starting it eagerly, to compare with")
         attempt = Attempt("eager", folder, folder / "eager", arguments=("--enforce-eager",))
         eager, expected = await self._make(order, manifest.engine, attempt)
-        self._progress("starting what was built")
+        progress("starting what was built")
         attempt = Attempt("built", folder, folder / "built", environment=MUST_LOAD)
         given: tuple[Scored, ...] = ()
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 from pipelines.context import Context
 from pipelines.model import Step
@@ -21,7 +22,7 @@ async def build(context: Context, step: Step) -> None:
 
 async def _prepare(context: Context, step: Step, which: str) -> Engine:
     version = context.plan.champion if which == "champion" else context.plan.version
-    engine = await asyncio.to_thread(context.engines.prepare, version)
+    engine = await context.engines.prepare(version, partial(context.journal.say, step.id, "evidence"))
     # Said with the digest, so that the ledger proves which files were served.
     message = f"{which} {version.uri} is here, {len(version.files)} files proven, digest {version.digest[:12]}"
     context.journal.say(step.id, "evidence", message)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+from functools import partial
 
 from pipelines.context import Context
 from pipelines.model import Step
@@ -11,6 +11,6 @@ from pipelines.model import Step
 async def deploy(context: Context, step: Step) -> None:
     """Start the challenger beside the stable."""
     # Proves every file once more; that takes a while for a large model.
-    engine = await asyncio.to_thread(context.engines.prepare, context.plan.version)
+    engine = await context.engines.prepare(context.plan.version, partial(context.journal.say, step.id, "evidence"))
     state = await context.fleet(step).deploy(engine)
     context.journal.traffic(step, state)

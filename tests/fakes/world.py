@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -76,7 +76,7 @@ def right(prompt: str) -> str:
 class FakeDownloads:
     """`Engines` of versions that are all here already."""
 
-    def prepare(self, version: ModelVersion) -> Engine:
+    async def prepare(self, version: ModelVersion, progress: Callable[[str], None]) -> Engine:
         return an_engine(version.version, digest=version.digest)
 
     def folder(self, version: ModelVersion) -> Path:

@@ -11,6 +11,7 @@ from pipelines.plan import make_plan
 from pipelines.prompts import golden_set, user_prompts
 from pipelines.spec import Delivery
 from pipelines.state import StateFolder
+from tidegate.core.clock import SystemClock
 from tidegate.core.spec import load_spec
 
 if TYPE_CHECKING:
@@ -62,10 +63,21 @@ def local_engines(spec: Delivery, state: StateFolder, registry: MlflowRegistry) 
         OutsideError: when the environment is not there; the hint says how to make it.
     """
     from engine_images.adapters.environment import find_engine_environment
+    from engine_images.adapters.scorer import CompletionScorer
+    from engine_images.adapters.shelf import Shelf
+    from engine_images.build.builder import Builder
+    from pipelines.build_servers import BuildServers
     from pipelines.engines import LocalEngines
 
     # Stable and canary always share the cores; a thread more than there are cores costs more than it brings.
     threads = max(1, (os.cpu_count() or 1) // 2)
+    name = spec.metadata.name
     return LocalEngines(
-        registry, spec.engine, find_engine_environment(), state, name=spec.metadata.name, threads=threads
+        registry=registry,
+        settings=spec.engine,
+        environment=find_engine_environment(),
+        state=state,
+        builder=Builder(Shelf(state.builds), BuildServers(SystemClock(), name=name), CompletionScorer()),
+        name=name,
+        threads=threads,
     )

@@ -2,21 +2,40 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fakes.registry import FakeRegistry
 from fakes.tiny_model import write_tiny_model
 
+from engine_images.adapters.shelf import Shelf
+from engine_images.build.builder import Builder
+from engine_images.compile.logprobs import Scored
 from engine_images.errors import VersionMismatch
-from engine_images.model import EngineEnvironment
+from engine_images.manifest import CompileKey
+from engine_images.model import EngineEnvironment, LaunchCommand
+from engine_images.ports import Server
 from engine_images.spec import EngineSettings
 from pipelines.engines import LocalEngines
 from pipelines.state import StateFolder
 from registry.errors import DigestMismatch
-from rollouts.model import PORT
+from registry.model import ModelVersion
+from rollouts.model import PORT, Engine
 
 ENVIRONMENT = EngineEnvironment(python="/opt/engine/bin/python", vllm="0.32.0")
+
+
+class Nobody:
+    """Stands for engines and their answers where none may be started."""
+
+    async def start(self, launch: LaunchCommand, log: Path) -> Server:
+        raise AssertionError("an engine that runs eagerly needs no start to be built")
+
+    async def score(self, url: str, model: str, prompts: Sequence[str]) -> tuple[Scored, ...]:
+        raise AssertionError("and nothing to compare with")
 
 
 class Machine:
@@ -27,10 +46,23 @@ class Machine:
         self.first = self.registry.register("support-llm", write_tiny_model(folder / "one"))
         self.second = self.registry.register("support-llm", write_tiny_model(folder / "two", seed=2))
         self.state = StateFolder(folder / "state")
+        self.said: list[str] = []
 
     def engines(self, *, vllm: str = "0.32.0", threads: int = 2) -> LocalEngines:
-        settings = EngineSettings.model_validate({"vllm": {"version": vllm, "args": {"max-model-len": 512}}})
-        return LocalEngines(self.registry, settings, ENVIRONMENT, self.state, name="support", threads=threads)
+        spec = {"vllm": {"version": vllm, "args": {"max-model-len": 512}}, "compile": {"mode": "none"}}
+        key = CompileKey(factors={"cpu": "x86_64"})
+        return LocalEngines(
+            registry=self.registry,
+            settings=EngineSettings.model_validate(spec),
+            environment=ENVIRONMENT,
+            state=self.state,
+            builder=Builder(Shelf(self.state.builds), Nobody(), Nobody(), key_of=lambda *_: key),
+            name="support",
+            threads=threads,
+        )
+
+    async def prepare(self, version: ModelVersion, **settings: Any) -> Engine:
+        return await self.engines(**settings).prepare(version, self.said.append)
 
 
 @pytest.fixture
@@ -38,51 +70,65 @@ def machine(tmp_path: Path) -> Machine:
     return Machine(tmp_path)
 
 
-def test_an_engine_is_what_its_version_is(machine: Machine) -> None:
-    engine = machine.engines().prepare(machine.first)
+def manifest_of(engine: Engine) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads(Path(engine.workdir, "manifest.json").read_bytes())
+    return content
+
+
+async def test_an_engine_is_what_its_version_is(machine: Machine) -> None:
+    engine = await machine.prepare(machine.first)
     assert (engine.version, engine.digest, engine.model) == ("1", machine.first.digest, "support")
-    assert engine.workdir == str(machine.state.engines.absolute() / machine.first.digest)
-    assert Path(engine.workdir, "model", "model.safetensors").is_file()
-    assert machine.engines().folder(machine.first) == Path(engine.workdir, "model")
+    assert Path(engine.workdir, "model", "model.safetensors").samefile(
+        machine.engines().folder(machine.first) / "model.safetensors"
+    )
+    assert manifest_of(engine)["model"]["digest"] == machine.first.digest
 
 
-def test_its_command_names_no_folder_and_no_port_of_this_machine(machine: Machine) -> None:
-    engine = machine.engines().prepare(machine.first)
-    assert engine.command[0] == ENVIRONMENT.python
-    assert PORT in engine.command
-    assert "--max-model-len=512" in engine.command
-    assert not any(str(machine.state.root) in argument for argument in engine.command)
+async def test_it_is_started_by_its_own_entrypoint_at_the_port_that_the_fleet_picks(machine: Machine) -> None:
+    engine = await machine.prepare(machine.first)
+    assert engine.command[:4] == (ENVIRONMENT.python, "-m", "tidegate_entrypoint", "serve")
+    assert engine.command[engine.command.index("--port") + 1] == PORT
+    assert Path(engine.environment["PYTHONPATH"], "tidegate_entrypoint", "__main__.py").is_file()
 
 
-def test_two_versions_share_nothing_but_the_compile_cache(machine: Machine) -> None:
-    first, second = (machine.engines().prepare(version) for version in (machine.first, machine.second))
+async def test_each_process_of_an_engine_has_a_folder_of_its_own(machine: Machine) -> None:
+    engine = await machine.prepare(machine.first)
+    assert engine.command[engine.command.index("--run") + 1] == str(machine.state.run / PORT)
+
+
+async def test_what_vllm_is_told_names_no_folder_of_this_machine(machine: Machine) -> None:
+    launch = manifest_of(await machine.prepare(machine.first))["launch"]
+    assert "--max-model-len=512" in launch["arguments"]
+    assert str(machine.state.root) not in json.dumps(launch)
+
+
+async def test_two_versions_are_two_engines_that_start_alike(machine: Machine) -> None:
+    first, second = [await machine.prepare(version) for version in (machine.first, machine.second)]
     assert first.workdir != second.workdir
-    assert first.command == second.command
-    assert first.environment["VLLM_CACHE_ROOT"] == second.environment["VLLM_CACHE_ROOT"]
-    assert first.environment["VLLM_CACHE_ROOT"] == str(machine.state.cache.absolute())
+    assert manifest_of(first)["launch"] == manifest_of(second)["launch"]
 
 
-def test_an_engine_takes_the_threads_it_was_given(machine: Machine) -> None:
-    assert machine.engines(threads=3).prepare(machine.first).environment["OMP_NUM_THREADS"] == "3"
+async def test_an_engine_takes_the_threads_it_was_given(machine: Machine) -> None:
+    command = (await machine.prepare(machine.first, threads=3)).command
+    assert command[command.index("--threads") + 1] == "3"
 
 
-def test_memory_is_known_before_anything_starts(machine: Machine) -> None:
-    assert machine.engines().prepare(machine.first).memory_bytes > machine.first.size_bytes
+async def test_memory_is_known_before_anything_starts(machine: Machine) -> None:
+    assert (await machine.prepare(machine.first)).memory_bytes > machine.first.size_bytes
 
 
-def test_preparing_twice_is_preparing_once(machine: Machine) -> None:
-    engines = machine.engines()
-    assert engines.prepare(machine.first) == engines.prepare(machine.first)
+async def test_preparing_twice_is_preparing_once(machine: Machine) -> None:
+    assert await machine.prepare(machine.first) == await machine.prepare(machine.first)
 
 
-def test_files_that_are_not_the_registered_ones_become_no_engine(machine: Machine) -> None:
+async def test_files_that_are_not_the_registered_ones_become_no_engine(machine: Machine) -> None:
     source = machine.registry.folders["support-llm", "1"]
     (source / "chat_template.jinja").write_text("{{ 'something else' }}")
     with pytest.raises(DigestMismatch, match=r"chat_template\.jinja"):
-        machine.engines().prepare(machine.first)
+        await machine.prepare(machine.first)
     assert not machine.engines().folder(machine.first).exists()
 
 
-def test_another_vllm_than_the_pinned_one_becomes_no_engine(machine: Machine) -> None:
+async def test_another_vllm_than_the_pinned_one_becomes_no_engine(machine: Machine) -> None:
     with pytest.raises(VersionMismatch, match=r"the spec pins vLLM 0\.31\.0"):
-        machine.engines(vllm="0.31.0").prepare(machine.first)
+        await machine.prepare(machine.first, vllm="0.31.0")

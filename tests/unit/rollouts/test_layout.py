@@ -40,7 +40,7 @@ def test_the_host_watches_the_lock_that_a_delivery_holds(tmp_path: Path) -> None
 
 def test_the_fleet_and_the_deliveries_share_no_folder(tmp_path: Path) -> None:
     state, fleet = StateFolder(tmp_path), Layout(tmp_path).fleet
-    own = [state.engines, state.cache, state.traffic, state.delivery("7")]
+    own = [state.engines, state.builds, state.run, state.traffic, state.delivery("7")]
     assert not any(place.is_relative_to(fleet) or fleet.is_relative_to(place) for place in own)
 
 

@@ -29,7 +29,7 @@ async def _up(spec: Delivery, state: StateFolder, tracking_uri: str | None, *, d
     registry = open_registry(state.root, tracking_uri)
     champion = registry.resolve(spec.model.name, spec.model.target)
     note(f"preparing {champion.uri}")
-    engine = local_engines(spec, state, registry).prepare(champion)
+    engine = await local_engines(spec, state, registry).prepare(champion, note)
     regions = {region: spec.fleet.ports.get(region) for region in spec.regions.names}
     host = await start(state.root, regions, owned=not detach)
     served = False

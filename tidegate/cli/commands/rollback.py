@@ -54,7 +54,7 @@ async def _to_previous(spec: Delivery, state: StateFolder, registry: MlflowRegis
         raise OutsideError("no fleet runs here", hint="start it with `tidegate fleet up`")
     with delivery_lock(state.lock):
         target = await _target(spec, host, registry)
-        engine = local_engines(spec, state, registry).prepare(target)
+        engine = await local_engines(spec, state, registry).prepare(target, note)
         await asyncio.gather(*(_back(host.fleet(region), engine) for region in spec.regions.names))
         registry.set_alias(spec.model.name, Alias.CHAMPION, target.version)
     return await _served(host)

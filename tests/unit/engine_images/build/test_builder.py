@@ -12,7 +12,7 @@ import pytest
 
 from engine_images.adapters.shelf import Shelf
 from engine_images.build.builder import Builder
-from engine_images.build.model import Order
+from engine_images.build.model import Built, Order
 from engine_images.compile.logprobs import Scored
 from engine_images.errors import NotProven
 from engine_images.manifest import CACHE_FOLDER, CompileKey, Launch, ModelContract
@@ -105,8 +105,11 @@ class Machine:
     said: list[str] = field(default_factory=list)
 
     def builder(self) -> Builder:
-        shelf = Shelf(self.folder / "shelf", self.said.append)
-        return Builder(shelf, Servers(self.behaviour), Scorer(self.behaviour), self.said.append, key_of=lambda *_: KEY)
+        shelf = Shelf(self.folder / "shelf")
+        return Builder(shelf, Servers(self.behaviour), Scorer(self.behaviour), key_of=lambda *_: KEY)
+
+    async def build(self, order: Order) -> Built:
+        return await self.builder().build(order, self.said.append)
 
     def order(self, *, weights: str = "1", compiled: bool = True) -> Order:
         folder = self.folder / f"model-{weights}"
@@ -132,7 +135,7 @@ def machine(tmp_path: Path) -> Machine:
 
 
 async def test_a_build_compiles_and_then_proves_what_it_packed(machine: Machine) -> None:
-    built = await machine.builder().build(machine.order())
+    built = await machine.build(machine.order())
 
     assert machine.behaviour.starts == ["cold", "eager", "built"]
     assert built.record.agreement is not None
@@ -146,8 +149,8 @@ async def test_a_build_compiles_and_then_proves_what_it_packed(machine: Machine)
 
 
 async def test_the_same_engine_is_found_and_not_built_again(machine: Machine) -> None:
-    first = await machine.builder().build(machine.order())
-    second = await machine.builder().build(machine.order())
+    first = await machine.build(machine.order())
+    second = await machine.build(machine.order())
 
     assert (first.found, second.found) == (False, True)
     assert first.engine == second.engine
@@ -155,16 +158,16 @@ async def test_the_same_engine_is_found_and_not_built_again(machine: Machine) ->
 
 
 async def test_other_weights_of_the_architecture_are_proven_but_not_compiled_again(machine: Machine) -> None:
-    first = await machine.builder().build(machine.order())
+    first = await machine.build(machine.order())
     machine.behaviour.starts.clear()
-    second = await machine.builder().build(machine.order(weights="2"))
+    second = await machine.build(machine.order(weights="2"))
 
     assert first.engine != second.engine
     assert machine.behaviour.starts == ["eager", "built"]
 
 
 async def test_an_engine_that_runs_eagerly_is_laid_out_and_never_started(machine: Machine) -> None:
-    built = await machine.builder().build(machine.order(compiled=False))
+    built = await machine.build(machine.order(compiled=False))
 
     assert machine.behaviour.starts == []
     assert json.loads((built.root / "manifest.json").read_bytes())["key"] is None
@@ -175,30 +178,30 @@ async def test_a_miss_fails_the_build_and_names_the_factor(machine: Machine) -> 
     machine.behaviour.misses = True
 
     with pytest.raises(NotProven, match=r"model_config\.dtype: float32 here, bfloat16 in the other"):
-        await machine.builder().build(machine.order())
+        await machine.build(machine.order())
 
 
 async def test_kernels_that_are_built_again_fail_the_build(machine: Machine) -> None:
     machine.behaviour.rebuilds = True
 
     with pytest.raises(NotProven, match="1 of its kernels were built again"):
-        await machine.builder().build(machine.order())
+        await machine.build(machine.order())
 
 
 async def test_another_model_than_eager_fails_the_build(machine: Machine) -> None:
     machine.behaviour.logprob = -1.5
 
     with pytest.raises(NotProven, match=r"differ by up to 0\.5"):
-        await machine.builder().build(machine.order())
+        await machine.build(machine.order())
 
 
 async def test_what_failed_is_not_found_and_is_compiled_anew(machine: Machine) -> None:
     machine.behaviour.rebuilds = True
     with pytest.raises(NotProven):
-        await machine.builder().build(machine.order())
+        await machine.build(machine.order())
     machine.behaviour = Behaviour()
 
-    built = await machine.builder().build(machine.order())
+    built = await machine.build(machine.order())
 
     assert not built.found
     assert machine.behaviour.starts == ["cold", "eager", "built"]
@@ -208,11 +211,11 @@ async def test_an_engine_that_does_not_start_is_the_error_itself(machine: Machin
     machine.behaviour.dies = True
 
     with pytest.raises(OutsideError, match="died while it started"):
-        await machine.builder().build(machine.order())
+        await machine.build(machine.order())
 
 
 async def test_two_builds_of_one_engine_at_once_build_it_once(machine: Machine) -> None:
-    one, two = await asyncio.gather(*(machine.builder().build(machine.order()) for _ in range(2)))
+    one, two = await asyncio.gather(*(machine.build(machine.order()) for _ in range(2)))
 
     assert sorted([one.found, two.found]) == [False, True]
     assert machine.behaviour.starts == ["cold", "eager", "built"]
@@ -220,7 +223,7 @@ async def test_two_builds_of_one_engine_at_once_build_it_once(machine: Machine) 
 
 
 async def test_a_record_of_another_tidegate_is_no_engine(machine: Machine) -> None:
-    built = await machine.builder().build(machine.order())
+    built = await machine.build(machine.order())
     (built.root.parent / "record.json").write_text('{"of": "another version"}')
 
-    assert not (await machine.builder().build(machine.order())).found
+    assert not (await machine.build(machine.order())).found
