@@ -103,6 +103,7 @@ async def test_an_application_that_fails_is_counted_and_its_error_goes_on() -> N
 async def cut(client: Client, app: App) -> None:
     """Ask, cut once the application hangs, and wait until the answer has ended."""
     asked = asyncio.create_task(client.ask(app))
+    await asyncio.sleep(0)
     assert not await client.answers.finished(within_seconds=0.01)
     client.answers.cut()
     assert await client.answers.finished(within_seconds=1)
