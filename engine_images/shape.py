@@ -6,6 +6,7 @@ Follows vLLM 0.32's `ModelArchConfigConvertorBase`, for the families whose keys 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import isfinite
 from typing import Any
 
 from tidegate.core.model import Value
@@ -105,7 +106,8 @@ def _rope_factor(text: JsonObject) -> float:
         return 1.0
     kind = rope.get("rope_type", rope.get("type", "default"))
     factor = rope.get("factor", 1.0)
-    return 1.0 if kind in _SCALED_ALREADY or not isinstance(factor, int | float) else float(factor)
+    is_factor = isinstance(factor, int | float) and isfinite(factor) and factor > 0
+    return float(factor) if is_factor and str(kind) not in _SCALED_ALREADY else 1.0
 
 
 def _layer_kinds(text: JsonObject, layers: int) -> list[str]:

@@ -68,10 +68,10 @@ def _weights(paths: dict[str, Path], damaged: dict[str, str]) -> Iterator[tuple[
         except NotAModel as error:
             damaged[name] = str(error).removeprefix(f"{path} is ")
             continue
-        end = data_start + max((entry["data_offsets"][1] for entry in header.values()), default=0)
+        end = data_start + max((entry.data_offsets[1] for entry in header.values()), default=0)
         if path.stat().st_size != end:
             damaged[name] = f"{path.stat().st_size} bytes, where its header promises {end}"
-        yield name, tuple(Tensor(key, entry["dtype"], tuple(entry["shape"])) for key, entry in header.items())
+        yield name, tuple(Tensor(key, entry.dtype, entry.shape) for key, entry in header.items())
 
 
 def _is_pickle(path: Path) -> bool:

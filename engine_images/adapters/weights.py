@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import struct
 from collections import Counter
+from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import Any
+
+from pydantic import TypeAdapter
 
 from engine_images.errors import NotAModel
 from engine_images.model import Weights
@@ -16,6 +17,20 @@ HEADER_LIMIT_BYTES = 100_000_000
 """The format's own limit; a larger number means that the file is something else."""
 
 _LENGTH = struct.Struct("<Q")
+
+
+@dataclass(frozen=True)
+class TensorEntry:
+    """What a header says of one tensor."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    data_offsets: tuple[int, int]
+    """Where its bytes begin and end, counted from the end of the header."""
+
+
+_HEADER = TypeAdapter(dict[str, TensorEntry | dict[str, str]])
+"""By tensor; `__metadata__` is the one entry that is none."""
 
 
 def read_weights(folder: Path) -> Weights:
@@ -30,11 +45,11 @@ def read_weights(folder: Path) -> Weights:
     elements: Counter[str] = Counter()
     for file in files:
         for tensor in read_header(file)[0].values():
-            elements[tensor["dtype"]] += prod(tensor["shape"])
+            elements[tensor.dtype] += prod(tensor.shape)
     return Weights(elements=dict(elements))
 
 
-def read_header(file: Path) -> tuple[dict[str, Any], int]:
+def read_header(file: Path) -> tuple[dict[str, TensorEntry], int]:
     """The entries of one file's header by tensor, and where the data begins.
 
     The header is a JSON object behind its length as eight bytes.
@@ -47,7 +62,7 @@ def read_header(file: Path) -> tuple[dict[str, Any], int]:
             (length,) = _LENGTH.unpack(stream.read(_LENGTH.size))
             if length > HEADER_LIMIT_BYTES:
                 raise NotAModel(f"{file} is not a safetensors file: its header would be {length} bytes")
-            header = json.loads(stream.read(length))
+            header = _HEADER.validate_json(stream.read(length))
     except (struct.error, ValueError) as error:
         raise NotAModel(f"{file} is not a safetensors file: its header cannot be read") from error
-    return {name: tensor for name, tensor in header.items() if name != "__metadata__"}, _LENGTH.size + length
+    return {name: entry for name, entry in header.items() if isinstance(entry, TensorEntry)}, _LENGTH.size + length

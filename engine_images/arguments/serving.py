@@ -66,7 +66,9 @@ class Serving(Value):
     dtype: str
     quantization: str | None
     max_model_len: int | None
-    """None also for `auto`: as much as fits."""
+    """None also for `auto`."""
+    length_fits: bool
+    """vLLM takes the greatest length that fits into memory: `max-model-len: auto`."""
     max_num_batched_tokens: int | None
     max_num_seqs: int | None
     kv_cache_dtype: str
@@ -99,6 +101,7 @@ def serving(args: Arguments) -> Serving:
         dtype=read.text("dtype") or AUTO,
         quantization=read.text("quantization"),
         max_model_len=read.count("max-model-len"),
+        length_fits=read.text("max-model-len") == AUTO,
         max_num_batched_tokens=read.count("max-num-batched-tokens"),
         max_num_seqs=read.count("max-num-seqs"),
         kv_cache_dtype=read.text("kv-cache-dtype") or AUTO,

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from engine_images.arguments.serving import Serving
 from engine_images.arguments.values import nearest
@@ -11,7 +10,7 @@ from engine_images.checks.model import Obstacle
 from engine_images.checks.version import CONFIG_FILE, TOKENIZER_CONFIG_FILE, TOKENIZER_FILE, VersionFiles
 from engine_images.pinned.model import PinnedVllm, Purpose
 from engine_images.pinned.quantization import ONLINE
-from engine_images.shape import ModelShape, longest_input
+from engine_images.shape import JsonObject, ModelShape, longest_input, text_config
 
 ARGS = "engine.vllm.args"
 
@@ -30,19 +29,18 @@ def configuration_obstacles(
 
 
 def _architecture(files: VersionFiles, wanted: Serving, vllm: PinnedVllm) -> Iterator[Obstacle]:
-    names = files.document(CONFIG_FILE).get("architectures")
-    if not isinstance(names, list) or not names:
-        yield Obstacle(
-            where=f"{CONFIG_FILE} architectures", found=repr(names), expected="the name of the model's class"
-        )
+    said, where = files.document(CONFIG_FILE).get("architectures"), f"{CONFIG_FILE} architectures"
+    if not isinstance(said, list) or not said:
+        yield Obstacle(where=where, found=repr(said), expected="the name of the model's class")
         return
-    known = [str(name) for name in names if name in vllm.architectures]
+    names = [str(name) for name in said]
+    known = [name for name in names if name in vllm.architectures]
     purpose = Purpose.POOL if wanted.pools else Purpose.GENERATE
     if not known:
-        yield Obstacle(where=f"{CONFIG_FILE} architectures", found=", ".join(names), expected=_instead(names[0], vllm))
+        yield Obstacle(where=where, found=", ".join(names), expected=_instead(names[0], vllm))
     elif vllm.architectures[known[0]] is not purpose:
         yield Obstacle(
-            where=f"{CONFIG_FILE} architectures",
+            where=where,
             found=f"{known[0]}, which vLLM {vllm.vllm} uses to {vllm.architectures[known[0]]}",
             expected=f"one that it uses to {purpose}",
         )
@@ -87,12 +85,13 @@ def _length(files: VersionFiles, wanted: Serving) -> Iterator[Obstacle]:
         )
 
 
-def quantization_of(config: Mapping[str, Any]) -> str | None:
+def quantization_of(config: JsonObject) -> str | None:
     """The method by which the version's weights are quantized, as vLLM names it."""
-    said = config.get("quantization_config") or config.get("compression_config")
-    if not isinstance(said, dict):
-        return None
-    return str(said.get("quant_method", "")).lower().replace("compressed_tensors", "compressed-tensors")
+    for part in (config, text_config(config)):
+        said = part.get("quantization_config") or part.get("compression_config")
+        if isinstance(said, dict):
+            return str(said.get("quant_method", "")).lower().replace("compressed_tensors", "compressed-tensors")
+    return None
 
 
 def _quantization(files: VersionFiles, wanted: Serving, vllm: PinnedVllm) -> Iterator[Obstacle]:

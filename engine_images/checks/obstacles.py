@@ -35,7 +35,7 @@ def obstacles(files: VersionFiles, settings: EngineSettings, *, machine_bytes: i
     if draft:
         model = model.model_copy(update={"draft": _model(files, inside_version(draft))})
     if model.tensors and model.shape.layers:
-        tokens = wanted.max_model_len or _own_length(files)
+        tokens = wanted.max_model_len or (1 if wanted.length_fits else _own_length(files))
         yield from room_obstacles(model, settings, wanted, tokens=tokens, machine_bytes=machine_bytes)
 
 

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 from fakes.big_models import LLAMA_8B, LLAMA_70B, MIXTURE, tensors_of
+from hypothesis import given
+from hypothesis import strategies as st
 
 from engine_images.accelerators import GIBIBYTE, Accelerator
 from engine_images.arguments.model import ArgumentValue
@@ -14,6 +16,8 @@ from engine_images.checks.obstacles import obstacles
 from engine_images.checks.version import VersionFiles
 from engine_images.spec import CompileMode, CompileSpec, EngineSettings, VllmSpec
 from engine_images.tensors import Tensor
+
+KEYS = {*LLAMA_8B, "text_config", "quantization_config", "rope_parameters", "factor", "sliding_window", "layer_types"}
 
 WHOLE = {
     "config.json": 700,
@@ -259,3 +263,20 @@ def test_an_eager_engine_needs_no_graphs() -> None:
     eager = compiled.model_copy(update={"compile": CompileSpec(mode=CompileMode.NONE)})
     assert len(list(obstacles(version(), compiled, machine_bytes=0))) == 1
     assert list(obstacles(version(), eager, machine_bytes=0)) == []
+
+
+def test_a_length_that_vllm_fits_to_the_memory_always_fits() -> None:
+    assert found(version(), on=Accelerator.L4, max_model_len="auto") == []
+
+
+ODDITIES: list[Any] = [
+    *(None, True, -1, 0, 7, 1.5, 1e300, "", "x", [], {}, ["a", 1, None], [["sliding_attention"]]),
+    *({"factor": None}, {"factor": float("inf"), "rope_type": []}, {"quant_method": None}, {"num_hidden_layers": "x"}),
+]
+TINY = version(LLAMA_8B | {"num_hidden_layers": 1})
+
+
+@given(st.dictionaries(st.sampled_from(sorted(KEYS)), st.sampled_from(ODDITIES), max_size=4))
+def test_no_configuration_however_odd_is_met_with_a_traceback(changes: dict[str, Any]) -> None:
+    files = replace(TINY, documents={"config.json": LLAMA_8B | changes, "tokenizer_config.json": changes})
+    assert all(line.count("; expected ") == 1 for line in found(files))
