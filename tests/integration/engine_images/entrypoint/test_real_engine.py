@@ -63,6 +63,12 @@ async def open_streams(client: httpx.AsyncClient, number: int, tokens: int) -> l
     return streams
 
 
+def text_of(lines: list[str]) -> str:
+    """What the events of a stream say; vLLM puts several tokens into one when a client lags."""
+    events = [json.loads(line.removeprefix("data: ")) for line in lines[:-1]]
+    return "".join(event["choices"][0]["text"] for event in events)
+
+
 async def until_refused(client: httpx.AsyncClient) -> httpx.Response:
     for _ in range(100):
         response = await client.post("/v1/completions", json={"prompt": "late", "max_tokens": 1})
@@ -91,7 +97,9 @@ async def test_fifty_streams_of_vllm_finish_and_new_requests_are_refused(root: P
         received = await asyncio.gather(*streams)
     assert still_open == STREAMS
     assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
-    assert {(lines[-1], len(lines)) for lines in received} == {("data: [DONE]", TOKENS + 1)}
+    assert {lines[-1] for lines in received} == {"data: [DONE]"}
+    # The same prompt at temperature 0, a character a token: nothing of any answer is missing.
+    assert {len(text_of(lines)) for lines in received} == {TOKENS}
     assert engine.wait() == 0
     drained = engine.event("drained")
     assert (drained["finished"], drained["cut"], drained["stuck"]) == (STREAMS, 0, 0)
