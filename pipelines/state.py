@@ -25,6 +25,11 @@ class StateFolder:
         return self.root / "builds"
 
     @property
+    def images(self) -> Path:
+        """The OCI layout that `tidegate engine build` writes to."""
+        return self.root / "images"
+
+    @property
     def run(self) -> Path:
         """One folder for each engine that runs."""
         return self.root / "run"

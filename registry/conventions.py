@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
+from tidegate.core.errors import UsageError
+
+_URI = re.compile(r"models:/(?P<name>[^/@]+)(?:/(?P<version>\d+)|@(?P<alias>[^/@]+))")
+
 DIGEST = "tidegate.digest"
 """Of a model version: one SHA-256 over all its files, as `registry.digests.whole_digest` makes it."""
 FILE_PREFIX = "tidegate.file."
@@ -36,3 +42,15 @@ MODEL_FOLDER = "model"
 def experiment_name(model: str) -> str:
     """The MLflow experiment that holds a model's logged versions and its deliveries."""
     return f"tidegate/{model}"
+
+
+def name_and_reference(uri: str) -> tuple[str, str]:
+    """A model's name, and the version or alias that is meant: of models:/NAME/VERSION or models:/NAME@ALIAS.
+
+    Raises:
+        UsageError: it is neither.
+    """
+    found = _URI.fullmatch(uri)
+    if found is None:
+        raise UsageError(f"`{uri}` names no model version", hint="write models:/NAME/VERSION or models:/NAME@ALIAS")
+    return found["name"], found["version"] or found["alias"]

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from tidegate.cli.options import As, Output
+from tidegate.cli.options import SPEC, STATE, As, Output, State, Tracking
 
 engine = typer.Typer(help="Engines as images: what they hold, how they differ, where they go.")
 
@@ -22,6 +22,53 @@ Username = Annotated[
 ]
 PasswordStdin = Annotated[bool, typer.Option("--password-stdin", help="Read the password of --username from stdin.")]
 Insecure = Annotated[bool, typer.Option("--insecure", help="Plain http also to other machines; never with a password.")]
+
+
+@engine.command("build")
+def build(
+    model: Annotated[str, typer.Argument(help="models:/NAME/VERSION or models:/NAME@ALIAS.", show_default=False)],
+    spec: Annotated[Path, typer.Option("--spec", help="The delivery's spec: vLLM, its arguments, compiling.")] = SPEC,
+    base: Annotated[
+        str | None,
+        typer.Option("--base", help="What the image continues: a layout's PATH[:NAME], or REGISTRY/REPOSITORY@DIGEST."),
+    ] = None,
+    layout: Annotated[
+        Path | None, typer.Option("--layout", help="OCI layout that gets the image; default: images in --state.")
+    ] = None,
+    weights: Annotated[bool, typer.Option("--weights", help="Put the weights into the image too.")] = False,
+    sign_key: Annotated[
+        Path | None, typer.Option("--sign-key", help="Private key (ECDSA P-256, PEM) to sign the manifest with.")
+    ] = None,
+    insecure: Insecure = False,
+    state: State = STATE,
+    tracking_uri: Tracking = None,
+    output: As = Output.TEXT,
+) -> int:
+    """Build the engine of a model version, prove it, and pack it into an OCI image when there is a base.
+
+    Downloads and proves every file, checks that it can be served, compiles, starts what was compiled in a fresh
+    process, and compares its log-probabilities with eager's. An engine with the same inputs is found, not built again.
+    Writes below --state only; registers and serves nothing.
+
+    \b
+    Examples:
+      tidegate engine build models:/support-llm/7
+      tidegate engine build models:/support-llm@challenger --base vllm-layout --weights --sign-key engine.key
+    """
+    from tidegate.cli.commands.engine_build import Request, run
+    from tidegate.cli.engine_images import Login
+
+    request = Request(
+        model=model,
+        spec=spec,
+        state=state,
+        tracking_uri=tracking_uri,
+        base=base,
+        layout=layout,
+        with_weights=weights,
+        sign_key=sign_key,
+    )
+    return run(request, Login(None, "", insecure), as_json=output is Output.JSON)
 
 
 @engine.command("inspect")
