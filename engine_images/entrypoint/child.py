@@ -12,7 +12,7 @@ from pathlib import Path
 
 from .exits import OutsideMissing
 
-GUARD = Path(__file__).with_name("guard.py")
+GUARD = Path(__file__).resolve().with_name("guard.py")
 
 ENDING_SECONDS = 10.0
 """For vLLM to end once it is told to, with nothing open."""

@@ -17,7 +17,7 @@ from .manifest import CACHE_FOLDER, MODEL_FOLDER, SIGNATURE_FILE, Engine
 from .place import RunFolder
 from .settings import Settings
 
-PACKAGE = Path(__file__).parent
+PACKAGE = Path(__file__).resolve().parent
 QUIET_PATHS = "/health,/metrics,/tidegate/ready,/tidegate/health,/tidegate/status"
 """Asked every few seconds; not worth a line in the access log."""
 

@@ -36,10 +36,15 @@ class Settings:
     """Arguments for vLLM beside the manifest's."""
 
 
+def place(text: str) -> Path:
+    """A path that means the same in the folder that vLLM starts in."""
+    return Path(text).absolute()
+
+
 def add_run(parser: argparse.ArgumentParser) -> None:
     """The option that `serve` and `drain` share."""
     parser.add_argument(
-        "--run", type=Path, default=Path("/tmp/tidegate-engine"), help="folder of this engine alone, writable"
+        "--run", type=place, default=Path("/tmp/tidegate-engine"), help="folder of this engine alone, writable"
     )
 
 
@@ -47,12 +52,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Every option of `serve`."""
     add_run(parser)
     option = parser.add_argument
-    option("--root", type=Path, default=Path("/engine"), help="where the image holds manifest, cache and model")
+    option("--root", type=place, default=Path("/engine"), help="where the image holds manifest, cache and model")
     option("--host", default="0.0.0.0", help="address to listen on")
     option("--port", type=int, default=8000)
-    option("--public-key", type=Path, help="PEM; the manifest must be signed by it")
+    option("--public-key", type=place, help="PEM; the manifest must be signed by it")
     option("--weights", help="where the model's files come from, when not from where the manifest says")
-    option("--weights-cache", type=Path, default=Path("/var/cache/tidegate"), help="folder shared by engines")
+    option("--weights-cache", type=place, default=Path("/var/cache/tidegate"), help="folder shared by engines")
     option("--key-policy", choices=["warn", "refuse"], default="warn", help="what a difference in the compile key does")
     option("--grace", type=float, help="seconds for open answers at the end; else the manifest's")
     option("--linger", type=float, default=0.0, help="seconds of the grace in which new requests are still taken")

@@ -145,6 +145,7 @@ def start_process_1(
     port: int | None = None,
     run: Path | None = None,
     environment: Mapping[str, str] | None = None,
+    workdir: Path | None = None,
 ) -> Process1:
     """Start it; `vllm` are arguments for the server, `server=None` is the real one."""
     port = port or free_port()
@@ -156,6 +157,7 @@ def start_process_1(
         process = subprocess.Popen(
             [*command, *(["--", *vllm] if vllm else [])],
             env=import_environment(root) | (environment or {}),
+            cwd=workdir,
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,

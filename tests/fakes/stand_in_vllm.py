@@ -41,6 +41,7 @@ class StandInVllm:
         routes = [
             Route("/health", self.health),
             Route("/prompts", self.told),
+            Route("/environment", self.environment),
             Route("/die", self.die),
             Route("/v1/completions", self.complete, methods=["POST"]),
             Mount("/metrics", make_asgi_app()),
@@ -52,6 +53,9 @@ class StandInVllm:
 
     async def told(self, request: Request) -> Response:
         return JSONResponse(self.prompts)
+
+    async def environment(self, request: Request) -> Response:
+        return JSONResponse(dict(os.environ))
 
     async def die(self, request: Request) -> Response:
         asyncio.get_running_loop().call_later(0.1, os._exit, 3)

@@ -25,6 +25,19 @@ def test_it_is_ready_once_every_batch_size_has_answered(tmp_path: Path, start: S
     assert engine.get("/prompts").json() == ["1 0", "3 0", "3 1", "3 2"]
 
 
+def test_paths_mean_the_same_for_process_1_and_for_vllm(tmp_path: Path, start: Start) -> None:
+    write_engine_root(tmp_path, cache={"aot/model": b"compiled"})
+    engine = start(tmp_path / "engine", "--root", "engine", run=Path("run"), workdir=tmp_path).until_ready()
+    placed = engine.get("/environment").json()
+    assert placed["VLLM_CACHE_ROOT"] == str(tmp_path / "run/cache")
+    assert (tmp_path / "run/cache/aot/model").read_bytes() == b"compiled"
+
+
+def test_a_secret_of_ours_is_not_vllms(tmp_path: Path, start: Start) -> None:
+    engine = start(write_engine_root(tmp_path), environment={"TIDEGATE_WEIGHTS_TOKEN": "secret"}).until_ready()
+    assert "TIDEGATE_WEIGHTS_TOKEN" not in engine.get("/environment").json()
+
+
 def test_users_are_refused_while_it_warms_up(tmp_path: Path, start: Start) -> None:
     engine = start(write_engine_root(tmp_path), vllm=["--pace=0.2"])
     while engine.process.poll() is None:
