@@ -16,6 +16,7 @@ MODULES = {path.relative_to(ROOT): path.read_text() for package in WHEEL for pat
 TREES = {path: ast.parse(text) for path, text in MODULES.items()}
 
 OUTSIDE = {
+    "dxf",
     "httpx",
     "mlflow",
     "torch",
@@ -24,6 +25,7 @@ OUTSIDE = {
     "locust",
     "subprocess",
     "prometheus_api_client",
+    "requests",
     "openai",
 }
 """What touches the world; only adapters, what runs inside the engine environment, the order of a delivery and
