@@ -56,7 +56,7 @@ def _within(line: float) -> Panel:
     return _map(
         f"Time to first token: within the SLO's line of {line:g} s",
         "How near to the line are the others?",
-        _up_to([edge for edge in _EDGES if edge <= line], topmost=False),
+        _up_to([edge for edge in TTFT.edges if edge <= line], topmost=False),
         7,
     )
 

@@ -73,10 +73,10 @@ def _months(budget: float | None, unit: str) -> Iterator[Panel]:
             action="Above 100 %: the budget ends before the month does.",
             queries=(
                 Query(
+                    # Sums of the same evaluations: an engine of an hour costs an hour, not a day.
                     expr=(
-                        # Summed before it is averaged: an engine of an hour costs an hour, not a day.
-                        f"avg_over_time(sum(tidegate:cost_per_hour:sum{{{IN_REGION}}})[1d:5m])"
-                        " / sum(tidegate:cost_budget_per_hour:sum)"
+                        f"sum(sum_over_time(tidegate:cost_per_hour:sum{{{IN_REGION}}}[1d]))"
+                        " / sum(sum_over_time(tidegate:cost_budget_per_hour:sum[1d]))"
                     ),
                     legend="of the budget",
                 ),
