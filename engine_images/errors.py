@@ -2,6 +2,7 @@
 
 VersionMismatch (UsageError)        the spec pins a vLLM that is not the installed one
 NotAModel (UsageError)              the folder is no Hugging Face directory with safetensors weights
+CannotBeServed (UsageError)         the pinned vLLM cannot serve the version as the spec says
 EnvironmentMissing (OutsideError)   the engine environment is not there, or could not be made
 NotProven (OutsideError)            what was built is not loaded again, or is another model than the eager one
 BrokenImage (UsageError)            an image or its layout is not what it says
@@ -25,6 +26,10 @@ class VersionMismatch(UsageError):
 
 class NotAModel(UsageError):
     """The folder is no Hugging Face directory with safetensors weights."""
+
+
+class CannotBeServed(UsageError):
+    """The pinned vLLM cannot serve the version as the spec says; one line for each reason."""
 
 
 class EnvironmentMissing(OutsideError):

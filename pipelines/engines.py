@@ -13,6 +13,7 @@ from engine_images.adapters.weights import read_weights
 from engine_images.build.builder import Builder
 from engine_images.build.model import Built, Order
 from engine_images.build.prompts import prompts
+from engine_images.checks.servable import problems_of, refuse
 from engine_images.launch import launch_of
 from engine_images.manifest import ModelContract
 from engine_images.memory import estimate_memory
@@ -63,6 +64,7 @@ class LocalEngines:
         """The engine of a version, and what it was built from.
 
         Raises:
+            CannotBeServed: with everything that stands in the way.
             NotProven: what was built is not loaded again, or is another model than the eager one.
         """
         # Every time: files that somebody changed since must not be served.
@@ -72,6 +74,7 @@ class LocalEngines:
 
     def _order(self, version: ModelVersion) -> Order:
         folder = self.folder(version)
+        refuse(problems_of(folder, self.settings), version.uri)
         return Order(
             model=ModelContract(name=version.name, version=version.version, digest=version.digest, files=version.files),
             served_name=self.name,
