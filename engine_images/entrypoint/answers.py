@@ -100,8 +100,8 @@ class Answers:
         self.progress = progress
         self.closing = False
         """Whether clients are told to come back on another connection, which leads to another engine."""
-        self.cuts = 0
-        """How many were ended by us, ever."""
+        self.ended = self.cuts = 0
+        """How many have ended, ever, and how many of them by us."""
         self._count = count
         self._open: set[Answer] = set()
         self._none_open = asyncio.Event()
@@ -122,6 +122,7 @@ class Answers:
             self._open.discard(answer)
             if not self._open:
                 self._none_open.set()
+            self.ended += 1
             self._count(answer.outcome)
 
     async def finished(self, *, within_seconds: float) -> bool:

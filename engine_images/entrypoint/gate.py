@@ -122,18 +122,17 @@ class Gate:
         """Refuse new requests, finish open ones, end the rest with an error. Never takes longer than stated."""
         self._state = DRAINING
         self._answers.closing = True
-        began = time.monotonic()
+        began, ended_before = time.monotonic(), self._answers.ended
         # Not ready, but not refusing: who has not heard yet that we are going still gets an answer.
         await asyncio.sleep(min(linger_seconds, grace_seconds))
         self._refuses = True
-        open_then = self._answers.open
         if not await self._answers.finished(within_seconds=grace_seconds - (time.monotonic() - began)):
             self._answers.cut()
             await self._answers.finished(within_seconds=END_SECONDS)
         self._state = DRAINED
         if self._channel:
-            cut = self._answers.cuts
-            ended = {"finished": open_then - cut, "cut": cut, "stuck": self._answers.open}
+            cut, stuck = self._answers.cuts, self._answers.open
+            ended = {"finished": self._answers.ended - ended_before - (cut - stuck), "cut": cut, "stuck": stuck}
             await self._channel.say({"event": "drained", **ended, "seconds": round(time.monotonic() - began, 2)})
 
     async def _say_ready(self, send: Send) -> None:

@@ -118,24 +118,30 @@ def ensure(
         OutsideMissing: the source or the disk fails.
     """
     folder = cache / digest.removeprefix("sha256:")
-    with _alone(cache, folder.name, journal):
-        if folder.is_dir():
-            prove_files(folder, files)
-            journal.info("weights found", folder=folder)
-            return folder
-        began = time.monotonic()
-        partial = cache / f".{folder.name}.{PARTIAL}"
-        try:
-            _fetch_all(partial, files, source, together)
-            prove_files(partial, files)
-            partial.rename(folder)
-        except OSError as error:
-            if error.errno in {errno.ENOSPC, errno.EDQUOT}:
-                # Room for whoever else uses this disk.
-                shutil.rmtree(partial, ignore_errors=True)
-            raise cannot_write(partial, error) from error
-        journal.info("weights pulled", source=source.name, folder=folder, seconds=round(time.monotonic() - began, 1))
-        return folder
+    if not folder.is_dir():
+        with _alone(cache, folder.name, journal):
+            # Whoever we waited for has brought it.
+            if not folder.is_dir():
+                _pull(folder, files, source, journal, together)
+                return folder
+    prove_files(folder, files)
+    journal.info("weights found", folder=folder)
+    return folder
+
+
+def _pull(folder: Path, files: Mapping[str, str], source: Source, journal: Journal, together: int) -> None:
+    began = time.monotonic()
+    partial = folder.with_name(f".{folder.name}.{PARTIAL}")
+    try:
+        _fetch_all(partial, files, source, together)
+        prove_files(partial, files)
+        partial.rename(folder)
+    except OSError as error:
+        if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+            # Room for whoever else uses this disk.
+            shutil.rmtree(partial, ignore_errors=True)
+        raise cannot_write(partial, error) from error
+    journal.info("weights pulled", source=source.name, folder=folder, seconds=round(time.monotonic() - began, 1))
 
 
 def _fetch_all(partial: Path, files: Mapping[str, str], source: Source, together: int) -> None:
