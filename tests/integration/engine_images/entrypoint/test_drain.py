@@ -135,12 +135,15 @@ async def test_a_hook_before_the_stop_drains_and_the_engine_stays(root: Path, st
 async def test_who_has_not_heard_yet_still_gets_an_answer_while_the_engine_lingers(root: Path, start: Start) -> None:
     engine = start(root, "--linger", "1").until_ready()
     async with client_of(engine) as client:
+        # Without it the engine would be gone before anybody can be refused.
+        open_stream = (await open_streams(client, 1, tokens=80))[0]
         engine.terminate()
         await asyncio.sleep(0.3)
         assert (await client.get("/tidegate/ready")).status_code == 503
         late = await client.post("/v1/completions", json={"prompt": "late", "max_tokens": 1})
         assert (late.status_code, late.headers["connection"]) == (200, "close")
         assert (await until_refused(client)).status_code == 503
+        assert (await open_stream).events[-1] == "data: [DONE]"
     assert engine.wait() == 0
 
 
