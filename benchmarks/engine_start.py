@@ -1,110 +1,171 @@
-"""How long an engine takes to its first healthy answer, as JSON: cold, from the compile cache, eagerly.
+"""What a compile cache is worth: cold, built and eager starts in turn, answers and log-probabilities, as JSON.
 
-    .venv/bin/python benchmarks/engine_start.py FOLDER --runs 3
+    .venv/bin/python benchmarks/engine_start.py MODEL --runs 5 --state .tidegate/bench > result.json
 
-`FOLDER` is an engine's folder: it holds `model/`. Cold is run once: its compile cache starts empty, and fills
-for the runs after it. Two more numbers come with each start: vLLM's own `init engine`, which is the part that
-a compile cache shortens, and whether vLLM says that it loaded the compiled model.
+`MODEL` is a Hugging Face directory. Its engine is built first, or found in `--state`. A cold start has no compile
+cache, a built one has the engine's, an eager one compiles nothing. `seconds` is from the start of the process to its
+first answers, `init_seconds` is vLLM's own initialization, the part that a compile cache shortens. Speed is measured
+on the last built and the last eager engine; the client shares the machine's cores.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import os
-import re
-import signal
-import socket
-import subprocess
-import tempfile
+import platform
+import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any
 
-import httpx
+from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
+from engine_images.adapters.engine_root import serve, write_root
 from engine_images.adapters.environment import find_engine_environment
-from engine_images.adapters.weights import read_weights
-from engine_images.launch import PORT, launch_command
-from engine_images.model import LaunchCommand
-from engine_images.spec import CompileMode, CompileSpec, EngineSettings, VllmSpec
+from engine_images.adapters.scorer import CompletionScorer
+from engine_images.adapters.shelf import Shelf
+from engine_images.build.attempt import Attempt
+from engine_images.build.builder import MUST_LOAD, Builder
+from engine_images.build.model import Built, Order
+from engine_images.build.order import order_for
+from engine_images.compile.logprobs import Scored
+from engine_images.manifest import EngineManifest, ModelContract
+from engine_images.spec import EngineSettings
+from pipelines.build_servers import BuildServers
+from registry.digests import digest_files, whole_digest
+from tidegate.core.clock import SystemClock
 
-DEADLINE_SECONDS = 600
+NAME = "bench"
+STREAMS = (1, 4, 8)
+REQUESTS = 24
+TOKENS = 64
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Measure the start of an engine.")
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--runs", type=int, default=3)
+    parser = argparse.ArgumentParser(description="Measure what a compile cache is worth.")
+    parser.add_argument("model", type=Path)
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--state", type=Path, default=Path(".tidegate/bench"))
     arguments = parser.parse_args()
-    folder = arguments.folder.absolute()
-    with tempfile.TemporaryDirectory() as cache:
-        compiled, eager = (launch(folder, Path(cache), mode) for mode in (CompileMode.DEFAULT, CompileMode.NONE))
-        result = {
-            "cores": os.cpu_count(),
-            "cold": [start(compiled)],
-            "compile_cache": [start(compiled) for _ in range(arguments.runs)],
-            "eager": [start(eager) for _ in range(arguments.runs)],
-        }
-    print(json.dumps(result, indent=2))
+    print(json.dumps(asyncio.run(measure(arguments.model, arguments.state, arguments.runs)), indent=2))
 
 
-def launch(folder: Path, cache: Path, mode: CompileMode) -> LaunchCommand:
-    environment = find_engine_environment()
-    settings = EngineSettings(
-        vllm=VllmSpec(version=environment.vllm, args={"max-model-len": 1024, "dtype": "float32"}),
-        compile=CompileSpec(mode=mode),
+async def measure(model: Path, state: Path, runs: int) -> dict[str, Any]:
+    order, servers, shelf = order_of(model), BuildServers(SystemClock(), name=NAME), Shelf(state)
+    built = await Builder(shelf, servers, CompletionScorer()).build(order, say)
+    cold_root = state.absolute() / "cold"
+    write_root(cold_root, EngineManifest(engine="cold", model=order.model, launch=order.launch), order.folder, None)
+    starts: dict[str, list[dict[str, Any]]] = {"cold": [], "built": [], "eager": []}
+    speed: dict[str, Any] = {}
+    for run in range(runs):
+        for what, root, extra, environment in (
+            ("cold", cold_root, (), {}),
+            ("built", built.root, (), MUST_LOAD),
+            ("eager", built.root, ("--enforce-eager",), {}),
+        ):
+            say(f"{what} start {run + 1} of {runs}")
+            folder = state.absolute() / "starts"
+            attempt = Attempt(what, folder, folder / what, arguments=extra, environment=environment)
+            measured = Speed(STREAMS if run == runs - 1 and what != "cold" else ())
+            launch = serve(order, root, attempt.run, arguments=extra, environment=environment)
+            started, _ = await attempt.make(launch, servers, measured, NAME, order.prompts)
+            starts[what].append(
+                {
+                    "seconds": round(started.seconds, 1),
+                    "init_seconds": started.log.init_seconds,
+                    "loaded": started.log.loaded,
+                    "memory_mib": started.memory_bytes >> 20,
+                }
+            )
+            if measured.found:
+                speed[what] = measured.found
+    return {"machine": machine(), "build": record(built), "starts": starts, "medians": medians(starts), "speed": speed}
+
+
+class Speed:
+    """Asks for streams side by side: as many at a time as each of `streams` says."""
+
+    def __init__(self, streams: Sequence[int]) -> None:
+        self.streams = streams
+        self.found: dict[str, Any] = {}
+
+    async def score(self, url: str, model: str, prompts: Sequence[str]) -> tuple[Scored, ...]:
+        async with AsyncOpenAI(
+            base_url=f"{url}/v1", api_key="none", http_client=DefaultAsyncHttpxClient(trust_env=False)
+        ) as client:
+            for streams in self.streams:
+                self.found[f"{streams} streams"] = await side_by_side(client, model, prompts, streams)
+        return ()
+
+
+async def side_by_side(client: AsyncOpenAI, model: str, prompts: Sequence[str], streams: int) -> dict[str, float]:
+    gate, firsts = asyncio.Semaphore(streams), []
+    tokens = 0
+
+    async def one(number: int) -> None:
+        nonlocal tokens
+        async with gate:
+            began = time.perf_counter()
+            first = None
+            async for _ in await client.completions.create(
+                model=model,
+                # Each its own: a prefix that is cached costs nothing.
+                prompt=f"{number}. {prompts[number % len(prompts)]}",
+                max_tokens=TOKENS,
+                temperature=0,
+                stream=True,
+                extra_body={"ignore_eos": True},
+            ):
+                first = first or time.perf_counter() - began
+                tokens += 1
+            firsts.append(first or 0.0)
+
+    began = time.perf_counter()
+    await asyncio.gather(*map(one, range(REQUESTS)))
+    seconds = time.perf_counter() - began
+    return {"tokens_per_second": round(tokens / seconds, 1), "ttft_p50_ms": round(1000 * median(firsts), 1)}
+
+
+def order_of(model: Path) -> Order:
+    environment, files = find_engine_environment(), digest_files(model)
+    settings = EngineSettings.model_validate(
+        {"vllm": {"version": environment.vllm, "args": {"max-model-len": 512, "dtype": "float32"}}}
     )
-    weights = read_weights(folder / "model")
-    threads = os.cpu_count() or 1
-    return launch_command(settings, environment, weights, name="m", workdir=folder, cache=cache, threads=threads)
+    contract = ModelContract(name=NAME, version="1", digest=whole_digest(files), files=files)
+    return order_for(contract, model, settings, environment, name=NAME)
 
 
-def start(launch: LaunchCommand) -> dict[str, Any]:
-    """Start the engine, wait until it is healthy, stop it."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    with tempfile.TemporaryFile("w+") as log:
-        began = time.monotonic()
-        process = subprocess.Popen(
-            [part.replace(PORT, str(port)) for part in launch.command],
-            env=os.environ | launch.environment,
-            cwd=launch.workdir,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-        try:
-            wait_until_healthy(f"http://127.0.0.1:{port}/health", process)
-            healthy = time.monotonic() - began
-            process.terminate()
-            process.wait(timeout=60)
-        finally:
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-        log.seek(0)
-        said = log.read()
-    init = re.search(r"init engine .* took ([\d.]+) s", said)
+def medians(starts: dict[str, list[dict[str, Any]]]) -> dict[str, float]:
+    seconds = {what: median(start["seconds"] for start in found) for what, found in starts.items()}
+    init = {what: median(start["init_seconds"] for start in found) for what, found in starts.items()}
     return {
-        "healthy_s": round(healthy, 1),
-        "init_engine_s": float(init[1]) if init else None,
-        "loaded_compiled_model": "Directly load AOT compilation" in said and "Compiling model again" not in said,
+        "cold_over_built": round(seconds["cold"] / seconds["built"], 2),
+        "built_over_eager": round(seconds["built"] / seconds["eager"], 2),
+        "cold_over_built_init": round(init["cold"] / init["built"], 1),
     }
 
 
-def wait_until_healthy(url: str, process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + DEADLINE_SECONDS
-    while time.monotonic() < deadline:
-        if process.poll() is not None:
-            raise SystemExit(f"the engine died with exit code {process.returncode}")
-        try:
-            if httpx.get(url, trust_env=False).status_code == httpx.codes.OK:
-                return
-        except httpx.TransportError:
-            pass
-        time.sleep(0.1)
-    raise SystemExit(f"the engine was not healthy after {DEADLINE_SECONDS} s")
+def record(built: Built) -> dict[str, Any]:
+    agreement = built.record.agreement
+    assert agreement is not None, "a compiled engine was compared"
+    return {"engine": built.engine, "tolerance": built.record.tolerance, **agreement.model_dump()}
+
+
+def machine() -> dict[str, Any]:
+    return {
+        "cores": os.cpu_count(),
+        "load_1m": round(os.getloadavg()[0], 1),
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+    }
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -33,10 +33,12 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from fakes.local_fleet import REGION, delivery, stand_in
 from fakes.users import Users
 
+from engine_images.adapters.engine_root import PORT, READY_PATH, serve, write_root
 from engine_images.adapters.environment import find_engine_environment
-from engine_images.adapters.weights import read_weights
-from engine_images.launch import launch_command
+from engine_images.build.order import order_for
+from engine_images.manifest import EngineManifest, ModelContract
 from engine_images.spec import CompileMode, CompileSpec, EngineSettings, VllmSpec
+from registry.digests import digest_files, whole_digest
 from rollouts.adapters import host_client
 from rollouts.adapters.host_client import LocalFleet
 from rollouts.model import Engine
@@ -58,7 +60,7 @@ def main() -> None:
     if wish.engine == "vllm" and wish.model is None:
         parser.error("--engine vllm needs --model")
     with tempfile.TemporaryDirectory(prefix="tidegate-") as folder:
-        make = stand_in if wish.engine == "stand-in" else _vllm(wish.model.absolute(), Path(folder) / "cache")
+        make = stand_in if wish.engine == "stand-in" else _vllm(wish.model.absolute(), Path(folder) / "state")
         model = "stand-in" if wish.engine == "stand-in" else "m"
         result = asyncio.run(measure(Path(folder), make, model=model, runs=wish.runs, per_second=wish.per_second))
     print(json.dumps({"engine": wish.engine, **result, "machine": machine()}, indent=2))
@@ -116,24 +118,24 @@ def machine() -> dict[str, Any]:
     }
 
 
-def _vllm(folder: Path, cache: Path) -> MakeEngine:
+def _vllm(folder: Path, state: Path) -> MakeEngine:
     environment = find_engine_environment()
     settings = EngineSettings(
         vllm=VllmSpec(version=environment.vllm, args={"max-model-len": 1024, "dtype": "float32"}),
         compile=CompileSpec(mode=CompileMode.NONE),
     )
-    launch = launch_command(
-        settings,
-        environment,
-        read_weights(folder / "model"),
-        name="m",
-        workdir=folder,
-        cache=cache,
-        threads=os.cpu_count() or 1,
-    )
+    model = folder / "model"
+    files = digest_files(model)
+    contract = ModelContract(name="m", version="1", digest=whole_digest(files), files=files)
+    order = order_for(contract, model, settings, environment, name="m")
+    root = state / "root"
+    write_root(root, EngineManifest(engine="m", model=contract, launch=order.launch), model, None)
+    launch = serve(order, root, state / "run" / PORT)
 
     def make(version: str) -> Engine:
-        return Engine(version=version, digest=f"sha256-of-{version}", model="m", **launch.model_dump())
+        return Engine(
+            version=version, digest=f"sha256-of-{version}", model="m", ready_path=READY_PATH, **launch.model_dump()
+        )
 
     return make
 

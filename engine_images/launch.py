@@ -1,71 +1,36 @@
-"""Settings, model and environment become the command that starts the engine. Pure: nothing is started here.
+"""Settings become what an engine's entrypoint tells vLLM. Pure: nothing is started here.
 
 The model's path and everything else that vLLM puts into the key of its compile cache must be the same
 for all versions of an architecture, or each version compiles anew (docs/decisions/0003). So the model is
-always `model`, relative to the engine's own folder, and the cache lies outside of it.
+always `model`, relative to the folder that vLLM starts in.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 from engine_images.accelerators import Accelerator
 from engine_images.arguments.command_line import command_line
 from engine_images.errors import VersionMismatch
-from engine_images.manifest import Launch
-from engine_images.memory import estimate_memory, kv_cache_bytes
-from engine_images.model import EngineEnvironment, LaunchCommand, Weights
+from engine_images.manifest import MODEL_FOLDER, Launch
+from engine_images.memory import kv_cache_bytes
+from engine_images.model import EngineEnvironment
 from engine_images.pinned.catalogue import pinned_vllm
 from engine_images.spec import CompileMode, EngineSettings
-
-PORT = "{port}"
-"""Stands in a command for the port that whoever starts it picks."""
-
-MODEL_FOLDER = "model"
-"""Name of the model's folder inside the engine's own."""
-
-SERVER = "vllm.entrypoints.launchers.api_server.entry"
-"""vLLM's OpenAI-compatible server. Run as a module of the environment's Python, so that nothing depends on PATH."""
 
 DRAIN_SECONDS = 30
 """How long an engine told to stop may finish its answers. vLLM's default, 0, cuts streams without a word."""
 
-SERVING_ENVIRONMENT = {
-    # One process less: 1 GB and 5 s less for each engine.
-    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+ENVIRONMENT = {
     "VLLM_NO_USAGE_STATS": "1",
     # All files are here and proven; an engine that fetched one could serve something else.
     "HF_HUB_OFFLINE": "1",
 }
-"""The same on every machine."""
 
-
-def launch_command(
-    settings: EngineSettings,
-    environment: EngineEnvironment,
-    weights: Weights,
-    *,
-    name: str,
-    workdir: Path,
-    cache: Path,
-    threads: int,
-) -> LaunchCommand:
-    """How to serve `workdir/model` under the name `name` with `threads` threads.
-
-    `cache` holds the compile cache; engines share it.
-
-    Raises:
-        VersionMismatch: the settings pin another vLLM than the environment has.
-    """
-    _require_version(settings.vllm.version, environment)
-    command = (environment.python, "-m", SERVER, *_fixed_arguments(settings, name), *_spec_arguments(settings))
-    return LaunchCommand(
-        command=command,
-        environment=_process_environment(cache, threads),
-        workdir=str(workdir),
-        memory_bytes=estimate_memory(weights, settings.vllm.args),
-    )
+CPU_ENVIRONMENT = {
+    # One process less: 1 GB and 5 s less for each engine.
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+}
 
 
 def launch_of(settings: EngineSettings, environment: EngineEnvironment, *, name: str) -> Launch:
@@ -77,7 +42,7 @@ def launch_of(settings: EngineSettings, environment: EngineEnvironment, *, name:
     _require_version(settings.vllm.version, environment)
     return Launch(
         arguments=(*_serving_arguments(settings, name), *_spec_arguments(settings)),
-        environment=SERVING_ENVIRONMENT,
+        environment=ENVIRONMENT | (CPU_ENVIRONMENT if settings.accelerator is Accelerator.CPU else {}),
         drain_seconds=DRAIN_SECONDS,
         warm_up=settings.compile.warm,
     )
@@ -89,11 +54,6 @@ def _require_version(pinned: str, environment: EngineEnvironment) -> None:
             f"the spec pins vLLM {pinned}, but {environment.python} has {environment.vllm}",
             hint=f"set engine.vllm.version to {environment.vllm}",
         )
-
-
-def _fixed_arguments(settings: EngineSettings, name: str) -> Iterator[str]:
-    yield from ("--host", "127.0.0.1", "--port", PORT, "--shutdown-timeout", str(DRAIN_SECONDS))
-    yield from _serving_arguments(settings, name)
 
 
 def _serving_arguments(settings: EngineSettings, name: str) -> Iterator[str]:
@@ -114,15 +74,3 @@ def _spec_arguments(settings: EngineSettings) -> tuple[str, ...]:
     if settings.sampling.said:
         args["override-generation-config"] = settings.sampling.generation_config
     return command_line(args, pinned_vllm(settings.vllm.version))
-
-
-def _process_environment(cache: Path, threads: int) -> dict[str, str]:
-    return {
-        **SERVING_ENVIRONMENT,
-        "VLLM_CACHE_ROOT": str(cache.absolute()),
-        "OMP_NUM_THREADS": str(threads),
-        # Threads that spin while they wait starve the other engines of a shared machine.
-        "OMP_WAIT_POLICY": "passive",
-        # The working directory holds files of a model version: never import from there.
-        "PYTHONSAFEPATH": "1",
-    }

@@ -7,18 +7,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from engine_images.adapters.engine_root import PORT, READY_PATH, entrypoint_digest, serve
-from engine_images.adapters.environment import recipe_digest
-from engine_images.adapters.weights import read_weights
+from engine_images.adapters.engine_root import PORT, READY_PATH, serve
 from engine_images.build.builder import Builder
 from engine_images.build.model import Built, Order
-from engine_images.build.prompts import prompts
-from engine_images.checks.servable import problems_of, refuse
-from engine_images.launch import launch_of
+from engine_images.build.order import order_for
+from engine_images.checks.servable import problems_of, refuse, sampling_of
 from engine_images.manifest import ModelContract
-from engine_images.memory import estimate_memory
 from engine_images.model import EngineEnvironment
-from engine_images.spec import CompileMode, EngineSettings
+from engine_images.spec import EngineSettings
 from pipelines.ports import Registry
 from pipelines.state import StateFolder
 from registry.model import ModelVersion
@@ -75,18 +71,14 @@ class LocalEngines:
     def _order(self, version: ModelVersion) -> Order:
         folder = self.folder(version)
         refuse(problems_of(folder, self.settings), version.uri)
-        return Order(
-            model=ModelContract(name=version.name, version=version.version, digest=version.digest, files=version.files),
-            served_name=self.name,
-            folder=folder.absolute(),
-            launch=launch_of(self.settings, self.environment, name=self.name),
-            environment=self.environment,
-            recipe=recipe_digest(),
-            entrypoint=entrypoint_digest(),
-            compiled=self.settings.compile.mode is not CompileMode.NONE,
-            prompts=prompts(),
-            memory_bytes=estimate_memory(read_weights(folder), self.settings.vllm.args),
+        contract = ModelContract(
+            name=version.name,
+            version=version.version,
+            digest=version.digest,
+            files=version.files,
+            sampling=sampling_of(folder, self.settings),
         )
+        return order_for(contract, folder, self.settings, self.environment, name=self.name)
 
     def _workdir(self, version: ModelVersion) -> Path:
         return self.state.engines / version.digest

@@ -8,7 +8,7 @@ from engine_images.arguments.serving import Serving
 from engine_images.checks.configuration import ARGS
 from engine_images.checks.model import Obstacle
 from engine_images.checks.version import ADAPTER_FILE, CONFIG_FILE, VersionFiles
-from engine_images.launch import MODEL_FOLDER
+from engine_images.manifest import MODEL_FOLDER
 
 _DRAFTLESS = frozenset({"ngram", "ngram_gpu", "suffix", "extract_hidden_states", "custom_class"})
 

@@ -17,16 +17,18 @@ from fakes.exposition import agree, exported
 from fakes.tiny_model import write_tiny_model
 
 from engine_images.accelerators import Accelerator
+from engine_images.adapters.engine_root import PORT, READY_PATH, serve, write_root
 from engine_images.adapters.environment import find_engine_environment
 from engine_images.adapters.tokenizer import FileTokenizer
-from engine_images.adapters.weights import read_weights
 from engine_images.arguments.serving import serving
+from engine_images.build.order import order_for
 from engine_images.kv_cache import cache_tokens
-from engine_images.launch import PORT, launch_command
+from engine_images.manifest import EngineManifest, ModelContract
 from engine_images.memory import DEFAULT_KV_CACHE_BYTES, MEBIBYTE
 from engine_images.model import LaunchCommand
 from engine_images.shape import shape_of
 from engine_images.spec import CompileMode, CompileSpec, EngineSettings, VllmSpec
+from registry.digests import digest_files, whole_digest
 from slo.metrics import INVENTORY
 from slo.metrics.vllm import VLLM
 
@@ -54,10 +56,12 @@ def launch(tmp_path_factory: pytest.TempPathFactory) -> LaunchCommand:
         vllm=VllmSpec(version=environment.vllm, args={"max-model-len": 1024, "dtype": "float32"}),
         compile=CompileSpec(mode=CompileMode.NONE),
     )
-    weights = read_weights(model)
-    return launch_command(
-        settings, environment, weights, name="tiny", workdir=folder, cache=folder / "cache", threads=1
-    )
+    files = digest_files(model)
+    contract = ModelContract(name="tiny", version="1", digest=whole_digest(files), files=files)
+    order = order_for(contract, model, settings, environment, name="tiny")
+    root = folder / "root"
+    write_root(root, EngineManifest(engine="tiny", model=contract, launch=order.launch), model, None)
+    return serve(order, root, folder / "run", threads=1)
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +92,7 @@ def _wait_until_healthy(client: httpx.Client, process: subprocess.Popen[bytes], 
     deadline = time.monotonic() + START_DEADLINE_SECONDS
     while time.monotonic() < deadline and process.poll() is None:
         try:
-            if client.get("/health").status_code == httpx.codes.OK:
+            if client.get(READY_PATH).status_code == httpx.codes.OK:
                 return
         except httpx.TransportError:
             time.sleep(0.2)
@@ -147,11 +151,11 @@ def test_the_kv_cache_has_as_many_blocks_as_were_counted_before(engine: httpx.Cl
 
 
 def _memory_below(workdir: Path) -> int:
-    """Bytes of the processes that run in `workdir`, shared pages counted in parts."""
+    """Bytes of the processes that run below `workdir`'s folder, shared pages counted in parts."""
     total = 0
     for process in Path("/proc").glob("[0-9]*"):
         try:
-            if (process / "cwd").readlink() == workdir:
+            if (process / "cwd").readlink().is_relative_to(workdir.parent):
                 lines = (process / "smaps_rollup").read_text(encoding="ascii").splitlines()
                 total += sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
         except OSError:

@@ -1,14 +1,13 @@
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from engine_images.accelerators import Accelerator
 from engine_images.arguments.model import ArgumentValue
 from engine_images.errors import VersionMismatch
-from engine_images.launch import launch_command
-from engine_images.model import EngineEnvironment, LaunchCommand, Weights
+from engine_images.launch import launch_of
+from engine_images.manifest import Launch
+from engine_images.model import EngineEnvironment
 from engine_images.sampling import SamplingSpec
 from engine_images.spec import CompileMode, CompileSpec, EngineSettings, VllmSpec
 from tidegate.core.errors import ExitCode
@@ -21,45 +20,38 @@ def settings(*, mode: CompileMode = CompileMode.DEFAULT, **args: ArgumentValue) 
     return EngineSettings(vllm=VllmSpec(version="0.32.0", args=named), compile=CompileSpec(mode=mode))
 
 
-def launch(wanted: EngineSettings, *, workdir: str = "/state/engines/abc", name: str = "llm") -> LaunchCommand:
-    weights = Weights(elements={"F32": 1000})
-    folders = {"workdir": Path(workdir), "cache": Path("/state/cache")}
-    return launch_command(wanted, ENVIRONMENT, weights, name=name, threads=2, **folders)
+def launch(wanted: EngineSettings, *, name: str = "llm") -> Launch:
+    return launch_of(wanted, ENVIRONMENT, name=name)
 
 
-def follows(command: tuple[str, ...], argument: str) -> str:
-    return command[command.index(argument) + 1]
+def follows(arguments: tuple[str, ...], argument: str) -> str:
+    return arguments[arguments.index(argument) + 1]
 
 
-def test_the_engine_listens_on_loopback_at_the_port_that_the_fleet_picks() -> None:
-    command = launch(settings()).command
-    assert (follows(command, "--host"), follows(command, "--port")) == ("127.0.0.1", "{port}")
+def test_the_model_has_one_path_for_every_version_so_that_they_share_the_compile_cache() -> None:
+    assert follows(launch(settings()).arguments, "--model") == "model"
 
 
-def test_two_versions_of_one_architecture_start_alike_so_that_they_share_the_compile_cache() -> None:
-    first = launch(settings(dtype="float32"), workdir="/state/engines/abc")
-    second = launch(settings(dtype="float32"), workdir="/state/engines/def")
-    assert first.command == second.command
-    assert first.environment == second.environment
-    assert first.workdir != second.workdir
-
-
-def test_the_model_is_addressed_relative_to_the_folder_of_the_engine() -> None:
-    started = launch(settings())
-    assert (started.workdir, follows(started.command, "--model")) == ("/state/engines/abc", "model")
+def test_where_it_listens_is_for_the_machine_to_say() -> None:
+    assert not {"--host", "--port"} & set(launch(settings()).arguments)
 
 
 def test_answers_in_flight_are_finished_when_the_engine_is_told_to_stop() -> None:
-    assert int(follows(launch(settings()).command, "--shutdown-timeout")) > 0
+    assert launch(settings()).drain_seconds > 0
+
+
+def test_the_batches_of_the_spec_are_warmed_up() -> None:
+    wanted = settings().model_copy(update={"compile": CompileSpec(warm=(1, 4))})
+    assert launch(wanted).warm_up == (1, 4)
 
 
 def test_weights_are_never_unpickled() -> None:
-    assert follows(launch(settings()).command, "--load-format") == "safetensors"
+    assert follows(launch(settings()).arguments, "--load-format") == "safetensors"
 
 
 def test_arguments_of_the_spec_are_passed_on_in_a_fixed_order() -> None:
     wanted = settings(max_model_len=1024, dtype="float32", enable_log_requests=True, enable_prefix_caching=False)
-    assert launch(wanted).command[-4:] == (
+    assert launch(wanted).arguments[-4:] == (
         "--dtype=float32",
         "--enable-log-requests",
         "--no-enable-prefix-caching",
@@ -68,7 +60,7 @@ def test_arguments_of_the_spec_are_passed_on_in_a_fixed_order() -> None:
 
 
 def test_a_value_that_looks_like_an_argument_stays_a_value() -> None:
-    assert "--reasoning-parser=--port" in launch(settings(reasoning_parser="--port")).command
+    assert "--reasoning-parser=--port" in launch(settings(reasoning_parser="--port")).arguments
 
 
 def test_json_and_lists_are_written_as_vllm_reads_them() -> None:
@@ -77,7 +69,7 @@ def test_json_and_lists_are_written_as_vllm_reads_them() -> None:
         lora_modules=[{"path": "model/sql", "name": "sql"}, "law=model/law"],
         allowed_origins=["https://example.org"],
     )
-    assert launch(wanted).command[-5:] == (
+    assert launch(wanted).arguments[-5:] == (
         '--allowed-origins=["https://example.org"]',
         "--enable-lora",
         "--lora-modules",
@@ -88,41 +80,35 @@ def test_json_and_lists_are_written_as_vllm_reads_them() -> None:
 
 def test_the_spec_s_sampling_defaults_replace_the_version_s() -> None:
     wanted = settings().model_copy(update={"sampling": SamplingSpec(temperature=0.5, max_tokens=64)})
-    assert '--override-generation-config={"max_new_tokens":64,"temperature":0.5}' in launch(wanted).command
-    assert not any("generation-config" in word for word in launch(settings()).command)
+    assert '--override-generation-config={"max_new_tokens":64,"temperature":0.5}' in launch(wanted).arguments
+    assert not any("generation-config" in word for word in launch(settings()).arguments)
 
 
 def test_an_accelerator_with_memory_of_its_own_keeps_vllm_s_kv_cache() -> None:
     wanted = settings().model_copy(update={"accelerator": Accelerator.H100})
-    assert "--kv-cache-memory-bytes" not in launch(wanted).command
+    assert "--kv-cache-memory-bytes" not in launch(wanted).arguments
 
 
 def test_an_engine_that_is_not_compiled_runs_eagerly() -> None:
-    assert "--enforce-eager" in launch(settings(mode=CompileMode.NONE)).command
-    assert "--enforce-eager" not in launch(settings()).command
+    assert "--enforce-eager" in launch(settings(mode=CompileMode.NONE)).arguments
+    assert "--enforce-eager" not in launch(settings()).arguments
 
 
 def test_the_kv_cache_of_the_spec_replaces_the_default_one() -> None:
-    command = launch(settings(kv_cache_memory_bytes=5)).command
-    assert "--kv-cache-memory-bytes=5" in command
-    assert "--kv-cache-memory-bytes" not in command
+    arguments = launch(settings(kv_cache_memory_bytes=5)).arguments
+    assert "--kv-cache-memory-bytes=5" in arguments
+    assert "--kv-cache-memory-bytes" not in arguments
 
 
-def test_an_engine_asks_nobody_on_the_network_and_imports_nothing_from_the_model() -> None:
+def test_an_engine_asks_nobody_on_the_network() -> None:
     environment = launch(settings()).environment
-    assert environment["HF_HUB_OFFLINE"] == environment["VLLM_NO_USAGE_STATS"] == environment["PYTHONSAFEPATH"] == "1"
+    assert environment["HF_HUB_OFFLINE"] == environment["VLLM_NO_USAGE_STATS"] == "1"
 
 
-def test_the_threads_of_an_engine_are_limited() -> None:
-    assert launch(settings()).environment["OMP_NUM_THREADS"] == "2"
-
-
-def test_a_relative_cache_is_found_from_the_folder_of_the_engine_too() -> None:
-    weights = Weights(elements={})
-    started = launch_command(
-        settings(), ENVIRONMENT, weights, name="llm", workdir=Path("engines/abc"), cache=Path("cache"), threads=1
-    )
-    assert Path(started.environment["VLLM_CACHE_ROOT"]).is_absolute()
+def test_only_engines_on_a_cpu_save_a_process() -> None:
+    on_gpu = settings().model_copy(update={"accelerator": Accelerator.H100})
+    assert launch(settings()).environment["VLLM_ENABLE_V1_MULTIPROCESSING"] == "0"
+    assert "VLLM_ENABLE_V1_MULTIPROCESSING" not in launch(on_gpu).environment
 
 
 def test_another_vllm_than_the_installed_one_is_refused_in_one_line() -> None:
