@@ -119,6 +119,18 @@ def test_nothing_is_kept_of_a_source_that_is_not_right(
     assert "secret" not in engine.output.read_text()
 
 
+def test_nothing_is_left_on_a_disk_that_is_full(tmp_path: Path, root: Path, start: Start) -> None:
+    partial = tmp_path / "cache" / f".{NAME}.partial"
+    partial.mkdir(parents=True)
+    # Every write to it fails as on a full disk.
+    (partial / "config.json.partial").symlink_to("/dev/full")
+    with store() as (url, _):
+        engine = begin(start, root, url, tmp_path / "cache")
+        assert engine.wait() == 4
+    assert engine.event("ended")["reason"].startswith("the disk is full: no room for ")
+    assert not partial.exists()
+
+
 def test_a_cache_that_was_changed_since_is_not_served(tmp_path: Path, root: Path, start: Start) -> None:
     write_files(tmp_path / "cache" / NAME, WEIGHTS | {"config.json": b"{}"})
     engine = begin(start, root, "/nowhere", tmp_path / "cache")
