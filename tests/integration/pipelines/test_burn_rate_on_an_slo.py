@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -63,7 +63,7 @@ class StandIns:
     def __init__(self, challenger: Sequence[str]) -> None:
         self._arguments = {CHAMPION: (), CHALLENGER: tuple(challenger)}
 
-    def prepare(self, version: ModelVersion) -> Engine:
+    async def prepare(self, version: ModelVersion, progress: Callable[[str], None]) -> Engine:
         return stand_in(version.version, *self._arguments[version.version])
 
     def folder(self, version: ModelVersion) -> Path:
