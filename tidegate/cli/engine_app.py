@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from engine_images.torch_compile.choices import Device, Dynamic, Mode
 from tidegate.cli.options import SPEC, STATE, As, Output, State, Tracking
 
 engine = typer.Typer(help="Engines as images: what they hold, how they differ, where they go.")
@@ -164,3 +165,64 @@ def verify(
     from tidegate.cli.engine_images import Login
 
     return run(image, key, Login.asked(username, insecure, password_stdin, image), as_json=output is Output.JSON)
+
+
+@engine.command("torch")
+def torch(
+    factory: Annotated[
+        str,
+        typer.Argument(
+            help="PATH.py:FUNCTION or MODULE:FUNCTION; returns a module and its inputs, or a function that makes "
+            "inputs for a shape.",
+            show_default=False,
+        ),
+    ],
+    shapes: Annotated[
+        list[str] | None, typer.Option("--shape", help="Sizes to warm and measure, such as 8x128; may be repeated.")
+    ] = None,
+    modes: Annotated[
+        list[Mode] | None, typer.Option("--mode", help="Of torch.compile; may be repeated.  [default: default]")
+    ] = None,
+    dynamic: Annotated[Dynamic, typer.Option("--dynamic", help="Whether sizes stay open in compiled code.")] = (
+        Dynamic.AUTO
+    ),
+    fullgraph: Annotated[bool, typer.Option("--fullgraph", help="Refuse a model that torch cannot compile whole.")] = (
+        False
+    ),
+    device: Annotated[Device, typer.Option("--device", help="auto takes a GPU when there is one.")] = Device.AUTO,
+    repeats: Annotated[int, typer.Option("--repeats", min=1, help="Measured calls of each shape.")] = 50,
+    tolerance: Annotated[
+        float, typer.Option("--tolerance", min=0, help="Largest difference of an output from eager's.")
+    ] = 1e-3,
+    save: Annotated[Path | None, typer.Option("--save", help="Keep the caches here, one folder a mode.")] = None,
+    load: Annotated[Path | None, typer.Option("--load", help="Start from caches that --save kept.")] = None,
+    timeout: Annotated[float, typer.Option("--timeout", min=1, help="Seconds for each process.")] = 900,
+    output: As = Output.TEXT,
+) -> int:
+    """Compile a torch model without vLLM, and compare it with itself: eager, compiled, from the saved cache.
+
+    Each runs in a fresh process. Fails when outputs differ or when a saved cache is not used again; then nothing is
+    kept. Changes nothing but --save.
+
+    \b
+    Examples:
+      tidegate engine torch examples/torch/models.py:encoder --shape 1x64 --shape 8x128 --save compiled
+      tidegate engine torch models.py:encoder --shape 8x128 --mode default --mode max-autotune --output json
+      tidegate engine torch models.py:encoder --shape 1x64 --shape 8x128 --load compiled
+    """
+    from tidegate.cli.commands.engine_torch import Asked, run
+
+    asked = Asked(
+        factory=factory,
+        shapes=tuple(shapes or ()),
+        modes=tuple(modes or [Mode.DEFAULT]),
+        dynamic=dynamic,
+        fullgraph=fullgraph,
+        device=device,
+        repeats=repeats,
+        tolerance=tolerance,
+        save=save,
+        load=load,
+        timeout=timeout,
+    )
+    return run(asked, as_json=output is Output.JSON)
