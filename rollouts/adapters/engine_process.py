@@ -20,8 +20,8 @@ from tidegate.core.clock import Clock
 START_SECONDS = 600.0
 """A compile without any cache takes 105 s of a 135M model on two cores."""
 
-STOP_SECONDS = 40.0
-"""Above the 30 s that vLLM itself gives to streams in flight (`--shutdown-timeout 30`)."""
+STOP_SECONDS = 50.0
+"""Above the 30 s that an engine gives to open answers, and the 15 s that it may then take to end."""
 
 POLL_SECONDS = 0.1
 """Between two looks at the health of an engine that starts."""

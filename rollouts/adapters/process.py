@@ -17,8 +17,8 @@ import psutil
 GUARD = Path(__file__).with_name("guard.py")
 POLL_SECONDS = 0.05
 
-_EXCEPTION = re.compile(r"(?:^|\] )((?:\w+\.)*\w*(?:Error|Exception): .{1,300})")
-"""As a traceback ends, with or without a logger's prefix; not as words in a warning."""
+_EXCEPTION = re.compile(r"(?:^|\] )((?:\w+\.)*\w*(?:Error|Exception): .{1,300})|\bended code=\d+ reason=(.{1,300})")
+"""As a traceback ends, with or without a logger's prefix, not as words in a warning; or as an entrypoint ends."""
 
 TAIL_LINES = 20
 """Of a log, in errors: enough for the end of a traceback."""
@@ -53,7 +53,7 @@ class ChildProcess:
     def first_error(self) -> str | None:
         """The first exception that its log names: what follows it is mostly other processes giving up."""
         with self.log.open(encoding="utf-8", errors="replace") as lines:
-            return next((found[1].strip() for line in lines if (found := _EXCEPTION.search(line))), None)
+            return next(((found[1] or found[2]).strip() for line in lines if (found := _EXCEPTION.search(line))), None)
 
     async def stop(self, *, grace_seconds: float) -> None:
         """SIGTERM, up to `grace_seconds` of patience, then SIGKILL for whatever its group still holds."""
