@@ -54,8 +54,9 @@ def trial(job: Job, progress: Progress) -> dict[str, Any]:
         with watch.part("load"):
             store.load(Path(job.load), factors, inductor)
     there = len(store.kernels(inductor))
-    with torch.inference_mode():
+    with watch.part("compiler"):
         model = _compiled(subject, job) if job.mode else subject.model
+    with torch.inference_mode():
         firsts, outputs = _warm_up(model, subject, watch, progress)
         measured = _measured(model, subject, job.repeats, progress)
     return {

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .failures import Failure, named
+from .failures import Failure, failure_of, named
 
 SEED = 0
 """Every process must make the same model, or its outputs could not be compared."""
@@ -74,7 +74,7 @@ def make(factory: Callable[[], Any], shapes: list[list[int]], device: str) -> Su
     try:
         made = factory()
     except Exception as error:
-        raise Failure("wrong_factory", f"the factory failed: {named(error)}") from error
+        raise failure_of(error) or Failure("wrong_factory", f"the factory failed: {named(error)}") from error
     if not (isinstance(made, tuple) and len(made) == 2 and isinstance(made[0], torch.nn.Module)):
         raise Failure(
             "wrong_factory", f"the factory returned {_kind(made)}; expected a torch.nn.Module and its inputs, as a pair"
@@ -113,7 +113,7 @@ def _calls(inputs: Any, shapes: list[list[int]]) -> Iterator[tuple[str, Call]]:
         try:
             made = inputs(*shape)
         except Exception as error:
-            raise Failure("wrong_shape", f"no inputs of shape {name}: {named(error)}") from error
+            raise failure_of(error) or Failure("wrong_shape", f"no inputs of shape {name}: {named(error)}") from error
         yield name, _call(made)
 
 
