@@ -18,7 +18,7 @@ class Row(Value):
     unit: str
     """`tokens` for shapes of two dimensions, else `samples`."""
     speedup: float | None
-    """Throughput beside eager's; None where one of them has none."""
+    """Eager's time to this one's, taken in turn in one process; None for eager."""
     p50_ms: float | None
     p99_ms: float | None
     memory_bytes: int
@@ -45,15 +45,14 @@ def _runs(trial: Trial) -> Iterator[tuple[str, Run]]:
 
 
 def _row(trial: Trial, index: int, how: str, run: Run) -> Row:
-    measured, eager = run.shapes[index], trial.eager.shapes[index]
+    measured = run.shapes[index]
     tokens = _tokens(trial.subject.shapes[index] if trial.subject.shapes else ())
-    both = measured.samples_per_second and eager.samples_per_second
     return Row(
         shape=measured.name,
         how=how,
         per_second=measured.samples_per_second * (tokens or 1),
         unit="tokens" if tokens else "samples",
-        speedup=measured.samples_per_second / eager.samples_per_second if both else None,
+        speedup=measured.speedup,
         p50_ms=measured.p50_ms,
         p99_ms=measured.p99_ms,
         memory_bytes=run.memory_bytes,

@@ -64,6 +64,8 @@ class ShapeRun(Value):
     """None when every call raised."""
     p99_ms: float | None
     samples_per_second: float
+    speedup: float | None
+    """Median of eager's time to this one's, call by call in turn in one process; None for an eager process."""
 
 
 class Counters(Value):
@@ -98,9 +100,9 @@ class Run(Value):
     """`ready`: from the process' start until each shape was answered once; and the parts of it."""
     shapes: tuple[ShapeRun, ...]
     memory_bytes: int
-    """Proportional set size once it serves."""
+    """Proportional set size once every shape was answered."""
     gpu_peak_bytes: int | None
-    """What torch had allocated at most while it served; None on a CPU."""
+    """What torch had allocated at most while each shape was answered once more; None on a CPU."""
     counters: Counters
     agreement: Agreement
     factors: Mapping[str, str]

@@ -12,7 +12,9 @@ SUBJECT = Subject(factory="models.py:encoder", shapes=((1, 64), (8, 128)))
 DEFAULT = Options(mode=Mode.DEFAULT)
 
 
-def shape_run(name: str = "1x64", *, samples: int = 1, per_second: float = 100.0, errors: int = 0) -> ShapeRun:
+def shape_run(
+    name: str = "1x64", *, samples: int = 1, per_second: float = 100.0, speedup: float | None = None, errors: int = 0
+) -> ShapeRun:
     return ShapeRun(
         name=name,
         first_seconds=1.0,
@@ -22,6 +24,7 @@ def shape_run(name: str = "1x64", *, samples: int = 1, per_second: float = 100.0
         p50_ms=10.0,
         p99_ms=12.0,
         samples_per_second=per_second,
+        speedup=speedup,
     )
 
 
@@ -42,6 +45,7 @@ def counters(**changed: int) -> Counters:
 def run(
     *,
     per_second: float = 100.0,
+    speedup: float | None = None,
     difference: float = 1e-6,
     same_weights: bool = True,
     counted: Counters | None = None,
@@ -52,8 +56,8 @@ def run(
         machine=Machine(device="a CPU", torch="2.13.0+cpu"),
         seconds={"ready": 5.0},
         shapes=(
-            shape_run(per_second=per_second, errors=errors),
-            shape_run("8x128", samples=8, per_second=2 * per_second),
+            shape_run(per_second=per_second, speedup=speedup, errors=errors),
+            shape_run("8x128", samples=8, per_second=2 * per_second, speedup=speedup),
         ),
         memory_bytes=500_000_000,
         gpu_peak_bytes=None,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,18 +12,37 @@ SETTLING = 3
 """Calls before the measured ones: caches of the CPU, clocks of the GPU, torch's CUDA graphs."""
 
 
-def latencies(call: Callable[[], Any], repeats: int, device: str) -> tuple[list[float], list[str]]:
-    """Seconds of each call that ended well, and what the others said."""
+@dataclass
+class Timed:
+    """Seconds of calls that ended well; of `beside` only those whose partner did."""
+
+    seconds: list[float]
+    beside: list[float]
+    errors: int
+
+    def speedup(self) -> float | None:
+        """The median over pairs of the other's time to ours; None where there are no pairs."""
+        ratios = [other / own for own, other in zip(self.seconds, self.beside, strict=False)]
+        return percentile(ratios, 0.5) if ratios else None
+
+
+def latencies(call: Callable[[], Any], repeats: int, device: str, beside: Callable[[], Any] | None = None) -> Timed:
+    """Time `call` again and again, in turn with `beside`: whatever else the machine does meets both alike."""
     timed = _on_gpu if device == "cuda" else _on_cpu
     for _ in range(SETTLING):
         call()
-    seconds, errors = [], []
+        if beside is not None:
+            beside()
+    found = Timed([], [], 0)
     for _ in range(repeats):
         try:
-            seconds.append(timed(call))
-        except RuntimeError as error:
-            errors.append(str(error))
-    return seconds, errors
+            found.seconds.append(timed(call))
+        except RuntimeError:
+            found.errors += 1
+            continue
+        if beside is not None:
+            found.beside.append(timed(beside))
+    return found
 
 
 def percentile(values: Sequence[float], share: float) -> float:

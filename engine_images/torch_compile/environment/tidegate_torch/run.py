@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -58,13 +59,13 @@ def trial(job: Job, progress: Progress) -> dict[str, Any]:
         model = _compiled(subject, job) if job.mode else subject.model
     with torch.inference_mode():
         firsts, outputs = _warm_up(model, subject, watch, progress)
+        memory = _memory(model, subject)
         measured = _measured(model, subject, job.repeats, progress)
     return {
         "machine": _machine(subject.device),
         "seconds": watch.seconds,
         "shapes": [{"name": name, "first_seconds": firsts[name], **measured[name]} for name in subject.calls],
-        "memory_bytes": measure.memory_bytes(),
-        "gpu_peak_bytes": torch.cuda.max_memory_allocated() if subject.device == "cuda" else None,
+        **memory,
         "counters": {**measure.counters(), "kernels_built": len(store.kernels(inductor)) - there},
         "agreement": _agreement(outputs, subject, job),
         "factors": factors,
@@ -96,26 +97,36 @@ def _warm_up(
     return firsts, outputs
 
 
-def _measured(model: Any, subject: Subject, repeats: int, progress: Progress) -> dict[str, dict[str, Any]]:
+def _memory(model: Any, subject: Subject) -> dict[str, int | None]:
+    """What serving takes, without what compiling took, and before the eager model takes turns."""
     import torch
 
-    if subject.device == "cuda":
+    on_gpu = subject.device == "cuda"
+    if on_gpu:
         torch.cuda.reset_peak_memory_stats()
+    for positional, named in subject.calls.values():
+        model(*positional, **named)
+    peak = torch.cuda.max_memory_allocated() if on_gpu else None
+    return {"memory_bytes": measure.memory_bytes(), "gpu_peak_bytes": peak}
+
+
+def _measured(model: Any, subject: Subject, repeats: int, progress: Progress) -> dict[str, dict[str, Any]]:
+    """Each shape's numbers; a compiled model takes turns with the eager one."""
     found = {}
     for name, (positional, named) in subject.calls.items():
         progress(f"{repeats} calls of shape {name}")
-
-        def call(positional: Any = positional, named: Any = named) -> Any:
-            return model(*positional, **named)
-
-        seconds, errors = measure.latencies(call, repeats, subject.device)
+        call = partial(model, *positional, **named)
+        beside = None if model is subject.model else partial(subject.model, *positional, **named)
+        timed = measure.latencies(call, repeats, subject.device, beside)
+        seconds = timed.seconds
         found[name] = {
             "samples": subject.samples(name),
             "calls": repeats,
-            "errors": len(errors),
+            "errors": timed.errors,
             "p50_ms": measure.percentile(seconds, 0.5) * 1000 if seconds else None,
             "p99_ms": measure.percentile(seconds, 0.99) * 1000 if seconds else None,
             "samples_per_second": subject.samples(name) * len(seconds) / sum(seconds) if seconds else 0.0,
+            "speedup": timed.speedup(),
         }
     return found
 

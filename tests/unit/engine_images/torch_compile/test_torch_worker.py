@@ -4,7 +4,7 @@ import pytest
 
 from engine_images.torch_compile.environment.tidegate_torch.failures import Failure, failure_of, graph_break, one_line
 from engine_images.torch_compile.environment.tidegate_torch.key import differences, variables
-from engine_images.torch_compile.environment.tidegate_torch.measure import percentile
+from engine_images.torch_compile.environment.tidegate_torch.measure import Timed, percentile
 from engine_images.torch_compile.errors import KINDS
 
 TORCH_SAYS = """Unsupported Tensor.item() call with capture_scalar_outputs=False
@@ -74,3 +74,8 @@ def test_variables_of_the_compilers_count_except_where_they_put_things() -> None
 @pytest.mark.parametrize(("share", "expected"), [(0.5, 50), (0.99, 99), (1.0, 100), (0.0, 1)])
 def test_a_percentile_is_one_of_the_values(share: float, expected: int) -> None:
     assert percentile(list(range(100, 0, -1)), share) == expected
+
+
+def test_a_speedup_is_the_median_of_pairs_whatever_the_machine_does_meanwhile() -> None:
+    assert Timed(seconds=[1.0, 10.0, 1.0], beside=[2.0, 20.0, 3.0], errors=0).speedup() == 2.0
+    assert Timed(seconds=[1.0], beside=[], errors=0).speedup() is None
