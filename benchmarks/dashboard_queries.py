@@ -74,7 +74,7 @@ class Asked:
         """What each query of a dashboard gives: the number of series, of their samples, and the last values."""
         for panel in dashboard.panels:
             for query in panel.queries:
-                result = self._ask(query)
+                result = self._ask(query, dashboard.service)
                 samples = [value for series in result for _, value in series["values"]]
                 yield {
                     "dashboard": dashboard.title,
@@ -87,9 +87,9 @@ class Asked:
                     "last": sorted(float(series["values"][-1][1]) for series in result)[:4],
                 }
 
-    def _ask(self, query: Query) -> list[dict[str, Any]]:
+    def _ask(self, query: Query, service: str) -> list[dict[str, Any]]:
         # Template leaves alone what is no variable of ours, such as the `$1` of label_replace.
-        expr = Template(query.expr).safe_substitute(region=ANYTHING, version=ANYTHING)
+        expr = Template(query.expr).safe_substitute(service=service, region=ANYTHING, version=ANYTHING)
         found: list[dict[str, Any]] = self._prometheus.custom_query_range(expr, self._start, self._end, STEP)
         return found
 

@@ -13,6 +13,7 @@ from gates.judge.spec import Dimension
 from gates.model import Outcome
 from pipelines.model import Ending
 from pipelines.story import Gate, Story
+from slo.metrics import SERVICE
 
 RUNNING = "running"
 """The state of a delivery that has no ending yet."""
@@ -30,7 +31,12 @@ def families(story: Story, *, delivery: str) -> Iterator[Metric]:
     """Everything that is known now; nothing before the delivery has started. `delivery` is its id in the ledger."""
     if story.started is None:
         return
-    named = {"delivery": delivery, "model": story.model, "version": story.version, "champion": story.champion or ""}
+    for family in _families(story, delivery):
+        yield _of_service(story.model, family)
+
+
+def _families(story: Story, delivery: str) -> Iterator[Metric]:
+    named = {"delivery": delivery, "version": story.version, "champion": story.champion or ""}
     yield InfoMetricFamily("tidegate_delivery", "What is being delivered, and against what.", value=named)
     yield _gauge("delivery_state", "1 for the state that the delivery is in.", _states(story, delivery))
     for noun, what in (("weight", "that the version gets"), ("mirror", "whose requests are copied to the version")):
@@ -40,6 +46,12 @@ def families(story: Story, *, delivery: str) -> Iterator[Metric]:
     yield _gauge("gate_outcome", "1 for the outcome of the gate's last verdict.", _outcomes(story, latest))
     yield _gauge("gate_number", "A number of the gate's last verdict, or measured beside it.", _numbers(story, latest))
     yield _gauge("quality_score", "How good answers are, 0 to 1.", _scores(story, latest))
+
+
+def _of_service(name: str, family: Metric) -> Metric:
+    """The same, with the label by which one Prometheus tells this delivery from others."""
+    family.samples = [sample._replace(labels={SERVICE: name, **sample.labels}) for sample in family.samples]
+    return family
 
 
 def _states(story: Story, delivery: str) -> Iterator[Sample]:

@@ -43,6 +43,8 @@ count as the canary's, and only the proxy knows that they are a shadow's."""
 class Stage(Value):
     """What a gate must know of the stage that asks it."""
 
+    service: str
+    """The delivery's name."""
     within: timedelta
     look: timedelta
     """Between two looks at the evidence."""
@@ -70,7 +72,7 @@ def burn_gate(gate: BurnRateGate, slos: Sequence[SloSpec], stage: Stage) -> Burn
     slo = _named(gate.slo, slos) if gate.slo else None
     whole = gate
     if slo:
-        whole = _promised(gate, slo).model_copy(update=_events(slo, mirrored=stage.mirrored))
+        whole = _promised(gate, slo).model_copy(update=_events(slo, stage))
     return scaled_to(whole, stage.within, look=stage.look, written=gate.model_fields_set)
 
 
@@ -89,19 +91,19 @@ def _promised(gate: BurnRateGate, slo: SloSpec) -> BurnRateGate:
     return gate.model_copy(update={"objective": round(slo.objective / 100, 12), **windows})
 
 
-def _events(slo: SloSpec, *, mirrored: bool) -> dict[str, object]:
+def _events(slo: SloSpec, stage: Stage) -> dict[str, object]:
     """How the gate counts the SLO's events; nothing to add where it counts failed requests by itself."""
     if slo.errors and (slo.errors.counted_by or COUNTED_BY) is CountedBy.PROXY:
         return {}
     time = slo.threshold and TIMES.get(slo.threshold.histogram.name)
     # Copies reach the canary under the proxy's name for them, which its engines do not know: no times of theirs.
-    if mirrored or not (slo.threshold and slo.threshold.edge and time):
-        return _queries(slo)
+    if stage.mirrored or not (slo.threshold and slo.threshold.edge and time):
+        return _queries(slo, stage.service)
     return {"slower": SlowerThan(metric=time, than=timedelta(seconds=slo.threshold.edge))}
 
 
-def _queries(slo: SloSpec) -> dict[str, object]:
-    sli = slo_of(slo, service="gate", counted_by=COUNTED_BY).sli
+def _queries(slo: SloSpec, service: str) -> dict[str, object]:
+    sli = slo_of(slo, service=service, counted_by=COUNTED_BY).sli
     assert isinstance(sli, Events), f"an SLO on {slo.kind} counts no events"
     errors, total = (of_arm(query, window="{{.window}}", arm=ARM) for query in (sli.error_query, sli.total_query))
     # The names in them are ours: no series of errors means that there were none, and not that one is misspelt.

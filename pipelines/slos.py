@@ -15,8 +15,9 @@ from slo.windows import windows_for
 
 
 def rules_of(spec: Delivery) -> str:
-    """The rule file of a delivery's SLOs, and of the signals that dashboards show of any delivery."""
-    return rule_file((*_slo_rules(spec), *signal_groups(counted_by=COUNTED_BY, cost=spec.cost)))
+    """The rule file of a delivery's SLOs, and of the signals that its dashboards show."""
+    signals = signal_groups(service=spec.metadata.name, counted_by=COUNTED_BY, cost=spec.cost)
+    return rule_file((*_slo_rules(spec), *signals))
 
 
 def _slo_rules(spec: Delivery) -> tuple[RuleGroup, ...]:
@@ -35,5 +36,5 @@ def gates_within(spec: Delivery, within: timedelta, *, mirrored: bool = False) -
     burn = spec.gates.burn_rate
     if burn is None:
         return spec.gates
-    stage = Stage(within=within, look=spec.gates.budget.look, mirrored=mirrored)
+    stage = Stage(service=spec.metadata.name, within=within, look=spec.gates.budget.look, mirrored=mirrored)
     return spec.gates.model_copy(update={"burn_rate": burn_gate(burn, spec.slos, stage)})

@@ -159,11 +159,14 @@ class Host:
             await self._pause(TEND_SECONDS)
 
     async def _targets(self) -> list[scrape.Json]:
-        targets = [scrape.proxy_target(name, proxy.admin) for name, proxy in self._proxies.items()]
-        targets += map(scrape.delivery_target, self._others.values())
+        targets = list(map(scrape.delivery_target, self._others.values()))
         for name, region in self.regions.items():
-            state = await region.observe()
-            targets += scrape.engine_targets(name, filter(None, (state.stable, state.canary, state.previous)))
+            # Nobody knows yet whose the numbers of an empty region will be, and nobody is served there.
+            if region.service is not None:
+                state = await region.observe()
+                arms = filter(None, (state.stable, state.canary, state.previous))
+                targets.append(scrape.proxy_target(region.service, name, self._proxies[name].admin))
+                targets += scrape.engine_targets(region.service, name, arms)
         return targets
 
     async def _pause(self, seconds: float) -> None:

@@ -52,6 +52,11 @@ class Region:
         """Whether a canary is up or coming up."""
         return self._arms.canary is not None or (self._starting is not None and self._arms.stable is not None)
 
+    @property
+    def service(self) -> str | None:
+        """What users ask the region for, as the field `model` of their requests; None before its first engine."""
+        return self._arms.stable.engine.model if self._arms.stable else None
+
     async def observe(self) -> RegionState:
         return state(self.region, self._arms, entry=self._proxy.entry, proxy_alive=self._proxy.alive)
 

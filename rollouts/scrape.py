@@ -1,7 +1,8 @@
 """What Prometheus scrapes in a local fleet, and under which labels.
 
-Every series says `region`, `role` and `version`, whether an engine or the proxy in front of it counted:
-a gate compares two roles of one region and need not know who measured.
+Every series says `service`, `region`, `role` and `version`, whether an engine or the proxy in front of it counted:
+a gate compares two roles of one region and need not know who measured. The service is the delivery's name, for
+which users ask: what tells its series from those of other deliveries in the same Prometheus.
 """
 
 from __future__ import annotations
@@ -50,20 +51,24 @@ def config(targets: Path, rules: Path) -> Json:
     }
 
 
-def engine_targets(region: str, arms: Iterable[Arm]) -> list[Json]:
+def engine_targets(service: str, region: str, arms: Iterable[Arm]) -> list[Json]:
     """The engines of one region, asked past the proxy: a warm previous has numbers too."""
+    of_region = {"part": ENGINE_JOB, "service": service, "region": region}
     return [
         {
             "targets": [_host_and_port(arm.url)],
-            "labels": {"part": ENGINE_JOB, "region": region, "role": str(arm.role), "version": arm.version},
+            "labels": {**of_region, "role": str(arm.role), "version": arm.version},
         }
         for arm in arms
     ]
 
 
-def proxy_target(region: str, admin: str) -> Json:
+def proxy_target(service: str, region: str, admin: str) -> Json:
     """The proxy of one region, by the address of its admin."""
-    return {"targets": [_host_and_port(admin)], "labels": {"part": PROXY_JOB, "region": region}}
+    return {
+        "targets": [_host_and_port(admin)],
+        "labels": {"part": PROXY_JOB, "service": service, "region": region},
+    }
 
 
 def delivery_target(address: str) -> Json:

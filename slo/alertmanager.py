@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from slo.rules.conventions import ID, SERVICE, SEVERITY, SLO
+from slo.metrics import SERVICE as SERVICE_OF_ENGINES
+from slo.rules.conventions import SERVICE, SEVERITY, SLO
 from slo.rules.model import Document
 
 PAGER, TICKETS = "pager", "tickets"
@@ -30,7 +31,7 @@ def alertmanager_config(service: str, availability: Sequence[str] = ()) -> Docum
             {
                 "source_matchers": [_is(SEVERITY, "page")],
                 "target_matchers": [_is(SEVERITY, "ticket")],
-                "equal": ["region", ID],
+                "equal": ["region", SERVICE, SLO],
             },
             *_while_a_region_is_down(service, availability),
         ],
@@ -42,7 +43,7 @@ def _route(service: str) -> Document:
     """A notification for each SLO of each region: who is on call sees at once which one burns, and where."""
     return {
         "matchers": [_is(SERVICE, service)],
-        "group_by": ["region", SLO, SEVERITY],
+        "group_by": ["region", SERVICE, SLO, SEVERITY],
         "routes": [
             {
                 "matchers": [_is(SEVERITY, "page")],
@@ -70,7 +71,7 @@ def _while_a_region_is_down(service: str, availability: Sequence[str]) -> list[D
     return [
         {
             "source_matchers": [_is(SERVICE, service), _is(SEVERITY, "page"), _is_any(SLO, availability)],
-            "target_matchers": [_is("role", "canary")],
+            "target_matchers": [_is(SERVICE_OF_ENGINES, service), _is("role", "canary")],
             "equal": ["region"],
         }
     ]

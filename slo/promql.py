@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from datetime import timedelta
 
-import promql_parser
+import promql_parser as promql
 
-from slo.model import WINDOW_PLACE
+from slo.metrics import SERVICE
+from slo.model import WINDOW_PLACE, Labels
 from tidegate.core.model import Value
 
 REGION = ("region",)
-ARM = ("region", "role", "version")
-"""One version in one role in one region."""
+ARM = (SERVICE, "region", "role", "version")
+"""One version in one role in one region of a service."""
 
 WINDOW = "{{.window}}"
-_STANDS_FOR_WINDOW = "1d10h17m37s"
-"""Parsed in the window's place; so odd that no query holds it."""
+_STANDS_FOR_WINDOW = promql.display_duration(timedelta(seconds=123457))
+"""Parsed in the window's place; so odd that no query of a person holds it."""
 
 
 class Scope(Value):
@@ -60,7 +62,38 @@ def some(query: str) -> str:
     return f"({query} > 0)"
 
 
-def pretty(query: str) -> str:
-    """The same query as people would lay it out, over several lines when it is long."""
-    tree = promql_parser.parse(WINDOW_PLACE.sub(_STANDS_FOR_WINDOW, query))
-    return tree.prettify().replace(f"[{_STANDS_FOR_WINDOW}", f"[{WINDOW}")
+def of_service(query: str, service: str) -> str:
+    """The same query of that service's series, whatever other services the same Prometheus knows."""
+    return rewritten(query, lambda node: narrowed(node, {SERVICE: service}))
+
+
+def rewritten(query: str, change: Callable[[promql.Expr], promql.Expr | None], *, window: str = WINDOW) -> str:
+    """`query` over `window`, with every part changed that `change` has another one for.
+
+    It is changed on its syntax tree, never as text, and laid out as people would, over several lines when it is long.
+
+    Raises:
+        ValueError: when the query is no PromQL that Prometheus 2 knows.
+    """
+    return with_window(promql.transform(parsed(query), None, change), window)
+
+
+def narrowed(node: promql.Expr, labels: Labels) -> promql.Expr | None:
+    """A selector that asks for `labels` too; None for any other part of a query."""
+    if not isinstance(node, promql.VectorSelector):
+        return None
+    if node.matchers.or_matchers:
+        raise ValueError("alternatives in braces, `{a or b}`, cannot be narrowed")
+    added = [promql.Matcher(promql.MatchOp.Equal, name, value) for name, value in labels.items()]
+    node.matchers = promql.Matchers([*node.matchers.matchers, *added])
+    return promql.parse(str(node))
+
+
+def parsed(query: str) -> promql.Expr:
+    """The syntax tree of a query that may have `{{.window}}` in it."""
+    return promql.parse(WINDOW_PLACE.sub(_STANDS_FOR_WINDOW, query))
+
+
+def with_window(tree: promql.Expr, window: str) -> str:
+    """A tree of `parsed` as text, with `window` where it had `{{.window}}`."""
+    return tree.prettify().replace(f"[{_STANDS_FOR_WINDOW}", f"[{window}")

@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 from slo.edges import Threshold
 from slo.formats.parts import LabelTexts
 from slo.formats.parts import Percent as Objective
+from slo.metrics import SERVICE
 from slo.metrics.vllm import E2E, ITL, QUEUE_TIME, TIME_PER_OUTPUT_TOKEN, TTFT
 from slo.windows import known_windows
 from tidegate.core.model import Contradiction, SpecModel, at_odds
@@ -22,7 +23,7 @@ LATENCIES = {"ttft": TTFT, "itl": ITL, "e2e": E2E, "queue_time": QUEUE_TIME}
 KINDS = ("errors", *LATENCIES, "tokens_per_second", "kv_cache", "quality")
 """What an SLO may promise; each has one."""
 
-SET_BY_RULES = ("region", "role", "version")
+SET_BY_RULES = (SERVICE, "region", "role", "version")
 """Labels that tell series apart; one value for all would make them one."""
 
 

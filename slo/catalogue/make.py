@@ -14,7 +14,7 @@ from slo.spec import CountedBy, SloSpec
 def slo_of(item: SloSpec, *, service: str, counted_by: CountedBy) -> Slo:
     """The SLO of one line of `slos`; `counted_by` holds where the line does not say who counts requests.
 
-    Its queries give one series for each region, over the users of stable and canary together.
+    Its queries give one series for each region, over the users of stable and canary of `service` together.
     """
     return Slo(
         service=service,
@@ -23,7 +23,7 @@ def slo_of(item: SloSpec, *, service: str, counted_by: CountedBy) -> Slo:
         objective=item.objective,
         window=item.window,
         labels=item.labels,
-        sli=sli_of(item, counted_by),
+        sli=sli_of(item, service=service, counted_by=counted_by),
         page=alert(item, service, "page"),
         ticket=alert(item, service, "ticket"),
     )

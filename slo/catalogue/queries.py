@@ -6,7 +6,7 @@ from slo.edges import Threshold, edge_label
 from slo.metrics.tidegate import QUALITY
 from slo.metrics.vllm import KV_CACHE_USAGE
 from slo.model import Events, Raw, Sli
-from slo.promql import REGION, WINDOW, Scope, pretty, selected, some, summed
+from slo.promql import REGION, WINDOW, Scope, of_service, selected, some, summed
 from slo.requests import requests
 from slo.spec import CountedBy, SloSpec
 
@@ -20,8 +20,14 @@ _STEP = "1m"
 """Between two looks at a level: 4,320 in the longest window that is looked at."""
 
 
-def sli_of(item: SloSpec, counted_by: CountedBy) -> Sli:
-    """The queries of one SLO, by region; without a series where nothing happened."""
+def sli_of(item: SloSpec, *, service: str, counted_by: CountedBy) -> Sli:
+    """The queries of one SLO of a service, by region; without a series where nothing happened."""
+    sli = _of_anybody(item, counted_by)
+    queries = {name: of_service(query, service) for name, query in sli}
+    return sli.model_copy(update=queries)
+
+
+def _of_anybody(item: SloSpec, counted_by: CountedBy) -> Sli:
     if item.errors:
         return _failed(item.errors.counted_by or counted_by)
     if item.kv_cache:
@@ -35,7 +41,7 @@ def sli_of(item: SloSpec, counted_by: CountedBy) -> Sli:
 
 def _failed(counted_by: CountedBy) -> Events:
     counted = requests(counted_by, _REGIONS)
-    return Events(error_query=pretty(counted.failed), total_query=pretty(some(counted.judged)))
+    return Events(error_query=counted.failed, total_query=some(counted.judged))
 
 
 def _slower(threshold: Threshold) -> Events:
@@ -43,7 +49,7 @@ def _slower(threshold: Threshold) -> Events:
     assert threshold.edge is not None, "a spec with another threshold is refused"
     everything = _REGIONS.rate(f"{threshold.histogram.name}_count")
     fast = _REGIONS.rate(f"{threshold.histogram.name}_bucket", f'le="{edge_label(threshold.edge)}"')
-    return Events(error_query=pretty(f"{everything} - {fast}"), total_query=pretty(some(everything)))
+    return Events(error_query=f"{everything} - {fast}", total_query=some(everything))
 
 
 def _share_of_time(gauge: str, bad: str) -> Raw:
@@ -51,4 +57,4 @@ def _share_of_time(gauge: str, bad: str) -> Raw:
     known = f"({gauge} >= 0)"
     bad_looks = summed(f"sum_over_time(({known} {bad})[{WINDOW}:{_STEP}])", REGION)
     looks = summed(f"count_over_time({known}[{WINDOW}:{_STEP}])", REGION)
-    return Raw(error_ratio_query=pretty(f"{bad_looks} / {looks}"))
+    return Raw(error_ratio_query=f"{bad_looks} / {looks}")

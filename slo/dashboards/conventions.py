@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 from slo.dashboards.model import Step
+from slo.metrics import SERVICE
+from slo.rules.conventions import SERVICE as SLOTHS_SERVICE
 
 DATASOURCE, REGION, VERSION = "datasource", "region", "version"
-"""Names of the dashboards' variables."""
+"""Names of the dashboards' variables; one more is the service, of which there is no choice."""
 
-IN_REGION = f'{REGION}=~"${REGION}"'
+OF_SERVICE = f'{SERVICE}="${SERVICE}"'
+"""Of the series of several deliveries in one Prometheus, those of the dashboard's own."""
+_IN_REGION = f'{REGION}=~"${REGION}"'
+IN_REGION = f"{OF_SERVICE}, {_IN_REGION}"
+OF_SLOS = f'{SLOTHS_SERVICE}="${SERVICE}", {_IN_REGION}'
+"""The same of what the rules of SLOs record, which say the service in Sloth's own way."""
+FIRING = f'ALERTS{{alertstate="firing", {OF_SLOS}}}'
+"""The service's alerts."""
 SEEN = f'{IN_REGION}, {VERSION}=~"${VERSION}"'
 """What the variables let through."""
 OF_USERS = f'role=~"stable|canary", {SEEN}'

@@ -5,9 +5,11 @@ from __future__ import annotations
 from slo.dashboards.conventions import (
     ARM,
     ARM_LEGEND,
+    FIRING,
     GREEN,
     GREY,
     IN_REGION,
+    OF_SLOS,
     OF_USERS,
     RED,
     YELLOW,
@@ -35,25 +37,25 @@ def first_screen(promises: Promises) -> Row:
     return Row(
         title="",
         panels=(
-            _health(promises.service),
+            _health(),
             _failing(promises),
-            _alerts(promises.service),
+            _alerts(),
             _traffic(),
             _waiting(promises),
             _engines(),
-            _since_when(promises.service),
+            _since_when(),
         ),
     )
 
 
-def worst_burn(service: str) -> str:
+def _worst_burn() -> str:
     """Per region, how many times too fast its worst SLO spends its budget; `SILENT` where there is nothing to say."""
-    burn = f'max by (region) (slo:current_burn_rate:ratio{{sloth_service="{service}", {IN_REGION}}} >= 0)'
+    burn = f"max by (region) (slo:current_burn_rate:ratio{{{OF_SLOS}}} >= 0)"
     known = f"sum by (region) (last_over_time(tidegate:requests:rate1m{{{IN_REGION}}}[1h]))"
     return f"{burn} or 0 * {known} - {-SILENT}"
 
 
-def _health(service: str) -> Panel:
+def _health() -> Panel:
     return Panel(
         title="Regions: worst burn rate of any SLO",
         kind=Kind.TILES,
@@ -62,7 +64,7 @@ def _health(service: str) -> Panel:
             "Red: the tile beside it names the version. A bad canary: `tidegate rollback` takes it back; a bad stable: "
             "move users to a green region. Grey: nobody asks there, or nothing is heard of it; look at its proxy."
         ),
-        queries=(Query(expr=worst_burn(service), legend="{{region}}"),),
+        queries=(Query(expr=_worst_burn(), legend="{{region}}"),),
         width=9,
         height=5,
         unit="suffix:×",
@@ -95,8 +97,7 @@ def _lately(signal: str) -> str:
     return f"sum by ({ARM}) (avg_over_time(tidegate:{signal}:rate1m{{{OF_USERS}}}[5m]))"
 
 
-def _alerts(service: str) -> Panel:
-    firing = f'ALERTS{{alertstate="firing", sloth_service="{service}", {IN_REGION}}}'
+def _alerts() -> Panel:
     return Panel(
         title="Alerts that fire",
         kind=Kind.TILES,
@@ -104,7 +105,7 @@ def _alerts(service: str) -> Panel:
         action="A page is yours now, a ticket may wait for the morning. Which SLO it is: the burn rates below.",
         queries=(
             Query(
-                expr=f"count by (region, sloth_severity) ({firing})",
+                expr=f"count by (region, sloth_severity) ({FIRING})",
                 legend="{{sloth_severity}} · {{region}}",
                 needs=Needs.ALERTS,
             ),
@@ -162,13 +163,13 @@ def _engines() -> Panel:
     )
 
 
-def _since_when(service: str) -> Panel:
+def _since_when() -> Panel:
     return Panel(
         title="Since when",
         kind=Kind.STATES,
         question="When did it begin, and did it begin everywhere at once?",
         action="Compare with the weights below: what began with a step of a delivery was brought by it.",
-        queries=(Query(expr=worst_burn(service), legend="{{region}}"),),
+        queries=(Query(expr=_worst_burn(), legend="{{region}}"),),
         width=24,
         height=4,
         unit="suffix:×",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from slo.dashboards.conventions import ARM_LEGEND, IN_REGION, OF_USERS, too_much
+from slo.dashboards.conventions import ARM_LEGEND, IN_REGION, OF_SERVICE, OF_USERS, too_much
 from slo.dashboards.model import Kind, Panel, Query, Row
 from slo.spec import CostSpec
 
@@ -76,7 +76,7 @@ def _months(budget: float | None, unit: str) -> Iterator[Panel]:
                     # Sums of the same evaluations: an engine of an hour costs an hour, not a day.
                     expr=(
                         f"sum(sum_over_time(tidegate:cost_per_hour:sum{{{IN_REGION}}}[1d]))"
-                        " / sum(sum_over_time(tidegate:cost_budget_per_hour:sum[1d]))"
+                        f" / sum(sum_over_time(tidegate:cost_budget_per_hour:sum{{{OF_SERVICE}}}[1d]))"
                     ),
                     legend="of the budget",
                 ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from slo.dashboards.conventions import ARM_LEGEND, GREEN, IDLE, IN_REGION, OF_USERS, RED, SEEN, YELLOW, too_much
+from slo.dashboards.conventions import ARM_LEGEND, GREEN, IDLE, OF_SLOS, OF_USERS, RED, SEEN, YELLOW, too_much
 from slo.dashboards.delivery import DELIVERY
 from slo.dashboards.first_screen import first_screen
 from slo.dashboards.latency import latency
@@ -23,7 +23,7 @@ def on_call(promises: Promises, uid: str) -> Dashboard:
             _requests(promises),
             latency(promises),
             DELIVERY,
-            _budget(promises.service),
+            _budget(),
             _engines(promises),
         ),
     )
@@ -68,8 +68,7 @@ def _requests(promises: Promises) -> Row:
     return Row(title="Requests", panels=(asked, failed, refused))
 
 
-def _budget(service: str) -> Row:
-    mine = f'sloth_service="{service}", {IN_REGION}'
+def _budget() -> Row:
     return Row(
         title="Error budget",
         panels=(
@@ -78,7 +77,7 @@ def _budget(service: str) -> Row:
                 kind=Kind.LINES,
                 question="How many times too fast is each budget spent?",
                 action="Above 1× it will not last. Over 30 days, a page comes at 14.4× for an hour or at 6× for six.",
-                queries=(Query(expr=f"slo:current_burn_rate:ratio{{{mine}}}", legend="{{sloth_slo}} · {{region}}"),),
+                queries=(Query(expr=f"slo:current_burn_rate:ratio{{{OF_SLOS}}}", legend="{{sloth_slo}} · {{region}}"),),
                 width=12,
                 height=8,
                 unit="suffix:×",
@@ -92,7 +91,7 @@ def _budget(service: str) -> Row:
                 action="Below a quarter: no more deliveries by hand in this region. Below zero: the promise is broken.",
                 queries=(
                     Query(
-                        expr=f"slo:period_error_budget_remaining:ratio{{{mine}}}",
+                        expr=f"slo:period_error_budget_remaining:ratio{{{OF_SLOS}}}",
                         legend="{{sloth_slo}} · {{region}}",
                     ),
                 ),

@@ -9,18 +9,19 @@ from grafana_foundation_sdk.builders import dashboard as build
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models import dashboard as grafana
 
-from slo.dashboards.conventions import DATASOURCE, IN_REGION, REGION, VERSION
+from slo.dashboards.conventions import DATASOURCE, FIRING, IN_REGION, OF_SERVICE, REGION, VERSION
 from slo.dashboards.dated import Json, up_to_date
 from slo.dashboards.drawing import PROMETHEUS, drawn
 from slo.dashboards.layout import placed
 from slo.dashboards.model import Dashboard, Panel
+from slo.metrics import SERVICE
 
 TAG = "tidegate"
 ANYTHING = ".*"
 """What a variable stands for when nothing is chosen: series without the label are seen, too."""
 
 VARIABLE_QUERIES = {
-    REGION: f"label_values(tidegate:requests:rate1m, {REGION})",
+    REGION: f"label_values(tidegate:requests:rate1m{{{OF_SERVICE}}}, {REGION})",
     VERSION: f"label_values(tidegate:requests:rate1m{{{IN_REGION}}}, {VERSION})",
 }
 
@@ -37,8 +38,8 @@ def dashboard_json(dashboard: Dashboard, siblings: Sequence[Dashboard] = ()) -> 
         .time(f"now-{dashboard.since}", "now")
         .timezone("browser")
         .refresh("30s")
-        .variables([_datasource(), *(_labels(name) for name in VARIABLE_QUERIES)])
-        .annotations([_alerts(dashboard.service)])
+        .variables([_datasource(), _service(dashboard.service), *(_labels(name) for name in VARIABLE_QUERIES)])
+        .annotations([_alerts()])
         .links([_link(sibling) for sibling in siblings if sibling.uid != dashboard.uid])
     )
     for number, (part, place) in enumerate(placed(dashboard.rows), start=1):
@@ -53,6 +54,16 @@ def dashboard_json(dashboard: Dashboard, siblings: Sequence[Dashboard] = ()) -> 
 
 def _datasource() -> build.DatasourceVariable:
     return build.DatasourceVariable(DATASOURCE).label("Prometheus").type("prometheus")
+
+
+def _service(name: str) -> build.CustomVariable:
+    """Hidden, and with one value: the title and the lines are those of one service.
+
+    A constant would be the word for it, but older Grafanas read a constant's value only where it is edited.
+    """
+    only = grafana.VariableOption(selected=True, text=name, value=name)
+    hidden = grafana.VariableHide.HIDE_VARIABLE
+    return build.CustomVariable(SERVICE).values(name).current(only).options([only]).hide(hidden)
 
 
 def _labels(name: str) -> build.QueryVariable:
@@ -70,20 +81,8 @@ def _labels(name: str) -> build.QueryVariable:
     )
 
 
-def alerts_query(service: str) -> str:
-    """What fires of a service's alerts."""
-    return f'ALERTS{{alertstate="firing", sloth_service="{service}", {IN_REGION}}}'
-
-
-def _alerts(service: str) -> build.AnnotationQuery:
-    return (
-        build.AnnotationQuery()
-        .name("Alerts")
-        .datasource(PROMETHEUS)
-        .enable(True)
-        .icon_color("red")
-        .expr(alerts_query(service))
-    )
+def _alerts() -> build.AnnotationQuery:
+    return build.AnnotationQuery().name("Alerts").datasource(PROMETHEUS).enable(True).icon_color("red").expr(FIRING)
 
 
 def _link(other: Dashboard) -> build.DashboardLink:

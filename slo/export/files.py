@@ -27,7 +27,7 @@ _SLOTHS_OWN = timedelta(days=30)
 def exported(wanted: Wanted) -> tuple[Exported, ...]:
     """Every file; the same input gives the same bytes."""
     group = group_of(wanted.promises, service=wanted.delivery, counted_by=wanted.counted_by)
-    signals = signal_groups(counted_by=wanted.counted_by, cost=wanted.cost)
+    signals = signal_groups(service=wanted.delivery, counted_by=wanted.counted_by, cost=wanted.cost)
     ruled = [(slo, rules_for(group.model_copy(update={"slos": (slo,)}), windows_for(slo.window))) for slo in group.slos]
     everything = [*(rules for _, groups in ruled for rules in groups), *signals]
     count = sum(len(rules.rules) for rules in everything)

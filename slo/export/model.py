@@ -9,7 +9,7 @@ from pydantic import Field
 from slo.export.wording import MARK
 from slo.kubernetes.conventions import DELIVERY
 from slo.kubernetes.manifest import object_name
-from slo.model import KubernetesNames, Labels
+from slo.model import KubernetesNames, Labels, Slo
 from slo.spec import CostSpec, CountedBy, SloSpec
 from tidegate.core.model import Value
 
@@ -36,10 +36,13 @@ class Wanted(Value):
     """How long a canary is on trial."""
     cluster: Cluster = Cluster()
 
-    def names(self, identity: str, suffix: str = "") -> KubernetesNames:
-        """Name, namespace and labels of one object."""
+    def names(self, suffix: str, slo: Slo | None = None) -> KubernetesNames:
+        """Name, namespace and labels of an object of the delivery, or of one of its SLOs.
+
+        A dot joins the names of both, which have none: with a dash, `chat-eu` and `ttft` would be `chat` and `eu-ttft`.
+        """
         return KubernetesNames(
-            name=object_name(identity, suffix),
+            name=object_name(f"{self.delivery}.{slo.name}" if slo else self.delivery, suffix),
             namespace=self.cluster.namespace,
             labels={DELIVERY: self.delivery} | dict(self.cluster.labels),
         )

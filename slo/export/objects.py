@@ -22,8 +22,8 @@ def prometheus_rules(
     wanted: Wanted, slos: Iterable[tuple[Slo, tuple[RuleGroup, ...]]], signals: tuple[RuleGroup, ...]
 ) -> Exported:
     """An object for each SLO and one for the signals: each far below the 512 KiB that the operator takes."""
-    objects = [prometheus_rule(groups, wanted.names(slo.id, "slo")) for slo, groups in slos]
-    objects.append(prometheus_rule(signals, wanted.names(wanted.delivery, "signals")))
+    objects = [prometheus_rule(groups, wanted.names("slo", slo)) for slo, groups in slos]
+    objects.append(prometheus_rule(signals, wanted.names("signals")))
     return Exported(name="prometheus-rule.yaml", text="".join(objects), holds=f"{len(objects)} PrometheusRule objects")
 
 
@@ -46,8 +46,8 @@ def analysis_templates(wanted: Wanted, slos: Iterable[Slo]) -> Exported:
 def pod_monitors(wanted: Wanted) -> Exported:
     """One for the engines, one for their GPUs."""
     objects = [
-        engine_monitor(wanted.delivery, wanted.names(wanted.delivery, "engines")),
-        gpu_monitor(wanted.delivery, wanted.names(wanted.delivery, "gpus")),
+        engine_monitor(wanted.delivery, wanted.names("engines")),
+        gpu_monitor(wanted.delivery, wanted.names("gpus")),
     ]
     text = "".join(written(each, header=MONITORS) for each in objects)
     return Exported(name="pod-monitors.yaml", text=text, holds="2 PodMonitor objects: engines, and their GPUs")
@@ -58,7 +58,7 @@ def _templates(wanted: Wanted, slo: Slo) -> Iterator[Manifest]:
         yield analysis_template(
             slo,
             Stage(length=wanted.stage, background=suffix == "background"),
-            names=wanted.names(slo.id, suffix),
+            names=wanted.names(suffix, slo),
             prometheus=wanted.cluster.prometheus,
             windows=windows_for(slo.window),
         )

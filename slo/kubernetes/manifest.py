@@ -9,7 +9,8 @@ from slo.model import KubernetesNames
 
 Manifest = dict[str, object]
 
-_FITS = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+_WORD = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_FITS = re.compile(rf"{_WORD}([.]{_WORD})*")
 _LONGEST = 63
 _DIGEST = 6
 

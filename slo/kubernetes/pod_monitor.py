@@ -1,7 +1,8 @@
 """Objects of kind PodMonitor: they scrape the engines, and set the labels that every rule and gate relies on.
 
-All of them come from labels of the pods, so the same objects serve every region's cluster, and a cluster with
-several regions too. A pod without a region or a version is not scraped: its series could not be told apart.
+A monitor is one delivery's, whose name its series carry as `service`. All other labels come from those of the
+pods, so the same objects serve every region's cluster, and a cluster with several regions too. A pod without a
+region or a version is not scraped: its series could not be told apart.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from slo.kubernetes.conventions import (
     as_label,
 )
 from slo.kubernetes.manifest import Manifest, manifest
+from slo.metrics import SERVICE
 from slo.model import KubernetesNames
 
 INTERVAL = timedelta(seconds=15)
@@ -53,6 +55,7 @@ def engine_monitor(delivery: str, names: KubernetesNames, interval: timedelta = 
                     "path": "/metrics",
                     "interval": prometheus_duration(interval),
                     "relabelings": [
+                        {"targetLabel": SERVICE, "replacement": delivery},
                         _copied(_OF_POD + as_label(REGION), "region"),
                         _copied(_OF_POD + as_label(VERSION), "version"),
                         {"targetLabel": "role", "replacement": "previous"},
@@ -89,6 +92,7 @@ def gpu_monitor(delivery: str, names: KubernetesNames, interval: timedelta = INT
                     "metricRelabelings": [
                         _keep(GPU_SERIES),
                         mine,
+                        {"targetLabel": SERVICE, "replacement": delivery},
                         {"targetLabel": "role", "replacement": "previous"},
                         *(_copied(source, name) for name, source in labels.items()),
                         {"regex": "tidegate_dev_.+|" + as_label(POD_TEMPLATE_HASH), "action": "labeldrop"},

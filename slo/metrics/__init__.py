@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from slo.metrics.dcgm import DCGM
 from slo.metrics.envoy import ENVOY
-from slo.metrics.model import TARGET, Kind, Metric
+from slo.metrics.model import SERVICE, TARGET, Kind, Metric
 from slo.metrics.tidegate import TIDEGATE
 from slo.metrics.vllm import VLLM
 
@@ -23,4 +23,4 @@ def metric_of(series: str) -> Metric | None:
     return _BY_SERIES.get(series)
 
 
-__all__ = ["INVENTORY", "TARGET", "Kind", "Metric", "metric_of"]
+__all__ = ["INVENTORY", "SERVICE", "TARGET", "Kind", "Metric", "metric_of"]

@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
-from slo.metrics.model import TARGET, Kind, Metric
+from slo.metrics.model import SERVICE, TARGET, Kind, Metric
 
 _CLUSTER = ("envoy_cluster_name", *TARGET)
-_USERS = ("envoy_http_conn_manager_prefix", "instance", "region")
+_USERS = ("envoy_http_conn_manager_prefix", "instance", SERVICE, "region")
 """What users met at the door; which engine served them is not known here."""
 
 _MILLISECONDS = (

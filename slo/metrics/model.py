@@ -7,7 +7,10 @@ from enum import StrEnum
 
 from tidegate.core.model import Value
 
-TARGET = ("instance", "region", "role", "version")
+SERVICE = "service"
+"""The label that says whose a series is: the delivery's name. One Prometheus may see many deliveries."""
+
+TARGET = ("instance", SERVICE, "region", "role", "version")
 """What Prometheus itself puts on every series of an engine, beside `job`, which is another one in each cluster."""
 
 

@@ -1,4 +1,4 @@
-"""Recording rules of the signals that gates and dashboards share, by region, role and version."""
+"""Recording rules of the signals that gates and dashboards share, by service, region, role and version."""
 
 from slo.signals.groups import signal_groups
 

@@ -20,7 +20,7 @@ def known_series(
     slos: Sequence[SloSpec], *, service: str, counted_by: CountedBy, cost: CostSpec | None
 ) -> Mapping[str, Labels]:
     """Labels by the name of the series, for a Prometheus that has the rules of `slos` and those of the signals."""
-    groups = signal_groups(counted_by=counted_by, cost=cost)
+    groups = signal_groups(service=service, counted_by=counted_by, cost=cost)
     if slos:
         made = group_of(slos, service=service, counted_by=counted_by)
         groups += tuple(

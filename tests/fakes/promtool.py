@@ -25,6 +25,16 @@ def tells(name: str, series: Series, values: Mapping[str, float | Mapping[str, f
     return {"name": name, "interval": "1m", "input_series": _series(series), "promql_expr_test": asked}
 
 
+def of_service(series: Series, service: str) -> Series:
+    """The same, each with the label that says whose it is: ours, or Sloth's on what rules of SLOs record."""
+    found = {}
+    for name, values in series.items():
+        metric, _, labels = name.removesuffix("}").partition("{")
+        whose = f'{"sloth_service" if metric.startswith("slo:") else "service"}="{service}"'
+        found[f"{metric}{{{', '.join(filter(None, (whose, labels)))}}}"] = values
+    return found
+
+
 def alerts(name: str, series: Series, alert: str, fired: Sequence[Test], *, at: str) -> Test:
     """Expects these alerts of that name and no others."""
     expected = [{"eval_time": at, "alertname": alert, "exp_alerts": list(fired)}]

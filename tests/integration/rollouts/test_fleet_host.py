@@ -167,14 +167,14 @@ async def test_two_regions_serve_side_by_side(state: Path) -> None:
     await host.stop()
 
 
-async def test_prometheus_tells_regions_roles_and_versions_apart(host: FleetHost, http: Http) -> None:
+async def test_prometheus_tells_services_regions_roles_and_versions_apart(host: FleetHost, http: Http) -> None:
     fleet = host.fleet(REGION)
     state = await fleet.deploy(stand_in("6"))
     await fleet.deploy(stand_in("7"))
     await fleet.shift(50)
     async with Users(state.entry) as users:
         await asyncio.sleep(1)
-    seen = {"region": REGION, "role": "canary", "version": "7"}
+    seen = {"service": "stand-in", "region": REGION, "role": "canary", "version": "7"}
     canary = users.by_role()["canary"]
     await until_measured(host, http, "vllm:request_success_total", seen, at_least=canary)
     await until_measured(host, http, "envoy_cluster_upstream_rq_total", seen, at_least=canary)

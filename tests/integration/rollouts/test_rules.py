@@ -12,9 +12,9 @@ from threading import Thread
 from typing import Any
 
 import pytest
-from fakes.local_fleet import newest_with
+from fakes.local_fleet import newest_with, stand_in
 
-from rollouts.adapters.host_client import FleetHost
+from rollouts.adapters.host_client import FleetHost, LocalFleet
 from rollouts.adapters.http import Http
 from rollouts.errors import RulesRefused, Unreachable
 
@@ -68,7 +68,8 @@ async def value(ask: Ask, query: str, *, within: float = 25) -> float:
     raise AssertionError(f"{query} has no value")
 
 
-async def test_rules_are_evaluated_every_ten_seconds(host: FleetHost, ask: Ask) -> None:
+async def test_rules_are_evaluated_every_ten_seconds(host: FleetHost, fleet: LocalFleet, ask: Ask) -> None:
+    await fleet.deploy(stand_in("6"))
     await host.load_rules(RULES.format(group="proxies"))
     (group,) = (await ask("rules"))["groups"]
     assert (group["name"], group["interval"]) == ("proxies", 10)

@@ -54,4 +54,4 @@ def test_prometheus_accepts_the_rules_of_any_promise(spec: SloSpec, counted_by: 
 @settings(max_examples=10, deadline=None)
 @given(COSTS, st.sampled_from(CountedBy))
 def test_prometheus_accepts_the_signals_at_any_cost(cost: CostSpec | None, counted_by: CountedBy) -> None:
-    assert accepted(signal_groups(counted_by=counted_by, cost=cost)) == ""
+    assert accepted(signal_groups(service="support-llm", counted_by=counted_by, cost=cost)) == ""

@@ -31,14 +31,14 @@ def proxy(
     codes: dict[str, str], *, torn: str = "0x20", late: str = "0x20", role: str = "stable", region: str = "eu-west-1"
 ) -> Series:
     """One cluster of one proxy; both counters of what broke are there from the start, those of codes are not."""
-    labels = f'region="{region}",role="{role}",version="6"'
+    labels = f'service="chat",region="{region}",role="{role}",version="6"'
     responses = {f'envoy_cluster_upstream_rq{{{labels},envoy_response_code="{c}"}}': v for c, v in codes.items()}
     return {f"{TORN}{{{labels}}}": torn, f"{TIMEOUT}{{{labels}}}": late, **responses}
 
 
 def engine(answers: dict[str, str], *, errors: str = "0x20", handler: str = "/v1/chat/completions") -> Series:
     """The API server of one engine, by class of status, and the errors that the engine knows of."""
-    labels = 'region="eu-west-1",role="stable",version="6"'
+    labels = 'service="chat",region="eu-west-1",role="stable",version="6"'
     counted = {
         f'http_requests_total{{{labels},handler="{handler}",method="POST",status="{s}"}}': v for s, v in answers.items()
     }
@@ -47,7 +47,7 @@ def engine(answers: dict[str, str], *, errors: str = "0x20", handler: str = "/v1
 
 
 def histogram(name: str, *, within: int, of: int, edge: str, region: str = "eu-west-1", minutes: int = 20) -> Series:
-    labels = f'region="{region}",role="stable",version="6"'
+    labels = f'service="chat",region="{region}",role="stable",version="6"'
     return {
         f'{name}_bucket{{{labels},le="{edge}"}}': f"0+{within}x{minutes}",
         f"{name}_count{{{labels}}}": f"0+{of}x{minutes}",
@@ -91,7 +91,7 @@ def by_engine() -> list[Test]:
 
 
 def gauge(series: str, values: str, seconds: str) -> tuple[str, str]:
-    return f'{series}{{region="eu-west-1",role="stable",instance="{seconds}"}}', values
+    return f'{series}{{service="chat",region="eu-west-1",role="stable",instance="{seconds}"}}', values
 
 
 def test_errors_as_the_proxy_counts_them(tmp_path: Path) -> None:
@@ -142,7 +142,7 @@ def test_levels_are_bad_for_a_share_of_the_time_of_all_engines(tmp_path: Path) -
         tells("no engine", {}, {BAD: {}}),
     ]
     assert judged(tmp_path, rules(slo_spec("kv_cache")), kv) == ""
-    score = 'tidegate_quality_score{region="eu-west-1",role="canary",version="7",dimension="overall"}'
+    score = 'tidegate_quality_score{service="chat",region="eu-west-1",role="canary",version="7",dimension="overall"}'
     quality = [
         tells("good enough", {score: "0.8x20"}, {BAD: {EU: 0}}),
         tells("too low", {score: "0.79x20"}, {BAD: {EU: 1}}),

@@ -9,7 +9,7 @@ from string import Template
 
 import pytest
 from fakes.dashboards import COST, SLOS
-from fakes.promtool import Series, judged, tells
+from fakes.promtool import Series, judged, of_service, tells
 
 from slo.dashboards import dashboards_of
 from slo.dashboards.outputs import ANYTHING
@@ -26,15 +26,19 @@ Values = Mapping[str, float]
 
 def shown(level: str, title: str, query: int = 0) -> str:
     """The query as Grafana asks it when nothing is chosen."""
-    return Template(PANELS[level, title].queries[query].expr).safe_substitute(region=ANYTHING, version=ANYTHING)
+    return Template(PANELS[level, title].queries[query].expr).safe_substitute(
+        service="chat", region=ANYTHING, version=ANYTHING
+    )
 
 
 def said(folder: Path, name: str, series: Series, expr: str, values: Values, *, at: str = "10m") -> str:
-    return judged(folder, [], [tells(name, series, {expr: values}, at=at)])
+    """Beside another service with the same series, of which none is seen."""
+    everybodys = {**of_service(series, "chat"), **of_service(series, "another")}
+    return judged(folder, [], [tells(name, everybodys, {expr: values}, at=at)])
 
 
 def burn(slo: str, region: str) -> str:
-    return f'slo:current_burn_rate:ratio{{sloth_service="chat", sloth_slo="{slo}", region="{region}"}}'
+    return f'slo:current_burn_rate:ratio{{sloth_slo="{slo}", region="{region}"}}'
 
 
 def requests(region: str) -> str:
@@ -135,6 +139,5 @@ def test_evidence_is_told_on_the_way_to_what_is_needed(tmp_path: Path) -> None:
     about = 'gate="errors", stage="canary", region="eu", version="7"'
     numbers = {"evidence_fine": 4, "evidence_fine_needed": 16}
     series = {f'tidegate_gate_number{{number="{name}", {about}}}': f"{value}x20" for name, value in numbers.items()}
-    assert (
-        said(tmp_path, "half", series, shown("l2", "Evidence against what a gate needs"), {f"{{{about}}}": 0.5}) == ""
-    )
+    half = {f'{{service="chat", {about}}}': 0.5}
+    assert said(tmp_path, "half", series, shown("l2", "Evidence against what a gate needs"), half) == ""

@@ -18,8 +18,9 @@ from fakes.query_labels import read_labels
 
 from slo.catalogue import group_of
 from slo.dashboards import dashboards_of
+from slo.dashboards.conventions import FIRING
 from slo.dashboards.delivery import OUTCOMES
-from slo.dashboards.outputs import ANYTHING, alerts_query
+from slo.dashboards.outputs import ANYTHING
 from slo.metrics import INVENTORY, TARGET, Kind, Metric, metric_of
 from slo.outputs import rule_file
 from slo.rules import RuleGroup, rules_for
@@ -34,6 +35,7 @@ SECONDS = 60.0
 """Recorded series rest on others, some three evaluations deep, and rates on two scrapes."""
 
 LABELS = {
+    "service": (SERVICE,),
     "region": ("eu-west-1", "us-east-1"),
     "role": ("stable", "canary"),
     "envoy_response_code": ("200", "503"),
@@ -55,7 +57,7 @@ LABELS = {
 
 
 def groups() -> tuple[RuleGroup, ...]:
-    found = signal_groups(counted_by=CountedBy.PROXY, cost=COST)
+    found = signal_groups(service=SERVICE, counted_by=CountedBy.PROXY, cost=COST)
     made = group_of(SLOS, service=SERVICE, counted_by=CountedBy.PROXY)
     return (*found, *rules_for(made, windows_for(SLOS[0].window)))
 
@@ -122,7 +124,7 @@ def test_every_query_of_every_panel_has_data(url: str) -> None:
         for dashboard in dashboards_of(SLOS, service=SERVICE, cost=COST)
         for panel in dashboard.panels
         for query in panel.queries
-    } | {("Alerts", alerts_query(SERVICE))}
+    } | {("Alerts", FIRING)}
     deadline = time.monotonic() + SECONDS
     while waiting and time.monotonic() < deadline:
         waiting = {(title, expr) for title, expr in waiting if not answered(url, expr)}
@@ -132,7 +134,7 @@ def test_every_query_of_every_panel_has_data(url: str) -> None:
 
 def answered(url: str, expr: str) -> bool:
     """Whether there is a number; one that is none would be an empty panel."""
-    chosen = Template(expr).safe_substitute(region=ANYTHING, version=ANYTHING)
+    chosen = Template(expr).safe_substitute(service=SERVICE, region=ANYTHING, version=ANYTHING)
     return any(sample["value"][1] != "NaN" for sample in asked(url, chosen))
 
 
@@ -141,5 +143,7 @@ def test_what_is_chosen_is_all_that_is_shown(url: str) -> None:
     for dashboard in dashboards_of(SLOS, service=SERVICE, cost=COST):
         for panel in dashboard.panels:
             for query in panel.queries:
-                chosen = Template(query.expr).safe_substitute(region="(eu-west-1|us-gone)", version="7")
+                chosen = Template(query.expr).safe_substitute(
+                    service=SERVICE, region="(eu-west-1|us-gone)", version="7"
+                )
                 assert {sample["metric"].get("region", "eu-west-1") for sample in asked(url, chosen)} <= {"eu-west-1"}

@@ -116,7 +116,7 @@ def labels(url: str, query: str) -> list[dict[str, str]]:
 
 
 def test_an_engine_has_the_labels_of_its_pod(url: str) -> None:
-    arm = {"pod_template_hash": "6f7", "region": "eu-west-1", "version": "7"}
+    arm = {"pod_template_hash": "6f7", "region": "eu-west-1", "service": "support-llm", "version": "7"}
     own = {"engine": "0", "model_name": "0"}
     assert labels(url, 'vllm:num_requests_running{role="canary"}') == [own | arm | {"role": "canary"}]
     assert labels(url, 'vllm:num_requests_running{role!="canary"}') == [own | arm | {"role": "previous"}]
@@ -124,7 +124,8 @@ def test_an_engine_has_the_labels_of_its_pod(url: str) -> None:
 
 def test_gpus_have_the_labels_of_the_pod_that_uses_them_and_those_of_others_are_left_out(url: str) -> None:
     (only,) = labels(url, "DCGM_FI_DEV_GPU_UTIL")
-    assert only.items() >= {"region": "eu-west-1", "version": "7", "role": "canary", "gpu": "0"}.items()
+    arm = {"service": "support-llm", "region": "eu-west-1", "version": "7", "role": "canary"}
+    assert only.items() >= {"gpu": "0", **arm}.items()
     assert not [name for name in only if name.startswith("tidegate_dev") or name.startswith("rollouts")]
 
 

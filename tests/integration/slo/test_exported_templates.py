@@ -39,7 +39,7 @@ def exposition() -> Iterator[str]:
     samples: dict[str, list[str]] = defaultdict(list)
     for (role, version, pods), (bad, requests) in ARMS.items():
         engine = Engine(bad)
-        arm = {"region": REGION, "role": role, "version": version}
+        arm = {"service": "support-llm", "region": REGION, "role": role, "version": version}
         for time in range(NOW - 3600, NOW + 1, STEP):
             engine.answer(requests)
             score = (QUALITY.name, {"dimension": "overall"} | arm, 0.2 if bad else 0.95)

@@ -13,9 +13,11 @@ from slo.spec import CostSpec, CountedBy
 
 pytestmark = pytest.mark.skipif(shutil.which("promtool") is None, reason="needs Prometheus")
 
-ARM = 'region="eu-west-1", role="canary", version="7"'
+ARM = 'service="chat", region="eu-west-1", role="canary", version="7"'
 ONE = f"{{{ARM}}}"
-PROXY = signal_groups(counted_by=CountedBy.PROXY, cost=CostSpec(per_engine_hour=3.6, budget_per_month=7200))
+PROXY = signal_groups(
+    service="chat", counted_by=CountedBy.PROXY, cost=CostSpec(per_engine_hour=3.6, budget_per_month=7200)
+)
 TTFT = "vllm:time_to_first_token_seconds_bucket"
 
 
@@ -68,7 +70,7 @@ def test_requests_and_what_became_of_them(tmp_path: Path) -> None:
 
 
 def test_requests_as_engines_count_them(tmp_path: Path) -> None:
-    groups = signal_groups(counted_by=CountedBy.ENGINE, cost=None)
+    groups = signal_groups(service="chat", counted_by=CountedBy.ENGINE, cost=None)
     handler = 'handler="/v1/completions",method="POST"'
     series = of_arm(
         {
@@ -127,6 +129,6 @@ def test_engines_are_counted_once_and_paid_for(tmp_path: Path) -> None:
         "tidegate:gpu_utilisation:avg": {},
         "tidegate:cost_per_hour:sum": {ONE: 7.2},
         "tidegate:cost_per_1k_tokens:rate1m": {ONE: 0.02},
-        "tidegate:cost_budget_per_hour:sum": 10,
+        "tidegate:cost_budget_per_hour:sum": {'{service="chat"}': 10},
     }
     assert judged(tmp_path, PROXY, [tells("engines", series, asked)]) == ""

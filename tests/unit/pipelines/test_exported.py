@@ -34,6 +34,7 @@ def exported(events: Iterable[Event]) -> dict[Series, float]:
 
 def of(events: Iterable[Event], name: str, **labels: str) -> dict[str, float]:
     """Values of the samples that have these labels, by the labels that are not named, in their order of names."""
+    labels = {"service": "support-llm", **labels}
     return {
         " ".join(value for key, value in sorted(found) if key not in labels): number
         for (metric, found), number in exported(events).items()
@@ -46,8 +47,12 @@ def test_before_a_delivery_has_started_there_is_nothing() -> None:
 
 
 def test_a_delivery_is_known_by_its_id_and_versions() -> None:
-    info = of(delivered(), "delivery_info", delivery="d1", model="support-llm", version="2", champion="1")
+    info = of(delivered(), "delivery_info", delivery="d1", version="2", champion="1")
     assert info == {"": 1}
+
+
+def test_every_series_says_whose_it_is() -> None:
+    assert {dict(labels)["service"] for _, labels in exported(delivered())} == {"support-llm"}
 
 
 def test_a_delivery_is_in_one_state() -> None:

@@ -88,7 +88,7 @@ def test_windows_that_were_written_out_stay() -> None:
 
 
 def test_the_shortest_stage_still_has_two_windows() -> None:
-    stage = Stage(within=timedelta(seconds=30), look=timedelta(seconds=10))
+    stage = Stage(service="chat", within=timedelta(seconds=30), look=timedelta(seconds=10))
     gate = burn_gate(BurnRateGate(objective=0.99), (), stage)
     assert windows(gate.fast) == "10s in 20s, 14.4"
     assert gate.fast.short < gate.fast.long

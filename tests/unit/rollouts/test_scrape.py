@@ -14,15 +14,17 @@ CONFIG = scrape.config(Path("/state/targets.json"), Path("/state/rules.yml"))
 CANARY = Arm(role=Role.CANARY, version="7", digest="d", url="http://127.0.0.1:8007", ready=True)
 
 
-def test_an_engine_is_labelled_with_region_role_and_version() -> None:
-    (target,) = scrape.engine_targets("eu-west-1", [CANARY])
+def test_an_engine_is_labelled_with_service_region_role_and_version() -> None:
+    (target,) = scrape.engine_targets("chat", "eu-west-1", [CANARY])
     assert target["targets"] == ["127.0.0.1:8007"]
-    assert target["labels"] == {"part": "engine", "region": "eu-west-1", "role": "canary", "version": "7"}
+    arm = {"service": "chat", "region": "eu-west-1", "role": "canary", "version": "7"}
+    assert target["labels"] == {"part": "engine"} | arm
 
 
-def test_a_proxy_knows_its_region_and_leaves_roles_to_its_clusters() -> None:
-    target = scrape.proxy_target("eu-west-1", "http://127.0.0.1:9000")
-    assert target == {"targets": ["127.0.0.1:9000"], "labels": {"part": "proxy", "region": "eu-west-1"}}
+def test_a_proxy_knows_its_service_and_region_and_leaves_roles_to_its_clusters() -> None:
+    target = scrape.proxy_target("chat", "eu-west-1", "http://127.0.0.1:9000")
+    labels = {"part": "proxy", "service": "chat", "region": "eu-west-1"}
+    assert target == {"targets": ["127.0.0.1:9000"], "labels": labels}
 
 
 def test_a_delivery_labels_its_numbers_itself() -> None:

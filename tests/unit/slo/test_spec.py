@@ -55,6 +55,7 @@ def test_there_is_an_example_of_each_kind() -> None:
         (slo("errors: {}", objective=99.9, more=", window: 7d"), "window: found 7d; expected a period that has alert"),
         (slo("errors: {}", more=", labels: {region: eu}"), "labels.region: found region; expected another name"),
         (slo("errors: {}", more=", labels: {sloth_id: a}"), "labels.sloth_id: found sloth_id; expected another name"),
+        (slo("errors: {}", more=", labels: {service: a}"), "labels.service: found service; expected another name"),
         (slo("errors: {}", more=", ttft: {below: 1s}"), "slos[0]: found errors and ttft; expected exactly one"),
         (slo("labels: {}"), "slos[0]: found no promise; expected exactly one of errors, ttft, itl"),
         (slo("errors: {counted_by: nobody}"), "counted_by: found 'nobody'; expected 'proxy' or 'engine'"),

@@ -37,7 +37,7 @@ def all_queries() -> Iterator[str]:
 
 
 @pytest.mark.parametrize("query", sorted(set(all_queries())))
-def test_every_query_asks_for_what_is_exported_and_for_users_only(query: str) -> None:
+def test_every_query_asks_for_what_is_exported_and_for_users_of_its_service_only(query: str) -> None:
     assert WINDOW_PLACE.search(query)
     for selector in selectors(query):
         metric = metric_of(selector.name)
@@ -45,6 +45,7 @@ def test_every_query_asks_for_what_is_exported_and_for_users_only(query: str) ->
         labels = {matcher.name: matcher.value for matcher in selector.matchers.matchers}
         assert labels.keys() <= {*metric.series[selector.name]}
         assert labels["role"].startswith("stable|canary")
+        assert labels["service"] == "chat"
 
 
 def test_who_counts_is_the_fleets_choice_unless_the_line_says_it() -> None:

@@ -50,8 +50,15 @@ def test_each_level_leads_to_the_two_others_with_what_was_chosen() -> None:
 
 def test_region_version_and_prometheus_can_be_chosen() -> None:
     variables = written(ON_CALL)["templating"]["list"]
-    assert [variable["name"] for variable in variables] == ["datasource", "region", "version"]
-    assert all(variable["includeAll"] and variable["multi"] for variable in variables[1:])
+    assert [variable["name"] for variable in variables] == ["datasource", "service", "region", "version"]
+    assert all(variable["includeAll"] and variable["multi"] for variable in variables[2:])
+
+
+def test_the_service_is_there_from_the_start_and_nobodys_choice() -> None:
+    for level in LEVELS:
+        _, service, *_ = written(level)["templating"]["list"]
+        assert (service["type"], service["query"], service["hide"]) == ("custom", "chat", 2)
+        assert service["current"]["value"] == service["options"][0]["value"] == "chat"
 
 
 def test_every_panel_asks_a_question_and_says_what_to_do() -> None:

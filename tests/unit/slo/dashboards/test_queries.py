@@ -11,8 +11,9 @@ from fakes.known_series import known_series
 from fakes.query_labels import read_labels
 
 from slo.dashboards import Dashboard, dashboards_of
+from slo.dashboards.conventions import FIRING
 from slo.dashboards.model import Needs
-from slo.dashboards.outputs import VARIABLE_QUERIES, alerts_query
+from slo.dashboards.outputs import VARIABLE_QUERIES
 from slo.metrics import metric_of
 from slo.signals import signal_groups
 from slo.spec import CostSpec, CountedBy, SloSpec
@@ -56,13 +57,20 @@ def test_what_only_a_proxy_counts_is_not_asked_of_engines() -> None:
 
 def test_variables_and_annotations_are_queries_too() -> None:
     known = known_series(SLOS, service=SERVICE, counted_by=CountedBy.PROXY, cost=COST)
-    assert read_labels(alerts_query(SERVICE), known).problems == ()
+    assert read_labels(FIRING, known).problems == ()
     for query in VARIABLE_QUERIES.values():
         found = re.fullmatch(r"label_values\((.+), (\w+)\)", query)
         assert found
         reading = read_labels(found[1], known)
         assert reading.problems == ()
         assert found[2] in reading.labels
+
+
+def test_no_query_sees_other_services() -> None:
+    everything = [query for _, query, _ in queries(dashboards_of(SLOS, service=SERVICE, cost=COST))]
+    for query in (*everything, FIRING, *(query.removeprefix("label_values") for query in VARIABLE_QUERIES.values())):
+        asked, told = len(re.findall(r"\b(?:tidegate[:_]|slo:|ALERTS)", query)), query.count('service="$service"')
+        assert asked == told > 0, query
 
 
 def test_without_a_price_nothing_is_asked_about_money() -> None:
@@ -96,7 +104,9 @@ def test_all_that_needs_a_gpu_is_named_here() -> None:
 
 def signals_of(only_with: str) -> set[str]:
     """Recorded series that rest on metrics which are exported only with that."""
-    rules = [rule for group in signal_groups(counted_by=CountedBy.PROXY, cost=COST) for rule in group.rules]
+    rules = [
+        rule for group in signal_groups(service=SERVICE, counted_by=CountedBy.PROXY, cost=COST) for rule in group.rules
+    ]
     found = set()
     for rule in rules:
         metrics = (metric_of(name) for name in read_labels(rule.expr, {}).series)

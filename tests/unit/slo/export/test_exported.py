@@ -55,6 +55,9 @@ def objects(*names: str) -> list[dict[str, Any]]:
     return [each for name in names for each in yaml.safe_load_all(made[name].text)]
 
 
+VALID = r"(?=.{1,63}$)[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
+"""Of the API server: words of small letters, digits and dashes with dots between them."""
+
 ALL_OBJECTS = ("prometheus-rule.yaml", "analysis-templates.yaml", "pod-monitors.yaml")
 
 
@@ -72,9 +75,24 @@ def test_every_object_has_a_name_of_its_own_its_namespace_and_the_labels_that_se
     found = objects(*ALL_OBJECTS)
     assert len({(each["kind"], each["metadata"]["name"]) for each in found}) == len(found) == 9 + 16 + 2
     for metadata in (each["metadata"] for each in found):
-        assert re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", metadata["name"])
+        assert re.fullmatch(VALID, metadata["name"])
         assert metadata["namespace"] == "serving"
         assert metadata["labels"].items() >= {"release": "monitoring", DELIVERY: "support-llm"}.items()
+
+
+def test_deliveries_in_one_cluster_have_objects_of_their_own() -> None:
+    """Even where the names of a delivery and of its SLO make the same words as those of another."""
+    ttft = WANTED.promises[1]
+    one = {"delivery": "chat", "promises": (ttft.model_copy(update={"name": "eu-ttft"}),)}
+    other = {"delivery": "chat-eu", "promises": (ttft.model_copy(update={"name": "ttft"}),)}
+    made = [files(WANTED.model_copy(update=each)) for each in (one, other)]
+    names = [
+        (each["kind"], each["metadata"]["name"])
+        for files_of_one in made
+        for name in ALL_OBJECTS
+        for each in yaml.safe_load_all(files_of_one[name].text)
+    ]
+    assert len(set(names)) == len(names) == 2 * (2 + 2 + 2)
 
 
 def test_every_object_is_small_enough_to_be_applied() -> None:
@@ -114,8 +132,8 @@ def test_where_a_proxy_counts_a_canary_is_known_by_its_version() -> None:
         each["metadata"]["name"]: [argument["name"] for argument in each["spec"]["args"] if "value" not in argument]
         for each in yaml.safe_load_all(made.text)
     }
-    assert asked["support-llm-availability-step"] == ["region", "version"]
-    assert asked["support-llm-first-token-step"] == ["region", "pod-template-hash"]
+    assert asked["support-llm.availability-step"] == ["region", "version"]
+    assert asked["support-llm.first-token-step"] == ["region", "pod-template-hash"]
 
 
 def test_what_cannot_be_judged_is_told_and_the_rest_is_exported() -> None:
@@ -144,7 +162,10 @@ def test_alertmanager_asks_for_labels_that_alerts_have() -> None:
     (ours,) = config["route"]["routes"]
     assert {route["matchers"][0] for route in ours["routes"]} == {f'sloth_severity="{name}"' for name in severities}
     assert ours["matchers"] == ['sloth_service="support-llm"']
-    assert config["inhibit_rules"][1]["source_matchers"][-1] == 'sloth_slo=~"availability"'
+    same, down = config["inhibit_rules"]
+    assert same["equal"] == ["region", "sloth_service", "sloth_slo"]
+    assert down["source_matchers"][-1] == 'sloth_slo=~"availability"'
+    assert 'service="support-llm"' in down["target_matchers"]
 
 
 def test_secrets_are_named_never_written() -> None:
@@ -160,10 +181,10 @@ identities = st.text(alphabet="abcXYZ019._-", min_size=1, max_size=80)
 @given(identities, identities, st.sampled_from(["", "step", "background"]))
 def test_names_are_valid_and_two_identities_never_share_one(one: str, other: str, suffix: str) -> None:
     names = [object_name(identity, suffix) for identity in (one, other)]
-    assert all(re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", name) for name in names)
+    assert all(re.fullmatch(VALID, name) for name in names)
     assert (names[0] == names[1]) == (one == other)
 
 
 def test_a_name_that_is_valid_is_kept() -> None:
-    assert object_name("support-llm-queue", "step") == "support-llm-queue-step"
-    assert re.fullmatch(r"support-llm-ttft-p99-[0-9a-f]{6}", object_name("support-llm-TTFT_p99"))
+    assert object_name("support-llm.queue", "step") == "support-llm.queue-step"
+    assert re.fullmatch(r"support-llm-ttft-p99-[0-9a-f]{6}", object_name("support-llm.TTFT_p99"))

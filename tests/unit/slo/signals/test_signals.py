@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import promql_parser as promql
 import pytest
+from fakes.known_series import known_series
+from fakes.query_labels import read_labels
 
-from slo.metrics import metric_of
+from slo.metrics import SERVICE, metric_of
 from slo.rules import Rule
 from slo.signals import signal_groups
 from slo.spec import CostSpec, CountedBy
@@ -14,7 +16,7 @@ COST = CostSpec(per_engine_hour=2.5, budget_per_month=4000)
 
 
 def rules(counted_by: CountedBy = CountedBy.PROXY, cost: CostSpec | None = COST) -> dict[str, Rule]:
-    groups = signal_groups(counted_by=counted_by, cost=cost)
+    groups = signal_groups(service="chat", counted_by=counted_by, cost=cost)
     return {rule.record.removeprefix("tidegate:"): rule for group in groups for rule in group.rules}
 
 
@@ -45,14 +47,30 @@ def test_what_nobody_counts_is_not_recorded() -> None:
 
 
 @pytest.mark.parametrize("counted_by", CountedBy)
-def test_every_rule_reads_what_is_exported_or_was_recorded_before_it(counted_by: CountedBy) -> None:
+def test_every_rule_reads_what_is_exported_or_was_recorded_before_it_of_its_service_alone(
+    counted_by: CountedBy,
+) -> None:
     recorded: set[str] = set()
 
     def known(node: promql.Expr) -> promql.Expr:
         if isinstance(node, promql.VectorSelector):
             assert node.name in recorded or metric_of(node.name), node.name
+            assert [matcher.value for matcher in node.matchers.matchers if matcher.name == SERVICE] == ["chat"]
         return node
 
     for name, rule in rules(counted_by).items():
         promql.transform(promql.parse(rule.expr), None, known)
         recorded.add(f"tidegate:{name}")
+
+
+@pytest.mark.parametrize("counted_by", CountedBy)
+def test_the_sides_of_every_rule_have_the_labels_to_meet(counted_by: CountedBy) -> None:
+    known = known_series((), service="chat", counted_by=counted_by, cost=COST)
+    found = {name: read_labels(rule.expr, known).problems for name, rule in rules(counted_by).items()}
+    assert {name: problems for name, problems in found.items() if problems} == {}
+
+
+def test_signals_of_two_services_are_series_and_groups_of_their_own() -> None:
+    one, other = (signal_groups(service=name, counted_by=CountedBy.PROXY, cost=COST) for name in ("chat", "code"))
+    assert {group.name for group in one}.isdisjoint(group.name for group in other)
+    assert {rule.labels[SERVICE] for group in one for rule in group.rules} == {"chat"}
