@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import threading
 import time
+import urllib.request
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import product
@@ -30,12 +32,12 @@ from slo.windows import windows_for
 
 pytestmark = pytest.mark.skipif(shutil.which("prometheus") is None, reason="needs Prometheus")
 
-SERVICE = "chat"
+SERVICE, ANOTHER = "chat", "code"
 SECONDS = 60.0
 """Recorded series rest on others, some three evaluations deep, and rates on two scrapes."""
 
 LABELS = {
-    "service": (SERVICE,),
+    "service": (SERVICE, ANOTHER),
     "region": ("eu-west-1", "us-east-1"),
     "role": ("stable", "canary"),
     "envoy_response_code": ("200", "503"),
@@ -57,8 +59,13 @@ LABELS = {
 
 
 def groups() -> tuple[RuleGroup, ...]:
-    found = signal_groups(service=SERVICE, counted_by=CountedBy.PROXY, cost=COST)
-    made = group_of(SLOS, service=SERVICE, counted_by=CountedBy.PROXY)
+    """Of two services, which know nothing of each other."""
+    return tuple(group for service in (SERVICE, ANOTHER) for group in groups_of(service))
+
+
+def groups_of(service: str) -> tuple[RuleGroup, ...]:
+    found = signal_groups(service=service, counted_by=CountedBy.PROXY, cost=COST)
+    made = group_of(SLOS, service=service, counted_by=CountedBy.PROXY)
     return (*found, *rules_for(made, windows_for(SLOS[0].window)))
 
 
@@ -130,6 +137,17 @@ def test_every_query_of_every_panel_has_data(url: str) -> None:
         waiting = {(title, expr) for title, expr in waiting if not answered(url, expr)}
         time.sleep(1)
     assert waiting == set()
+
+
+def test_the_rules_of_two_services_are_evaluated_side_by_side(url: str) -> None:
+    with urllib.request.urlopen(f"{url}/api/v1/rules", timeout=10) as answer:
+        rules = [rule for group in json.load(answer)["data"]["groups"] for rule in group["rules"]]
+    assert len(rules) == sum(len(group.rules) for group in groups())
+    assert {rule.get("lastError", "") for rule in rules} == {""}
+    recorded = asked(url, 'count by (service) ({__name__=~"tidegate:.+"})')
+    counts = {sample["metric"]["service"]: sample["value"][1] for sample in recorded}
+    assert counts.keys() == {SERVICE, ANOTHER}
+    assert len(set(counts.values())) == 1
 
 
 def answered(url: str, expr: str) -> bool:
