@@ -21,7 +21,7 @@ def stand_in(version: str, *arguments: str) -> Engine:
     return Engine(
         version=version,
         digest=f"sha256-of-{version}",
-        model="stand-in",
+        model="support-llm",
         command=(sys.executable, str(STAND_IN), "--port", PORT, *arguments),
         workdir=str(STAND_IN.parent),
         memory_bytes=64 << 20,

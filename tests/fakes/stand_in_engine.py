@@ -94,7 +94,7 @@ class StandInEngine:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--port", type=int, required=True)
-    parser.add_argument("--model", default="stand-in")
+    parser.add_argument("--model", default="support-llm")
     parser.add_argument("--tokens", type=int, default=10)
     parser.add_argument("--interval", type=float, default=0.02, help="seconds from token to token")
     parser.add_argument("--error-share", type=float, default=0.0, help="of streamed chats, answered 500")

@@ -35,7 +35,7 @@ class Users:
         self,
         entry: str,
         *,
-        model: str = "stand-in",
+        model: str = "support-llm",
         per_second: float = 40,
         max_tokens: int | None = None,
         regenerates: str | None = None,

@@ -174,7 +174,7 @@ async def test_prometheus_tells_services_regions_roles_and_versions_apart(host: 
     await fleet.shift(50)
     async with Users(state.entry) as users:
         await asyncio.sleep(1)
-    seen = {"service": "stand-in", "region": REGION, "role": "canary", "version": "7"}
+    seen = {"service": "support-llm", "region": REGION, "role": "canary", "version": "7"}
     canary = users.by_role()["canary"]
     await until_measured(host, http, "vllm:request_success_total", seen, at_least=canary)
     await until_measured(host, http, "envoy_cluster_upstream_rq_total", seen, at_least=canary)
