@@ -61,14 +61,12 @@ def _try(asked: Asked, subject: Subject) -> Trial:
     with tempfile.TemporaryDirectory(prefix="tidegate-torch-") as workdir:
         processes = TorchProcesses(environment, Path(workdir), timeout_seconds=asked.timeout)
         if asked.load:
-            return try_saved(
-                processes, subject, options, load=asked.load.absolute(), tolerance=asked.tolerance, progress=note
-            )
+            return try_saved(processes, subject, options, load=asked.load, tolerance=asked.tolerance, progress=note)
         return try_compiled(
             processes,
             subject,
             options,
-            save=asked.save.absolute() if asked.save else None,
+            save=asked.save,
             tolerance=asked.tolerance,
             progress=note,
         )

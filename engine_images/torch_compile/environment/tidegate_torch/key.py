@@ -1,7 +1,7 @@
 """The factors that decide whether a saved cache may be used.
 
 torch has a key of its own for each graph and compiles again in silence when it misses. And it does not look at
-everything: kernels for a CPU hold the number of its threads, and instructions that another CPU may not have.
+everything: which instructions a CPU has is not in a graph's key, and kernels are built for those of the machine.
 """
 
 from __future__ import annotations
