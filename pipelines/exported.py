@@ -32,11 +32,11 @@ def families(story: Story, *, delivery: str) -> Iterator[Metric]:
     if story.started is None:
         return
     for family in _families(story, delivery):
-        yield _of_service(story.model, family)
+        yield _of_service(story.spec, family)
 
 
 def _families(story: Story, delivery: str) -> Iterator[Metric]:
-    named = {"delivery": delivery, "version": story.version, "champion": story.champion or ""}
+    named = {"delivery": delivery, "model": story.model, "version": story.version, "champion": story.champion or ""}
     yield InfoMetricFamily("tidegate_delivery", "What is being delivered, and against what.", value=named)
     yield _gauge("delivery_state", "1 for the state that the delivery is in.", _states(story, delivery))
     for noun, what in (("weight", "that the version gets"), ("mirror", "whose requests are copied to the version")):

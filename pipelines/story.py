@@ -115,6 +115,7 @@ class Story(Value):
     version: str = ""
     champion: str | None = None
     spec: str = ""
+    """The delivery's name in its spec: what users ask for, and what its series in Prometheus carry as `service`."""
     steps: tuple[Step, ...] = ()
     regions: tuple[Region, ...] = ()
     gates: tuple[Gate, ...] = ()

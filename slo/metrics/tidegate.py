@@ -16,7 +16,7 @@ GATE_NUMBER = _gauge("gate_number", "gate", "number", "stage", "region", "versio
 """Each number of a gate's last verdict."""
 GATE_OUTCOME = _gauge("gate_outcome", "gate", "outcome", "stage", "region", "version")
 """1 for the outcome of a gate's last verdict, 0 for the others."""
-DELIVERY = _gauge("delivery_info", "delivery", "version", "champion")
+DELIVERY = _gauge("delivery_info", "delivery", "model", "version", "champion")
 STATE = _gauge("delivery_state", "delivery", "state", "version")
 """1 for the state that a delivery is in, 0 for the others."""
 WEIGHT = _gauge("delivery_weight_percent", "region", "version")

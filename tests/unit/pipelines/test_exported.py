@@ -47,12 +47,16 @@ def test_before_a_delivery_has_started_there_is_nothing() -> None:
 
 
 def test_a_delivery_is_known_by_its_id_and_versions() -> None:
-    info = of(delivered(), "delivery_info", delivery="d1", version="2", champion="1")
+    info = of(delivered(), "delivery_info", delivery="d1", model="support-llm", version="2", champion="1")
     assert info == {"": 1}
 
 
-def test_every_series_says_whose_it_is() -> None:
-    assert {dict(labels)["service"] for _, labels in exported(delivered())} == {"support-llm"}
+def test_every_series_says_whose_it_is_by_the_name_of_the_delivery() -> None:
+    """Two deliveries may move the same model of the registry."""
+    story = tell(delivered()).model_copy(update={"model": "smollm", "spec": "support-llm"})
+    samples = [sample for family in families(story, delivery="d1") for sample in family.samples]
+    assert {sample.labels["service"] for sample in samples} == {"support-llm"}
+    assert {sample.labels["model"] for sample in samples if sample.name == "tidegate_delivery_info"} == {"smollm"}
 
 
 def test_a_delivery_is_in_one_state() -> None:

@@ -123,7 +123,8 @@ def test_what_gates_do_not_read_themselves_is_asked_of_prometheus(where: InStage
     for query in (gate.errors_query, gate.total_query):
         assert metric in query
         assert "{{.window}}" in query
-        assert query.count('version="{{.version}}"') == query.count('region="{{.region}}"') >= 1
+        selected = [query.count(each) for each in ('service="', 'region="{{.region}}"', 'version="{{.version}}"')]
+        assert selected == [query.count("[")] * 3
         assert "{{.role}}" not in query
 
 
