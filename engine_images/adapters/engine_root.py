@@ -32,8 +32,8 @@ PACKAGE = "tidegate_entrypoint"
 PORT = "{port}"
 """Stands in a command for the port that whoever starts it picks."""
 
-LEFT_OUT = ("*.lock", "*.tmp", "__pycache__")
-"""What vLLM and torch leave in a cache and never read again."""
+LEFT_OUT = ("*.lock", "*.tmp", "__pycache__", "aotautograd", "fxgraph")
+"""What a start from the compiled model never reads; the last two hold addresses of the process that wrote them."""
 
 KEY_SECONDS = 60.0
 
