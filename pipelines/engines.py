@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from engine_images.adapters.engine_root import PORT, READY_PATH, serve
+from engine_images.adapters.engine_root import PORT, READY_PATH, serve, sweep
 from engine_images.build.builder import Builder
 from engine_images.build.model import Built, Order
 from engine_images.build.order import order_for
@@ -44,7 +44,15 @@ class LocalEngines:
     async def prepare(self, version: ModelVersion, progress: Progress) -> Engine:
         """Files in place and proven against their digests, the engine built or found, the command that serves it."""
         order, built = await self.build(version, progress)
-        launch = serve(order, built.root, self.state.run / PORT, threads=self.threads)
+        sweep(self.state.run)
+        launch = serve(
+            order,
+            built.root,
+            # Absolute: an engine does not start in this folder.
+            (self.state.run / PORT).absolute(),
+            threads=self.threads,
+            model_infos=(self.state.builds / "modelinfos").absolute(),
+        )
         return Engine(
             version=version.version,
             digest=version.digest,

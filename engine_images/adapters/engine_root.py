@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from engine_images import entrypoint
 from engine_images.build.model import Order
+from engine_images.entrypoint.place import LIFE_FILE
 from engine_images.errors import EnvironmentMissing
 from engine_images.manifest import (
     CACHE_FOLDER,
@@ -36,6 +39,9 @@ LEFT_OUT = ("*.lock", "*.tmp", "__pycache__", "aotautograd", "fxgraph")
 """What a start from the compiled model never reads; the last two hold addresses of the process that wrote them."""
 
 KEY_SECONDS = 60.0
+
+SETTLED_SECONDS = 60.0
+"""After which an engine that starts holds the lock of its folder."""
 
 READY_PATH = "/tidegate/ready"
 """Answers 200 once the engine has answered its own warm-up."""
@@ -101,6 +107,7 @@ def serve(
     run: Path,
     *,
     threads: int | None = None,
+    model_infos: Path | None = None,
     arguments: Iterable[str] = (),
     environment: Mapping[str, str] | None = None,
 ) -> LaunchCommand:
@@ -111,12 +118,15 @@ def serve(
         root: as `/engine` in an image.
         run: the process' own folder; `{port}` in it is replaced like the port itself.
         threads: for computing on a CPU; all cores when None.
+        model_infos: a folder that engines share; with it an engine without a compile cache starts 8 s sooner.
         arguments: added to vLLM's.
         environment: added to the process'.
     """
     options = ["--root", str(root), "--run", str(run), "--host", "127.0.0.1", "--port", PORT, "--logs", "text"]
     if threads is not None:
         options += ["--threads", str(threads)]
+    if model_infos is not None:
+        options += ["--model-infos", str(model_infos)]
     extra = list(arguments)
     return LaunchCommand(
         command=(order.environment.python, "-m", PACKAGE, "serve", *options, *(["--", *extra] if extra else [])),
@@ -137,6 +147,23 @@ def tidy_cache(cache: Path) -> None:
     for pattern in LEFT_OUT:
         for path in list(cache.rglob(pattern)):
             shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def sweep(runs: Path) -> None:
+    """Remove the folders of engines that have ended. One that starts just now is older than no minute."""
+    for life in runs.glob(f"*/{LIFE_FILE}"):
+        if time.time() - life.stat().st_mtime > SETTLED_SECONDS and _ended(life):
+            shutil.rmtree(life.parent, ignore_errors=True)
+
+
+def _ended(life: Path) -> bool:
+    """Whether nobody holds the lock: the kernel gives it back however an engine ends."""
+    with life.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+    return True
 
 
 def fixed_run_folder(name: str) -> Path:

@@ -18,6 +18,9 @@ from types import TracebackType
 from .exits import BadSettings, OutsideMissing
 from .manifest import CACHE_FOLDER, MODEL_FOLDER
 
+MODEL_INFOS_FOLDER = "modelinfos"
+"""vLLM's own name for what it has found out about model classes."""
+
 LIFE_FILE = "life"
 """`PID STATE` of the engine that runs in the folder, locked for as long as it lives."""
 
@@ -82,6 +85,23 @@ class RunFolder:
         except OSError as error:
             raise cannot_write(target, error) from error
         return target
+
+    def share_model_infos(self, shared: Path) -> None:
+        """Let engines of this machine ask once what kind of model a class is: vLLM starts a process for it, for 8 s.
+
+        An engine that brought the answer keeps its own. vLLM compares the class's source before it believes one.
+
+        Raises:
+            OutsideMissing: the folder cannot be made.
+        """
+        link = self.folder / CACHE_FOLDER / MODEL_INFOS_FOLDER
+        if link.exists():
+            return
+        try:
+            shared.mkdir(parents=True, exist_ok=True)
+            link.symlink_to(shared.resolve(), target_is_directory=True)
+        except OSError as error:
+            raise cannot_write(link, error) from error
 
 
 @dataclass(frozen=True)

@@ -48,6 +48,8 @@ def prepare(settings: Settings, run: RunFolder, journal: Journal) -> Prepared:
         verify.prove_files(settings.root / CACHE_FOLDER, engine.cache)
     run.link_model(model)
     cache = run.copy_cache(settings.root / CACHE_FOLDER, engine.cache)
+    if settings.model_infos is not None:
+        run.share_model_infos(settings.model_infos)
     environment = tune.child_environment(
         # vLLM has no use for our secret.
         {name: value for name, value in os.environ.items() if name != TOKEN_VARIABLE},

@@ -28,6 +28,7 @@ class Settings:
     health_every: float
     health_deadline: float
     threads: int | None
+    model_infos: Path | None
     spot: str
     spot_url: str | None
     logs: str
@@ -64,6 +65,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     option("--start-deadline", type=float, default=1800.0, help="seconds until the engine must be ready")
     option("--health-every", type=float, default=10.0, help="seconds for which a proof of health holds")
     option("--health-deadline", type=float, default=10.0, help="seconds for one test inference")
+    option("--model-infos", type=Path, help="folder shared by engines: what vLLM has found out about model classes")
     option("--threads", type=int, help="for computing on a CPU; else the cores that this container may use")
     option("--spot", choices=["off", "aws", "gcp"], default="off", help="watch for the cloud's notice and drain then")
     option("--spot-url", help=argparse.SUPPRESS)

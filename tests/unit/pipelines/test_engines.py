@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +99,30 @@ async def test_each_process_of_an_engine_has_a_folder_of_its_own(machine: Machin
     assert engine.command[engine.command.index("--run") + 1] == str(machine.state.run / PORT)
 
 
+async def test_its_folders_are_where_they_are_wherever_it_starts(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(machine.state.root.parent)
+    state = StateFolder(Path(machine.state.root.name))
+    engine = await replace(machine.engines(), state=state).prepare(machine.first, machine.said.append)
+    for option in ("--root", "--run", "--model-infos"):
+        assert Path(engine.command[engine.command.index(option) + 1]).is_absolute()
+    assert Path(engine.workdir).is_absolute()
+
+
+async def test_the_folders_of_engines_that_have_ended_are_removed_and_no_others(machine: Machine) -> None:
+    ended, runs, starts = (machine.state.run / port for port in ("1", "2", "3"))
+    for folder in (ended, runs, starts):
+        folder.mkdir(parents=True)
+        (folder / "life").write_text("1 ready")
+    for folder in (ended, runs):
+        os.utime(folder / "life", (0, 0))
+    with (runs / "life").open() as life:
+        fcntl.flock(life, fcntl.LOCK_EX)
+        await machine.prepare(machine.first)
+    assert [folder.exists() for folder in (ended, runs, starts)] == [False, True, True]
+
+
 async def test_what_vllm_is_told_names_no_folder_of_this_machine(machine: Machine) -> None:
     launch = manifest_of(await machine.prepare(machine.first))["launch"]
     assert "--max-model-len=512" in launch["arguments"]
@@ -106,6 +133,12 @@ async def test_two_versions_are_two_engines_that_start_alike(machine: Machine) -
     first, second = [await machine.prepare(version) for version in (machine.first, machine.second)]
     assert first.workdir != second.workdir
     assert manifest_of(first)["launch"] == manifest_of(second)["launch"]
+
+
+async def test_engines_share_what_vllm_has_found_out_about_model_classes(machine: Machine) -> None:
+    commands = [(await machine.prepare(version)).command for version in (machine.first, machine.second)]
+    folders = {command[command.index("--model-infos") + 1] for command in commands}
+    assert folders == {str(machine.state.builds / "modelinfos")}
 
 
 async def test_an_engine_takes_the_threads_it_was_given(machine: Machine) -> None:

@@ -33,6 +33,21 @@ def test_paths_mean_the_same_for_process_1_and_for_vllm(tmp_path: Path, start: S
     assert (tmp_path / "run/cache/aot/model").read_bytes() == b"compiled"
 
 
+def test_engines_share_what_vllm_has_found_out_about_model_classes(tmp_path: Path, start: Start) -> None:
+    shared, run = tmp_path / "infos", tmp_path / "run"
+    start(write_engine_root(tmp_path), "--model-infos", shared, run=run).until_ready()
+    (run / "cache" / "modelinfos" / "llama.json").write_text("{}")
+    assert (shared / "llama.json").read_text() == "{}"
+
+
+def test_an_engine_that_brought_them_keeps_its_own(tmp_path: Path, start: Start) -> None:
+    shared, run = tmp_path / "infos", tmp_path / "run"
+    root = write_engine_root(tmp_path, cache={"modelinfos/llama.json": b"built"})
+    start(root, "--model-infos", shared, run=run).until_ready()
+    assert (run / "cache" / "modelinfos" / "llama.json").read_bytes() == b"built"
+    assert not shared.exists()
+
+
 def test_a_secret_of_ours_is_not_vllms(tmp_path: Path, start: Start) -> None:
     engine = start(write_engine_root(tmp_path), environment={"TIDEGATE_WEIGHTS_TOKEN": "secret"}).until_ready()
     assert "TIDEGATE_WEIGHTS_TOKEN" not in engine.get("/environment").json()
