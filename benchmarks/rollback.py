@@ -33,11 +33,12 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from fakes.local_fleet import REGION, delivery, stand_in
 from fakes.users import Users
 
-from engine_images.adapters.engine_root import PORT, READY_PATH, serve, write_root
+from engine_images.adapters.engine_root import PORT, serve, write_root
 from engine_images.adapters.environment import find_engine_environment
 from engine_images.build.order import order_for
 from engine_images.manifest import EngineManifest, ModelContract
 from engine_images.spec import CompileMode, CompileSpec, EngineSettings, VllmSpec
+from pipelines.build_servers import engine_of
 from registry.digests import digest_files, whole_digest
 from rollouts.adapters import host_client
 from rollouts.adapters.host_client import LocalFleet
@@ -133,9 +134,7 @@ def _vllm(folder: Path, state: Path) -> MakeEngine:
     launch = serve(order, root, state / "run" / PORT)
 
     def make(version: str) -> Engine:
-        return Engine(
-            version=version, digest=f"sha256-of-{version}", model="m", ready_path=READY_PATH, **launch.model_dump()
-        )
+        return engine_of(launch, version=version, digest=f"sha256-of-{version}", model="m")
 
     return make
 

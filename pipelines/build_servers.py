@@ -16,6 +16,11 @@ from tidegate.core.clock import Clock
 NAME = "build"
 
 
+def engine_of(launch: LaunchCommand, *, version: str, digest: str, model: str) -> Engine:
+    """What a fleet is asked to run so that a built engine is started by its entrypoint."""
+    return Engine(version=version, digest=digest, model=model, ready_path=READY_PATH, **launch.model_dump())
+
+
 class BuildServer:
     """A `Server` of `engine_images.ports`."""
 
@@ -45,16 +50,7 @@ class BuildServers:
         self._name = name
 
     async def start(self, launch: LaunchCommand, log: Path) -> BuildServer:
-        engine = Engine(
-            version=NAME,
-            digest="",
-            model=self._name,
-            command=launch.command,
-            environment=launch.environment,
-            workdir=launch.workdir,
-            memory_bytes=launch.memory_bytes,
-            ready_path=READY_PATH,
-        )
+        engine = engine_of(launch, version=NAME, digest="", model=self._name)
         http = Http()
         try:
             begun = self._clock.monotonic()

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from engine_images.adapters.engine_root import PORT, READY_PATH, serve, sweep
+from engine_images.adapters.engine_root import PORT, serve, sweep
 from engine_images.build.builder import Builder
 from engine_images.build.model import Built, Order
 from engine_images.build.order import order_for
@@ -15,6 +15,7 @@ from engine_images.checks.servable import problems_of, refuse, sampling_of
 from engine_images.manifest import ModelContract
 from engine_images.model import EngineEnvironment
 from engine_images.spec import EngineSettings
+from pipelines.build_servers import engine_of
 from pipelines.ports import Registry
 from pipelines.state import StateFolder
 from registry.model import ModelVersion
@@ -53,16 +54,7 @@ class LocalEngines:
             threads=self.threads,
             model_infos=(self.state.builds / "modelinfos").absolute(),
         )
-        return Engine(
-            version=version.version,
-            digest=version.digest,
-            model=self.name,
-            command=launch.command,
-            environment=launch.environment,
-            workdir=launch.workdir,
-            memory_bytes=launch.memory_bytes,
-            ready_path=READY_PATH,
-        )
+        return engine_of(launch, version=version.version, digest=version.digest, model=self.name)
 
     async def build(self, version: ModelVersion, progress: Progress) -> tuple[Order, Built]:
         """The engine of a version, and what it was built from.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
@@ -15,7 +14,7 @@ from pathlib import Path
 
 from engine_images import entrypoint
 from engine_images.build.model import Order
-from engine_images.entrypoint.place import LIFE_FILE
+from engine_images.entrypoint.place import LIFE_FILE, look_at
 from engine_images.errors import EnvironmentMissing
 from engine_images.manifest import (
     CACHE_FOLDER,
@@ -152,18 +151,8 @@ def tidy_cache(cache: Path) -> None:
 def sweep(runs: Path) -> None:
     """Remove the folders of engines that have ended. One that starts just now is older than no minute."""
     for life in runs.glob(f"*/{LIFE_FILE}"):
-        if time.time() - life.stat().st_mtime > SETTLED_SECONDS and _ended(life):
+        if time.time() - life.stat().st_mtime > SETTLED_SECONDS and look_at(life.parent) is None:
             shutil.rmtree(life.parent, ignore_errors=True)
-
-
-def _ended(life: Path) -> bool:
-    """Whether nobody holds the lock: the kernel gives it back however an engine ends."""
-    with life.open("rb") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-    return True
 
 
 def fixed_run_folder(name: str) -> Path:

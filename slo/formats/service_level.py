@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import Literal
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-from slo.formats.parts import LabelTexts, Name
-from slo.formats.sloth_parts import AlertingPart, EventsPart, PluginsPart, RawPart, SliPart, SloPart
+from slo.formats.sloth_parts import AlertingPart, EventsPart, RawPart, ServicePart, SliPart, SloPart
 from slo.model import KubernetesNames, SloGroup
-from tidegate.core.model import SpecModel, at_odds
+from tidegate.core.model import SpecModel
 
 API_VERSION = "sloth.slok.dev/v1"
 _CAMEL = ConfigDict(alias_generator=to_camel)
@@ -59,21 +58,12 @@ class Metadata(SpecModel):
     annotations: dict[str, str] = Field(default_factory=dict)
 
 
-class ServiceLevelSpec(SpecModel):
+class ServiceLevelSpec(ServicePart):
     """The SLOs of one service."""
 
     model_config = _CAMEL
 
-    service: Name
-    labels: LabelTexts = Field(default_factory=dict)
-    slo_plugins: PluginsPart = PluginsPart()
     slos: tuple[ObjectSlo, ...] = Field(min_length=1)
-
-    @model_validator(mode="after")
-    def _counts_what_it_corrects(self) -> Self:
-        if self.slo_plugins.chain and any(slo.sli.raw for slo in self.slos):
-            raise at_odds("a correction of all denominators over a raw SLI", "SLIs of events")
-        return self
 
 
 class PrometheusServiceLevel(SpecModel):
@@ -88,7 +78,5 @@ class PrometheusServiceLevel(SpecModel):
 
     def group(self) -> SloGroup:
         """Labels merged, the inner ones winning; the object's names go to the object made of it."""
-        spec, corrected = self.spec, bool(self.spec.slo_plugins.chain)
-        slos = tuple(part.slo(service=spec.service, labels=spec.labels, corrected=corrected) for part in spec.slos)
         names = KubernetesNames.model_validate(self.metadata.model_dump())
-        return SloGroup(slos=slos, mode="cli-gen-k8s", spec=API_VERSION, kubernetes=names)
+        return SloGroup(slos=self.spec.merged(), mode="cli-gen-k8s", spec=API_VERSION, kubernetes=names)

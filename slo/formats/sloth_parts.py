@@ -150,3 +150,23 @@ class SloPart(SpecModel):
             ticket=alerting.alert(alerting.ticket_alert),
             denominator_corrected=corrected or bool(self.plugins.chain),
         )
+
+
+class ServicePart(SpecModel):
+    """The SLOs of one service, whatever the document around them."""
+
+    service: Name
+    labels: LabelTexts = Field(default_factory=dict)
+    slo_plugins: PluginsPart = PluginsPart()
+    slos: tuple[SloPart, ...] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _counts_what_it_corrects(self) -> Self:
+        if self.slo_plugins.chain and any(slo.sli.raw for slo in self.slos):
+            raise at_odds("a correction of all denominators over a raw SLI", "SLIs of events")
+        return self
+
+    def merged(self) -> tuple[Slo, ...]:
+        """Each SLO with the labels of all of them; its own win."""
+        corrected = bool(self.slo_plugins.chain)
+        return tuple(part.slo(service=self.service, labels=self.labels, corrected=corrected) for part in self.slos)
