@@ -23,6 +23,9 @@ START_SECONDS = 60.0
 RELOAD_SECONDS = 30.0
 """It waits for evaluations that run before it takes new rules."""
 
+DYING_SECONDS = 2.0
+"""Between its last answer and the end of its process group, which its guard ends."""
+
 POLL_SECONDS = 0.05
 STOP_SECONDS = 10.0
 
@@ -84,11 +87,8 @@ class Prometheus:
         async with self._changing:
             if text == self._rules:
                 return
-            if not self.alive:
-                await self._start()
-            replace_text(self._rules_file, text)
             try:
-                await self._reload()
+                await self._read(text)
             except TidegateError:
                 replace_text(self._rules_file, self._rules)
                 # Else it would report a configuration that failed for as long as it lives.
@@ -96,6 +96,18 @@ class Prometheus:
                     await self._reload()
                 raise
             self._rules = text
+
+    async def _read(self, rules: str) -> None:
+        """Make it read `rules`; one that died, also just now, is first started again with those of before."""
+        for last in (False, True):
+            if not self.alive:
+                await self._start()
+            replace_text(self._rules_file, rules)
+            try:
+                return await self._reload()
+            except Unreachable:
+                if last or not await self._ends_within(DYING_SECONDS):
+                    raise
 
     async def _start(self) -> None:
         program = binary()
@@ -150,6 +162,13 @@ class Prometheus:
         """What its log says, without what only a log needs."""
         plain = (text.replace('\\"', '"').replace("\\n", " ") for text in found)
         return "; ".join(text.removeprefix(f"{self._rules_file}: ") for text in plain)
+
+    async def _ends_within(self, seconds: float) -> bool:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + seconds
+        while self.alive and loop.time() < deadline:
+            await asyncio.sleep(POLL_SECONDS)
+        return not self.alive
 
     async def _until_ready(self, child: ChildProcess) -> None:
         loop = asyncio.get_running_loop()

@@ -127,6 +127,21 @@ async def test_rules_for_a_prometheus_that_just_died_wait_until_it_is_back(
     assert await groups(ask) == {"late"}
 
 
+async def test_rules_for_a_prometheus_whose_death_nobody_noticed_yet_wait_until_it_is_back(
+    host: FleetHost, state: Path, ask: Ask
+) -> None:
+    prometheus = newest_with(f"--config.file={state}/fleet/prometheus/prometheus.yml")
+    guard = prometheus.parent()
+    assert guard is not None
+    guard.suspend()
+    prometheus.kill()
+    loading = asyncio.create_task(host.load_rules(RULES.format(group="late")))
+    await asyncio.sleep(0.5)
+    guard.resume()
+    await loading
+    assert await groups(ask) == {"late"}
+
+
 async def test_only_rules_that_were_said_to_this_host_count(host: FleetHost, state: Path, ask: Ask) -> None:
     (state / "fleet/prometheus/rules.yml").write_text(RULES.format(group="old"), encoding="utf-8")
     await killed_and_back(host, state)
