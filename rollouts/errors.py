@@ -2,7 +2,16 @@
 
 FleetError (OutsideError)
 ├── EngineDidNotStart     died or stayed unhealthy; carries the tail of its log
-├── Unreachable           the fleet itself did not answer
+├── Unreachable           the fleet itself did not answer; what was asked may have been done
+│   └── NoConnection          nothing was sent, so nothing was done
+├── ApiError              a Kubernetes API server said no; carries its status and reason
+│   ├── Invalid               400, 422: the request itself is wrong; carries the causes
+│   ├── Unauthorized          401: it does not know who asks
+│   ├── Forbidden             403: it knows, and does not allow it
+│   ├── NotFound              404
+│   ├── Conflict              409: somebody was faster, or owns a field
+│   ├── Gone                  410: too old a resource version or continue token
+│   └── TooManyRequests       429: not now; says when
 └── NotPossible           the wish contradicts the region's state (promote without a canary)
 CapacityError (Refused)   too little memory or too few cores; nothing was started
 PortInUse (Refused)       a port the spec asks for is taken; nothing was started
@@ -11,6 +20,7 @@ RulesRefused (Refused)    Prometheus does not take the rules; those of before st
 
 from __future__ import annotations
 
+from rollouts.kube.model import Cause
 from tidegate.core.errors import OutsideError, Refused
 
 
@@ -24,6 +34,10 @@ class EngineDidNotStart(FleetError):
 
 class Unreachable(FleetError):
     """The fleet did not answer. It may still be serving."""
+
+
+class NoConnection(Unreachable):
+    """No connection came about: nothing was sent, so nothing was done."""
 
 
 class NotPossible(FleetError):
@@ -40,3 +54,54 @@ class PortInUse(Refused):
 
 class RulesRefused(Refused):
     """Prometheus does not take the rules; it keeps to those that it had. The message has its own words."""
+
+
+class ApiError(FleetError):
+    """A Kubernetes API server refused a request, or failed at it (5xx)."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int = 0,
+        reason: str = "",
+        retry_after_seconds: float | None = None,
+        hint: str | None = None,
+        detail: str | None = None,
+    ) -> None:
+        """`reason` is the server's one word, such as `AlreadyExists`; `status` 0 means that none is known."""
+        super().__init__(message, hint=hint, detail=detail)
+        self.status = status
+        self.reason = reason
+        self.retry_after_seconds = retry_after_seconds
+        """What the server asks to wait before the next request; None when it does not say."""
+
+
+class Invalid(ApiError):
+    """The request itself is wrong (400, 422); said again, it stays wrong."""
+
+    causes: tuple[Cause, ...] = ()
+
+
+class Unauthorized(ApiError):
+    """The API server does not know who asks (401), with fresh credentials too."""
+
+
+class Forbidden(ApiError):
+    """RBAC or an admission rule does not allow it (403)."""
+
+
+class NotFound(ApiError):
+    """No such object, or no such resource (404)."""
+
+
+class Conflict(ApiError):
+    """Somebody was faster, the object exists already, or another field manager owns a field (409)."""
+
+
+class Gone(ApiError):
+    """The resource version or the continue token is too old (410): list again."""
+
+
+class TooManyRequests(ApiError):
+    """Nothing was done; `retry_after_seconds` says when to ask again (429)."""

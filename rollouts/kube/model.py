@@ -1,0 +1,138 @@
+"""The nouns of the Kubernetes API: resources, requests, what a watch tells."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any, Literal
+from urllib.parse import quote
+
+from tidegate.core.model import Value
+
+Json = dict[str, Any]
+"""An object as the API server sends it; fields that tidegate does not know are kept."""
+
+EVERYWHERE = ""
+"""As a namespace: all of them. Only reading can be asked of all."""
+
+
+class Resource(Value):
+    """One kind of object, as the API server names it in URLs."""
+
+    group: str
+    """Empty for the core group."""
+    version: str
+    plural: str
+    """As in the URL and in RBAC rules, such as `rollouts`."""
+    kind: str
+    namespaced: bool = True
+
+    @property
+    def api_version(self) -> str:
+        """As manifests say it, such as `argoproj.io/v1alpha1`."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    def path(self, namespace: str = EVERYWHERE, name: str = "", subresource: str = "") -> str:
+        """Where the collection is, or one object of it."""
+        root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+        within = f"/namespaces/{quote(namespace, safe='')}" if self.namespaced and namespace else ""
+        rest = "".join(f"/{quote(part, safe=':')}" for part in (name, subresource) if part)
+        return f"{root}{within}/{self.plural}{rest}"
+
+
+class PatchKind(StrEnum):
+    """How a patch changes an object; the value is its content type."""
+
+    MERGE = "application/merge-patch+json"
+    """RFC 7396: what stands in it is set, null removes, lists are replaced whole."""
+    JSON = "application/json-patch+json"
+    """RFC 6902: a list of operations."""
+    APPLY = "application/apply-patch+yaml"
+    """Server-side apply: the fields that tidegate wants to own. JSON is YAML too."""
+
+
+class Request(Value):
+    """One question or wish to the API server, before anybody sends it."""
+
+    method: Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
+    resource: Resource
+    name: str = ""
+    """Empty for the whole collection."""
+    namespace: str | None = None
+    """None for the namespace of whoever sends it; `EVERYWHERE` for all."""
+    subresource: str = ""
+    """Such as `status` or `scale`."""
+    patch: PatchKind | None = None
+    """For PATCH only."""
+    body: Json | list[Any] | None = None
+    query: Mapping[str, str] = {}
+
+    def path(self, namespace: str) -> str:
+        """Where it goes; `namespace` counts when the request names none."""
+        return self.resource.path(namespace if self.namespace is None else self.namespace, self.name, self.subresource)
+
+    @property
+    def content(self) -> bytes | None:
+        """The body as it goes over the wire: compact JSON, keys in the order in which they were put."""
+        if self.body is None:
+            return None
+        return json.dumps(self.body, separators=(",", ":"), ensure_ascii=False).encode()
+
+    @property
+    def content_type(self) -> str | None:
+        """Of the body; None when there is none."""
+        return None if self.body is None else (self.patch or "application/json")
+
+
+class ChangeKind(StrEnum):
+    """What a watch tells."""
+
+    ADDED = "ADDED"
+    MODIFIED = "MODIFIED"
+    DELETED = "DELETED"
+    BOOKMARK = "BOOKMARK"
+    """Nothing changed up to the resource version that the object carries; a sign of life."""
+    SYNCED = "SYNCED"
+    """Everything that existed at the start was told as ADDED. Said once; not a word of Kubernetes."""
+
+
+class Change(Value):
+    """One thing that a watch tells."""
+
+    kind: ChangeKind
+    object: Json
+    """The object after the change, or as it was last. A deletion that was missed has its `apiVersion`, `kind` and
+    `metadata` only; BOOKMARK and SYNCED have a resource version and nothing else."""
+
+
+class Listed(Value):
+    """A whole collection at one moment."""
+
+    items: tuple[Json, ...]
+    """Each with its `apiVersion` and `kind`, which the API server leaves out in lists."""
+    resource_version: str
+    """The moment: a watch from here misses nothing."""
+
+
+class AccessQuestion(Value):
+    """Whether whoever asks may do this."""
+
+    verb: str
+    """Such as `get`, `list`, `watch`, `create`, `patch`, `update`, `delete`."""
+    resource: Resource
+    name: str = ""
+    """One object; empty for any."""
+    subresource: str = ""
+    namespace: str | None = None
+    """None for the namespace of whoever asks; `EVERYWHERE` for all."""
+
+
+class Cause(Value):
+    """One thing that is wrong in what was sent."""
+
+    field: str
+    """Its path, such as `spec.strategy.canary.steps[0]`; empty when the server does not say."""
+    message: str
+    reason: str = ""
+    """The server's one word, such as `FieldValueInvalid`."""

@@ -1,0 +1,97 @@
+"""One cluster as its users see it: the namespace of one region, through the Kubernetes API.
+
+Every method raises the errors of `rollouts.errors`: `ApiError` and below for what the server said, `Unreachable` when
+it did not answer. A `namespace` of None is the one that the cluster was opened with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from typing import Any, Protocol
+
+from rollouts.kube.model import AccessQuestion, Change, Json, Listed, PatchKind, Request, Resource
+
+
+class ClusterReader(Protocol):
+    """Asks; changes nothing. Asked again by itself when the server was busy or away."""
+
+    async def get(self, resource: Resource, name: str, *, namespace: str | None = None) -> Json:
+        """One object as it is now."""
+        ...
+
+    async def list(
+        self, resource: Resource, *, labels: str = "", fields: str = "", namespace: str | None = None
+    ) -> Listed:
+        """All objects that match the selectors, at one moment."""
+        ...
+
+    def watch(
+        self, resource: Resource, *, labels: str = "", fields: str = "", namespace: str | None = None
+    ) -> AsyncGenerator[Change, None]:
+        """First everything as ADDED, then one SYNCED, then what changes; close it with `contextlib.aclosing`.
+
+        It goes on through cut streams, expired versions, and a server that is away for hours, and tells each change
+        once. Raises only before SYNCED, and only what would stay so: Invalid, Unauthorized, Forbidden, NotFound.
+        """
+        ...
+
+    async def allowed(self, question: AccessQuestion) -> bool:
+        """Whether the API server would let us (SelfSubjectAccessReview)."""
+        ...
+
+    async def server_version(self) -> Json:
+        """What `/version` says: `gitVersion`, `major`, `minor`."""
+        ...
+
+    async def text(self, path: str) -> str:
+        """The plain answer to a GET, such as a controller's metrics through the API's service proxy."""
+        ...
+
+
+class ClusterWriter(Protocol):
+    """Changes objects. Said again by itself only when nothing can have been done."""
+
+    async def create(self, resource: Resource, body: Json) -> Json:
+        """Bring a new object; Conflict when its name is taken."""
+        ...
+
+    async def apply(self, body: Json, *, force: bool = False, dry_run: bool = False) -> Json:
+        """Server-side apply as field manager `tidegate`, with unknown fields refused; `force` takes fields over."""
+        ...
+
+    async def patch(
+        self,
+        resource: Resource,
+        name: str,
+        body: Json | list[Any],
+        *,
+        kind: PatchKind = PatchKind.MERGE,
+        subresource: str = "",
+        dry_run: bool = False,
+        namespace: str | None = None,
+    ) -> Json:
+        """Change a part; with `metadata.resourceVersion` in a merge patch, Conflict when somebody was faster."""
+        ...
+
+    async def replace(self, resource: Resource, body: Json) -> Json:
+        """Write the whole object (PUT); Conflict when somebody was faster."""
+        ...
+
+    async def delete(self, resource: Resource, name: str, *, namespace: str | None = None) -> None:
+        """Ask for its end, dependents in the background; NotFound when it is gone already."""
+        ...
+
+    async def send(self, request: Request) -> Json:
+        """One request as it is; everything above is built on it."""
+        ...
+
+
+class Cluster(ClusterReader, ClusterWriter, Protocol):
+    """All of it, with the end that a connection has."""
+
+    namespace: str
+    """Where objects are that name none."""
+
+    async def close(self) -> None:
+        """Close every connection."""
+        ...

@@ -1,0 +1,93 @@
+"""The kinds of objects that tidegate asks about, and the way from a manifest to its resource."""
+
+from __future__ import annotations
+
+from rollouts.errors import NotPossible
+from rollouts.kube.model import Json, Resource
+
+
+def _core(plural: str, kind: str, *, namespaced: bool = True) -> Resource:
+    return Resource(group="", version="v1", plural=plural, kind=kind, namespaced=namespaced)
+
+
+def _in(group: str, version: str, plural: str, kind: str, *, namespaced: bool = True) -> Resource:
+    return Resource(group=group, version=version, plural=plural, kind=kind, namespaced=namespaced)
+
+
+ARGO = "argoproj.io"
+ROLLOUTS = _in(ARGO, "v1alpha1", "rollouts", "Rollout")
+ANALYSIS_RUNS = _in(ARGO, "v1alpha1", "analysisruns", "AnalysisRun")
+ANALYSIS_TEMPLATES = _in(ARGO, "v1alpha1", "analysistemplates", "AnalysisTemplate")
+CLUSTER_ANALYSIS_TEMPLATES = _in(
+    ARGO, "v1alpha1", "clusteranalysistemplates", "ClusterAnalysisTemplate", namespaced=False
+)
+EXPERIMENTS = _in(ARGO, "v1alpha1", "experiments", "Experiment")
+
+PODS = _core("pods", "Pod")
+POD_TEMPLATES = _core("podtemplates", "PodTemplate")
+SERVICES = _core("services", "Service")
+CONFIG_MAPS = _core("configmaps", "ConfigMap")
+SECRETS = _core("secrets", "Secret")
+SERVICE_ACCOUNTS = _core("serviceaccounts", "ServiceAccount")
+PERSISTENT_VOLUME_CLAIMS = _core("persistentvolumeclaims", "PersistentVolumeClaim")
+RESOURCE_QUOTAS = _core("resourcequotas", "ResourceQuota")
+LIMIT_RANGES = _core("limitranges", "LimitRange")
+ENDPOINTS = _core("endpoints", "Endpoints")
+EVENTS = _core("events", "Event")
+NODES = _core("nodes", "Node", namespaced=False)
+NAMESPACES = _core("namespaces", "Namespace", namespaced=False)
+
+REPLICA_SETS = _in("apps", "v1", "replicasets", "ReplicaSet")
+DEPLOYMENTS = _in("apps", "v1", "deployments", "Deployment")
+JOBS = _in("batch", "v1", "jobs", "Job")
+LEASES = _in("coordination.k8s.io", "v1", "leases", "Lease")
+ENDPOINT_SLICES = _in("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice")
+POD_DISRUPTION_BUDGETS = _in("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
+HORIZONTAL_POD_AUTOSCALERS = _in("autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler")
+NETWORK_POLICIES = _in("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy")
+PRIORITY_CLASSES = _in("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False)
+STORAGE_CLASSES = _in("storage.k8s.io", "v1", "storageclasses", "StorageClass", namespaced=False)
+
+RBAC = "rbac.authorization.k8s.io"
+ROLES = _in(RBAC, "v1", "roles", "Role")
+ROLE_BINDINGS = _in(RBAC, "v1", "rolebindings", "RoleBinding")
+CLUSTER_ROLES = _in(RBAC, "v1", "clusterroles", "ClusterRole", namespaced=False)
+CLUSTER_ROLE_BINDINGS = _in(RBAC, "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False)
+
+CUSTOM_RESOURCE_DEFINITIONS = _in(
+    "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False
+)
+ACCESS_REVIEWS = _in(
+    "authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", namespaced=False
+)
+
+GATEWAYS = _in("gateway.networking.k8s.io", "v1", "gateways", "Gateway")
+HTTP_ROUTES = _in("gateway.networking.k8s.io", "v1", "httproutes", "HTTPRoute")
+REFERENCE_GRANTS = _in("gateway.networking.k8s.io", "v1beta1", "referencegrants", "ReferenceGrant")
+VIRTUAL_SERVICES = _in("networking.istio.io", "v1", "virtualservices", "VirtualService")
+DESTINATION_RULES = _in("networking.istio.io", "v1", "destinationrules", "DestinationRule")
+SCALED_OBJECTS = _in("keda.sh", "v1alpha1", "scaledobjects", "ScaledObject")
+TRIGGER_AUTHENTICATIONS = _in("keda.sh", "v1alpha1", "triggerauthentications", "TriggerAuthentication")
+POD_MONITORS = _in("monitoring.coreos.com", "v1", "podmonitors", "PodMonitor")
+SERVICE_MONITORS = _in("monitoring.coreos.com", "v1", "servicemonitors", "ServiceMonitor")
+PROMETHEUS_RULES = _in("monitoring.coreos.com", "v1", "prometheusrules", "PrometheusRule")
+NODE_POOLS = _in("karpenter.sh", "v1", "nodepools", "NodePool", namespaced=False)
+
+KNOWN: tuple[Resource, ...] = tuple(value for value in list(globals().values()) if isinstance(value, Resource))
+"""Every resource of this module."""
+
+_BY_KIND = {(resource.group, resource.kind): resource for resource in KNOWN}
+
+
+def resource_of(manifest: Json) -> Resource:
+    """What an object is, by its `apiVersion` and `kind`; the version is the object's own.
+
+    Raises:
+        NotPossible: when it is of no kind that tidegate knows.
+    """
+    group, _, version = str(manifest.get("apiVersion", "")).rpartition("/")
+    known = _BY_KIND.get((group, str(manifest.get("kind", ""))))
+    if known is None:
+        said = f"{manifest.get('kind') or 'an object without kind'} of {manifest.get('apiVersion') or 'no apiVersion'}"
+        raise NotPossible(f"tidegate does not know {said}", hint=f"it knows {', '.join(r.kind for r in KNOWN)}")
+    return known if known.version == version else known.model_copy(update={"version": version})
