@@ -65,10 +65,11 @@ class LocalEngines:
         """
         # Every time: files that somebody changed since must not be served.
         await asyncio.to_thread(self.registry.download, version, self._workdir(version))
-        order = await asyncio.to_thread(self._order, version)
+        source = await asyncio.to_thread(self.registry.source, version)
+        order = await asyncio.to_thread(self._order, version, source)
         return order, await self.builder.build(order, progress)
 
-    def _order(self, version: ModelVersion) -> Order:
+    def _order(self, version: ModelVersion, source: str) -> Order:
         folder = self.folder(version)
         refuse(problems_of(folder, self.settings), version.uri)
         contract = ModelContract(
@@ -76,6 +77,7 @@ class LocalEngines:
             version=version.version,
             digest=version.digest,
             files=version.files,
+            source=source,
             sampling=sampling_of(folder, self.settings),
         )
         return order_for(contract, folder, self.settings, self.environment, name=self.name)

@@ -54,6 +54,10 @@ class Registry(Protocol):
         """The version's files below `target`, each proven against its digest; returns their folder."""
         ...
 
+    def source(self, version: ModelVersion) -> str:
+        """The address below which a plain GET brings each of the version's files; empty when there is none."""
+        ...
+
     def promote(self, version: ModelVersion) -> None:
         """Champion becomes previous, this version champion, challenger goes."""
         ...

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from registry.adapters.mlflow_flavor import lay_out
 from registry.adapters.mlflow_store import as_global_store, experiment_id, open_client, store_errors
@@ -20,6 +21,11 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities.model_registry import ModelVersion as MlflowVersion
     from mlflow.entities.model_registry import RegisteredModel
+
+
+PROXIED = "mlflow-artifacts"
+"""The scheme of artifacts that the tracking server hands out itself."""
+ARTIFACTS_API = "/api/2.0/mlflow-artifacts/artifacts"
 
 
 class MlflowRegistry:
@@ -153,6 +159,20 @@ class MlflowRegistry:
                 folder.rename(Path(temporary) / "replaced")
             fetched.rename(folder)
         return folder
+
+    def source(self, version: ModelVersion) -> str:
+        """The address below which a plain GET brings each of the version's files; empty when there is none.
+
+        Only a tracking server that hands out artifacts itself has one; it carries no credentials.
+        """
+        with store_errors(self._uri):
+            where = self._client.get_model_version_download_uri(version.name, version.version)
+        server, artifacts = urlsplit(self._uri), urlsplit(where)
+        if server.scheme not in {"http", "https"} or artifacts.scheme != PROXIED or server.hostname is None:
+            return ""
+        host = server.hostname if server.port is None else f"{server.hostname}:{server.port}"
+        below = f"{server.path.rstrip('/')}{ARTIFACTS_API}{artifacts.path.rstrip('/')}"
+        return f"{server.scheme}://{host}{below}/{MODEL_FOLDER}"
 
     def _fetch(self, version: ModelVersion, target: Path) -> Path:
         from mlflow.artifacts import download_artifacts

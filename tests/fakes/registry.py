@@ -74,6 +74,9 @@ class FakeRegistry:
     def mark(self, version: ModelVersion, tags: Mapping[str, str]) -> None:
         self.marks.setdefault((version.name, version.version), {}).update(tags)
 
+    def source(self, version: ModelVersion) -> str:
+        return ""
+
     def download(self, version: ModelVersion, target: Path) -> Path:
         source, folder = self.folders[version.name, version.version], target / "model"
         difference = compare(version.files, digest_files(source))

@@ -97,6 +97,9 @@ class AliasBook:
     def download(self, version: ModelVersion, target: Path) -> Path:
         return target
 
+    def source(self, version: ModelVersion) -> str:
+        return ""
+
     def promote(self, version: ModelVersion) -> None:
         self._refuse_when_gone()
         self.champion = version.version

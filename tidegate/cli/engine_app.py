@@ -49,7 +49,7 @@ def build(
 
     Downloads and proves every file, checks that it can be served, compiles, starts what was compiled in a fresh
     process, and compares its log-probabilities with eager's. An engine with the same inputs is found, not built again.
-    Writes below --state only; registers and serves nothing.
+    Writes below --state, and two tags on the model version: the engine's digest and what was proven of it.
 
     \b
     Examples:
@@ -122,26 +122,34 @@ def push(
     sign_key: Annotated[
         Path | None, typer.Option("--sign-key", help="Private key (ECDSA P-256, PEM) to sign the image with.")
     ] = None,
+    mark: Annotated[
+        bool, typer.Option("--mark", help="Note the image on its model version: clusters serve the version from it.")
+    ] = False,
     username: Username = None,
     password_stdin: PasswordStdin = False,
     insecure: Insecure = False,
+    state: State = STATE,
+    tracking_uri: Tracking = None,
     output: As = Output.TEXT,
 ) -> int:
     """Push an engine from a layout to a registry, with its SBOM; a push that broke off goes on where it was.
 
     What the registry has is not sent again, layers of a base in the same registry are mounted, and the image is
-    seen once all of it is there. Moves the tag; changes nothing on this machine.
+    seen once all of it is there. Moves the tag, and with --mark sets `tidegate.engine.image` on the model version;
+    changes nothing on this machine.
 
     \b
     Examples:
-      tidegate engine push layout:support-llm:7 registry.example/team/support-llm:7
+      tidegate engine push layout:support-llm:7 registry.example/team/support-llm:7 --mark
       tidegate engine push layout 127.0.0.1:5000/support-llm:7 --sign-key engine.key --output json
     """
     from tidegate.cli.commands.engine_push import run
+    from tidegate.cli.compose import open_registry
     from tidegate.cli.engine_images import Login
 
     login = Login.asked(username, insecure, password_stdin, reference)
-    return run(layout, reference, login, sign_key, as_json=output is Output.JSON)
+    marks = open_registry(state, tracking_uri) if mark else None
+    return run(layout, reference, login, sign_key, marks, as_json=output is Output.JSON)
 
 
 @engine.command("verify")

@@ -21,7 +21,7 @@ from engine_images.sbom import sbom_of
 from engine_images.signature import SigningKey
 from pipelines.spec import Delivery
 from pipelines.state import StateFolder
-from registry.conventions import name_and_reference
+from registry.conventions import ENGINE, ENGINE_PROOF, name_and_reference
 from tidegate.cli.compose import local_engines, open_registry
 from tidegate.cli.engine_images import Login
 from tidegate.cli.engine_view import aligned, in_bytes, read_key
@@ -56,6 +56,7 @@ def run(request: Request, login: Login, *, as_json: bool) -> int:
     registry = open_registry(request.state, request.tracking_uri)
     version = registry.resolve(*name_and_reference(request.model))
     order, built = asyncio.run(local_engines(spec, state, registry).build(version, note))
+    registry.mark(version, {ENGINE: built.engine, ENGINE_PROOF: in_one_line(built.record)})
     image = None
     if base:
         layout, name = request.layout or state.images, f"{version.name}:{version.version}"
@@ -107,6 +108,16 @@ def _starts(record: Record) -> list[tuple[str, ...]]:
 def _start(what: str, started: Started) -> tuple[str, ...]:
     init = started.log.init_seconds
     return what, f"{started.seconds:.1f}", "" if init is None else f"{init:.1f} s", in_bytes(started.memory_bytes)
+
+
+def in_one_line(record: Record) -> str:
+    """What was proven, for the model version."""
+    if not (record.cold and record.built and record.agreement):
+        return "runs eagerly: nothing is compiled"
+    return (
+        f"first answer after {record.built.seconds:.1f} s, {record.cold.seconds:.1f} s without its compile cache; "
+        f"log-probabilities within {record.agreement.largest:.2g} of eager's, {record.tolerance:g} accepted"
+    )
 
 
 def _document(built: Built, image: tuple[str, Descriptor] | None) -> dict[str, object]:

@@ -3,40 +3,71 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from engine_images.adapters.oci_attach import attach_sbom, sign_image
 from engine_images.adapters.oci_layout import OciLayout, split_layout
 from engine_images.adapters.oci_push import push_image
 from engine_images.adapters.oci_read import InLayout, read_engine_files
 from engine_images.errors import BrokenImage
-from engine_images.manifest import ROOT, SBOM_FILE
+from engine_images.manifest import MANIFEST_FILE, ROOT, SBOM_FILE, EngineManifest
 from engine_images.oci.reference import Reference
 from engine_images.oci.transfer import Transfer
 from engine_images.signature import SigningKey
+from registry.conventions import ENGINE_IMAGE
+from registry.model import ModelVersion
 from tidegate.cli.engine_images import Login
 from tidegate.cli.engine_view import in_bytes, read_key
 from tidegate.cli.output import note, print_json
 
+if TYPE_CHECKING:
+    from registry.adapters.mlflow_models import MlflowRegistry
 
-def run(source: str, reference: str, login: Login, sign_key: Path | None, *, as_json: bool) -> int:
-    """Push, attach the SBOM, sign."""
+
+def run(
+    source: str, reference: str, login: Login, sign_key: Path | None, marks: MlflowRegistry | None, *, as_json: bool
+) -> int:
+    """Push, attach the SBOM, sign; then say it on the model version in `marks`, where there is one."""
     found, target = split_layout(source), Reference.parse(reference)
     if found is None:
         raise BrokenImage(f"{source} is no OCI layout")
     # Before anything is sent: a key that cannot be read would leave an image without its signature.
     key = SigningKey(read_key(sign_key)) if sign_key else None
     layout, name = OciLayout(found[0]), found[1]
-    image = layout.manifest(name)
-    sbom = read_engine_files(InLayout(layout, name)).get(f"{ROOT}/{SBOM_FILE}")
+    image, files = layout.manifest(name), read_engine_files(InLayout(layout, name))
+    version = _version_of(source, files, marks) if marks else None
     pushed = push_image(layout, image, target, login.access, _tell, _wait)
+    sbom = files.get(f"{ROOT}/{SBOM_FILE}")
     attached = attach_sbom(image, target, sbom, login.access, _wait).digest if sbom else None
     signature = sign_image(image, target, key, login.access, _wait) if key else None
+    if marks and version:
+        marks.mark(version, {ENGINE_IMAGE: pushed.reference})
+        note(f"{version.uri} is served from it")
     if as_json:
         print_json(pushed.model_dump(mode="json") | {"sbom": attached, "signature": signature})
     else:
         print(pushed.reference)
     return 0
+
+
+def _version_of(source: str, files: Mapping[str, bytes], registry: MlflowRegistry) -> ModelVersion:
+    """The registered version that the image serves.
+
+    Raises:
+        BrokenImage: it holds no engine, or one of other files than the registered.
+    """
+    content = files.get(f"{ROOT}/{MANIFEST_FILE}")
+    if content is None:
+        raise BrokenImage(f"{source} holds no engine: no {ROOT}/{MANIFEST_FILE}")
+    model = EngineManifest.model_validate_json(content).model
+    version = registry.resolve(model.name, model.version)
+    if version.digest != model.digest:
+        raise BrokenImage(
+            f"{source} serves other files than those registered as {version.uri}", hint="build it from this registry"
+        )
+    return version
 
 
 def _tell(transfer: Transfer) -> None:

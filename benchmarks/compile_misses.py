@@ -1,0 +1,138 @@
+"""Which changes make vLLM miss a compile cache, and who says so by name: one start each, as JSON.
+
+    .venv/bin/python benchmarks/compile_misses.py MODEL --state .tidegate/bench > result.json
+
+`MODEL` is a Hugging Face directory. Its engine is built first, or found in `--state`, and then started with one thing
+changed at a time, told to fail instead of compiling again. `missed` is what vLLM did; `entrypoint` are the factors
+that our entrypoint named before vLLM began, `vllm` those in which vLLM's own key differs. A change whose name starts
+with `same:` is one that must not matter.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import re
+import shutil
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from engine_start import machine, order_of
+
+from engine_images.adapters.engine_root import serve, write_root
+from engine_images.adapters.scorer import CompletionScorer
+from engine_images.adapters.shelf import Shelf
+from engine_images.build.attempt import Attempt
+from engine_images.build.builder import MUST_LOAD, Builder
+from engine_images.build.model import Built, Order
+from engine_images.compile.proof import Started, named
+from engine_images.manifest import EngineManifest
+from pipelines.build_servers import BuildServers
+from registry.digests import digest_files, whole_digest
+from tidegate.core.clock import SystemClock
+from tidegate.core.errors import OutsideError
+
+SAID = re.compile(r"the compile key differs factor=(\S+?): built with")
+
+
+@dataclass(frozen=True)
+class Changed:
+    """One thing that is other than it was when the engine was built."""
+
+    what: str
+    arguments: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    config: Mapping[str, Any] = field(default_factory=dict)
+    """Of the model's `config.json`."""
+
+
+CHANGES = (
+    Changed("same: nothing"),
+    Changed("same: seed", ("--seed=7",)),
+    Changed("same: prefix caching", ("--no-enable-prefix-caching",)),
+    Changed("same: served name", ("--served-model-name=other",)),
+    Changed("same: log level", environment={"VLLM_LOGGING_LEVEL": "WARNING"}),
+    Changed("argument max-model-len", ("--max-model-len=200",)),
+    Changed("argument max-num-seqs", ("--max-num-seqs=7",)),
+    Changed("argument max-num-batched-tokens", ("--max-num-batched-tokens=300",)),
+    Changed("argument block-size", ("--block-size=64",)),
+    Changed("argument dtype", ("--dtype=bfloat16",)),
+    Changed("argument max-logprobs", ("--max-logprobs=7",)),
+    Changed("argument revision", ("--revision=other",)),
+    Changed("variable VLLM_ENGINE_READY_TIMEOUT_S", environment={"VLLM_ENGINE_READY_TIMEOUT_S": "601"}),
+    Changed("variable VLLM_ALLOW_RUNTIME_LORA_UPDATING", environment={"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1"}),
+    Changed("variable VLLM_CPU_OMP_THREADS_BIND", environment={"VLLM_CPU_OMP_THREADS_BIND": "nobind"}),
+    Changed("compiler CXX", environment={"CXX": shutil.which("g++") or "g++"}),
+    Changed("model config rope_theta", config={"rope_theta": 12345.0}),
+)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Find out what makes vLLM miss a compile cache.")
+    parser.add_argument("model", type=Path)
+    parser.add_argument("--state", type=Path, default=Path(".tidegate/bench"))
+    arguments = parser.parse_args()
+    print(json.dumps(asyncio.run(measure(arguments.model, arguments.state)), indent=2))
+
+
+async def measure(model: Path, state: Path) -> dict[str, Any]:
+    order, shelf, servers = order_of(model), Shelf(state), BuildServers(SystemClock(), name="bench")
+    built = await Builder(shelf, servers, CompletionScorer()).build(order, say)
+    found = {}
+    for change in CHANGES:
+        say(change.what)
+        root = built.root if not change.config else other_root(order, built, state, change.config)
+        found[change.what] = await seen(order, root, built, state, change)
+    return {"machine": machine(), "engine": built.engine, "changes": found}
+
+
+async def seen(order: Order, root: Path, built: Built, state: Path, change: Changed) -> dict[str, Any]:
+    """Start it changed, and read what was said of it."""
+    folder = state.absolute() / "misses"
+    environment = {**MUST_LOAD, **change.environment}
+    attempt = Attempt("changed", folder, folder / "run", arguments=change.arguments, environment=environment)
+    launch = serve(order, root, attempt.run, arguments=change.arguments, environment=environment)
+    servers, prompts = BuildServers(SystemClock(), name="bench"), order.prompts[:1]
+    model = "other" if "--served-model-name=other" in change.arguments else order.served_name
+    try:
+        started, _ = await attempt.make(launch, servers, CompletionScorer(), model, prompts)
+    except OutsideError:
+        started = attempt.told()
+    return {
+        "missed": not started.log.loaded,
+        "entrypoint": SAID.findall(attempt.log.read_text(encoding="utf-8")),
+        "vllm": list(own_names(built, started)),
+    }
+
+
+def own_names(built: Built, started: Started) -> Iterator[str]:
+    cold = built.record.cold
+    if cold and cold.key and started.key:
+        for line in named(cold.key.differences(started.key)):
+            yield line.split(":", 1)[0]
+
+
+def other_root(order: Order, built: Built, state: Path, config: Mapping[str, Any]) -> Path:
+    """The same engine around a model with another configuration, as if only that file had been replaced."""
+    folder, root = state.absolute() / "other-model", state.absolute() / "other-root"
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(order.folder, folder)
+    file = folder / "config.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), **config}), encoding="utf-8")
+    manifest = EngineManifest.model_validate_json((built.root / "manifest.json").read_bytes())
+    files = digest_files(folder)
+    model = manifest.model.model_copy(update={"files": files, "digest": whole_digest(files)})
+    write_root(root, manifest.model_copy(update={"model": model}), folder, built.root / "cache")
+    return root
+
+
+def say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main()
