@@ -1,0 +1,74 @@
+"""The part of `fleet` that says on which nodes engines run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+
+from pydantic import Field
+
+from rollouts.manifests.written import LabelKey, LabelText, ObjectName
+from tidegate.core.model import Contradiction, SpecModel
+
+
+class GpuLabels(StrEnum):
+    """Whose labels tell which GPU a node has."""
+
+    OPERATOR = "gpu-operator"
+    """`nvidia.com/gpu.product`, of NVIDIA's GPU feature discovery; `amd.com/gpu.product-name` of AMD's labeller."""
+    KARPENTER = "karpenter"
+    """`karpenter.k8s.aws/instance-gpu-name`."""
+    GKE = "gke"
+    """`cloud.google.com/gke-accelerator`."""
+
+
+class Capacity(StrEnum):
+    """How nodes are paid for."""
+
+    ON_DEMAND = "on-demand"
+    """Nodes that nobody takes away."""
+    SPOT = "spot"
+    """Cheaper nodes that the cloud may take back; on-demand ones where there are none."""
+
+
+class Cloud(StrEnum):
+    """Whose notice of taking a spot node back the engine heeds."""
+
+    AWS = "aws"
+    GCP = "gcp"
+
+
+class KarpenterSpec(SpecModel):
+    """A node pool of the delivery's own, which Karpenter fills and empties."""
+
+    node_class: ObjectName
+    """The EC2NodeClass that is there already."""
+    most_gpus: int = Field(ge=1)
+    """Karpenter buys no more than these, whatever is asked."""
+
+
+class NodesSpec(SpecModel):
+    """Which nodes, beside having the GPU that `engine.accelerator` names."""
+
+    gpus: int = Field(default=1, ge=1, le=16)
+    """For each engine; its tensor and pipeline parallel sizes must multiply to that."""
+    gpu_labels: GpuLabels = GpuLabels.OPERATOR
+    selector: Mapping[LabelKey, LabelText] = {}
+    """Labels that a node must have in addition."""
+    tolerates: tuple[LabelKey, ...] = ("nvidia.com/gpu",)
+    """Keys of taints that keep other pods away from these nodes."""
+    capacity: Capacity = Capacity.ON_DEMAND
+    cloud: Cloud | None = None
+    """Needed for spot nodes."""
+    karpenter: KarpenterSpec | None = None
+
+    def contradictions(self) -> Iterator[Contradiction]:
+        """Spot nodes of no cloud, a node pool that makes other labels than the pods ask for."""
+        if self.capacity is Capacity.SPOT and self.cloud is None:
+            yield Contradiction(("cloud",), "none for spot nodes", "aws or gcp, whose notice the engine heeds")
+        if self.karpenter and self.gpu_labels is not GpuLabels.KARPENTER:
+            yield Contradiction(
+                ("gpu_labels",), f"{self.gpu_labels} with a node pool", "karpenter, which labels its nodes"
+            )
+        if self.karpenter and self.cloud is Cloud.GCP:
+            yield Contradiction(("karpenter",), "an EC2NodeClass on gcp", "cloud: aws, or node pools of GKE's own")

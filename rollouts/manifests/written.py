@@ -1,0 +1,27 @@
+"""How a person writes what Kubernetes has names and amounts for."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+ObjectName = Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")]
+"""Name of an object or a namespace."""
+
+Host = Annotated[str, Field(pattern=r"^(\*\.)?[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$")]
+"""Name under which users reach a gateway; `*.` stands for one name before the others."""
+
+Url = Annotated[str, Field(pattern=r"^https?://[^\s/?#]+(/[^\s?#]*)?$")]
+"""Address with `http://` or `https://`, without a query."""
+
+Bytes = Annotated[str, Field(pattern=r"^[1-9][0-9]*(Mi|Gi|Ti)$")]
+"""Memory or disk, such as 64Gi."""
+
+Cores = Annotated[str, Field(pattern=r"^([1-9][0-9]*m?|[0-9]+\.[0-9]{1,3})$")]
+"""Processors, such as 8 or 500m."""
+
+LabelKey = Annotated[
+    str, Field(pattern=r"^([a-z0-9][-a-z0-9.]{0,251}[a-z0-9]/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$")
+]
+LabelText = Annotated[str, Field(pattern=r"^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$")]
