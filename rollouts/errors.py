@@ -4,6 +4,7 @@ FleetError (OutsideError)
 ├── EngineDidNotStart     died or stayed unhealthy; carries the tail of its log
 ├── Unreachable           the fleet itself did not answer; what was asked may have been done
 │   └── NoConnection          nothing was sent, so nothing was done
+├── NoAccess              no credentials for a cluster were found, or they could not be got
 ├── ApiError              a Kubernetes API server said no; carries its status and reason
 │   ├── Invalid               400, 422: the request itself is wrong; carries the causes
 │   ├── Unauthorized          401: it does not know who asks
@@ -38,6 +39,10 @@ class Unreachable(FleetError):
 
 class NoConnection(Unreachable):
     """No connection came about: nothing was sent, so nothing was done."""
+
+
+class NoAccess(FleetError):
+    """No credentials for a cluster: none were found, or what should give them failed."""
 
 
 class NotPossible(FleetError):
@@ -100,7 +105,7 @@ class Conflict(ApiError):
 
 
 class Gone(ApiError):
-    """The resource version or the continue token is too old (410): list again."""
+    """The resource version or the continue token is too old (410), or later than the server knows: list again."""
 
 
 class TooManyRequests(ApiError):

@@ -14,6 +14,7 @@ KNOWN: dict[str, type[TidegateError]] = {
         errors.Unreachable,
         errors.NoConnection,
         errors.NotPossible,
+        errors.NoAccess,
         errors.ApiError,
         errors.Invalid,
         errors.Unauthorized,

@@ -13,6 +13,9 @@ from tidegate.core.model import Value
 Json = dict[str, Any]
 """An object as the API server sends it; fields that tidegate does not know are kept."""
 
+Body = Json | list[Any]
+"""What a request carries; a JSON patch is a list."""
+
 EVERYWHERE = ""
 """As a namespace: all of them. Only reading can be asked of all."""
 
@@ -65,7 +68,7 @@ class Request(Value):
     """Such as `status` or `scale`."""
     patch: PatchKind | None = None
     """For PATCH only."""
-    body: Json | list[Any] | None = None
+    body: Body | None = None
     query: Mapping[str, str] = {}
 
     def path(self, namespace: str) -> str:

@@ -7,9 +7,9 @@ it did not answer. A `namespace` of None is the one that the cluster was opened 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from typing import Any, Protocol
+from typing import Protocol
 
-from rollouts.kube.model import AccessQuestion, Change, Json, Listed, PatchKind, Request, Resource
+from rollouts.kube.model import AccessQuestion, Body, Change, Json, Listed, PatchKind, Request, Resource
 
 
 class ClusterReader(Protocol):
@@ -63,7 +63,7 @@ class ClusterWriter(Protocol):
         self,
         resource: Resource,
         name: str,
-        body: Json | list[Any],
+        body: Body,
         *,
         kind: PatchKind = PatchKind.MERGE,
         subresource: str = "",
