@@ -3,6 +3,7 @@
 Stopped            a stage said no; carries the ending and the reason
 PlanRefused (2)    the plan could never reach a verdict
 DeliveryRuns (2)   another delivery of this model is on its way
+NoImage (2)        a version that clusters shall serve was not pushed as an image
 """
 
 from __future__ import annotations
@@ -23,3 +24,7 @@ class Stopped(Exception):
 
 class PlanRefused(Refused):
     """A stage could not reach a verdict in its time; nothing was deployed."""
+
+
+class NoImage(Refused):
+    """A version has no engine image by digest, which is all that clusters can serve; nothing was deployed."""

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
+from typing import Self
+
+from pydantic import model_validator
 
 from tidegate.core.model import Value
 
@@ -32,11 +35,14 @@ class Phase(StrEnum):
     TRIAL = "trial"
     """A canary is up; user traffic on it is `RegionState.weight` percent, which may be 0."""
     DEGRADED = "degraded"
-    """An engine or the proxy is down."""
+    """An engine or the proxy is down, or the region took a version back by itself."""
 
 
 class Engine(Value):
-    """What a fleet is asked to run; it neither knows nor cares that vLLM is inside."""
+    """What a fleet is asked to run: a command on this machine, or an image in a cluster.
+
+    It neither knows nor cares that vLLM is inside.
+    """
 
     version: str
     """The model version in the registry, such as `7`."""
@@ -44,16 +50,24 @@ class Engine(Value):
     """SHA-256 over the model version's files; two engines of one digest serve the same weights."""
     model: str
     """The name that requests carry in their `model` field."""
-    command: tuple[str, ...]
-    """The process to start; `PORT` in it is replaced by the port to listen on."""
+    image: str = ""
+    """The image to run, by digest; empty for an engine of this machine."""
+    command: tuple[str, ...] = ()
+    """The process to start; `PORT` in it is replaced by the port to listen on. Empty for an image."""
     environment: Mapping[str, str] = {}
     """Added to the fleet's own environment."""
-    workdir: str
+    workdir: str = "/"
     """Where the process starts; relative paths in `command` are below it."""
-    memory_bytes: int
-    """What the process is expected to need, checked before it is started."""
+    memory_bytes: int = 0
+    """What the process is expected to need, checked before it is started; in a cluster its pods say that."""
     ready_path: str = "/health"
     """Answers 200 once the engine takes requests."""
+
+    @model_validator(mode="after")
+    def _one_of_the_two(self) -> Self:
+        if bool(self.image) == bool(self.command):
+            raise ValueError("an engine is either an image or a command")
+        return self
 
 
 class Arm(Value):
@@ -63,9 +77,10 @@ class Arm(Value):
     version: str
     digest: str
     url: str
-    """The engine's own address, past the proxy: for probes that must reach this arm and no other."""
+    """The engine's own address, past the proxy: for probes that must reach this arm and no other. Empty when it has
+    none, as a previous version in a cluster."""
     ready: bool
-    """Its process runs; it was healthy and warm before it got its role."""
+    """Its process runs, or a pod of it does; it was healthy and warm before it got its role."""
     problem: str | None = None
     """Why it is not ready, with the tail of its log, when it died."""
 
