@@ -1,0 +1,1 @@
+"""What kubectl's Argo Rollouts plugin and its controller know of a Rollout: phase, health, patches, tree."""

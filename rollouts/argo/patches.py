@@ -1,0 +1,188 @@
+"""The requests of kubectl's Argo Rollouts plugin, action by action: the same bodies, the same subresources, no more.
+
+Pure: from the object as it was read to what would be sent. What the plugin sends without looking is in here without a
+look too; `rollouts.argo.safe` refuses what must not be sent and makes each of them a compare-and-set. File names in
+docstrings are those below `pkg/kubectl-argo-rollouts/cmd/` of argo-rollouts.
+
+Rollouts before 0.10 had no status subresource. Nothing here is for them: a patch of `status` on the object itself is
+dropped without a word by every later version, so a 404 is told as what it is, a rollout that does not exist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from rollouts.argo.images import with_image
+from rollouts.argo.model import Rollout
+from rollouts.argo.revisions import target, template_to_restore, templates_match
+from rollouts.errors import NotPossible
+from rollouts.kube.model import Json, PatchKind, Request
+from rollouts.kube.resources import ANALYSIS_RUNS, EXPERIMENTS, ROLLOUTS, resource_of
+
+Requests = tuple[Request, ...]
+"""In the order in which they are sent; none when all is as wished."""
+
+
+def promote(rollout: Json) -> Requests:
+    """On to the next step, or out of a pause (`promote/promote.go`, `getPatches`).
+
+    A rollout that is not paused loses its running step, an analysis included.
+    """
+    seen = Rollout(rollout)
+    status: Json | None = None
+    if _inconclusive(seen) and seen.pause_conditions and seen.controller_pause:
+        # Without controllerPause a pause step that follows would count as ended already.
+        if seen.steps:
+            status = {"pauseConditions": None, "controllerPause": False, "currentStepIndex": next_step(seen)}
+    elif seen.pause_conditions:
+        status = {"pauseConditions": None}
+    elif seen.steps:
+        status = {"pauseConditions": None, "currentStepIndex": next_step(seen)}
+    sent = [patch_status(seen, status)] if status else []
+    return (*sent, *(resume(rollout) if seen.paused_by_spec else ()))
+
+
+def promote_full(rollout: Json) -> Requests:
+    """Past all steps, pauses and analyses; nothing when the version is the stable one (`promote/promote.go`)."""
+    seen = Rollout(rollout)
+    sent = [patch_status(seen, {"promoteFull": True})] if seen.in_progress else []
+    return (*sent, *(resume(rollout) if seen.paused_by_spec else ()))
+
+
+def skip_step(rollout: Json) -> Requests:
+    """Past the running step (`promote --skip-current-step`).
+
+    Raises:
+        NotPossible: when there are no steps.
+    """
+    return to_step(rollout, next_step(Rollout(rollout)))
+
+
+def to_step(rollout: Json, index: int) -> Requests:
+    """To the step with this index; as many as there are steps means past all of them (`promote --skip-all-steps`).
+
+    Raises:
+        NotPossible: when there is no such step.
+    """
+    seen = Rollout(rollout)
+    require_step(seen, index)
+    return (patch_status(seen, {"currentStepIndex": index}),)
+
+
+def abort(rollout: Json) -> Requests:
+    """All users back to the stable version, whatever is going on (`abort/abort.go`)."""
+    return (patch_status(Rollout(rollout), {"abort": True}),)
+
+
+def retry(rollout: Json) -> Requests:
+    """The aborted version again, from its first step (`retry/retry.go`)."""
+    return (patch_status(Rollout(rollout), {"abort": False}),)
+
+
+def pause(rollout: Json) -> Requests:
+    """Hold everything by `spec.paused` (`pause/pause.go`)."""
+    return (patch_spec(Rollout(rollout), {"paused": True}),)
+
+
+def resume(rollout: Json) -> Requests:
+    """Take `spec.paused` away and nothing else; a part of the plugin's `promote`."""
+    return (patch_spec(Rollout(rollout), {"paused": False}),)
+
+
+def restart(rollout: Json, at: datetime) -> Requests:
+    """New pods for those that are older than `at`, as fast as `maxUnavailable` lets (`restart/restart.go`)."""
+    moment = at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return (patch_spec(Rollout(rollout), {"restartAt": moment}),)
+
+
+def undo(rollout: Json, replica_sets: Sequence[Json], revision: int = 0, *, workload: Json | None = None) -> Requests:
+    """The pod template of an earlier revision; 0 is the second-highest, promoted or not (`undo/undo.go`).
+
+    Nothing when the template is that one already. With `spec.workloadRef` it is `workload` that changes.
+
+    Raises:
+        NotPossible: when there is no such revision.
+    """
+    holder = _holder(Rollout(rollout), workload)
+    wanted = template_to_restore(target(rollout, replica_sets, revision))
+    if templates_match(holder["spec"]["template"], wanted):
+        return ()
+    operation = {"op": "replace", "path": "/spec/template", "value": wanted}
+    return (_request("PATCH", holder, patch=PatchKind.JSON, body=[operation]),)
+
+
+def set_image(rollout: Json, container: str, image: str, *, workload: Json | None = None) -> Requests:
+    """Another image for every container of that name; `*` for all of them (`set/set_image.go`).
+
+    The whole object is written (PUT), so that a change in between is a conflict. With `spec.workloadRef` it is
+    `workload` that changes.
+
+    Raises:
+        NotPossible: when no container has that name.
+    """
+    holder = _holder(Rollout(rollout), workload)
+    return (_request("PUT", holder, body=with_image(holder, container, image)),)
+
+
+def terminate_analysis(run: str) -> Requests:
+    """Let an analysis run end; one without measurements then counts as successful (`terminate/terminate.go`)."""
+    body = {"spec": {"terminate": True}}
+    return (Request(method="PATCH", resource=ANALYSIS_RUNS, name=run, patch=PatchKind.MERGE, body=body),)
+
+
+def retry_experiment(experiment: str) -> Requests:
+    """Run an experiment again from its beginning (`retry/retry.go`)."""
+    body = {"status": None}
+    return (Request(method="PATCH", resource=EXPERIMENTS, name=experiment, patch=PatchKind.MERGE, body=body),)
+
+
+def patch_status(seen: Rollout, status: Json) -> Request:
+    """A merge patch of the status subresource."""
+    body = {"status": status}
+    return _request("PATCH", seen.object, subresource="status", patch=PatchKind.MERGE, body=body)
+
+
+def patch_spec(seen: Rollout, spec: Json) -> Request:
+    """A merge patch of the object itself."""
+    return _request("PATCH", seen.object, patch=PatchKind.MERGE, body={"spec": spec})
+
+
+def next_step(seen: Rollout) -> int:
+    """The index after the running step, never past the end."""
+    return min(seen.step_index + 1, len(seen.steps))
+
+
+def require_step(seen: Rollout, index: int) -> None:
+    """Refuse an index that the rollout cannot be at.
+
+    Raises:
+        NotPossible: with the plugin's words where it has some.
+    """
+    if not seen.steps:
+        strategy = "a blue-green rollout" if seen.blue_green is not None else "a rollout without steps"
+        raise NotPossible(f"{seen.name}: cannot skip steps of {strategy}", hint="promote it without a step")
+    if not 0 <= index <= len(seen.steps):
+        raise NotPossible(f"{seen.name} has no step {index}", hint=f"0 to {len(seen.steps)}, the last for past all")
+
+
+def _inconclusive(seen: Rollout) -> bool:
+    step_run = (seen.status.get("canary") or {}).get("currentStepAnalysisRunStatus") or {}
+    return seen.canary is not None and step_run.get("status") == "Inconclusive"
+
+
+def _holder(seen: Rollout, workload: Json | None) -> Json:
+    if not seen.workload_ref:
+        return seen.object
+    if workload is None:
+        ref = seen.workload_ref
+        raise NotPossible(f"{seen.name} has its template from {ref.get('kind')} {ref.get('name')}, which was not read")
+    return workload
+
+
+def _request(method: str, thing: Json, **rest: object) -> Request:
+    name, namespace = thing["metadata"].get("name", ""), thing["metadata"].get("namespace")
+    resource = resource_of(thing) if thing.get("kind") else ROLLOUTS
+    return Request.model_validate(
+        {"method": method, "resource": resource, "name": name, "namespace": namespace, **rest}
+    )
