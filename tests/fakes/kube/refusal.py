@@ -1,0 +1,112 @@
+"""What the API server says when it will not: the `Status` object (API conventions, "Response Status Kind")."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Cause:
+    """One wrong field (`StatusCause`): why, in words, and its path with a leading field name."""
+
+    reason: str
+    message: str
+    field: str
+
+
+class Refusal(Exception):
+    """A request that the server answered with a `Status` of failure; the server's state is as it was.
+
+    Code, reason and wording follow `k8s.io/apimachinery/pkg/api/errors`.
+    """
+
+    def __init__(
+        self,
+        code: int,
+        reason: str,
+        message: str,
+        *,
+        causes: tuple[Cause, ...] = (),
+        retry_after: int | None = None,
+        details: Json | None = None,
+    ) -> None:
+        super().__init__(f"{code} {reason}: {message}")
+        self.code = code
+        self.reason = reason
+        self.message = message
+        self.causes = causes
+        self.retry_after = retry_after
+        self.details = details or {}
+
+    def status(self) -> Json:
+        """The body of the answer."""
+        details = dict(self.details)
+        if self.causes:
+            details["causes"] = [{"reason": c.reason, "message": c.message, "field": c.field} for c in self.causes]
+        if self.retry_after is not None:
+            details["retryAfterSeconds"] = self.retry_after
+        status: Json = {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Failure",
+            "message": self.message,
+            "reason": self.reason,
+            "code": self.code,
+        }
+        return status | ({"details": details} if details else {})
+
+
+def not_found(qualified: str, name: str) -> Refusal:
+    """`NewNotFound`; `qualified` is `rollouts.argoproj.io`, or `services` in the core group."""
+    details = _details(qualified, name)
+    return Refusal(404, "NotFound", f'{qualified} "{name}" not found', details=details)
+
+
+def no_such_path() -> Refusal:
+    """What a path that nothing serves is answered: also the status subresource of a kind that has none."""
+    return Refusal(404, "NotFound", "the server could not find the requested resource")
+
+
+def already_exists(qualified: str, name: str) -> Refusal:
+    """`NewAlreadyExists`."""
+    return Refusal(409, "AlreadyExists", f'{qualified} "{name}" already exists', details=_details(qualified, name))
+
+
+def conflict(qualified: str, name: str) -> Refusal:
+    """`NewConflict` with the optimistic lock's words (API conventions, "Concurrency Control and Consistency")."""
+    lock = "the object has been modified; please apply your changes to the latest version and try again"
+    message = f'Operation cannot be fulfilled on {qualified} "{name}": {lock}'
+    return Refusal(409, "Conflict", message, details=_details(qualified, name))
+
+
+def invalid(kind: str, group: str, name: str, causes: tuple[Cause, ...]) -> Refusal:
+    """`NewInvalid`: 422 with a cause for each wrong field."""
+    said = [f"{cause.field}: {cause.message}" for cause in causes]
+    joined = said[0] if len(said) == 1 else f"[{', '.join(said)}]"
+    qualified = f"{kind}.{group}" if group else kind
+    details: Json = {"name": name, "group": group, "kind": kind}
+    return Refusal(422, "Invalid", f'{qualified} "{name}" is invalid: {joined}', causes=causes, details=details)
+
+
+def bad_request(message: str) -> Refusal:
+    """`NewBadRequest`."""
+    return Refusal(400, "BadRequest", message)
+
+
+def expired(message: str) -> Refusal:
+    """`NewResourceExpired`: the 410 of a list's continue token and of a watch's version."""
+    return Refusal(410, "Expired", message)
+
+
+def unauthorized() -> Refusal:
+    """`NewUnauthorized`: no credentials, or such that are valid no more."""
+    return Refusal(401, "Unauthorized", "Unauthorized")
+
+
+def _details(qualified: str, name: str) -> Json:
+    plural, _, group = qualified.partition(".")
+    return {"name": name, "kind": plural} | ({"group": group} if group else {})

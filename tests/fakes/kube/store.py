@@ -1,0 +1,129 @@
+"""Objects and the history of their changes: what etcd is to an API server."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any
+
+from fakes.kube.kinds import Kind
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Event:
+    """One change that was committed; objects in it are shared and must not be changed."""
+
+    kind: Kind
+    change: str
+    """ADDED, MODIFIED or DELETED."""
+    before: Json | None
+    after: Json
+    """For a deletion, the last state with the version of the deletion, as upstream."""
+    version: int
+
+    @property
+    def name(self) -> str:
+        return str(self.after["metadata"]["name"])
+
+    @property
+    def namespace(self) -> str:
+        return str(self.after["metadata"].get("namespace", ""))
+
+
+class Store:
+    """One counter of versions for all kinds, as etcd's revision; each change is told to all listeners in order.
+
+    Committed objects are never changed in place: a new state takes the old one's place.
+    """
+
+    def __init__(self, *, remembers: int = 100_000) -> None:
+        self.version = 1
+        self.history: deque[Event] = deque(maxlen=remembers)
+        self._by_kind: dict[tuple[str, str], dict[tuple[str, str], Json]] = {}
+        self._listeners: list[Callable[[Event], None]] = []
+        self._untold: deque[Event] = deque()
+        self._telling = False
+        self._compacted = 0
+
+    @property
+    def oldest(self) -> int:
+        """The first version that a watch may still start from; what is older was compacted (410)."""
+        forgotten = self.history[0].version - 1 if len(self.history) == self.history.maxlen else 0
+        return max(self._compacted, forgotten)
+
+    def compact(self) -> None:
+        """Forget the history, as etcd does every five minutes."""
+        self._compacted = self.version
+
+    def get(self, kind: Kind, namespace: str, name: str) -> Json | None:
+        return self._by_kind.get(kind.key, {}).get((namespace, name))
+
+    def all(self, kind: Kind, namespace: str = "") -> Iterator[Json]:
+        """In order of namespace and name, as a list is answered."""
+        for (where, _), found in sorted(self._by_kind.get(kind.key, {}).items()):
+            if not namespace or where == namespace:
+                yield found
+
+    def everything(self) -> Iterator[tuple[tuple[str, str], Json]]:
+        """All objects, each with its group and plural."""
+        for key, found in tuple(self._by_kind.items()):
+            yield from ((key, one) for one in tuple(found.values()))
+
+    def put(self, kind: Kind, body: Json) -> Json:
+        """Commit a new state under the next version."""
+        place = _place(body)
+        before = self._by_kind.setdefault(kind.key, {}).get(place)
+        after = self._next(body)
+        self._by_kind[kind.key][place] = after
+        self._tell(Event(kind, "MODIFIED" if before else "ADDED", before, after, self.version))
+        return after
+
+    def remove(self, kind: Kind, body: Json) -> Json:
+        """Commit that it is gone."""
+        before = self._by_kind[kind.key].pop(_place(body))
+        after = self._next(before)
+        self._tell(Event(kind, "DELETED", before, after, self.version))
+        return after
+
+    def listen(self, listener: Callable[[Event], None]) -> Callable[[], None]:
+        """Be told of every change from now on; the answer ends it."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener) if listener in self._listeners else None
+
+    def since(self, version: int) -> list[Event]:
+        """What came after `version`."""
+        newer: list[Event] = []
+        for event in reversed(self.history):
+            if event.version <= version:
+                break
+            newer.append(event)
+        return newer[::-1]
+
+    def _next(self, body: Json) -> Json:
+        self.version += 1
+        after = deepcopy(body)
+        after["metadata"]["resourceVersion"] = str(self.version)
+        return after
+
+    def _tell(self, event: Event) -> None:
+        """A listener may change objects itself; all others still hear first what came first."""
+        self.history.append(event)
+        self._untold.append(event)
+        if self._telling:
+            return
+        self._telling = True
+        try:
+            while self._untold:
+                next_event = self._untold.popleft()
+                for listener in tuple(self._listeners):
+                    listener(next_event)
+        finally:
+            self._telling = False
+
+
+def _place(body: Json) -> tuple[str, str]:
+    return body["metadata"].get("namespace", ""), body["metadata"]["name"]

@@ -1,0 +1,141 @@
+"""Requests for resources, as calls of the cluster: bodies, content types and query parameters in, bodies out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import yaml
+from fakes.kube.access import Access
+from fakes.kube.call import Asked, Call
+from fakes.kube.cluster import FakeCluster
+from fakes.kube.pages import Pages
+from fakes.kube.refusal import Refusal, bad_request, no_such_path
+
+from rollouts.kube.model import PatchKind, Resource
+
+Json = dict[str, Any]
+Served = tuple[int, Json, tuple[str, ...]]
+"""Status code, body, warnings."""
+
+_PATCHES = ", ".join((PatchKind.JSON, PatchKind.MERGE, PatchKind.APPLY))
+
+
+class Verbs:
+    """One method for each verb."""
+
+    def __init__(self, cluster: FakeCluster, access: Access, pages: Pages) -> None:
+        self._cluster = cluster
+        self._access = access
+        self._pages = pages
+
+    def serve(self, call: Call, asked: Asked) -> Served:
+        """Do it.
+
+        Raises:
+            Refusal: it cannot be done.
+        """
+        if call.plural == "selfsubjectaccessreviews" and call.verb == "create":
+            body = _parsed(asked)
+            return 201, body | {"status": self._access.review(body.get("spec") or {})}, ()
+        kind = self._cluster.served(call.group, call.plural, call.version)
+        resource = Resource(
+            group=kind.group, version=kind.version, plural=kind.plural, kind=kind.kind, namespaced=kind.namespaced
+        )
+        if call.subresource not in ("", "status") or (call.subresource and not kind.status):
+            raise no_such_path()
+        verb = getattr(self, f"_{call.verb}", None)
+        if verb is None:
+            raise Refusal(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
+        served: Served = verb(resource, call, asked)
+        return served
+
+    def _get(self, resource: Resource, call: Call, asked: Asked) -> Served:
+        return 200, self._cluster.get(resource, call.name, namespace=call.namespace), ()
+
+    def _list(self, resource: Resource, call: Call, asked: Asked) -> Served:
+        """Items of a typed list have no apiVersion and kind of their own; those of custom resources do."""
+        limit = int(asked.query.get("limit") or 0)
+        token = asked.query.get("continue", "")
+        if token:
+            items, metadata = self._pages.following(token, limit=limit)
+        else:
+            query = asked.query
+            found = self._cluster.list(
+                resource,
+                labels=query.get("labelSelector", ""),
+                fields=query.get("fieldSelector", ""),
+                namespace=call.namespace,
+            )
+            items, metadata = self._pages.page(found, limit=limit)
+        if not self._cluster.served(resource.group, resource.plural).custom:
+            items = [{key: part for key, part in item.items() if key not in ("apiVersion", "kind")} for item in items]
+        body = {"apiVersion": resource.api_version, "kind": f"{resource.kind}List", "metadata": metadata}
+        return 200, body | {"items": items}, ()
+
+    def _create(self, resource: Resource, call: Call, asked: Asked) -> Served:
+        if call.name:
+            raise Refusal(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
+        created = self._cluster.create(resource, _parsed(asked), namespace=call.namespace, **_options(asked))
+        return 201, created, ()
+
+    def _update(self, resource: Resource, call: Call, asked: Asked) -> Served:
+        body = _parsed(asked)
+        if (body.get("metadata") or {}).get("name") != call.name:
+            raise bad_request(f"the name of the object does not match the name on the URL ({call.name})")
+        options = _options(asked)
+        updated = self._cluster.update(
+            resource, body, namespace=call.namespace, subresource=call.subresource, **options
+        )
+        return 200, updated, ()
+
+    def _patch(self, resource: Resource, call: Call, asked: Asked) -> Served:
+        content_type = asked.headers.get("content-type", "").split(";")[0].strip()
+        if content_type not in {kind.value for kind in PatchKind}:
+            said = f"the body of the request was in an unknown format - accepted media types include: {_PATCHES}"
+            raise Refusal(415, "UnsupportedMediaType", said)
+        body = _parsed(asked)
+        options: Json = {"namespace": call.namespace, "subresource": call.subresource} | _options(asked)
+        patched = self._cluster.patch(resource, call.name, body, kind=PatchKind(content_type), **options)
+        return 200, patched, ()
+
+    def _delete(self, resource: Resource, call: Call, asked: Asked) -> Served:
+        options = _parsed(asked) if asked.body else {}
+        policy = options.get("propagationPolicy") or asked.query.get("propagationPolicy") or "Background"
+        gone = self._cluster.delete(
+            resource,
+            call.name,
+            namespace=call.namespace,
+            propagation=policy,
+            preconditions=options.get("preconditions"),
+            dry_run=_dry(asked.query) or options.get("dryRun") == ["All"],
+        )
+        if "deletionTimestamp" in gone["metadata"]:
+            return 200, gone, ()
+        details = {"name": call.name, "group": call.group, "kind": call.plural, "uid": gone["metadata"]["uid"]}
+        return 200, {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}, ()
+
+
+def _options(asked: Asked) -> Json:
+    """`fieldManager` is, where none is said, the first part of the user agent (`managerOrUserAgent`)."""
+    agent = asked.headers.get("user-agent", "unknown").split("/")[0]
+    return {"manager": asked.query.get("fieldManager") or agent, "dry_run": _dry(asked.query)}
+
+
+def _dry(query: Mapping[str, str]) -> bool:
+    return query.get("dryRun") == "All"
+
+
+def _parsed(asked: Asked) -> Any:
+    """JSON, or YAML where the content type says so.
+
+    Raises:
+        Refusal: it is neither (400).
+    """
+    try:
+        if "yaml" in asked.headers.get("content-type", ""):
+            return yaml.safe_load(asked.body)
+        return json.loads(asked.body)
+    except (ValueError, yaml.YAMLError) as error:
+        raise bad_request(f"the object provided is unrecognized: {error}") from error
