@@ -33,7 +33,7 @@ class Known:
             changes += self._seen(item)
         kind = ChangeKind.BOOKMARK if self.synced else ChangeKind.SYNCED
         self.version, self.synced = listed.resource_version, True
-        return [*changes, Change(kind=kind, object={"metadata": {"resourceVersion": self.version}})]
+        return [*changes, _mark(kind, self.version)]
 
     def told(self, kind: str, item: Json) -> list[Change]:
         """What an event of the stream changes; nothing when it is a repetition.
@@ -46,11 +46,12 @@ class Known:
             key = ("", "") if event is ChangeKind.BOOKMARK else _key(item)
         except (KeyError, TypeError) as error:
             raise ValueError(f"an event of kind {kind} has no {error}") from error
-        if not _later(version, self.version):
+        still = event is ChangeKind.BOOKMARK and version == self.version
+        if not (still or _later(version, self.version)):
             return []
         self.version = version
         if event is ChangeKind.BOOKMARK:
-            return [Change(kind=event, object={"metadata": {"resourceVersion": version}})]
+            return [_mark(event, version)]
         if event is ChangeKind.DELETED:
             return [Change(kind=event, object=item)] if self._left.pop(key, None) else []
         return self._seen(item)
@@ -60,7 +61,7 @@ class Known:
         self.version = ""
 
     def _seen(self, item: Json) -> list[Change]:
-        """An object that exists: new, changed, the same, or another of the same name whose forerunner's end was missed."""
+        """An object that exists: new, changed, the same, or another of the name of one whose end was missed."""
         key, before = _key(item), self._left.get(_key(item))
         if before is None:
             changes = [Change(kind=ChangeKind.ADDED, object=item)]
@@ -72,6 +73,10 @@ class Known:
             return []
         self._left[key] = _remains(item)
         return changes
+
+
+def _mark(kind: ChangeKind, version: str) -> Change:
+    return Change(kind=kind, object={"metadata": {"resourceVersion": version}})
 
 
 def _key(item: Json) -> Key:

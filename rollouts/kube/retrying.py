@@ -33,6 +33,6 @@ def may_repeat(error: FleetError, *, changes_nothing: bool) -> bool:
     return changes_nothing and (isinstance(error, Unreachable) or (isinstance(error, ApiError) and error.status >= 500))
 
 
-def asked_pause(error: FleetError) -> float:
+def asked_pause(error: FleetError | None) -> float:
     """Seconds that the server asked for (`Retry-After`); 0 when it did not."""
     return (error.retry_after_seconds or 0.0) if isinstance(error, ApiError) else 0.0

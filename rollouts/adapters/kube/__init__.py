@@ -1,0 +1,1 @@
+"""One Kubernetes API server over HTTP: credentials, requests, watches."""
