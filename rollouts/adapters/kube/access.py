@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Self
 
+from rollouts.errors import NoAccess
 from tidegate.core.clock import Clock
+
+log = logging.getLogger(__name__)
 
 EARLY = timedelta(seconds=30)
 """How long before its end a credential is renewed: a request in flight must not outlive it, nor clocks that differ."""
@@ -49,7 +53,7 @@ class Access:
     def __init__(self, source: Callable[[], Awaitable[Credential]], clock: Clock) -> None:
         """`source` gets it anew each time: it reads the files again and runs the plugin again.
 
-        What `source` raises, `NoAccess`, whoever asks for a credential gets.
+        Its `NoAccess` is raised to whoever asks for a credential when none is at hand.
         """
         self._source = source
         self._clock = clock
@@ -67,10 +71,16 @@ class Access:
         return cls(same, clock)
 
     async def credential(self) -> Credential:
-        """A credential that holds for a while yet."""
+        """A credential that holds for a while yet; the one at hand when no other can be got."""
         async with self._renewal:
-            if self._credential is None or self._ends_soon(self._credential):
+            if self._credential is None:
                 self._credential = await self._source()
+            elif self._ends_soon(self._credential):
+                try:
+                    self._credential = await self._source()
+                except NoAccess as error:
+                    # It may hold for the rest of its time; should it not, the server says 401.
+                    log.warning("%s", error)
             return self._credential
 
     async def renewed(self, refused: Credential) -> Credential:
