@@ -13,6 +13,7 @@ FleetError (OutsideError)
 │   ├── Conflict              409: somebody was faster, or owns a field
 │   ├── Gone                  410: too old a resource version or continue token
 │   └── TooManyRequests       429: not now; says when
+├── NotConfirmed          it was sent, and its effect did not show in time
 └── NotPossible           the wish contradicts the region's state (promote without a canary)
 CapacityError (Refused)   too little memory or too few cores; nothing was started
 PortInUse (Refused)       a port the spec asks for is taken; nothing was started
@@ -43,6 +44,10 @@ class NoConnection(Unreachable):
 
 class NoAccess(FleetError):
     """No credentials for a cluster: none were found, or what should give them failed."""
+
+
+class NotConfirmed(FleetError):
+    """What was sent did not show its effect in time; it may still come."""
 
 
 class NotPossible(FleetError):

@@ -12,7 +12,6 @@ from enum import StrEnum
 
 from rollouts.argo.model import PauseReason, Rollout, as_time
 from rollouts.argo.phase import (
-    ABORTED,
     INVALID_SPEC,
     SPEC_UNSEEN,
     TIMED_OUT,
@@ -20,6 +19,7 @@ from rollouts.argo.phase import (
     Phase,
     RolloutPhase,
     phase_of,
+    says_aborted,
     waiting_for_controller,
 )
 from rollouts.argo.steps import step_text
@@ -134,7 +134,7 @@ def _owed(rollout: Json, workload: Json | None) -> str:
         return waiting
     # `status.abort` is a wish until the controller has written when it aborted (CalculatePauseStatus).
     seen = Rollout(rollout)
-    reacted = seen.status.get("abortedAt") or any(known.get("reason") == ABORTED for known in seen.conditions)
+    reacted = seen.status.get("abortedAt") or says_aborted(seen)
     return "waiting for rollout to abort" if seen.aborted and not reacted else ""
 
 

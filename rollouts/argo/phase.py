@@ -66,6 +66,11 @@ def waiting_for_controller(rollout: Json, *, workload: Json | None = None) -> st
     return ""
 
 
+def says_aborted(seen: Rollout) -> bool:
+    """Whether the controller has written that it aborted, and not yet that it goes on."""
+    return any(condition.get("reason") == ABORTED for condition in seen.conditions)
+
+
 def calculated_phase(rollout: Json) -> RolloutPhase:
     """`CalculateRolloutPhase`: of spec and status alone, as if the controller had seen everything."""
     seen = Rollout(rollout)

@@ -15,6 +15,7 @@ from rollouts.argo import patches
 from rollouts.argo.images import containers_of, with_image
 from rollouts.argo.model import Rollout, revision_of
 from rollouts.argo.patches import Requests, next_step, patch_status, require_step
+from rollouts.argo.phase import says_aborted
 from rollouts.argo.revisions import of_hash
 from rollouts.errors import NotPossible
 from rollouts.kube.model import Json, PatchKind, Request
@@ -130,6 +131,8 @@ def retry(rollout: Json, expected: Expected = ANYWHERE) -> Requests:
         NotPossible: when it is elsewhere, or was not aborted.
     """
     seen = _at(rollout, expected)
+    if not seen.aborted and says_aborted(seen):
+        return ()  # somebody said so, and the controller has not seen it yet
     if not seen.aborted:
         raise NotPossible(f"{seen.name} was not aborted: there is nothing to retry")
     return renewed(patches.retry(rollout), seen.resource_version)
