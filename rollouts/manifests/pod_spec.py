@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from pydantic import Field
 
-from rollouts.manifests.written import Bytes, Cores, LabelKey, LabelText, ObjectName
+from rollouts.manifests.written import Bytes, Cores, LabelKey, LabelText, ObjectName, bytes_of
 from tidegate.core.model import Contradiction, SpecModel
 from tidegate.core.quantities import Duration, format_duration
 
@@ -50,6 +50,9 @@ class PodSpec(SpecModel):
             yield Contradiction(
                 ("linger",), format_duration(self.linger), f"less than `drain`, which is {format_duration(self.drain)}"
             )
+        if bytes_of(self.shared_memory) >= bytes_of(self.memory):
+            expected = f"less than `memory`, which is {self.memory} and includes it"
+            yield Contradiction(("shared_memory",), self.shared_memory, expected)
         for key in self.labels:
             if key.startswith("tidegate.dev/") or key.startswith("rollouts-pod-template-hash"):
                 yield Contradiction(("labels", key), "a label that selectors rely on", "a label of your own")

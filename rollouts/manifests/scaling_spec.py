@@ -34,7 +34,7 @@ class AutoscaleSpec(SpecModel):
     """Never more; the canary comes on top."""
     waiting: float | None = Field(default=4.0, gt=0)
     """Requests that wait, for each engine."""
-    kv_cache: Percent | None = Field(default=0.75, gt=0, lt=1)
+    kv_cache: Percent | None = Field(default=0.75, gt=0, lt=1, validate_default=False)
     """Share of the KV cache in use, on average over engines."""
     ttft: Duration | None = Field(default=None, gt=timedelta(0))
     """Time to first token at the 95th percentile."""
@@ -62,7 +62,7 @@ class AutoscaleSpec(SpecModel):
 class WarmPoolSpec(SpecModel):
     """Placeholder pods that hold nodes with GPUs, and make room the moment that an engine needs theirs."""
 
-    share: Percent = Field(default=0.15, gt=0, le=1)
+    share: Percent = Field(default=0.15, gt=0, le=1, validate_default=False)
     """Of the region's engines; rounded up."""
     image: str = Field(default="registry.k8s.io/pause:3.10", pattern=r"^\S+$")
     """Any image that does nothing."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from enum import StrEnum
 from typing import Literal
+from urllib.parse import urlsplit
 
 from pydantic import Field
 
@@ -77,7 +79,7 @@ class ArgoFleetSpec(SpecModel):
     traffic: Traffic = Traffic.GATEWAY_API
     gateway: GatewaySpec
     replicas: int = Field(default=2, ge=1)
-    """Engines of each region; with `autoscale`, what it falls back to when Prometheus does not answer."""
+    """Engines of each region. With `autoscale` the number that is planned with; the cluster decides by load."""
     autoscale: AutoscaleSpec | None = None
     surge: int = Field(default=1, ge=1)
     """Engines more than wanted while engines are replaced."""
@@ -101,10 +103,7 @@ class ArgoFleetSpec(SpecModel):
         """What Argo Rollouts refuses or silently does not do, and what would leave users without engines."""
         yield from self._around_numbers()
         yield from self._around_going_back()
-        for name, region in self.regions.items():
-            if region.stable_url == region.canary_url:
-                where = ("regions", name, "canary_url")
-                yield Contradiction(where, "the stable's address", "an address at which the canary alone answers")
+        yield from self._around_regions()
 
     def _around_numbers(self) -> Iterator[Contradiction]:
         wanted = {("replicas",): self.replicas} | {
@@ -114,6 +113,25 @@ class ArgoFleetSpec(SpecModel):
             if self.autoscale and not self.autoscale.least <= replicas <= self.autoscale.most:
                 bounds = f"{self.autoscale.least} to {self.autoscale.most}, as `autoscale` says"
                 yield Contradiction(where, str(replicas), bounds)
+            if self.unavailable >= replicas > 1:
+                found = f"{self.unavailable} of {replicas} engines"
+                yield Contradiction(
+                    ("unavailable",), found, f"at most {replicas - 1}, or draining nodes takes them all"
+                )
+
+    def _around_regions(self) -> Iterator[Contradiction]:
+        clusters: dict[str, str] = {}
+        for name, region in self.regions.items():
+            other = clusters.setdefault(region.context, name)
+            if other != name:
+                found = f"the cluster of {other}, where the same namespace has its Rollout already"
+                yield Contradiction(("regions", name, "context"), found, "a context of its own for each region")
+            if region.stable_url == region.canary_url:
+                where = ("regions", name, "canary_url")
+                yield Contradiction(where, "the stable's address", "an address at which the canary alone answers")
+            for key, url in {"stable_url": region.stable_url, "canary_url": region.canary_url}.items():
+                if self.gateway.direct and not _routable(url):
+                    yield Contradiction(("regions", name, key), url, "a host that the gateway can tell by its name")
 
     def _around_going_back(self) -> Iterator[Contradiction]:
         if self.canary.dynamic_stable and self.strategy is Strategy.BLUE_GREEN:
@@ -121,3 +139,9 @@ class ArgoFleetSpec(SpecModel):
         if self.canary.dynamic_stable and self.previous:
             found = "with versions that are kept warm, which Argo Rollouts refuses"
             yield Contradiction(("canary", "dynamic_stable"), found, "false, or `previous: null`")
+
+
+def _routable(url: str) -> bool:
+    """Whether the address has a name that is not a number: gateways choose routes by names."""
+    host = urlsplit(url).hostname or ""
+    return not re.fullmatch(r"[\d.]+|.*:.*", host)

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from pydantic import Field
 
-from rollouts.manifests.written import Host, ObjectName
+from rollouts.manifests.written import Block, Host, ObjectName
 from tidegate.core.model import SpecModel
 from tidegate.core.quantities import Duration
 
@@ -42,5 +42,5 @@ class NetworkSpec(SpecModel):
 
     ingress_from: tuple[ObjectName, ...] = ("monitoring",)
     """Namespaces beside the gateway's: of Prometheus, and of the proxies where a gateway's run elsewhere."""
-    egress_to: tuple[str, ...] = ()
-    """Blocks of addresses such as 10.20.0.0/16: of the artifact store, when weights are pulled at start."""
+    egress_to: tuple[Block, ...] = ()
+    """Blocks of addresses such as 10.20.0.0/16, of the artifact store, when weights are pulled at start."""

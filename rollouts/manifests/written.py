@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import ipaddress
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
+
+
+def _block(text: str) -> str:
+    try:
+        return str(ipaddress.ip_network(text))
+    except ValueError:
+        raise ValueError("a block of addresses such as 10.20.0.0/16") from None
+
 
 ObjectName = Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")]
 """Name of an object or a namespace."""
@@ -25,3 +34,14 @@ LabelKey = Annotated[
     str, Field(pattern=r"^([a-z0-9][-a-z0-9.]{0,251}[a-z0-9]/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$")
 ]
 LabelText = Annotated[str, Field(pattern=r"^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$")]
+
+Block = Annotated[str, AfterValidator(_block)]
+"""Addresses such as 10.20.0.0/16."""
+
+
+_UNITS = {"Mi": 1024**2, "Gi": 1024**3, "Ti": 1024**4}
+
+
+def bytes_of(amount: str) -> int:
+    """How much `Bytes` says."""
+    return int(amount[:-2]) * _UNITS[amount[-2:]]
