@@ -6,6 +6,7 @@ import json
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from datetime import timedelta
 
 from rollouts.adapters.kube.access import Access
 from rollouts.adapters.kube.transport import Answer, Call, Transport, Wire
@@ -42,6 +43,8 @@ class KubeClient:
         self._patience_seconds = patience_seconds
         self._backoff = Backoff()
         self._wire = Wire(transport)
+        self.ahead: timedelta | None = None
+        """How far the server's clock was ahead of ours at its last answer, by its Date header; within a second."""
 
     async def get(self, resource: Resource, name: str, *, namespace: str | None = None) -> Json:
         return await self.send(requests.get(resource, name, namespace))
@@ -148,6 +151,8 @@ class KubeClient:
         answer = await self._wire.ask(call, credential)
         if answer.status == 401:
             answer = await self._wire.ask(call, await self._access.renewed(credential))
+        if answer.date:
+            self.ahead = answer.date - self._clock.now()
         if answer.status >= 400:
             raise refusal(said, answer.status, answer.body, answer.retry_after)
         return answer

@@ -6,6 +6,8 @@ import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
+from email.utils import parsedate_to_datetime
 from typing import Any
 
 import httpx
@@ -43,6 +45,8 @@ class Answer:
     body: bytes
     retry_after: str | None = None
     """The header of that name."""
+    date: datetime | None = None
+    """The header of that name: the server's own clock, in whole seconds."""
 
 
 class Wire:
@@ -101,7 +105,7 @@ class Wire:
             async with client.stream(
                 call.method,
                 server.url + call.path,
-                params=dict(call.query),
+                params=dict(call.query) or None,  # httpx takes an empty mapping for the wish to drop the path's own
                 content=call.content,
                 headers=headers,
                 timeout=timeout,
@@ -147,7 +151,18 @@ def _trust(server: Server) -> ssl.SSLContext | bool:
 
 
 async def _read(response: httpx.Response) -> Answer:
-    return Answer(response.status_code, await response.aread(), response.headers.get("Retry-After"))
+    headers = response.headers
+    return Answer(
+        response.status_code, await response.aread(), headers.get("Retry-After"), _date(headers.get("Date", ""))
+    )
+
+
+def _date(header: str) -> datetime | None:
+    try:
+        date = parsedate_to_datetime(header)
+    except ValueError:
+        return None
+    return date if date.tzinfo else None
 
 
 async def _lines(response: httpx.Response) -> AsyncIterator[bytes]:

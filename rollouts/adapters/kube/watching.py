@@ -20,7 +20,17 @@ import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 
-from rollouts.errors import ApiError, FleetError, Forbidden, Invalid, NoAccess, NotFound, Unauthorized, Unreachable
+from rollouts.errors import (
+    ApiError,
+    FleetError,
+    Forbidden,
+    Gone,
+    Invalid,
+    NoAccess,
+    NotFound,
+    Unauthorized,
+    Unreachable,
+)
 from rollouts.kube.known import Known
 from rollouts.kube.model import Change, Listed, Request
 from rollouts.kube.requests import stream
@@ -99,4 +109,5 @@ def _changes(known: Known, line: bytes, whole: Request) -> list[Change]:
 
 def _needs_list(error: FleetError) -> bool:
     """Whether the same stream would only be refused again."""
-    return isinstance(error, ApiError) and error.status < 500 and error.status not in {401, 429}
+    refused = isinstance(error, ApiError) and error.status < 500 and error.status not in {401, 429}
+    return refused or isinstance(error, Gone)
