@@ -1,0 +1,38 @@
+"""One API server in memory, and a client of it."""
+
+from __future__ import annotations
+
+import pytest
+from fakes.kube.api import Api
+from fakes.kube.cluster import FakeCluster
+from fakes.kube.simulated_time import SimulatedTime
+from fakes.kube.transport import FakeTransport
+
+from rollouts.adapters.kube.access import Access
+from rollouts.adapters.kube.client import KubeClient
+
+
+@pytest.fixture
+def time() -> SimulatedTime:
+    return SimulatedTime()
+
+
+@pytest.fixture
+def cluster(time: SimulatedTime) -> FakeCluster:
+    return FakeCluster(time=time, namespace="llm")
+
+
+@pytest.fixture
+def api(cluster: FakeCluster) -> Api:
+    return Api(cluster)
+
+
+@pytest.fixture
+def client(api: Api, time: SimulatedTime) -> KubeClient:
+    return KubeClient(
+        Access.fixed("https://eu-west-1.example", clock=time),
+        namespace="llm",
+        clock=time,
+        transport=FakeTransport(api),
+        chance=lambda: 0.5,
+    )
