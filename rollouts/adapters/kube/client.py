@@ -6,7 +6,7 @@ import json
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 from rollouts.adapters.kube.access import Access
 from rollouts.adapters.kube.transport import Answer, Call, Transport, Wire
@@ -179,14 +179,6 @@ class KubeClient:
             content=request.content,
             content_type=request.content_type,
         )
-
-
-def _ahead(date: str | None, now: datetime) -> timedelta | None:
-    """None where no clock is told, or in no words that HTTP has for it."""
-    try:
-        return parsedate_to_datetime(date).astimezone(UTC) - now if date else None
-    except ValueError:
-        return None
 
 
 def _said(request: Request) -> str:
