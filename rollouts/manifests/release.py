@@ -25,8 +25,6 @@ class Release(Value):
     """REGISTRY/REPOSITORY@DIGEST: a tag may mean something else tomorrow."""
     accelerator: str = "cpu"
     """As the delivery's `engine.accelerator` names it; `cpu` asks for no GPU."""
-    arguments: tuple[str, ...] = ()
-    """For vLLM, beside those of the image's manifest."""
 
 
 class Trial(Value):

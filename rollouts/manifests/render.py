@@ -1,4 +1,4 @@
-"""All objects of one region, in the order in which they can be applied: each after what it refers to."""
+"""All objects of one region, in the order in which they can be applied: each after what it needs, the Rollout last."""
 
 from __future__ import annotations
 
@@ -70,9 +70,9 @@ def _serving(site: Site, trial: Trial, analyses: tuple[Json, ...], monitors: tup
         *routes(site),
         *(_placed(site, each) for each in (*analyses, *monitors)),
         disruption_budget(site),
-        rollout(site, trial, analyses),
         *((scaler(site, fleet.autoscale),) if fleet.autoscale else ()),
         *((placeholders(site, fleet.warm_pool),) if fleet.warm_pool else ()),
+        rollout(site, trial, analyses),
     )
 
 

@@ -33,7 +33,7 @@ def container(site: Site) -> Json:
         "image": site.release.image,
         "args": _options(site),
         "env": _environment(site),
-        "ports": [{"name": PORT_NAME, "containerPort": PORT}],
+        "ports": [{"name": PORT_NAME, "containerPort": PORT, "protocol": "TCP"}],
         "resources": {
             "requests": {"cpu": pod.cpu, "memory": pod.memory, **gpu_amount(site)},
             # No limit on processors: an engine that is held up between two tokens keeps its GPU waiting.
@@ -63,8 +63,7 @@ def _options(site: Site) -> list[str]:
     }
     if nodes.capacity is Capacity.SPOT and nodes.cloud:
         options["--spot"] = str(nodes.cloud)
-    said = [word for option in options.items() for word in option]
-    return [*said, "--", *site.release.arguments] if site.release.arguments else said
+    return [word for option in options.items() for word in option]
 
 
 def _environment(site: Site) -> list[Json]:

@@ -28,7 +28,9 @@ def network_policy(site: Site) -> Json:
     spec: Json = {
         "podSelector": {"matchLabels": dict(site.selector)},
         "policyTypes": ["Ingress", "Egress"],
-        "ingress": [{"from": [_namespace(name) for name in sources], "ports": [{"port": PORT_NAME}]}],
+        "ingress": [
+            {"from": [_namespace(name) for name in sources], "ports": [{"port": PORT_NAME, "protocol": "TCP"}]}
+        ],
         "egress": _egress(site),
     }
     return manifest(NETWORK_POLICIES, site.name, site, spec=spec)

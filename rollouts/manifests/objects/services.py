@@ -14,5 +14,5 @@ def services(site: Site) -> tuple[Json, ...]:
 
 
 def _service(site: Site, name: str) -> Json:
-    port = {"name": PORT_NAME, "port": SERVICE_PORT, "targetPort": PORT_NAME}
+    port = {"name": PORT_NAME, "port": SERVICE_PORT, "protocol": "TCP", "targetPort": PORT_NAME}
     return manifest(SERVICES, name, site, spec={"selector": dict(site.selector), "ports": [port]})
