@@ -1,0 +1,137 @@
+"""Whether anything brings up pods beside those that the Rollout counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rollouts.doctor.model import Ailment, Finding, Severity, Snapshot
+from rollouts.doctor.objects import at, condition, name_of, said
+from rollouts.doctor.strategy import routers
+from rollouts.kube.model import Json
+from rollouts.kube.resources import DEPLOYMENTS, HORIZONTAL_POD_AUTOSCALERS, SCALED_OBJECTS
+
+WORKLOAD_DOUBLES = Ailment(
+    code="workload-not-scaled-down",
+    severity=Severity.ERROR,
+    cause="workloadRef.scaleDown is never (the default): the Deployment keeps its pods beside those of the Rollout, "
+    "with every GPU twice, and users on pods that no weight moves",
+    cure="set workloadRef.scaleDown: onsuccess (or progressively), or scale the Deployment to 0",
+)
+WORKLOAD_MISSING = Ailment(
+    code="workload-missing",
+    severity=Severity.ERROR,
+    cause="the Rollout borrows the pod template of a Deployment that is not there; it is InvalidSpec",
+    cure="create the Deployment, or correct workloadRef",
+)
+SCALES_WORKLOAD = Ailment(
+    code="autoscaler-on-workload",
+    severity=Severity.ERROR,
+    cause="the autoscaler scales the Deployment behind workloadRef: it brings up pods beside the Rollout's, "
+    "and the Rollout itself is never scaled",
+    cure="let scaleTargetRef name the Rollout",
+)
+TWO_AUTOSCALERS = Ailment(
+    code="two-autoscalers",
+    severity=Severity.ERROR,
+    cause="two autoscalers scale one Rollout: each undoes what the other did",
+    cure="keep one; a ScaledObject makes an autoscaler of its own",
+)
+COUNTS_BOTH = Ailment(
+    code="autoscaler-counts-both",
+    severity=Severity.WARNING,
+    cause="utilisation is averaged over the pods of both versions and multiplied by their number: while a canary "
+    "is up, the stable is scaled to twice its size (Argo Rollouts issue 3849)",
+    cure="scale on a total over a target for each pod (AverageValue), such as waiting requests",
+)
+SCALES_BLINDLY = Ailment(
+    code="autoscaler-blind",
+    severity=Severity.WARNING,
+    cause="the autoscaler has no metric: it leaves the replicas as they are, whatever the load",
+    cure="bring the metric: metrics server, adapter, or KEDA's trigger; the condition says which",
+)
+AILMENTS = (
+    WORKLOAD_DOUBLES,
+    WORKLOAD_MISSING,
+    SCALES_WORKLOAD,
+    TWO_AUTOSCALERS,
+    COUNTS_BOTH,
+    SCALES_BLINDLY,
+)
+
+
+def workload(snapshot: Snapshot) -> Iterator[Finding]:
+    """A Deployment whose template is borrowed has no pods of its own."""
+    rollout = snapshot.rollout
+    borrowed = at(rollout, "spec", "workloadRef", default={})
+    if rollout is None or borrowed.get("kind") != "Deployment" or snapshot.unread(DEPLOYMENTS):
+        return
+    deployment = snapshot.named(DEPLOYMENTS, str(borrowed.get("name")))
+    if deployment is None:
+        yield WORKLOAD_MISSING.found(f"there is no Deployment {borrowed.get('name')}", f"{said(rollout)}: workloadRef")
+        return
+    pods = int(at(deployment, "spec", "replicas", default=1))
+    scale_down = borrowed.get("scaleDown", "never")
+    if pods and scale_down == "never":
+        what = f"{said(deployment)} keeps {pods} pods beside those of {said(rollout)}"
+        yield WORKLOAD_DOUBLES.found(what, f"workloadRef.scaleDown: {borrowed.get('scaleDown', 'never, by default')}")
+
+
+def autoscalers(snapshot: Snapshot) -> Iterator[Finding]:
+    """One autoscaler, on the Rollout, with a metric that does not count both versions."""
+    rollout = snapshot.rollout
+    if rollout is None:
+        return
+    behind = at(rollout, "spec", "workloadRef", "name")
+    on_rollout = [one for one in _scaling(snapshot) if _target(one) == ("Rollout", snapshot.delivery)]
+    for one in _scaling(snapshot):
+        if behind and _target(one) == ("Deployment", behind):
+            yield SCALES_WORKLOAD.found(f"{said(one)} scales Deployment {behind}, not {said(rollout)}")
+    if len(on_rollout) > 1:
+        what = f"{said(rollout)} has {len(on_rollout)} autoscalers"
+        yield TWO_AUTOSCALERS.found(what, *(said(one) for one in on_rollout))
+    for one in on_rollout:
+        yield from _counting(rollout, one)
+    for one in snapshot.all(HORIZONTAL_POD_AUTOSCALERS):
+        active = condition(one, "ScalingActive")
+        if _target(one) == ("Rollout", snapshot.delivery) and active and active.get("status") == "False":
+            yield SCALES_BLINDLY.found(
+                f"{said(one)} cannot scale {said(rollout)}", f"{active.get('reason')}: {active.get('message')}"
+            )
+
+
+def _scaling(snapshot: Snapshot) -> list[Json]:
+    """Every autoscaler, without those that KEDA makes of its ScaledObjects."""
+    scaled = list(snapshot.all(SCALED_OBJECTS))
+    made = {at(one, "status", "hpaName", default=f"keda-hpa-{name_of(one)}") for one in scaled}
+    plain = [one for one in snapshot.all(HORIZONTAL_POD_AUTOSCALERS) if name_of(one) not in made]
+    return [*scaled, *plain]
+
+
+def _target(scaler: Json) -> tuple[str, str]:
+    named = at(scaler, "spec", "scaleTargetRef", default={})
+    return str(named.get("kind", "Deployment")), str(named.get("name", ""))
+
+
+def _counting(rollout: Json, scaler: Json) -> Iterator[Finding]:
+    if not routers(rollout):
+        return
+    told = [
+        metric
+        for metric in at(scaler, "spec", "metrics", default=[])
+        if at(metric, str(metric.get("type", ""))[:1].lower() + str(metric.get("type", ""))[1:], "target", "type")
+        == "Utilization"
+    ]
+    triggers = [
+        trigger
+        for trigger in at(scaler, "spec", "triggers", default=[])
+        if trigger.get("type") in {"cpu", "memory"} and trigger.get("metricType", "Utilization") == "Utilization"
+    ]
+    if told or triggers:
+        yield COUNTS_BOTH.found(
+            f"{said(scaler)} counts the pods of both versions of {said(rollout)}",
+            *(f"metric of type {metric['type']}: Utilization" for metric in told),
+            *(f"trigger {trigger['type']}: Utilization" for trigger in triggers),
+        )
+
+
+CHECKS = (workload, autoscalers)

@@ -1,0 +1,66 @@
+"""Every check over one snapshot, in the order in which a person would look."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from rollouts.doctor.checks import (
+    access,
+    analysis,
+    capacity,
+    controller,
+    definitions,
+    evidence,
+    plugins,
+    pods,
+    progress,
+    routes,
+    services,
+    steps,
+    workload,
+)
+from rollouts.doctor.model import Ailment, Finding, Severity, Snapshot, Unread
+
+Check = Callable[[Snapshot], Iterator[Finding]]
+
+NOT_LOOKED_AT = Ailment(
+    code="not-looked-at",
+    severity=Severity.NOTE,
+    cause="the credentials of this region's context may not read it, so nothing is known of it",
+    cure="run the doctor as somebody who may, to have these looked at too",
+)
+
+_ROOMS = (
+    definitions,
+    controller,
+    plugins,
+    access,
+    progress,
+    steps,
+    services,
+    routes,
+    pods,
+    capacity,
+    workload,
+    analysis,
+    evidence,
+)
+CHECKS: tuple[Check, ...] = tuple(check for room in _ROOMS for check in room.CHECKS)
+AILMENTS: tuple[Ailment, ...] = (*(ailment for room in _ROOMS for ailment in room.AILMENTS), NOT_LOOKED_AT)
+
+_WEIGHT = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.NOTE: 2}
+
+
+def examine(snapshot: Snapshot) -> tuple[Finding, ...]:
+    """All findings, errors first; within a severity in the order of the checks."""
+    found = [finding for check in CHECKS for finding in check(snapshot)]
+    found += _not_looked_at(snapshot)
+    return tuple(sorted(found, key=lambda finding: _WEIGHT[finding.severity]))
+
+
+def _not_looked_at(snapshot: Snapshot) -> Iterator[Finding]:
+    hidden = [resource.plural for resource, reading in snapshot.objects.items() if reading.unread is Unread.FORBIDDEN]
+    if not snapshot.controller.readable:
+        hidden.append(f"the controller's namespace {snapshot.controller.namespace}")
+    if hidden:
+        yield NOT_LOOKED_AT.found(f"{len(hidden)} kinds of objects were not looked at", ", ".join(hidden))

@@ -1,0 +1,164 @@
+"""The snapshot of a region, read through the API server and its Prometheus. Reads only; changes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from datetime import datetime
+
+from rollouts.doctor.controller_seen import controller_of
+from rollouts.doctor.errors import QueryRefused
+from rollouts.doctor.model import Access, Reading, Snapshot, Unread
+from rollouts.doctor.objects import at
+from rollouts.doctor.ports import Prometheus, Region
+from rollouts.doctor.questions import Answer, Question, metrics_of
+from rollouts.doctor.strategy import http_routes, services, virtual_services
+from rollouts.doctor.templates import questions as of_templates
+from rollouts.doctor.templates import template_names
+from rollouts.errors import Forbidden, NotFound, Unreachable
+from rollouts.kube.model import AccessQuestion, Json, Resource
+from rollouts.kube.resources import (
+    ANALYSIS_RUNS,
+    ANALYSIS_TEMPLATES,
+    CLUSTER_ANALYSIS_TEMPLATES,
+    CUSTOM_RESOURCE_DEFINITIONS,
+    DEPLOYMENTS,
+    EVENTS,
+    EXPERIMENTS,
+    HORIZONTAL_POD_AUTOSCALERS,
+    HTTP_ROUTES,
+    NODES,
+    POD_DISRUPTION_BUDGETS,
+    PODS,
+    REPLICA_SETS,
+    RESOURCE_QUOTAS,
+    ROLLOUTS,
+    SCALED_OBJECTS,
+    SERVICES,
+    VIRTUAL_SERVICES,
+)
+from tidegate.core.clock import Clock
+from tidegate.core.model import Value
+
+CONTROLLER_NAMESPACE = "argo-rollouts"
+"""Where the manifests and the Helm chart of Argo Rollouts put it."""
+
+DEFINITIONS = (ROLLOUTS, ANALYSIS_RUNS, ANALYSIS_TEMPLATES, EXPERIMENTS, HTTP_ROUTES, VIRTUAL_SERVICES)
+"""Kinds whose definitions are asked for by name where they may not be listed."""
+
+
+class Patient(Value):
+    """Whom to look at."""
+
+    region: str
+    delivery: str
+    controller_namespace: str = CONTROLLER_NAMESPACE
+    questions: tuple[Question, ...] = ()
+    """What gates and SLOs ask Prometheus in this region."""
+    rights: tuple[AccessQuestion, ...] = ()
+    """What a delivery has to do here."""
+    last_delivery: datetime | None = None
+
+
+async def gather(region: Region, prometheus: Prometheus | None, patient: Patient, clock: Clock) -> Snapshot:
+    """One moment of the region.
+
+    What may not be read is left out and marked so.
+
+    Raises:
+        FleetError: when the API server does not answer or does not know us.
+    """
+    rollout = await _one(region, ROLLOUTS, patient.delivery)
+    names = _named_in(rollout, patient.delivery)
+    resources = list(names)
+    readings = await asyncio.gather(*(_read(region, resource, names[resource]) for resource in resources))
+    seen = Snapshot(
+        region=patient.region,
+        delivery=patient.delivery,
+        namespace=region.namespace,
+        now=clock.now(),
+        objects=dict(zip(resources, readings, strict=True)),
+        controller=await controller_of(region, patient.controller_namespace, patient.delivery),
+        access=tuple([Access(question=right, allowed=await region.allowed(right)) for right in patient.rights]),
+        skew=region.ahead,
+        last_delivery=patient.last_delivery,
+    )
+    return seen if prometheus is None else await _with_answers(seen, prometheus, patient.questions)
+
+
+def _named_in(rollout: Json | None, delivery: str) -> dict[Resource, tuple[str, ...]]:
+    """What is read of the region, with the names that matter where a kind may not be listed."""
+    told = rollout or {}
+    borrowed = at(told, "spec", "workloadRef", "name")
+    plural = tuple(f"{resource.plural}.{resource.group}" for resource in DEFINITIONS)
+    return {
+        CUSTOM_RESOURCE_DEFINITIONS: plural,
+        ROLLOUTS: (delivery,),
+        REPLICA_SETS: (),
+        PODS: (),
+        SERVICES: tuple(services(told).values()),
+        HTTP_ROUTES: tuple(http_routes(told)),
+        VIRTUAL_SERVICES: tuple(virtual_services(told)),
+        DEPLOYMENTS: (borrowed,) if borrowed else (),
+        ANALYSIS_TEMPLATES: template_names(told, cluster=False),
+        CLUSTER_ANALYSIS_TEMPLATES: template_names(told, cluster=True),
+        ANALYSIS_RUNS: (),
+        EVENTS: (),
+        RESOURCE_QUOTAS: (),
+        POD_DISRUPTION_BUDGETS: (delivery,),
+        HORIZONTAL_POD_AUTOSCALERS: (delivery, f"keda-hpa-{delivery}"),
+        SCALED_OBJECTS: (delivery,),
+        NODES: (),
+    }
+
+
+async def _read(region: Region, resource: Resource, names: Iterable[str]) -> Reading:
+    """All of a kind; where it may not be listed, those of these names."""
+    try:
+        return Reading(items=(await region.list(resource)).items)
+    except NotFound:
+        return Reading(unread=Unread.ABSENT)
+    except Forbidden:
+        pass
+    wanted = tuple(names)
+    try:
+        found = [await _one(region, resource, name) for name in wanted]
+    except Forbidden:
+        found = []
+        wanted = ()
+    items = tuple(item for item in found if item is not None)
+    return Reading(items=items, unread=None if wanted else Unread.FORBIDDEN)
+
+
+async def _one(region: Region, resource: Resource, name: str) -> Json | None:
+    try:
+        return await region.get(resource, name)
+    except NotFound:
+        return None
+
+
+async def _with_answers(seen: Snapshot, prometheus: Prometheus, asked: Iterable[Question]) -> Snapshot:
+    """The snapshot with what Prometheus says to the gates, and to the analysis templates in use."""
+    answers: list[Answer] = []
+    try:
+        for question in (*asked, *of_templates(seen)):
+            answers.append(await _answer(prometheus, question))
+    except Unreachable as error:
+        return seen.model_copy(update={"answers": tuple(answers), "prometheus_problem": str(error)})
+    return seen.model_copy(update={"answers": tuple(answers)})
+
+
+async def _answer(prometheus: Prometheus, question: Question) -> Answer:
+    try:
+        samples = await prometheus.ask(question.query)
+        if samples:
+            return Answer(question=question, samples=samples)
+        unknown = [name for name in metrics_of(question.query) if not await prometheus.ask(_any_of(name))]
+        return Answer(question=question, unknown=tuple(unknown))
+    except QueryRefused as error:
+        return Answer(question=question, refused=error.message)
+
+
+def _any_of(metric: str) -> str:
+    """Whether there is any series of that name, of anybody."""
+    return f'count({{__name__="{metric}"}})'

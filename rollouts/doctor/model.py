@@ -1,0 +1,131 @@
+"""What the doctor looks at, and what it says of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from rollouts.doctor.questions import Answer
+from rollouts.kube.model import AccessQuestion, Json, Resource
+from rollouts.kube.resources import ROLLOUTS
+from tidegate.core.model import Value
+
+
+class Severity(StrEnum):
+    """How much a finding matters."""
+
+    ERROR = "error"
+    """A delivery cannot go through, or is judged wrongly."""
+    WARNING = "warning"
+    """A delivery goes through until something happens that happens."""
+    NOTE = "note"
+    """Worth knowing; nothing is wrong."""
+
+
+class Finding(Value):
+    """Something that was seen in one region."""
+
+    code: str
+    """The same for the same cause, whatever it was seen on; docs/doctor.md explains each."""
+    severity: Severity
+    what: str
+    """One sentence, with the names of the objects."""
+    evidence: tuple[str, ...]
+    """What was read, as it was read."""
+    cause: str
+    cure: str
+
+
+class Ailment(Value):
+    """One thing that can be wrong with a region, before anybody has seen it."""
+
+    code: str
+    severity: Severity
+    cause: str
+    cure: str
+
+    def found(self, what: str, *evidence: str) -> Finding:
+        """It was seen."""
+        return Finding(**self.model_dump(), what=what, evidence=evidence)
+
+
+class Unread(StrEnum):
+    """Why there is no answer."""
+
+    ABSENT = "absent"
+    """The API server knows no such resource: its definition is not installed."""
+    FORBIDDEN = "forbidden"
+    """Whoever asked may not read it; what it would have shown is not known."""
+
+
+class Reading(Value):
+    """All objects of one kind in the region's namespace, or in the cluster when they have none."""
+
+    items: tuple[Json, ...] = ()
+    unread: Unread | None = None
+
+
+class Controller(Value):
+    """The Argo Rollouts controller, as far as its namespace may be read."""
+
+    namespace: str
+    readable: bool = True
+    """Whether its pods could be listed; else nothing is known of it, which is no finding."""
+    deployments: tuple[Json, ...] = ()
+    pods: tuple[Json, ...] = ()
+    lease: Json | None = None
+    """The lock of its leader election; None when there is none or it may not be read."""
+    config: Json | None = None
+    """The ConfigMap `argo-rollouts-config`, read by the controller when it starts and never again."""
+    reconciles: float | None = None
+    """How often it looked at this Rollout since it started; None when its metrics could not be read."""
+    errors: float | None = None
+    """How many of these looks ended in an error (`rollout_reconcile_error`)."""
+    log: tuple[str, ...] = ()
+    """The last lines of its log that speak of an error and of this Rollout or of a plugin."""
+
+
+class Access(Value):
+    """What the API server says about one thing that tidegate has to do."""
+
+    question: AccessQuestion
+    allowed: bool
+
+
+class Snapshot(Value):
+    """One region at one moment: all that the checks decide on."""
+
+    region: str
+    delivery: str
+    """The delivery's name, which is that of its Rollout."""
+    namespace: str
+    now: datetime
+    objects: Mapping[Resource, Reading] = {}
+    controller: Controller
+    access: tuple[Access, ...] = ()
+    answers: tuple[Answer, ...] = ()
+    """To the queries of the delivery's gates and SLOs."""
+    prometheus_problem: str = ""
+    """Why the region's Prometheus could not be asked; empty when it could, or when none is named."""
+    skew: timedelta | None = None
+    """How far the API server's clock is ahead of ours; None when it does not say."""
+    last_delivery: datetime | None = None
+    """When the registry last saw a delivery of this model begin; None when it never did, or was not asked."""
+
+    def all(self, resource: Resource) -> tuple[Json, ...]:
+        """Every object of that kind that could be read."""
+        return self.objects.get(resource, Reading()).items
+
+    def unread(self, resource: Resource) -> Unread | None:
+        """Why objects of that kind could not be read."""
+        return self.objects.get(resource, Reading()).unread
+
+    def named(self, resource: Resource, name: str) -> Json | None:
+        """One object of that kind."""
+        return next((item for item in self.all(resource) if item["metadata"]["name"] == name), None)
+
+    @property
+    def rollout(self) -> Json | None:
+        """The delivery's own Rollout; None before its first delivery."""
+        return self.named(ROLLOUTS, self.delivery)

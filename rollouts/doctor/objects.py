@@ -1,0 +1,111 @@
+"""Reading Kubernetes objects that others wrote: any part may be missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from rollouts.kube.model import Json
+
+Labels = Mapping[str, str]
+
+
+def at(value: Any, *path: str | int, default: Any = None) -> Any:
+    """What is at `path`; `default` where a part of it is missing, null, or no place for a key."""
+    for key in path:
+        if isinstance(value, dict):
+            value = value.get(key)
+        elif isinstance(value, list) and isinstance(key, int) and -len(value) <= key < len(value):
+            value = value[key]
+        else:
+            return default
+    return default if value is None else value
+
+
+def name_of(item: Json) -> str:
+    """Its name."""
+    return str(at(item, "metadata", "name", default=""))
+
+
+def said(item: Json) -> str:
+    """Kind and name, such as `Service support-llm-canary`."""
+    return f"{item.get('kind', 'object')} {name_of(item)}"
+
+
+def labels_of(item: Json) -> Labels:
+    """Its labels."""
+    found: Labels = at(item, "metadata", "labels", default={})
+    return found
+
+
+def selects(selector: Labels, labels: Labels) -> bool:
+    """Whether a Service's selector takes in what has these labels; an empty one selects nothing."""
+    return bool(selector) and all(labels.get(key) == value for key, value in selector.items())
+
+
+def matches(selector: Json, labels: Labels) -> bool:
+    """Whether a label selector with expressions takes in what has these labels; an empty one takes everything."""
+    return all(labels.get(key) == value for key, value in at(selector, "matchLabels", default={}).items()) and all(
+        _expression(item, labels) for item in at(selector, "matchExpressions", default=[])
+    )
+
+
+def _expression(item: Json, labels: Labels) -> bool:
+    value, values = labels.get(item["key"]), item.get("values") or []
+    return {
+        "In": value in values,
+        "NotIn": value not in values,
+        "Exists": value is not None,
+        "DoesNotExist": value is None,
+    }.get(item["operator"], False)
+
+
+def owned_by(item: Json, owner: Json) -> bool:
+    """Whether `owner` controls it, by uid."""
+    uid = at(owner, "metadata", "uid")
+    references = at(item, "metadata", "ownerReferences", default=[])
+    return any(at(reference, "controller") and at(reference, "uid") == uid for reference in references)
+
+
+def condition(item: Json, kind: str) -> Json | None:
+    """The condition of that type in its status."""
+    conditions = at(item, "status", "conditions", default=[])
+    return next((found for found in conditions if found.get("type") == kind), None)
+
+
+def containers_of(template: Json) -> list[Json]:
+    """The containers of a pod or of a pod template, without init containers."""
+    found: list[Json] = at(template, "spec", "containers", default=[])
+    return found
+
+
+def container_states(pod: Json) -> Iterator[Json]:
+    """The status of every container of a pod, init containers first."""
+    yield from at(pod, "status", "initContainerStatuses", default=[])
+    yield from at(pod, "status", "containerStatuses", default=[])
+
+
+def is_ready(pod: Json) -> bool:
+    """Whether it takes requests."""
+    found = condition(pod, "Ready")
+    return found is not None and found.get("status") == "True" and at(pod, "metadata", "deletionTimestamp") is None
+
+
+def time_at(item: Json, *path: str | int) -> datetime | None:
+    """A time in RFC 3339, in UTC; None when there is none."""
+    text = at(item, *path)
+    if not isinstance(text, str):
+        return None
+    try:
+        return datetime.fromisoformat(text).astimezone(UTC)
+    except ValueError:
+        return None
+
+
+def last_written(item: Json) -> datetime | None:
+    """When somebody other than through a subresource last changed it, as its field managers say."""
+    entries: Iterable[Json] = at(item, "metadata", "managedFields", default=[])
+    times = [time_at(entry, "time") for entry in entries if not entry.get("subresource")]
+    known = [time for time in times if time]
+    return max(known) if known else time_at(item, "metadata", "creationTimestamp")
