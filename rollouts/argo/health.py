@@ -29,6 +29,8 @@ from tidegate.core.model import Value
 STUCK_AFTER_SECONDS = 60.0
 """A controller that is well reacts within seconds; its full resync is at most minutes away, its retries far less."""
 
+NEVER_SEEN = "waiting for a controller to see it"
+
 INSTANCE_ID = "argo-rollouts.argoproj.io/controller-instance-id"
 """The label that gives a Rollout to the one controller that was started with this id."""
 
@@ -129,11 +131,13 @@ def likely_cause(seen: Rollout) -> str:
 
 
 def _owed(rollout: Json, workload: Json | None) -> str:
-    waiting = waiting_for_controller(rollout, workload=workload)
+    seen, waiting = Rollout(rollout), waiting_for_controller(rollout, workload=workload)
     if waiting:
         return waiting
+    # Upstream takes a missing observedGeneration, like every text that is no number, for one that was seen.
+    if not seen.status.get("observedGeneration"):
+        return NEVER_SEEN
     # `status.abort` is a wish until the controller has written when it aborted (CalculatePauseStatus).
-    seen = Rollout(rollout)
     reacted = seen.status.get("abortedAt") or says_aborted(seen)
     return "waiting for rollout to abort" if seen.aborted and not reacted else ""
 
@@ -141,7 +145,10 @@ def _owed(rollout: Json, workload: Json | None) -> str:
 def _wish_since(rollout: Json, workload: Json | None) -> datetime | None:
     waiting = waiting_for_controller(rollout, workload=workload)
     changed = {SPEC_UNSEEN: rollout, WORKLOAD_UNSEEN: workload}.get(waiting)
-    return _spec_changed_at(changed) if changed else None
+    if changed:
+        return _spec_changed_at(changed)
+    seen = Rollout(rollout)
+    return None if seen.status.get("observedGeneration") else as_time(seen.metadata.get("creationTimestamp"))
 
 
 def _spec_changed_at(thing: Json) -> datetime | None:

@@ -46,9 +46,10 @@ def promote(rollout: Json, expected: Expected = ANYWHERE) -> Requests:
     What only `spec.paused` holds goes on where it was, and keeps its step (the plugin's `promote` skips it).
 
     Raises:
-        NotPossible: when it is elsewhere, or not paused: then the plugin would skip what runs now.
+        NotPossible: when it is elsewhere, aborted, or not paused: then the plugin would skip what runs now.
     """
     seen = _at(rollout, expected)
+    _refuse_aborted(seen, "promote")
     if seen.pause_conditions:
         return renewed(_spec_first(patches.promote(rollout)), seen.resource_version)
     if seen.paused_by_spec:

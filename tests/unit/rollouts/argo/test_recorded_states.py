@@ -1,0 +1,109 @@
+"""Recorded states of a Rollout: the phase and health that each has, and the requests that each action then sends.
+
+`tests/golden/rollouts/README.md` says where the records come from.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rollouts.argo import patches, safe
+from rollouts.argo.health import health_of
+from rollouts.argo.patches import Requests
+from rollouts.argo.phase import calculated_phase, phase_of
+from rollouts.argo.safe import Expected
+from rollouts.errors import NotPossible
+from rollouts.kube.model import Json
+
+RECORDS = Path(__file__).parents[3] / "golden" / "rollouts"
+STATES = sorted(path.name for path in (RECORDS / "states").iterdir())
+NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
+IMAGE = "registry.example/team/support-llm@sha256:" + "99" * 32
+SOMEWHERE_ELSE = {"old": Expected(pod_hash="0a0a0a0a0"), "step1": Expected(step=1)}
+
+
+def record(state: str, name: str) -> Any:
+    path = RECORDS / "states" / state / f"{name}.json"
+    return json.loads(path.read_text()) if path.exists() else None
+
+
+PAIRS = [(state, action) for state in STATES for action in record(state, "expected")["requests"]]
+FORMS = [(*pair, form) for pair in PAIRS for form in record(pair[0], "expected")["requests"][pair[1]]]
+
+
+def test_there_are_enough_records() -> None:
+    assert len(STATES) >= 40
+    assert len(PAIRS) >= 60
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_phase(state: str) -> None:
+    expected, rollout = record(state, "expected"), record(state, "rollout")
+    found = phase_of(rollout, workload=record(state, "workload"))
+    assert (found.phase, found.message) == (expected["phase"], expected["message"])
+    if state.startswith("calculated-"):
+        assert calculated_phase(rollout) == found
+
+
+@pytest.mark.parametrize("state", [state for state in STATES if record(state, "expected")["health"]])
+def test_health(state: str) -> None:
+    expected = record(state, "expected")
+    health = health_of(record(state, "rollout"), now=NOW, workload=record(state, "workload"))
+    assert health.state == expected["health"]
+    assert expected["cause"] in health.cause
+
+
+@pytest.mark.parametrize(("state", "action", "form"), FORMS)
+def test_requests(state: str, action: str, form: str) -> None:
+    wanted = record(state, "expected")["requests"][action][form]
+    rollout, workload = record(state, "rollout"), record(state, "workload")
+    ask = _plugin(action, rollout, workload) if form == "plugin" else _safe(action, rollout, workload)
+    if isinstance(wanted, str):
+        with pytest.raises(NotPossible, match=wanted):
+            ask()
+    else:
+        assert [_sent(request) for request in ask()] == [_wanted(request) for request in wanted]
+
+
+def _sent(request: Any) -> tuple[object, ...]:
+    return request.method, request.path("elsewhere"), request.content_type, request.content
+
+
+def _wanted(record: Json) -> tuple[object, ...]:
+    body = json.dumps(record["body"], separators=(",", ":"), ensure_ascii=False).encode()
+    return record["method"], record["path"], record["content_type"], body
+
+
+def _plugin(action: str, rollout: Json, workload: Json | None) -> Callable[[], Requests]:
+    verb, _, given = action.partition("@")[0].partition(":")
+    rest = _arguments(verb, given, workload)
+    return lambda: getattr(patches, verb)(rollout, *rest[0], **rest[1])
+
+
+def _safe(action: str, rollout: Json, workload: Json | None) -> Callable[[], Requests]:
+    words, _, elsewhere = action.partition("@")
+    verb, _, given = words.partition(":")
+    positional, named = _arguments(verb, given, workload)
+    expected = SOMEWHERE_ELSE.get(elsewhere, Expected.of(rollout))
+    return lambda: getattr(safe, verb)(rollout, *positional, expected=expected, **named)
+
+
+def _arguments(verb: str, given: str, workload: Json | None) -> tuple[list[Any], dict[str, Any]]:
+    match verb:
+        case "to_step":
+            return [int(given)], {}
+        case "restart":
+            return [NOW], {}
+        case "undo":
+            sets = json.loads((RECORDS / "replica-sets.json").read_text())
+            return [sets, int(given or 0)], {"workload": workload}
+        case "set_image":
+            return [given, IMAGE], {"workload": workload}
+        case _:
+            return [], {}
