@@ -91,7 +91,7 @@ def _read(context: str | None, files: str | None, now: datetime) -> Credential:
             raise NoAccess(f"none of the files {files} exists", hint="set KUBECONFIG")
         if context and context not in [each["name"] for each in merged["contexts"]]:
             raise _no_such_context(context, files)
-        loader = _Loader(config_dict=merged, active_context=context)
+        loader = _Loader(config_dict=merged, active_context=context, config_base_path=None)
         loader.load_and_set(configuration)
         return _credential(configuration, loader.good_until(now))
     except (ConfigException, OSError, ValueError, KeyError, TypeError, yaml.YAMLError) as error:

@@ -366,7 +366,7 @@ happenings: st.SearchStrategy[Happening] = st.one_of(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
     story=st.lists(st.tuples(happenings, st.sampled_from([0.0, 0.2, 5.0, 100.0])), max_size=25),
     harms=st.lists(st.sampled_from(list(Harm)), max_size=12),
@@ -392,7 +392,7 @@ def test_whatever_is_cut_repeated_or_expired_the_end_is_the_servers(
     asyncio.run(tell())
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(
     writes=st.lists(st.tuples(names, st.booleans(), st.sampled_from([0.0, 0.2, 5.0])), max_size=20),
     harms=st.lists(st.sampled_from(list(Harm)), max_size=12),

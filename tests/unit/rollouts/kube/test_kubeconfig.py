@@ -1,0 +1,192 @@
+"""Where credentials are looked for, and what is said when there are none."""
+
+from __future__ import annotations
+
+import base64
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from fakes.kube.simulated_time import SimulatedTime
+
+from rollouts.adapters.kube.kubeconfig import SECRET, access, namespace_of
+from rollouts.errors import NoAccess
+
+JWT = "eyJhbGciOiJSUzI1NiIsImtpZCI6IjEifQ.eyJzdWIiOiJ0aWRlZ2F0ZSIsImV4cCI6MX0.c2lnbmF0dXJlLTEyMzQ1Njc4OTA"
+
+
+def config(**users: dict[str, Any]) -> dict[str, Any]:
+    """A kubeconfig with one context, cluster and user for each name."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": next(iter(users)),
+        "contexts": [{"name": name, "context": {"cluster": name, "user": name}} for name in users],
+        "clusters": [{"name": name, "cluster": {"server": f"https://{name}.example:6443/"}} for name in users],
+        "users": [{"name": name, "user": user} for name, user in users.items()],
+    }
+
+
+def written(path: Path, content: dict[str, Any]) -> str:
+    path.write_text(yaml.safe_dump(content))
+    return str(path)
+
+
+@pytest.fixture(autouse=True)
+def _nowhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST", "HTTPS_PROXY", "https_proxy", "NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+
+
+@pytest.fixture
+def both(tmp_path: Path) -> str:
+    return written(tmp_path / "config", config(eu={"token": "t-eu"}, us={"token": "t-us"}))
+
+
+async def test_each_context_has_its_own_server_and_user(both: str, time: SimulatedTime) -> None:
+    for name in ("eu", "us"):
+        found = await access(name, clock=time, kubeconfig=both).credential()
+        assert (found.server.url, found.authorization) == (f"https://{name}.example:6443", f"Bearer t-{name}")
+        assert found.good_until is None
+
+
+async def test_the_current_context_is_meant_when_none_is_named(both: str, time: SimulatedTime) -> None:
+    assert (await access(None, clock=time, kubeconfig=both).credential()).authorization == "Bearer t-eu"
+
+
+async def test_the_environment_names_the_files_at_the_time_of_asking(
+    tmp_path: Path, time: SimulatedTime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = written(tmp_path / "one", config(eu={"token": "t-eu"}))
+    two = written(tmp_path / "two", config(us={"token": "t-us"}))
+    monkeypatch.setenv("KUBECONFIG", f"{one}:{two}")
+    assert (await access("us", clock=time).credential()).authorization == "Bearer t-us"
+
+
+async def test_the_usual_file_is_read_without_a_word(tmp_path: Path, time: SimulatedTime) -> None:
+    (tmp_path / "home/.kube").mkdir(parents=True)
+    written(tmp_path / "home/.kube/config", config(eu={"token": "t-eu"}))
+    assert (await access("eu", clock=time).credential()).authorization == "Bearer t-eu"
+
+
+async def test_a_token_from_a_file_is_read_again_each_minute(tmp_path: Path, time: SimulatedTime) -> None:
+    token = tmp_path / "token"
+    token.write_text("t1")
+    file = written(tmp_path / "config", config(eu={"tokenFile": str(token)}))
+    way = access("eu", clock=time, kubeconfig=file)
+    assert (await way.credential()).authorization == "Bearer t1"
+    token.write_text("t2")
+    assert (await way.credential()).authorization == "Bearer t1"
+    time.advance(61)
+    assert (await way.credential()).authorization == "Bearer t2"
+
+
+async def test_a_user_with_a_password(tmp_path: Path, time: SimulatedTime) -> None:
+    file = written(tmp_path / "config", config(eu={"username": "u", "password": "p"}))
+    expected = "Basic " + base64.b64encode(b"u:p").decode()
+    assert (await access("eu", clock=time, kubeconfig=file).credential()).authorization == expected
+
+
+async def test_everything_else_that_a_cluster_says(tmp_path: Path, time: SimulatedTime) -> None:
+    content = config(eu={"client-certificate": "cert.pem", "client-key": "key.pem"})
+    content["clusters"][0]["cluster"] |= {
+        "certificate-authority": "ca.pem",
+        "insecure-skip-tls-verify": True,
+        "tls-server-name": "kubernetes.default",
+        "proxy-url": "http://proxy:3128",
+    }
+    for name in ("cert.pem", "key.pem", "ca.pem"):
+        (tmp_path / name).write_text(name)
+    file = written(tmp_path / "config", content)
+    way = access("eu", clock=time, kubeconfig=file)
+    first = await way.credential()
+    server = first.server
+    assert [server.ca_file, server.certificate_file, server.key_file] == [
+        str(tmp_path / name) for name in ("ca.pem", "cert.pem", "key.pem")
+    ]
+    assert (server.verify, server.tls_name, server.proxy) == (False, "kubernetes.default", "http://proxy:3128")
+    assert first.authorization is None
+    (tmp_path / "cert.pem").write_text("rotated")
+    assert (await way.renewed(first)).server != server
+
+
+async def test_a_pod_is_its_service_account(
+    tmp_path: Path, time: SimulatedTime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from kubernetes.config import incluster_config
+
+    (tmp_path / "token").write_text("t-pod")
+    (tmp_path / "ca.crt").write_text("CA")
+    monkeypatch.setattr(incluster_config, "SERVICE_TOKEN_FILENAME", str(tmp_path / "token"))
+    monkeypatch.setattr(incluster_config, "SERVICE_CERT_FILENAME", str(tmp_path / "ca.crt"))
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
+    found = await access(None, clock=time).credential()
+    assert (found.server.url, found.authorization) == ("https://10.0.0.1:443", "bearer t-pod")
+    assert found.good_until is not None
+    assert timedelta(minutes=1) < found.good_until - time.now() < timedelta(minutes=2)
+
+
+def test_the_namespace_of_a_context(tmp_path: Path) -> None:
+    content = config(eu={}, us={})
+    content["contexts"][1]["context"]["namespace"] = "llm"
+    file = written(tmp_path / "config", content)
+    assert namespace_of("us", kubeconfig=file) == "llm"
+    assert namespace_of(None, kubeconfig=file) == "default"
+    assert namespace_of(None) == "default"
+    with pytest.raises(NoAccess, match="no context ap"):
+        namespace_of("ap", kubeconfig=file)
+
+
+async def test_an_unknown_context_is_told_with_the_known_ones(both: str, time: SimulatedTime) -> None:
+    with pytest.raises(NoAccess) as caught:
+        await access("ap", clock=time, kubeconfig=both).credential()
+    assert str(caught.value) == f"no context ap in {both}; it has eu, us"
+
+
+async def test_without_any_kubeconfig(tmp_path: Path, time: SimulatedTime) -> None:
+    with pytest.raises(NoAccess, match="no kubeconfig, and this is no pod; set KUBECONFIG"):
+        await access(None, clock=time).credential()
+    with pytest.raises(NoAccess, match="exists; set KUBECONFIG"):
+        await access(None, clock=time, kubeconfig=str(tmp_path / "none")).credential()
+    with pytest.raises(NoAccess):
+        namespace_of(None, kubeconfig=str(tmp_path / "none"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "a: [",
+        "just words",
+        yaml.safe_dump(config(eu={"token": "t"}) | {"clusters": []}),
+        yaml.safe_dump(config(eu={"tokenFile": "/nowhere/token"})),
+    ],
+    ids=["empty", "no-yaml", "words", "no-cluster", "no-token-file"],
+)
+async def test_a_broken_kubeconfig_is_said_in_one_line(tmp_path: Path, time: SimulatedTime, text: str) -> None:
+    (tmp_path / "config").write_text(text)
+    with pytest.raises(NoAccess) as caught:
+        await access("eu", clock=time, kubeconfig=str(tmp_path / "config")).credential()
+    assert "\n" not in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        (f"refused {JWT} twice", "refused *** twice"),
+        ("token=0123456789abcdef0123456789abcdef", "***"),
+        ("key LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCk1JSUJ==", "key ***"),
+        (
+            "No such file: '/usr/local/bin/gke-gcloud-auth-plugin'",
+            "No such file: '/usr/local/bin/gke-gcloud-auth-plugin'",
+        ),
+        ("The SSO session has expired; run aws sso login", "The SSO session has expired; run aws sso login"),
+        ("returned 255", "returned 255"),
+    ],
+)
+def test_what_may_be_a_secret_is_not_repeated(said: str, shown: str) -> None:
+    assert SECRET.sub("***", said) == shown
