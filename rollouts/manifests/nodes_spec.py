@@ -48,10 +48,8 @@ class KarpenterSpec(SpecModel):
 
 
 class NodesSpec(SpecModel):
-    """Which nodes, beside having the GPU that `engine.accelerator` names."""
+    """Which nodes, beside having the GPUs that `engine.accelerator` and `accelerator_count` ask for."""
 
-    gpus: int = Field(default=1, ge=1, le=16)
-    """For each engine; its tensor and pipeline parallel sizes must multiply to that."""
     gpu_labels: GpuLabels = GpuLabels.OPERATOR
     selector: Mapping[LabelKey, LabelText] = {}
     """Labels that a node must have in addition."""

@@ -19,8 +19,6 @@ class Around(Value):
     regions: tuple[str, ...]
     bake: timedelta
     accelerator: str
-    parallel: int = 1
-    """GPUs that one engine computes on together."""
     weights: tuple[int, ...] = ()
     """Of the canary stage; empty without one."""
 
@@ -58,6 +56,3 @@ def _around_gpus(fleet: ArgoFleetSpec, around: Around) -> Iterator[Contradiction
     if fleet.nodes.gpu_labels not in labellers:
         found = f"{fleet.nodes.gpu_labels}, which never labels a node with {around.accelerator}"
         yield Contradiction(("nodes", "gpu_labels"), found, " or ".join(labellers) or "another accelerator")
-    if around.parallel != fleet.nodes.gpus:
-        found = f"{fleet.nodes.gpus} for an engine that computes on {around.parallel}"
-        yield Contradiction(("nodes", "gpus"), found, str(around.parallel))

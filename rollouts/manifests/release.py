@@ -25,6 +25,8 @@ class Release(Value):
     """REGISTRY/REPOSITORY@DIGEST: a tag may mean something else tomorrow."""
     accelerator: str = "cpu"
     """As the delivery's `engine.accelerator` names it; `cpu` asks for no GPU."""
+    accelerators: int = 1
+    """As `engine.accelerator_count`: how many one engine takes."""
 
 
 class Trial(Value):
@@ -33,4 +35,4 @@ class Trial(Value):
     mirror: Percentage = 100
     """Percent of requests copied to it before it gets users; 0 for none."""
     weights: tuple[Annotated[int, Field(ge=1, le=99)], ...] = (5, 25, 50)
-    """Percent of users, rising."""
+    """Percent of users, rising; empty when it gets none before it is promoted."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from enum import StrEnum
 
 from rollouts.kube.model import Json
 from rollouts.manifests.conventions import DELIVERY, MANAGED_BY
@@ -16,17 +15,9 @@ from rollouts.manifests.objects.routes import routes
 from rollouts.manifests.objects.scaler import scaler
 from rollouts.manifests.objects.services import services
 from rollouts.manifests.objects.warm_pool import placeholders, priority_classes
+from rollouts.manifests.parts import Part
 from rollouts.manifests.release import Release, Trial
 from rollouts.manifests.spec import ArgoFleetSpec
-
-
-class Part(StrEnum):
-    """Who applies it."""
-
-    SETUP = "setup"
-    """An administrator, once: accounts, rights, priorities, node pool, network policy."""
-    SERVING = "serving"
-    """tidegate, with every delivery: all that the rights of the set-up allow."""
 
 
 def render(

@@ -10,6 +10,7 @@ import typer
 from tidegate.cli.engine_app import engine
 from tidegate.cli.gate_app import gate
 from tidegate.cli.options import SPEC, STATE, As, Output, Spec, State, Tracking
+from tidegate.cli.rollout_app import rollout
 from tidegate.cli.slo_app import slo
 
 app = typer.Typer(
@@ -28,6 +29,7 @@ app.add_typer(model, name="model")
 app.add_typer(gate, name="gate")
 app.add_typer(slo, name="slo")
 app.add_typer(engine, name="engine")
+app.add_typer(rollout, name="rollout")
 
 
 @app.command()

@@ -49,7 +49,7 @@ def strategy(site: Site, trial: Trial, analyses: tuple[Json, ...]) -> Json:
 
 def _canary(site: Site, trial: Trial, analyses: tuple[Json, ...]) -> Json:
     fleet, steps = site.fleet, steps_of(trial, site.fleet.canary, site.replicas)
-    watched = {**_analysis(analyses), "startingStep": first_with_users(steps)} if analyses else {}
+    watched = {**_analysis(analyses), "startingStep": first_with_users(steps)} if analyses and trial.weights else {}
     return {
         "stableService": stable_service(site.name),
         "canaryService": canary_service(site.name),

@@ -1,0 +1,87 @@
+"""`tidegate rollout render`: the objects of one region, as a cluster would get them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pipelines.region_objects import RegionObjects, region_objects
+from pipelines.spec import Delivery
+from rollouts.manifests.parts import Part
+from rollouts.manifests.release import Release
+from rollouts.manifests.spec import ArgoFleetSpec
+from tidegate.cli.output import note, print_json
+from tidegate.core.errors import UsageError
+from tidegate.core.spec import load_spec
+from tidegate.core.yaml_text import yaml_text
+
+_PINNED = re.compile(r"\S+@sha256:[0-9a-f]{64}")
+_VERSION = re.compile(r"[1-9][0-9]*")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Which engine, where."""
+
+    region: str | None
+    image: str
+    version: str
+    digest: str
+
+
+def run(spec_path: Path, asked: Asked, parts: Sequence[Part], *, as_json: bool) -> int:
+    """Print the objects; talks to nobody."""
+    spec = load_spec(spec_path, Delivery)
+    fleet, release = placed(spec, asked)
+    rendered = region_objects(spec, fleet, release, parts=parts)
+    tell_left_out(rendered)
+    if as_json:
+        print_json(rendered.objects)
+    else:
+        print("".join(f"---\n{yaml_text(each)}" for each in rendered.objects), end="")
+    return 0
+
+
+def tell_left_out(rendered: RegionObjects) -> None:
+    """A promise that nothing in the cluster watches must not go unnoticed."""
+    for reason in rendered.left_out:
+        note(f"not watched in the cluster: {reason}")
+
+
+def placed(spec: Delivery, asked: Asked) -> tuple[ArgoFleetSpec, Release]:
+    """The fleet, and the engine in the region that is asked for.
+
+    Raises:
+        UsageError: no such region, no fleet of clusters, an image that may be another one tomorrow.
+    """
+    fleet: object = spec.fleet
+    if not isinstance(fleet, ArgoFleetSpec):
+        raise UsageError("the fleet of this delivery is no cluster", hint="set `fleet.kind: argo`")
+    if not _PINNED.fullmatch(asked.image):
+        raise UsageError(
+            f"--image: found {asked.image!r}; expected REPOSITORY@sha256:DIGEST, as `engine push` prints it"
+        )
+    if not _VERSION.fullmatch(asked.version):
+        raise UsageError(f"--version: found {asked.version!r}; expected the number of a model version")
+    release = Release(
+        delivery=spec.metadata.name,
+        region=_region(fleet, asked.region),
+        version=asked.version,
+        digest=asked.digest,
+        image=asked.image,
+        accelerator=str(spec.engine.accelerator),
+        accelerators=spec.engine.accelerator_count,
+    )
+    return fleet, release
+
+
+def _region(fleet: ArgoFleetSpec, wanted: str | None) -> str:
+    known = list(fleet.regions)
+    if wanted is None and len(known) == 1:
+        return known[0]
+    if wanted not in known:
+        found = "no region" if wanted is None else f"region {wanted!r}"
+        raise UsageError(f"--region: found {found}; expected one of {', '.join(known)}")
+    return wanted
