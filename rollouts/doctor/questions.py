@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Mapping
+from enum import StrEnum
 
 import promql_parser as promql
 
@@ -15,8 +16,23 @@ STATUS_LABELS = (
 )
 """How exporters spell the status of an answer."""
 
-_SPELLINGS = {"ok": ("200", "2xx", "2"), "refused": ("404", "4xx", "4"), "failed": ("500", "5xx", "5")}
-"""One answer of each class, as a whole code, as a class, and as Envoy's class."""
+
+class Kind(StrEnum):
+    """What became of a request, by the status of its answer."""
+
+    OK = "ok"
+    REFUSED = "refused"
+    """4xx."""
+    FAILED = "failed"
+    """5xx."""
+
+
+_SPELLINGS: tuple[Mapping[Kind, tuple[str, ...]], ...] = (
+    {Kind.OK: ("200", "201"), Kind.REFUSED: ("400", "404", "429"), Kind.FAILED: ("500", "502", "503", "504")},
+    {Kind.OK: ("2xx",), Kind.REFUSED: ("4xx",), Kind.FAILED: ("5xx",)},
+    {Kind.OK: ("2",), Kind.REFUSED: ("4",), Kind.FAILED: ("5",)},
+)
+"""As whole codes, as classes, and as Envoy's classes."""
 
 
 class Question(Value):
@@ -48,9 +64,17 @@ class Selector(Value):
     status: tuple[tuple[str, str], ...] = ()
     """Operator and value of each condition."""
 
-    def takes(self, kind: str) -> bool:
-        """Whether it counts answers of that class: ok, refused (4xx), failed (5xx)."""
-        return any(all(_holds(*condition, code) for condition in self.status) for code in _SPELLINGS[kind])
+    @property
+    def kinds(self) -> frozenset[Kind]:
+        """The answers that it counts, in the first spelling in which it tells some from others; else all."""
+        for spelling in _SPELLINGS:
+            taken = frozenset(kind for kind, codes in spelling.items() if any(map(self._takes, codes)))
+            if taken and taken != frozenset(Kind):
+                return taken
+        return frozenset(Kind)
+
+    def _takes(self, code: str) -> bool:
+        return all(_holds(*condition, code) for condition in self.status)
 
 
 def selectors_of(query: str) -> tuple[Selector, ...]:
@@ -76,19 +100,21 @@ def metrics_of(query: str) -> tuple[str, ...]:
 
 def counts_failures(query: str) -> bool:
     """Whether it tells answers 5xx from good ones."""
-    return any(selector.takes("failed") and not selector.takes("ok") for selector in _by_status(query))
+    return any((Kind.FAILED in kinds) != (Kind.OK in kinds) for kinds in _kinds(query))
 
 
 def counts_refusals(query: str) -> bool:
-    """Whether it tells answers 4xx from good ones: by counting them, or by counting the good ones alone."""
-    return any(
-        selector.takes("refused") != selector.takes("ok") and not (selector.takes("ok") and selector.takes("failed"))
-        for selector in _by_status(query)
-    )
+    """Whether it tells answers 4xx from good ones: by counting them, or by counting the good ones alone.
+
+    A count of everything but 4xx, good and bad, leaves them out.
+    """
+    seeing = ({Kind.OK}, {Kind.REFUSED}, {Kind.REFUSED, Kind.FAILED})
+    return any(kinds in seeing for kinds in _kinds(query))
 
 
-def _by_status(query: str) -> Iterator[Selector]:
-    return (selector for selector in selectors_of(query) if selector.status)
+def _kinds(query: str) -> list[frozenset[Kind]]:
+    """Of each part of a query that has a condition on the status."""
+    return [selector.kinds for selector in selectors_of(query) if selector.status]
 
 
 def _selector(node: promql.VectorSelector) -> Selector:
