@@ -79,6 +79,10 @@ pin-vllm: setup ## Write down what the installed vLLM accepts: options, architec
 	version=$$($(BIN)/python -c 'import json, sys; print(json.load(open(sys.argv[1]))["vllm"])' "$$described"); \
 	install -m 644 "$$described" "engine_images/pinned/vllm-$$version.json"; rm "$$described"
 
+pin-schemas: ## Write down the schemas of the kinds that manifests are made of, from npm packages (needs node).
+	@work=$$(mktemp -d); trap 'rm -rf "$$work"' EXIT; cp rollouts/manifests/schemas/collect/* "$$work"; \
+	npm install --prefix "$$work" --no-audit --no-fund --silent; node "$$work/collect.mjs" rollouts/manifests/schemas
+
 clean: ## Remove what was made here, except the state of deliveries in .tidegate.
 	@rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
 	@find $(SOURCES) tests examples benchmarks -name __pycache__ -prune -exec rm -rf {} +
@@ -106,4 +110,4 @@ elif sudo -n true 2>/dev/null; then sudo -n apt-get update -qq && sudo -n DEBIAN
 else echo "$(2); run: sudo apt-get install -y $(1)" >&2; exit 1; fi
 endef
 
-.PHONY: help demo test test-tools unit integration e2e lint type fmt setup gen check-gen build lock pin-vllm clean
+.PHONY: help demo test test-tools unit integration e2e lint type fmt setup gen check-gen build lock pin-vllm pin-schemas clean
