@@ -1,0 +1,264 @@
+"""The port `Fleet` on Kubernetes: each wish is read, decided, sent as a compare-and-set, and read back.
+
+Nothing is kept between wishes: what a wish needs to know stands in the cluster, so that a delivery that died goes on
+by saying its wish again, from another machine too.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from rollouts.argo import safe
+from rollouts.argo.actions import Rollouts
+from rollouts.argo.safe import Expected
+from rollouts.cluster.arrivals import Arrivals
+from rollouts.cluster.holds import Hold, entry_of, rests_at, way_to
+from rollouts.cluster.lookout import Lookout
+from rollouts.cluster.patience import Patience
+from rollouts.cluster.place import Place
+from rollouts.cluster.ports import Render, Served
+from rollouts.cluster.revisions import Revision, as_deployed, next_attempt
+from rollouts.cluster.route import RouteKind
+from rollouts.cluster.seen import Seen
+from rollouts.cluster.state import state_of, taken_back
+from rollouts.cluster.wanted import is_here, numbered, remembering, said_again, succeeding
+from rollouts.errors import EngineDidNotStart, FleetError, NotConfirmed, NotFound, NotPossible
+from rollouts.kube.model import Json
+from rollouts.kube.ports import Cluster
+from rollouts.kube.resources import ROLLOUTS, resource_of
+from rollouts.model import Engine, RegionState
+from tidegate.core.clock import Clock
+
+SETTLE_SECONDS = 120.0
+"""For what a controller does at once when it is well."""
+
+log = logging.getLogger(__name__)
+
+
+class ArgoFleet:
+    """A `Fleet` of pods behind one Rollout."""
+
+    def __init__(
+        self,
+        place: Place,
+        *,
+        cluster: Cluster,
+        routes: RouteKind,
+        render: Render,
+        clock: Clock,
+        served: Served | None = None,
+    ) -> None:
+        """`render` makes what the region needs for an engine; without `served` arrivals are not looked at."""
+        self.region = place.region
+        self._place = place
+        self._cluster = cluster
+        self._routes = routes
+        self._render = render
+        self._rollouts = Rollouts(cluster, clock)
+        self._lookout = Lookout(place, cluster, routes, clock)
+        self._arrivals = Arrivals(place.region, served, clock)
+        self._patience = Patience(clock, seconds=place.patience_seconds)
+
+    async def observe(self) -> RegionState:
+        return self._state(await self._patience.keep(self._lookout.look))
+
+    async def deploy(self, engine: Engine) -> RegionState:
+        return self._state(await self._patience.keep(lambda: self._deploy(engine)))
+
+    async def mirror(self, percent: int) -> RegionState:
+        return self._state(await self._patience.keep(lambda: self._mirror(percent)))
+
+    async def shift(self, weight: int) -> RegionState:
+        return self._state(await self._patience.keep(lambda: self._shift(weight)))
+
+    async def promote(self) -> RegionState:
+        return self._state(await self._patience.keep(self._promote))
+
+    async def rollback(self, to: str) -> RegionState:
+        return self._state(await self._patience.keep(lambda: self._rollback(to)))
+
+    async def _deploy(self, engine: Engine) -> Seen:
+        seen = await self._lookout.look()
+        if not is_here(seen, engine):
+            await self._bring_up(seen, engine)
+
+        def up(now: Seen) -> bool:
+            if now.stable and now.stable.version == engine.version:
+                return now.stable.whole
+            return now.waits_for_users and now.trial is not None and now.trial.version == engine.version
+
+        try:
+            return await self._lookout.until(up, f"version {engine.version}", within=self._place.start_seconds)
+        except EngineDidNotStart as error:
+            await self._give_up(engine, error)
+            raise
+
+    async def _bring_up(self, seen: Seen, engine: Engine) -> None:
+        """Everything that it needs, the Rollout last: then nothing is missing when its pods start."""
+        if seen.argo.paused_by_spec:
+            raise NotPossible(f"somebody holds {self._place.name}", hint="let it go: tidegate rollout promote")
+        await self._copy(seen, 0)
+        *others, rollout = self._render(engine)
+        for manifest in others:
+            await self._cluster.apply(said_again(manifest, await self._live(manifest)), force=True)
+        rollout = numbered(rollout, next_attempt(engine.version, seen.revisions))
+        if seen.rollout is None:
+            await self._cluster.apply(rollout, force=True)
+        else:
+            await self._cluster.replace(ROLLOUTS, succeeding(rollout, seen.rollout))
+        log.info("%s: version %s was asked for", self.region, engine.version)
+
+    async def _live(self, manifest: Json) -> Json | None:
+        try:
+            return await self._cluster.get(resource_of(manifest), manifest["metadata"]["name"])
+        except NotFound:
+            return None
+
+    async def _give_up(self, engine: Engine, why: EngineDidNotStart) -> None:
+        """Ask for the stable again: no user met the version that did not start. Must not hide why it did not."""
+        try:
+            seen = await self._lookout.look()
+            if seen.stable and seen.stable.version != engine.version:
+                await self._without_trial(seen, seen.stable)
+        except FleetError as error:
+            log.warning("%s: version %s stays asked for (%s): %s", self.region, engine.version, why, error)
+
+    async def _mirror(self, percent: int) -> Seen:
+        _require_percent(percent)
+        seen = await self._lookout.look()
+        versions = _both(seen, f"mirror {percent} % of requests to") if percent else None
+        before = await self._arrivals.look(versions)
+        seen = await self._copy(seen, percent)
+        await self._arrivals.prove_copies(percent, before)
+        return seen
+
+    async def _copy(self, seen: Seen, percent: int) -> Seen:
+        """Our own filter on the route, read back."""
+        if seen.mirror == percent:
+            return seen
+        if seen.route is None:
+            raise NotPossible(f"{self._routes.resource.kind} {self._place.name} is gone: nothing can be mirrored")
+        await self._cluster.replace(self._routes.resource, self._routes.mirrored(seen.route, self._place.name, percent))
+        return await self._lookout.until(
+            lambda now: now.mirror == percent, f"a mirror of {percent} %", within=SETTLE_SECONDS
+        )
+
+    async def _shift(self, weight: int) -> Seen:
+        _require_percent(weight)
+        seen = await self._lookout.look()
+        versions = _both(seen, f"shift {weight} % of users to") if weight else None
+        if seen.trial is None or seen.argo.aborted:
+            return seen
+        for hold in way_to(seen.argo, weight):
+            there = Expected(pod_hash=seen.argo.pod_hash)
+            await self._rollouts.to_step(self._place.name, entry_of(seen.argo, hold), there)
+
+            def rests(now: Seen, hold: Hold = hold) -> bool:
+                return now.observed and rests_at(now.argo, hold) and now.weight == hold.weight
+
+            what = f"a weight of {hold.weight} %"
+            seen = await self._lookout.until(rests, what, within=self._place.start_seconds)
+            log.info("%s: %s %% of users are on the canary", self.region, seen.weight)
+        await self._arrivals.prove_share(weight, await self._arrivals.look(versions))
+        return seen
+
+    async def _promote(self) -> Seen:
+        seen = await self._lookout.look()
+        if seen.trial is None:
+            if seen.previous:
+                return seen
+            raise NotPossible("there is no canary to promote", hint="deploy one first")
+        stable, version = _both(seen, "promote")
+        # Said first: a promotion without it would leave no way back.
+        if seen.remembered != stable:
+            await self._cluster.patch(ROLLOUTS, self._place.name, remembering(seen, stable))
+        await self._copy(seen, 0)
+        await self._rollouts.promote_full(self._place.name, Expected(pod_hash=seen.argo.pod_hash))
+        return await self._settled(version)
+
+    async def _settled(self, version: str, *, going_back: bool = False) -> Seen:
+        """Once that version serves everybody."""
+
+        def serves(now: Seen) -> bool:
+            return now.settled and now.stable is not None and now.stable.version == version
+
+        what = f"all users on version {version}"
+        return await self._lookout.until(serves, what, within=self._place.start_seconds, going_back=going_back)
+
+    async def _rollback(self, to: str) -> Seen:
+        seen = await self._lookout.look()
+        if seen.argo.paused_by_spec:
+            # Held by hand, nothing moves, and users come first.
+            await self._rollouts.resume(self._place.name)
+            seen = await self._lookout.look()
+        if seen.stable and seen.stable.version == to:
+            return await self._without_trial(seen, seen.stable)
+        if seen.goes_back_to(to):
+            return await self._restored(seen, to)
+        warm = " and ".join(each.version for each in (seen.stable, seen.previous) if each)
+        raise NotPossible(
+            f"version {to} is not warm here, so there is no going back to it", hint=f"warm: {warm or '-'}"
+        )
+
+    async def _without_trial(self, seen: Seen, stable: Revision) -> Seen:
+        """Users first, by an abort; then the template, so that the Rollout asks for what it serves."""
+        if seen.trial and not seen.argo.aborted:
+            await self._abort(seen)
+        seen = await self._copy(await self._lookout.look(), 0)
+        await self._undo(seen, stable)
+        return await self._settled(stable.version, going_back=True)
+
+    async def _abort(self, seen: Seen) -> None:
+        try:
+            await self._rollouts.abort(self._place.name, Expected(pod_hash=seen.argo.pod_hash))
+        except NotConfirmed as error:
+            log.warning("%s: %s; the route is set to the stable without the controller", self.region, error)
+            route = (await self._lookout.look()).route
+            if route is not None:
+                await self._cluster.replace(self._routes.resource, self._routes.without_canary(route, self._place.name))
+
+    async def _restored(self, seen: Seen, to: str) -> Seen:
+        """The warm version before; past all steps as long as it is inside the Rollout's `rollbackWindow`."""
+        seen = await self._copy(seen, 0)
+        if seen.previous:
+            await self._undo(seen, seen.previous)
+
+        def there(now: Seen) -> bool:
+            return now.settled or now.waits_for_users
+
+        what = f"all users on version {to}"
+        seen = await self._lookout.until(there, what, within=self._place.start_seconds, going_back=True)
+        if not seen.settled:
+            await self._rollouts.promote_full(self._place.name, Expected(pod_hash=seen.argo.pod_hash))
+            seen = await self._settled(to, going_back=True)
+        await self._cluster.patch(ROLLOUTS, self._place.name, remembering(seen, None))
+        return seen
+
+    async def _undo(self, seen: Seen, wanted: Revision) -> None:
+        """Ask for that revision's template again; nothing when it is asked for."""
+        assert seen.rollout is not None, "there is a revision of a Rollout that is not there"
+        sets = [as_deployed(each) for each in seen.replica_sets]
+        for request in safe.undo(seen.rollout, sets, wanted.number):
+            await self._cluster.send(request)
+
+    def _state(self, seen: Seen) -> RegionState:
+        return state_of(self._place, seen)
+
+
+def _both(seen: Seen, wish: str) -> tuple[str, str]:
+    """Stable's and canary's versions, of a trial that can take traffic.
+
+    Raises:
+        NotPossible: when there is none.
+    """
+    if seen.trial is None or seen.stable is None:
+        raise NotPossible(f"there is no canary to {wish}", hint="deploy one first")
+    why = taken_back(seen) or ("" if seen.trial.available else f"none of its {seen.trial.wanted} engines is ready")
+    if why:
+        raise NotPossible(f"the canary, version {seen.trial.version}, is down: cannot {wish} it", detail=why)
+    return seen.stable.version, seen.trial.version
+
+
+def _require_percent(number: int) -> None:
+    if not 0 <= number <= 100:
+        raise NotPossible(f"{number} is no percentage", hint="0 to 100")

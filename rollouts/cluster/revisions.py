@@ -1,0 +1,82 @@
+"""The versions of a region: what its ReplicaSets say of themselves. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from copy import deepcopy
+from dataclasses import dataclass
+
+from rollouts.argo.model import revision_of
+from rollouts.argo.revisions import hash_of
+from rollouts.kube.model import Json
+from rollouts.manifests.conventions import DIGEST, VERSION
+
+ATTEMPT = "tidegate.dev/attempt"
+"""Annotation of the pod template: how often this version was put on trial here. Without it a version that was stable
+not long ago would come back past all steps (`rollbackWindow`), and no gate would see it."""
+
+INJECTED = "rollout.argoproj.io/ephemeral-metadata"
+"""Annotation of a ReplicaSet: what the controller put into its template, such as the role."""
+
+
+@dataclass(frozen=True)
+class Revision:
+    """A version that has, or had, engines in the region."""
+
+    hash: str
+    version: str
+    digest: str
+    number: int
+    """Of the Rollout's revision; the latest is the highest."""
+    attempt: int
+    wanted: int
+    """Engines that it should have now; 0 for one that is history."""
+    available: int
+    """Engines that are ready now."""
+
+    @property
+    def whole(self) -> bool:
+        """Whether all the engines that it should have are ready."""
+        return 0 < self.wanted <= self.available
+
+
+def revision(replica_set: Json) -> Revision:
+    """What a ReplicaSet is."""
+    version, digest, attempt = labelled(replica_set["spec"]["template"])
+    return Revision(
+        hash=hash_of(replica_set),
+        version=version,
+        digest=digest,
+        number=revision_of(replica_set),
+        attempt=attempt,
+        wanted=int(replica_set["spec"].get("replicas") or 0),
+        available=int((replica_set.get("status") or {}).get("availableReplicas") or 0),
+    )
+
+
+def labelled(template: Json) -> tuple[str, str, int]:
+    """Version, digest and attempt of a pod template."""
+    metadata = template.get("metadata") or {}
+    labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
+    return labels.get(VERSION, ""), annotations.get(DIGEST, ""), int(annotations.get(ATTEMPT) or 1)
+
+
+def next_attempt(version: str, known: Iterable[Revision]) -> int:
+    """The number of the next trial of a version: one more than any that the region remembers."""
+    return max((each.attempt for each in known if each.version == version), default=0) + 1
+
+
+def as_deployed(replica_set: Json) -> Json:
+    """With the template that somebody once asked for, without what the controller put into it.
+
+    Restored with a role in it, the template would be a new one with new pods: the role is the controller's, and
+    `undo` of kubectl's plugin takes nothing but the hash away.
+    """
+    injected = json.loads((replica_set["metadata"].get("annotations") or {}).get(INJECTED) or "{}")
+    restored = deepcopy(replica_set)
+    metadata = restored["spec"]["template"].get("metadata") or {}
+    for part in ("labels", "annotations"):
+        for key in injected.get(part) or {}:
+            (metadata.get(part) or {}).pop(key, None)
+    return restored

@@ -1,0 +1,126 @@
+"""One look at a region's objects, and what it shows. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+
+from rollouts.argo.health import Health, State, health_of
+from rollouts.argo.model import PauseReason, Rollout
+from rollouts.argo.phase import waiting_for_controller
+from rollouts.argo.revisions import controlled_by, hash_of
+from rollouts.cluster.holds import holds_of, paused_by
+from rollouts.cluster.revisions import Revision, labelled, revision
+from rollouts.cluster.route import RouteKind
+from rollouts.kube.model import Json
+from rollouts.manifests.conventions import PREVIOUS
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A region at one moment. What is not there is None."""
+
+    at: datetime
+    routes: RouteKind
+    rollout: Json | None = None
+    replica_sets: tuple[Json, ...] = ()
+    route: Json | None = None
+    pods: tuple[Json, ...] = ()
+    """Of the delivery; looked at only while some engine is missing."""
+
+    @cached_property
+    def argo(self) -> Rollout:
+        """The Rollout as Argo Rollouts reads it; empty when there is none."""
+        return Rollout(self.rollout or {"metadata": {}})
+
+    @cached_property
+    def revisions(self) -> tuple[Revision, ...]:
+        """All that the Rollout remembers, the latest first."""
+        own = controlled_by(self.rollout, self.replica_sets) if self.rollout else []
+        return tuple(sorted((revision(each) for each in own), key=lambda each: each.number, reverse=True))
+
+    @property
+    def observed(self) -> bool:
+        """Whether the controller has seen the Rollout as it is now."""
+        return self.rollout is not None and not waiting_for_controller(self.rollout)
+
+    @property
+    def stable(self) -> Revision | None:
+        """The version that was last promoted in full."""
+        return self._of_hash(self.argo.stable_hash)
+
+    @property
+    def trial(self) -> Revision | None:
+        """The version that is on its way to replace the stable one, taken back or not."""
+        return self._of_hash(self.argo.pod_hash) if self.argo.stable_hash and self.argo.in_progress else None
+
+    @property
+    def asked(self) -> tuple[str, str, int]:
+        """Version, digest and attempt that the Rollout's template asks for, seen by the controller or not."""
+        return labelled(self.argo.spec.get("template") or {})
+
+    @property
+    def previous(self) -> Revision | None:
+        """The version that was stable before the last promotion, as long as an engine of it is up."""
+        serving = [each.hash for each in (self.stable, self.trial) if each]
+        waiting = [each for each in self.revisions if each.version == self.remembered and each.hash not in serving]
+        return next((each for each in waiting if each.wanted and each.available), None)
+
+    @property
+    def remembered(self) -> str:
+        """The version that the last promotion noted as the way back; empty when none did."""
+        return str((self.argo.metadata.get("annotations") or {}).get(PREVIOUS) or "")
+
+    def goes_back_to(self, version: str) -> bool:
+        """Whether that version was stable before, and is warm, or on its way back already."""
+        on_its_way = self.trial is not None and self.trial.version == version
+        return self.remembered == version and (self.previous is not None or on_its_way)
+
+    @property
+    def weight(self) -> int:
+        """Percent of users on the canary, as the route has it. Blue-green has no weights."""
+        if self.route is None or self.argo.blue_green is not None:
+            return 0
+        return self.routes.weight(self.route, self.argo.name)
+
+    @property
+    def mirror(self) -> int:
+        """Percent of requests copied to the canary, as the route has it."""
+        return self.routes.mirror(self.route, self.argo.name) if self.route else 0
+
+    @property
+    def settled(self) -> bool:
+        """Whether one version serves everybody, and the controller has nothing left to do."""
+        return (
+            self.observed
+            and not self.argo.in_progress
+            and not self.argo.promoting_in_full
+            and not self.argo.aborted
+            and self.weight == 0
+            and bool(self.stable and self.stable.available)
+        )
+
+    @property
+    def waits_for_users(self) -> bool:
+        """Whether the trial is up with all the engines that it needs first, and rests before it gets anybody."""
+        if not (self.observed and self.trial and self.trial.whole):
+            return False
+        if self.argo.blue_green is not None:
+            return paused_by(self.argo, PauseReason.BLUE_GREEN)
+        return any(self.argo.step_index >= hold.pause for hold in holds_of(self.argo.steps)[:1])
+
+    @cached_property
+    def health(self) -> Health:
+        """What the Rollout says of itself, and what it does not."""
+        if self.rollout is None:
+            return Health(state=State.HEALTHY)
+        return health_of(self.rollout, now=self.at)
+
+    def pods_of(self, which: Revision | None) -> Sequence[Json]:
+        """Those of one version."""
+        return [pod for pod in self.pods if which and hash_of(pod) == which.hash]
+
+    def _of_hash(self, wanted: str) -> Revision | None:
+        return next((each for each in self.revisions if wanted and each.hash == wanted), None)
