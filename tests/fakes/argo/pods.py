@@ -1,0 +1,214 @@
+"""Pods: made and removed by replica sets, placed on nodes, started or not.
+
+Kubernetes: `pkg/controller/replicaset/replica_set.go` (`manageReplicas`, `calculateStatus`),
+`pkg/controller/controller_utils.go` (`ActivePodsWithRanks`), the kubelet's container states. A deleted pod is gone at
+once: there is no grace period here.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from fakes.argo.objects import ReplicaSet, moment_of, reference_to, safe_hash, stamp
+from fakes.argo.scheduling import place
+from fakes.argo.world import World
+from fakes.kube.refusal import Refusal
+
+from rollouts.kube.model import Json
+from rollouts.kube.resources import PODS
+
+VERSION = "tidegate.dev/version"
+
+
+@dataclass
+class Machines:
+    """How pods fare: how long they take to be ready, and which never will be.
+
+    A pod is named by its label `tidegate.dev/version` or by the image of one of its containers.
+    """
+
+    start_seconds: float = 20.0
+    slow: dict[str, float] = field(default_factory=dict)
+    """Seconds until ready of some versions or images."""
+    unschedulable: set[str] = field(default_factory=set)
+    image_pull_fails: set[str] = field(default_factory=set)
+    crashes: set[str] = field(default_factory=set)
+
+    def seconds_for(self, pod: Json) -> float:
+        return next((seconds for name, seconds in self.slow.items() if name in names_of(pod)), self.start_seconds)
+
+
+def names_of(pod: Json) -> set[str]:
+    """What a fault may call it."""
+    spec = pod["spec"]
+    images = {one["image"] for key in ("initContainers", "containers") for one in spec.get(key, ())}
+    return images | {str(pod["metadata"].get("labels", {}).get(VERSION, ""))} - {""}
+
+
+def is_ready(pod: Json) -> bool:
+    return _ready_since(pod) is not None
+
+
+def is_available(pod: Json, min_ready_seconds: int, now: datetime) -> bool:
+    """Ready for at least that long."""
+    since = _ready_since(pod)
+    return since is not None and now >= since + timedelta(seconds=min_ready_seconds)
+
+
+def reconcile_replica_set(world: World, body: Json, numbers: list[int]) -> None:
+    """As many pods as wished; those that matter least go first. Then its status."""
+    pods = world.index.owned(PODS, body)
+    wished, failure = ReplicaSet(body).replicas, None
+    for pod in sorted(pods, key=_worth)[: max(0, len(pods) - wished)]:
+        world.delete(pod)
+    for _ in range(wished - len(pods)):
+        numbers[0] += 1
+        try:
+            pod = world.create(_pod(body, numbers[0]))
+        except Refusal as refusal:
+            failure = str(refusal)
+            world.event(
+                body, "FailedCreate", f"Error creating: {failure}", warning=True, source="replicaset-controller"
+            )
+            break
+        text = f"Created pod: {pod['metadata']['name']}"
+        world.event(body, "SuccessfulCreate", text, source="replicaset-controller")
+    _write_status(world, body, failure)
+
+
+def run_pod(world: World, pod: Json, machines: Machines) -> None:
+    """Place it, start it, make it ready in its time; one that fails says why in the words of the kubelet."""
+    pod = copy.deepcopy(pod)
+    names = names_of(pod)
+    if not pod["spec"].get("nodeName"):
+        lacks = "0/3 nodes are available: 3 Insufficient nvidia.com/gpu." if names & machines.unschedulable else ""
+        node, why = ("", lacks) if lacks else place(world, pod)
+        if not node:
+            _wait_for_node(world, pod, why)
+            return
+        pod["spec"]["nodeName"] = node
+        pod = world.update(pod)
+        text = f"Successfully assigned {pod['metadata']['namespace']}/{pod['metadata']['name']} to {node}"
+        world.event(pod, "Scheduled", text, source="default-scheduler")
+    _start(world, pod, machines, names)
+
+
+def _start(world: World, pod: Json, machines: Machines, names: set[str]) -> None:
+    now = world.now()
+    begun = (pod.get("status") or {}).get("startTime") or stamp(now)
+    ready_at = moment_of(begun) + timedelta(seconds=machines.seconds_for(pod))
+    if names & machines.image_pull_fails:
+        text = f'Back-off pulling image "{pod["spec"]["containers"][0]["image"]}"'
+        state: Json = {"waiting": {"reason": "ImagePullBackOff", "message": text}}
+        _write(world, pod, "Pending", begun, state, event=("Failed", text))
+    elif names & machines.crashes:
+        text = f"back-off 5m0s restarting failed container={pod['spec']['containers'][0]['name']}"
+        state = {"waiting": {"reason": "CrashLoopBackOff", "message": text}}
+        _write(world, pod, "Running", begun, state, event=("BackOff", text))
+    else:
+        if now < ready_at:
+            world.wake(ready_at)
+        _write(world, pod, "Running", begun, {"running": {"startedAt": begun}}, ready=now >= ready_at)
+
+
+def _pod(rs: Json, number: int) -> Json:
+    template, name = copy.deepcopy(rs["spec"]["template"]), rs["metadata"]["name"]
+    metadata = {
+        key: template.get("metadata", {})[key]
+        for key in ("labels", "annotations")
+        if key in template.get("metadata", {})
+    }
+    metadata |= {
+        "name": f"{name}-{safe_hash([rs['metadata']['uid'], number])[:5]}",
+        "generateName": f"{name}-",
+        "namespace": rs["metadata"]["namespace"],
+        "ownerReferences": [reference_to(rs)],
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": metadata,
+        "spec": template["spec"],
+        "status": {"phase": "Pending"},
+    }
+
+
+def _worth(pod: Json) -> tuple[bool, bool, float]:
+    """Without a node before placed, not ready before ready, young before old."""
+    age = -moment_of(pod["metadata"]["creationTimestamp"]).timestamp()
+    return bool(pod["spec"].get("nodeName")), is_ready(pod), age
+
+
+def _write_status(world: World, body: Json, failure: str | None) -> None:
+    now, seconds = world.now(), int(body["spec"].get("minReadySeconds", 0))
+    pods = world.index.owned(PODS, body)
+    ready = [pod for pod in pods if is_ready(pod)]
+    available = [pod for pod in ready if is_available(pod, seconds, now)]
+    for since in (since for pod in ready if (since := _ready_since(pod)) is not None):
+        if now < since + timedelta(seconds=seconds):
+            world.wake(since + timedelta(seconds=seconds))
+    counts = {"readyReplicas": len(ready), "availableReplicas": len(available)}
+    status: Json = {"replicas": len(pods), "observedGeneration": body["metadata"]["generation"]}
+    status |= {"fullyLabeledReplicas": len(pods)} if pods else {}
+    status |= {key: count for key, count in counts.items() if count}
+    if failure is not None:
+        old = next(iter(body.get("status", {}).get("conditions", ())), None)
+        since = old["lastTransitionTime"] if old else stamp(now)
+        why = {"reason": "FailedCreate", "message": failure, "lastTransitionTime": since}
+        status["conditions"] = [{"type": "ReplicaFailure", "status": "True", **why}]
+    world.update_status(body | {"status": status})
+
+
+def _wait_for_node(world: World, pod: Json, why: str) -> None:
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": why}
+    old = (pod.get("status") or {}).get("conditions", ())
+    since = next((one["lastTransitionTime"] for one in old if one["type"] == "PodScheduled"), stamp(world.now()))
+    if not old or old[0].get("message") != why:
+        world.event(pod, "FailedScheduling", why, warning=True, source="default-scheduler")
+    world.update_status(
+        pod | {"status": {"phase": "Pending", "conditions": [condition | {"lastTransitionTime": since}]}}
+    )
+
+
+def _write(
+    world: World,
+    pod: Json,
+    phase: str,
+    begun: str,
+    state: Json,
+    *,
+    ready: bool = False,
+    event: tuple[str, str] | None = None,
+) -> None:
+    old = {one["type"]: one for one in (pod.get("status") or {}).get("conditions", ())}
+    conditions = []
+    for kind, true in (("PodScheduled", True), ("Initialized", True), ("ContainersReady", ready), ("Ready", ready)):
+        value = str(true)
+        known = kind in old and old[kind]["status"] == value
+        since = old[kind]["lastTransitionTime"] if known else stamp(world.now())
+        conditions.append({"type": kind, "status": value, "lastTransitionTime": since})
+    crashed = state.get("waiting", {}).get("reason") == "CrashLoopBackOff"
+    statuses = [
+        {
+            "name": one["name"],
+            "image": one["image"],
+            "imageID": "",
+            "ready": ready,
+            "started": ready,
+            "restartCount": 5 if crashed else 0,
+            "state": state,
+            "lastState": {"terminated": {"exitCode": 1, "reason": "Error"}} if crashed else {},
+        }
+        for one in pod["spec"]["containers"]
+    ]
+    status = {"phase": phase, "startTime": begun, "conditions": conditions, "containerStatuses": statuses}
+    if event is not None and (pod.get("status") or {}).get("containerStatuses") != statuses:
+        world.event(pod, *event, warning=True, source="kubelet")
+    world.update_status(pod | {"status": status})
+
+
+def _ready_since(pod: Json) -> datetime | None:
+    found = next((one for one in (pod.get("status") or {}).get("conditions", ()) if one["type"] == "Ready"), None)
+    return moment_of(found["lastTransitionTime"]) if found is not None and found["status"] == "True" else None

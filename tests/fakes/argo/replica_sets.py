@@ -1,0 +1,258 @@
+"""Replica sets: made, scaled, kept warm, scaled down, forgotten.
+
+Upstream: `rollout/sync.go` (`syncReplicaSetRevision`, `createDesiredReplicaSet`, `scaleReplicaSet`,
+`reconcileRevisionHistoryLimit`, `isScalingEvent`), `rollout/replicaset.go` (deadlines), `rollout/canary.go`
+(`scaleDownOldReplicaSetsForCanary`), `rollout/bluegreen.go` (`scaleDownOldReplicaSetsForBlueGreen`).
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from datetime import timedelta
+
+from fakes.argo import conditions
+from fakes.argo.objects import (
+    DESIRED_REPLICAS,
+    HASH_LABEL,
+    LAST_APPLIED,
+    REVISION,
+    SCALE_DOWN_AT,
+    ReplicaSet,
+    annotate,
+    reference_to,
+    stamp,
+)
+from fakes.argo.reconciliation import Reconciliation
+from fakes.argo.role_metadata import inject, metadata_of_role
+
+from rollouts.kube.model import Json
+
+_NOT_COPIED = (LAST_APPLIED, REVISION, DESIRED_REPLICAS)
+"""Annotations of a Rollout that its replica sets do not get (`annotationsToSkip`)."""
+
+
+def sync_revision(r: Reconciliation) -> None:
+    """Give the new replica set the Rollout's annotations and the next revision, and the Rollout that revision.
+
+    A version that comes back keeps its replica set, which then has the highest revision.
+    """
+    if r.new is None:
+        return
+    revision = max((rs.revision for rs in r.older), default=0) + 1
+    wished = r.new.annotations | {key: text for key, text in r.rollout.annotations.items() if key not in _NOT_COPIED}
+    if r.new.revision < revision:
+        wished[REVISION] = str(revision)
+    if wished != r.new.annotations or r.new.body["spec"].get("minReadySeconds") != r.rollout.spec.get(
+        "minReadySeconds"
+    ):
+        r.new.body["metadata"]["annotations"] = wished
+        if "minReadySeconds" in r.rollout.spec:
+            r.new.body["spec"]["minReadySeconds"] = r.rollout.spec["minReadySeconds"]
+        _write(r, r.new)
+        return
+    _take_revision(r, r.new.revision)
+    if conditions.condition_of(r.rollout.status, conditions.PROGRESSING) is None:
+        message = f'Found new replica set "{r.new.name}"'
+        r.write_condition(conditions.PROGRESSING, "True", "FoundNewReplicaSet", message)
+
+
+def create_new(r: Reconciliation) -> None:
+    """A replica set without pods for the template as it is now, with the metadata of the role it will play."""
+    if r.new is not None:
+        return
+    template = copy.deepcopy(r.rollout.template)
+    labels = template.setdefault("metadata", {}).setdefault("labels", {})
+    labels[HASH_LABEL] = r.rollout.pod_hash
+    revision = max((rs.revision for rs in r.all), default=0) + 1
+    selector = copy.deepcopy(r.rollout.selector)
+    selector.setdefault("matchLabels", {})[HASH_LABEL] = r.rollout.pod_hash
+    annotations = {key: text for key, text in r.rollout.annotations.items() if key not in _NOT_COPIED}
+    body: Json = {
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "metadata": {
+            "name": f"{r.rollout.name}-{r.rollout.pod_hash}",
+            "namespace": r.rollout.namespace,
+            "labels": dict(labels),
+            "annotations": annotations | {REVISION: str(revision), DESIRED_REPLICAS: str(r.rollout.replicas)},
+            "ownerReferences": [reference_to(r.rollout.body)],
+        },
+        "spec": {"replicas": 0, "selector": selector, "template": template},
+    }
+    if "minReadySeconds" in r.rollout.spec:
+        body["spec"]["minReadySeconds"] = r.rollout.spec["minReadySeconds"]
+    inject(body, metadata_of_role(r, stable=r.stable is None))
+    r.new = ReplicaSet(r.world.create(body))
+    r.all.append(r.new)
+    _take_revision(r, revision)
+    r.event("NewReplicaSetCreated", f"Created ReplicaSet {r.new.name} (revision {revision})")
+    message = f'Created new replica set "{r.new.name}"'
+    r.write_condition(conditions.PROGRESSING, "True", "NewReplicaSetCreated", message)
+
+
+def is_scaling_event(r: Reconciliation) -> bool:
+    """`spec.replicas` is not what an active replica set was told last."""
+    wished = str(r.rollout.replicas)
+    return any(rs.replicas > 0 and rs.annotations.get(DESIRED_REPLICAS, wished) != wished for rs in r.all)
+
+
+def scale(r: Reconciliation, rs: ReplicaSet, count: int) -> bool:
+    """Whether its size changed. At 0 the deadline goes, unless an abort set it."""
+    old = rs.replicas
+    annotations = rs.annotations | {DESIRED_REPLICAS: str(r.rollout.replicas)}
+    if old == count and annotations == rs.annotations:
+        return False
+    if count == 0 and not delays_on_abort(r):
+        annotations.pop(SCALE_DOWN_AT, None)
+    rs.body["spec"]["replicas"] = count
+    rs.body["metadata"]["annotations"] = annotations
+    _write(r, rs)
+    if old == count:
+        return False
+    way = "up" if count > old else "down"
+    text = f"Scaled {way} ReplicaSet {rs.name} (revision {rs.revision}) from {old} to {count}"
+    r.event("ScalingReplicaSet", text)
+    return True
+
+
+def delays_on_abort(r: Reconciliation) -> bool:
+    """`shouldDelayScaleDownOnAbort`: with a router or blue-green, unless the canary is to stay, or follows weights."""
+    if not r.pauses.aborted or r.stable is None or (r.rollout.canary is not None and r.rollout.traffic is None):
+        return False
+    said = "abortScaleDownDelaySeconds" in r.rollout.strategy
+    return r.rollout.abort_scale_down_delay is not None and (said or not r.rollout.dynamic)
+
+
+def remove_deadlines(r: Reconciliation) -> None:
+    """New and stable are wanted again, whatever deadline they had (`removeScaleDownDeadlines`)."""
+    for rs in (None if delays_on_abort(r) else r.new, r.stable):
+        if rs is not None and SCALE_DOWN_AT in rs.annotations:
+            del rs.annotations[SCALE_DOWN_AT]
+            _write(r, rs)
+
+
+def scale_new(r: Reconciliation, count: int) -> bool:
+    """Scale the new one; an aborted one first waits for a whole stable, then for its deadline."""
+    if r.new is None:
+        return False
+    delay = r.rollout.abort_scale_down_delay
+    if delays_on_abort(r) and delay is not None and r.stable is not None:
+        until = r.new.scale_down_at
+        if until is None:
+            if r.stable.available == r.rollout.replicas:
+                _set_deadline(r, r.new, delay)
+            return False
+        if until > r.now:
+            r.world.wake(until)
+            return False
+        count = 0
+    return scale(r, r.new, count)
+
+
+def scale_down_others_of_canary(r: Reconciliation) -> bool:
+    """Old versions: behind a router they stay until their deadline, newest first within the revision limit."""
+    others = [rs for rs in r.others if rs.replicas > 0]
+    scaled = _drop_unhealthy(r, others)
+    spare = sum(rs.available for rs in r.all) - (r.rollout.replicas - r.rollout.surge_and_unavailable[1])
+    kept = 0
+    for rs in _newest_first(others):
+        if spare <= 0:
+            break
+        if rs.replicas == 0 or (r.rollout.traffic is not None and is_referenced(r, rs)):
+            continue
+        old = rs.replicas
+        if r.rollout.traffic is None:
+            count = max(0, old - spare)
+        elif (r.rollout.fully_promoted or rs.scale_down_at is not None) and not r.rollout.dynamic:
+            kept, count = _keep_until_deadline(r, rs, kept)
+        else:
+            count = 0  # a version that another one overtook half-way, or a stable that follows its weight
+        if scale(r, rs, count):
+            spare -= old - count
+            scaled = True
+    return scaled
+
+
+def scale_down_others_of_blue_green(r: Reconciliation) -> bool:
+    kept, scaled = 0, False
+    for rs in _newest_first([rs for rs in r.others if rs.replicas > 0]):
+        if not is_referenced(r, rs):
+            kept, count = _keep_until_deadline(r, rs, kept)
+            scaled = scale(r, rs, count) or scaled
+    return scaled
+
+
+def is_referenced(r: Reconciliation, rs: ReplicaSet) -> bool:
+    """Something still sends requests to it (`isReplicaSetReferenced`)."""
+    status = r.rollout.status
+    weights, colours = r.rollout.weights or {}, status.get("blueGreen", {})
+    hashes = {
+        r.rollout.stable_hash,
+        r.rollout.current_hash,
+        *(colours.get(f"{c}Selector") for c in ("active", "preview")),
+    }
+    hashes |= {weights.get(arm, {}).get("podTemplateHash") for arm in ("canary", "stable")}
+    if rs.hash in hashes:
+        return True
+    names = ("canaryService", "stableService", "activeService", "previewService")
+    services = (r.rollout.strategy[name] for name in names if r.rollout.strategy.get(name))
+    return any(selector_of(r.service(name)) == rs.hash for name in services)
+
+
+def selector_of(service: Json | None) -> str:
+    """The pod template hash that a Service selects; empty when it selects none."""
+    return str(((service or {}).get("spec", {}).get("selector") or {}).get(HASH_LABEL, ""))
+
+
+def forget_old(r: Reconciliation) -> None:
+    """Delete the oldest of those without pods beyond `revisionHistoryLimit` (10)."""
+    others = r.others
+    for rs in others[: max(0, len(others) - int(r.rollout.spec.get("revisionHistoryLimit", 10)))]:
+        if rs.replicas == rs.actual == 0:
+            r.world.delete(rs.body)
+            r.all.remove(rs)
+
+
+def _keep_until_deadline(r: Reconciliation, rs: ReplicaSet, kept: int) -> tuple[int, int]:
+    """How many are kept with this one, and its pods (`scaleDownDelayHelper`)."""
+    limit = r.rollout.strategy.get("scaleDownDelayRevisionLimit", math.inf)
+    until, delay = rs.scale_down_at, r.rollout.scale_down_delay
+    if until is None:
+        if kept >= limit:
+            return kept, 0
+        if not delay:
+            return kept + 1, 0
+        _set_deadline(r, rs, delay)
+        return kept + 1, rs.replicas
+    if kept + 1 > limit or until <= r.now:
+        return kept + 1, 0
+    r.world.wake(until)
+    return kept + 1, rs.replicas if r.rollout.canary is not None else r.rollout.replicas
+
+
+def _set_deadline(r: Reconciliation, rs: ReplicaSet, delay: timedelta) -> None:
+    annotate(rs.body, **{SCALE_DOWN_AT: stamp(r.now + delay)})
+    _write(r, rs)
+    r.world.wake(r.now + delay)
+
+
+def _drop_unhealthy(r: Reconciliation, others: list[ReplicaSet]) -> bool:
+    """Pods of old versions that are not available go first (`cleanupUnhealthyReplicas`)."""
+    return sum(scale(r, rs, rs.available) for rs in others if rs.available < rs.replicas) > 0
+
+
+def _newest_first(replica_sets: list[ReplicaSet]) -> list[ReplicaSet]:
+    return sorted(replica_sets, key=lambda rs: (rs.revision, rs.created), reverse=True)
+
+
+def _take_revision(r: Reconciliation, revision: int) -> None:
+    if r.rollout.revision == revision:
+        return
+    annotate(r.rollout.body, **{REVISION: str(revision)})
+    r.rollout.body = r.world.update(r.rollout.body)
+    r.event("RolloutUpdated", f"Rollout updated to revision {revision}")
+
+
+def _write(r: Reconciliation, rs: ReplicaSet) -> None:
+    rs.body = r.world.update(rs.body)
