@@ -17,10 +17,10 @@ from pathlib import Path
 
 import yaml
 from kubernetes.client import Configuration
-from kubernetes.config import ConfigException, list_kube_config_contexts, load_incluster_config
+from kubernetes.config import ConfigException, load_incluster_config
 from kubernetes.config.dateutil import parse_rfc3339
 from kubernetes.config.exec_provider import ExecProvider
-from kubernetes.config.kube_config import FileOrData, KubeConfigLoader, KubeConfigMerger
+from kubernetes.config.kube_config import ConfigNode, FileOrData, KubeConfigLoader, KubeConfigMerger
 
 from rollouts.adapters.kube.access import EARLY, Access, Credential, Server
 from rollouts.errors import NoAccess
@@ -31,7 +31,12 @@ REREAD = timedelta(minutes=1) + EARLY
 
 POD_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
-SECRET = re.compile(r"""(?=[^\s'"]*\d)(?=[^\s'"]*[A-Z])(?=[^\s'"]*[a-z])[^\s'"]{20,}|(?=[^\s'"/]*\d)[^\s'"/]{20,}""")
+BROKEN = (ConfigException, OSError, ValueError, KeyError, TypeError, AttributeError, yaml.YAMLError)
+"""What the official client raises for a file that is not as it should be: it checks little."""
+
+SECRET = re.compile(
+    r"""(?<![^\s'"])(?!/)(?=[^\s'"]*\d)(?=[^\s'"]*[A-Z])(?=[^\s'"]*[a-z])[^\s'"]{20,}|(?=[^\s'"/]*\d)[^\s'"/]{20,}"""
+)
 """What a token or key looks like in a plugin's complaint: a long word with digits in it; paths should stay."""
 
 
@@ -58,14 +63,9 @@ def namespace_of(context: str | None, *, kubeconfig: str | None = None) -> str:
     if files is None:
         return POD_NAMESPACE.read_text().strip() if POD_NAMESPACE.exists() else "default"
     try:
-        contexts, current = list_kube_config_contexts(files)
-    except (ConfigException, OSError, yaml.YAMLError) as error:
+        return str(_context(_merged(files), context, files)["context"].safe_get("namespace") or "default")
+    except BROKEN as error:
         raise _no_access(context, files, error) from None
-    name = context or current["name"]
-    chosen = next((each for each in contexts if each["name"] == name), None)
-    if chosen is None:
-        raise _no_such_context(name, files)
-    return str(chosen["context"].get("namespace") or "default")
 
 
 def _files(kubeconfig: str | None) -> str | None:
@@ -86,17 +86,31 @@ def _read(context: str | None, files: str | None, now: datetime) -> Credential:
                 raise NoAccess("there is no kubeconfig, and this is no pod", hint="set KUBECONFIG")
             load_incluster_config(client_configuration=configuration, try_refresh_token=False)
             return _credential(configuration, now + REREAD)
-        merged = KubeConfigMerger(files).config
-        if merged is None:
-            raise NoAccess(f"none of the files {files} exists", hint="set KUBECONFIG")
-        if context and context not in [each["name"] for each in merged["contexts"]]:
-            raise _no_such_context(context, files)
-        loader = _Loader(config_dict=merged, active_context=context, config_base_path=None)
+        merged = _merged(files)
+        name = _context(merged, context, files)["name"]
+        loader = _Loader(config_dict=merged, active_context=name, config_base_path=None)
         loader.load_and_set(configuration)
         return _credential(configuration, loader.good_until(now))
-    except (ConfigException, OSError, ValueError, KeyError, TypeError, yaml.YAMLError) as error:
+    except BROKEN as error:
         # Without its chain: the parser's errors hold what the plugin printed.
         raise _no_access(context, files, error) from None
+
+
+def _merged(files: str) -> ConfigNode:
+    merged = KubeConfigMerger(files).config
+    if merged is None:
+        raise NoAccess(f"none of the files {files} exists", hint="set KUBECONFIG")
+    return merged
+
+
+def _context(merged: ConfigNode, name: str | None, files: str) -> ConfigNode:
+    """The context of that name, or the current one."""
+    wanted = name or merged["current-context"]
+    for context in merged["contexts"]:
+        if context["name"] == wanted:
+            return context
+    names = ", ".join(sorted(context["name"] for context in merged["contexts"])) or "none"
+    raise NoAccess(f"no context {wanted} in {files}", hint=f"it has {names}")
 
 
 class _Loader(KubeConfigLoader):
@@ -140,12 +154,6 @@ def _credential(configuration: Configuration, good_until: datetime | None) -> Cr
         fingerprint=hashlib.sha256(b"".join(Path(each).read_bytes() for each in files if each)).hexdigest(),
     )
     return Credential(server, configuration.api_key.get("BearerToken"), good_until)
-
-
-def _no_such_context(context: str, files: str) -> NoAccess:
-    known, _ = list_kube_config_contexts(files)
-    names = ", ".join(sorted(each["name"] for each in known)) or "none"
-    return NoAccess(f"no context {context} in {files}", hint=f"it has {names}")
 
 
 def _no_access(context: str | None, files: str | None, error: Exception) -> NoAccess:

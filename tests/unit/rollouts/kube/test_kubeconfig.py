@@ -184,6 +184,7 @@ async def test_a_broken_kubeconfig_is_said_in_one_line(tmp_path: Path, time: Sim
             "No such file: '/usr/local/bin/gke-gcloud-auth-plugin'",
             "No such file: '/usr/local/bin/gke-gcloud-auth-plugin'",
         ),
+        ("in /Users/Bob2/.kube/config-of-eu", "in /Users/Bob2/.kube/config-of-eu"),
         ("The SSO session has expired; run aws sso login", "The SSO session has expired; run aws sso login"),
         ("returned 255", "returned 255"),
     ],
