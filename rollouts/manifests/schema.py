@@ -25,6 +25,7 @@ _FILES = {
     "argoproj.io": "argo-rollouts",
     "gateway.networking.k8s.io": "gateway-api",
     "networking.istio.io": "istio",
+    "karpenter.sh": "karpenter",
     "keda.sh": "keda",
     "monitoring.coreos.com": "prometheus-operator",
 }

@@ -33,6 +33,7 @@ const PACKAGES = {
     from: "@kubernetes-models/prometheus-operator",
     kinds: { "monitoring.coreos.com/v1": ["PodMonitor", "PrometheusRule", "ServiceMonitor"] },
   },
+  karpenter: { from: "@kubernetes-models/karpenter", kinds: { "karpenter.sh/v1": ["NodePool"] } },
   kubernetes: {
     from: "kubernetes-models",
     kinds: {
@@ -65,10 +66,28 @@ const BESIDES = {
   },
 };
 
+/** Kinds with a type of the same name as one of Kubernetes' own, which a schema cannot hold both of: by their spec. */
+const APART = ["NodePool"];
+
 const root = (name) => join(HERE, "node_modules", name);
 
 /** The schema of one kind, with everything it refers to under `definitions`. */
 function shape(from, apiVersion, kind) {
+  if (APART.includes(kind)) return around(kind, apiVersion, part(from, apiVersion, `${kind}Spec`));
+  return part(from, apiVersion, kind);
+}
+
+/** A kind whose `spec` has this schema; nothing is said of its metadata. */
+function around(kind, apiVersion, { definitions }) {
+  const properties = {
+    apiVersion: { const: apiVersion }, kind: { const: kind }, metadata: { type: "object" }, status: { type: "object" },
+    spec: { $ref: `#/definitions/I${kind}Spec` },
+  };
+  const whole = { type: "object", properties, required: ["apiVersion", "kind", "spec"], additionalProperties: false };
+  return { definitions: { ...definitions, [`I${kind}`]: whole } };
+}
+
+function part(from, apiVersion, kind) {
   const generator = createGenerator({
     path: join(root(from), apiVersion, `${kind}.d.ts`),
     tsconfig: join(HERE, "tsconfig.json"),
