@@ -155,7 +155,7 @@ def _spec_changed_at(thing: Json) -> datetime | None:
     times = [
         as_time(entry.get("time"))
         for entry in thing["metadata"].get("managedFields") or []
-        if not entry.get("subresource") and "f:spec" in (entry.get("fieldsV1") or {})
+        if entry.get("subresource") != "status" and "f:spec" in (entry.get("fieldsV1") or {})
     ]
     return max((time for time in times if time), default=None)
 
