@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from enum import StrEnum
 
@@ -22,6 +23,8 @@ class Harm(StrEnum):
     """Three bytes at a time."""
     SILENT = "silent"
     """After the first event nothing comes until the client gives up."""
+    FAILED = "failed"
+    """After the first event the server tells, as an event, that it failed; it does so at this event each time."""
     FOREIGN = "foreign"
     """A proxy speaks up: a page of HTML."""
 
@@ -62,6 +65,10 @@ class _Harmed(httpx.AsyncByteStream):
                     return
                 case Harm.SILENT if told:
                     raise httpx.ReadTimeout("silence")
+                case Harm.FAILED if told:
+                    status = {"kind": "Status", "code": 500, "reason": "InternalError", "message": "cannot decode"}
+                    yield json.dumps({"type": "ERROR", "object": status}).encode() + b"\n"
+                    return
                 case Harm.CRUMBLED:
                     for start in range(0, len(line), 3):
                         yield line[start : start + 3]

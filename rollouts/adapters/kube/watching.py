@@ -5,7 +5,7 @@ What ends a stream, and what follows:
 ====================================  =====================================================
 the server ends it, as it always does  a stream from the last version
 it is cut, or silent for too long      the same; bookmarks keep that version fresh
-410, as status or as an event          a new list, and the difference is told
+410, or any failure told as an event   a new list, and the difference is told
 429, 5xx, 401, nobody there            the same stream again, later
 another refusal                        a new list; before the first one was told: its error
 ====================================  =====================================================
@@ -28,6 +28,7 @@ from rollouts.errors import (
     Invalid,
     NoAccess,
     NotFound,
+    TooManyRequests,
     Unauthorized,
     Unreachable,
 )
@@ -104,7 +105,11 @@ def _changes(known: Known, line: bytes, whole: Request) -> list[Change]:
             return known.told(event["type"], event["object"])
     except (ValueError, KeyError, TypeError) as error:
         raise Unreachable(f"the watch of {whole.resource.plural} was cut within an event") from error
-    raise error_of(f"the watch of {whole.resource.plural}", event["object"])
+    failure = error_of(f"the watch of {whole.resource.plural}", event["object"])
+    if not isinstance(failure, TooManyRequests):
+        # The stream failed at an event: from the same version it would fail at it again.
+        known.expire()
+    raise failure
 
 
 def _needs_list(error: FleetError) -> bool:

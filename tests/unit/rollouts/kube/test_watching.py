@@ -127,8 +127,13 @@ async def test_whatever_happens_to_a_stream(harm: Harm) -> None:
             world.write(f"a{number % 3}", str(number))
             await world.time.sleep(0.3)
         await world.time.sleep(LONG_SECONDS)
-    assert world.fold.told == [("ADDED", f"a{n}") for n in range(3)] + [("MODIFIED", f"a{n % 3}") for n in range(3, 8)]
     assert world.fold.versions == world.versions()
+    if harm is not Harm.FAILED:  # it needs a list, and a list knows no steps between
+        births, changes = range(3), range(3, 8)
+        assert world.fold.told == [
+            *[("ADDED", f"a{number}") for number in births],
+            *[("MODIFIED", f"a{number % 3}") for number in changes],
+        ]
 
 
 async def test_a_stream_that_is_cut_at_every_event() -> None:
@@ -395,7 +400,7 @@ def test_whatever_is_cut_repeated_or_expired_the_end_is_the_servers(
 @settings(max_examples=50, deadline=None)
 @given(
     writes=st.lists(st.tuples(names, st.booleans(), st.sampled_from([0.0, 0.2, 5.0])), max_size=20),
-    harms=st.lists(st.sampled_from(list(Harm)), max_size=12),
+    harms=st.lists(st.sampled_from([harm for harm in Harm if harm is not Harm.FAILED]), max_size=12),
 )
 def test_without_an_expired_version_every_single_change_is_told(
     writes: list[tuple[str, bool, float]], harms: list[Harm]

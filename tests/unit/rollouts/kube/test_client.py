@@ -1,0 +1,246 @@
+"""Requests: what they do, and when they are said again."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import httpx
+import pytest
+from fakes.kube.api import Api
+from fakes.kube.cluster import FakeCluster
+from fakes.kube.faults import Fault, LoseAnswer, LoseRequest
+from fakes.kube.simulated_time import SimulatedTime
+
+from rollouts.adapters.kube.access import Access
+from rollouts.adapters.kube.client import KubeClient
+from rollouts.errors import (
+    ApiError,
+    Conflict,
+    Forbidden,
+    Invalid,
+    NoConnection,
+    NotFound,
+    TooManyRequests,
+    Unreachable,
+)
+from rollouts.kube import requests
+from rollouts.kube.model import EVERYWHERE, AccessQuestion, PatchKind
+from rollouts.kube.resources import CONFIG_MAPS, NODES, PODS, ROLLOUTS
+
+Body = dict[str, Any]
+
+
+def note(name: str, **data: str) -> Body:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data}
+
+
+async def test_an_object_from_birth_to_end(client: KubeClient) -> None:
+    born = await client.create(CONFIG_MAPS, note("a", x="1"))
+    assert born["metadata"]["namespace"] == "llm"
+    assert await client.get(CONFIG_MAPS, "a") == born
+    patched = await client.patch(CONFIG_MAPS, "a", {"data": {"x": None, "y": "2"}})
+    assert patched["data"] == {"y": "2"}
+    listed = [{"op": "replace", "path": "/data/y", "value": "3"}]
+    patched = await client.patch(CONFIG_MAPS, "a", listed, kind=PatchKind.JSON)
+    replaced = await client.replace(CONFIG_MAPS, patched | {"data": {"z": "4"}})
+    assert replaced["data"] == {"z": "4"}
+    await client.delete(CONFIG_MAPS, "a")
+    with pytest.raises(NotFound) as caught:
+        await client.get(CONFIG_MAPS, "a")
+    assert caught.value.message == 'GET configmaps/a: configmaps "a" not found'
+
+
+async def test_two_who_write_at_once_are_told(client: KubeClient) -> None:
+    seen = await client.create(CONFIG_MAPS, note("a", x="1"))
+    await client.patch(CONFIG_MAPS, "a", {"data": {"x": "2"}})
+    with pytest.raises(Conflict):
+        await client.replace(CONFIG_MAPS, seen | {"data": {"x": "3"}})
+    version = seen["metadata"]["resourceVersion"]
+    with pytest.raises(Conflict):
+        await client.patch(CONFIG_MAPS, "a", {"metadata": {"resourceVersion": version}, "data": {"x": "3"}})
+    with pytest.raises(Conflict) as caught:
+        await client.create(CONFIG_MAPS, note("a"))
+    assert caught.value.reason == "AlreadyExists"
+
+
+async def test_a_list_is_whole_and_each_of_it_says_what_it_is(
+    client: KubeClient, monkeypatch: pytest.MonkeyPatch, api: Api
+) -> None:
+    monkeypatch.setattr(requests, "PAGE", 2)
+    for name in "abcde":
+        await client.create(CONFIG_MAPS, note(name))
+    before = len(api.calls)
+    listed = await client.list(CONFIG_MAPS)
+    assert [item["metadata"]["name"] for item in listed.items] == list("abcde")
+    assert {(item["apiVersion"], item["kind"]) for item in listed.items} == {("v1", "ConfigMap")}
+    assert listed.resource_version == listed.items[-1]["metadata"]["resourceVersion"]
+    assert len(api.calls) - before == 3
+
+
+async def test_a_list_whose_moment_expires_between_pages_comes_in_one(
+    client: KubeClient, monkeypatch: pytest.MonkeyPatch, api: Api
+) -> None:
+    monkeypatch.setattr(requests, "PAGE", 2)
+    for name in "abc":
+        await client.create(CONFIG_MAPS, note(name))
+    api.faults.add(Fault(refuse_gone(), verbs=("list",), after=1))
+    listed = await client.list(CONFIG_MAPS)
+    assert [item["metadata"]["name"] for item in listed.items] == list("abc")
+
+
+def refuse_gone() -> Any:
+    from fakes.kube.faults import Refuse
+    from fakes.kube.refusal import expired
+
+    return Refuse(expired("the provided continue parameter is too old"))
+
+
+async def test_other_namespaces_and_all_of_them(client: KubeClient, cluster: FakeCluster) -> None:
+    cluster.create_namespace("other")
+    await client.create(CONFIG_MAPS, note("a"))
+    await client.create(CONFIG_MAPS, note("b") | {"metadata": {"name": "b", "namespace": "other"}})
+    assert len((await client.list(CONFIG_MAPS)).items) == 1
+    assert len((await client.list(CONFIG_MAPS, namespace="other")).items) == 1
+    assert len((await client.list(CONFIG_MAPS, namespace=EVERYWHERE)).items) == 2
+    assert (await client.list(NODES)).items == ()
+
+
+async def test_selectors(client: KubeClient) -> None:
+    body = note("a")
+    body["metadata"]["labels"] = {"role": "canary"}
+    await client.create(CONFIG_MAPS, body)
+    await client.create(CONFIG_MAPS, note("b"))
+    assert [i["metadata"]["name"] for i in (await client.list(CONFIG_MAPS, labels="role=canary")).items] == ["a"]
+    assert [i["metadata"]["name"] for i in (await client.list(CONFIG_MAPS, fields="metadata.name=b")).items] == ["b"]
+
+
+async def test_rights_and_versions_and_plain_pages(client: KubeClient, api: Api) -> None:
+    api.access.allow_only({"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]})
+    assert await client.allowed(AccessQuestion(verb="get", resource=PODS))
+    assert not await client.allowed(AccessQuestion(verb="patch", resource=ROLLOUTS, subresource="status"))
+    assert (await client.server_version())["gitVersion"].startswith("v1.")
+    api.texts["/metrics"] = lambda: "up 1\n"
+    assert await client.text("/metrics") == "up 1\n"
+
+
+async def test_what_is_not_allowed_is_said(client: KubeClient, api: Api) -> None:
+    api.access.allow_only()
+    with pytest.raises(Forbidden, match="cannot get resource"):
+        await client.get(PODS, "a")
+
+
+# What is said again.
+
+Act = Callable[[KubeClient], Awaitable[Any]]
+READS: dict[str, Act] = {
+    "get": lambda client: client.get(CONFIG_MAPS, "a"),
+    "list": lambda client: client.list(CONFIG_MAPS),
+    "allowed": lambda client: client.allowed(AccessQuestion(verb="get", resource=PODS)),
+    "text": lambda client: client.text("/version"),
+    "dry run": lambda client: client.patch(CONFIG_MAPS, "a", {"data": {"x": "2"}}, dry_run=True),
+}
+WRITES: dict[str, Act] = {
+    "create": lambda client: client.create(CONFIG_MAPS, note("b")),
+    "apply": lambda client: client.apply(note("a", x="2")),
+    "patch": lambda client: client.patch(CONFIG_MAPS, "a", {"data": {"x": "2"}}),
+    "replace": lambda client: client.replace(CONFIG_MAPS, note("a", x="2")),
+    "delete": lambda client: client.delete(CONFIG_MAPS, "a"),
+}
+
+
+@pytest.fixture
+async def ready(client: KubeClient, api: Api) -> KubeClient:
+    await client.create(CONFIG_MAPS, note("a", x="1"))
+    api.calls.clear()
+    return client
+
+
+@pytest.mark.parametrize("act", READS.values(), ids=READS)
+@pytest.mark.parametrize("code", [500, 502, 503, 504])
+async def test_a_read_is_said_again_after_a_failure(ready: KubeClient, api: Api, act: Act, code: int) -> None:
+    api.faults.failing(code=code, times=3)
+    await act(ready)
+    assert len(api.calls) == 4
+
+
+@pytest.mark.parametrize("act", READS.values(), ids=READS)
+async def test_a_read_is_said_again_after_a_lost_answer(ready: KubeClient, api: Api, act: Act) -> None:
+    api.faults.add(Fault(LoseAnswer(), times=2))
+    await act(ready)
+    assert len(api.calls) == 3
+
+
+@pytest.mark.parametrize("act", WRITES.values(), ids=WRITES)
+async def test_a_write_is_not_said_again_after_a_failure(ready: KubeClient, api: Api, act: Act) -> None:
+    api.faults.failing(code=500)
+    with pytest.raises(ApiError) as caught:
+        await act(ready)
+    assert caught.value.status == 500
+    assert len(api.calls) == 1
+
+
+@pytest.mark.parametrize("act", WRITES.values(), ids=WRITES)
+async def test_a_write_whose_answer_was_lost_is_its_callers_to_judge(ready: KubeClient, api: Api, act: Act) -> None:
+    api.faults.add(Fault(LoseAnswer()))
+    with pytest.raises(Unreachable) as caught:
+        await act(ready)
+    assert not isinstance(caught.value, NoConnection)
+    assert len(api.calls) == 1
+
+
+@pytest.mark.parametrize("act", [*READS.values(), *WRITES.values()], ids=[*READS, *WRITES])
+async def test_what_was_never_sent_is_sent_again(ready: KubeClient, api: Api, act: Act) -> None:
+    api.faults.add(Fault(LoseRequest(), times=2))
+    await act(ready)
+    assert len(api.calls) == 1
+
+
+@pytest.mark.parametrize("act", [*READS.values(), *WRITES.values()], ids=[*READS, *WRITES])
+async def test_a_busy_server_is_asked_again_when_it_said(
+    ready: KubeClient, api: Api, act: Act, time: SimulatedTime
+) -> None:
+    api.faults.busy(retry_after=5, times=2)
+    begun = time.elapsed
+    await act(ready)
+    assert len(api.calls) == 3
+    assert time.elapsed - begun == 10
+
+
+@pytest.mark.parametrize("act", WRITES.values(), ids=WRITES)
+async def test_a_conflict_is_never_said_again(ready: KubeClient, api: Api, act: Act) -> None:
+    from fakes.kube.faults import Refuse
+    from fakes.kube.refusal import conflict
+
+    api.faults.add(Fault(Refuse(conflict("configmaps", "a"))))
+    with pytest.raises(Conflict):
+        await act(ready)
+    assert len(api.calls) == 1
+
+
+async def test_patience_has_an_end(ready: KubeClient, api: Api, time: SimulatedTime) -> None:
+    api.vanish()
+    with pytest.raises(NoConnection, match=r"eu-west-1\.example cannot be reached"):
+        await ready.get(CONFIG_MAPS, "a")
+    assert time.elapsed <= 20
+    api.come_back()
+    assert await ready.get(CONFIG_MAPS, "a")
+
+
+async def test_a_server_that_is_busy_for_long_is_not_waited_for(
+    ready: KubeClient, api: Api, time: SimulatedTime
+) -> None:
+    api.faults.busy(retry_after=300)
+    with pytest.raises(TooManyRequests) as caught:
+        await ready.get(CONFIG_MAPS, "a")
+    assert caught.value.retry_after_seconds == 300
+    assert time.elapsed == 0
+
+
+@pytest.mark.parametrize("page", ["<html>Sign in</html>", "[]", ""])
+async def test_a_page_that_is_no_api_server_is_nobody(page: str, time: SimulatedTime) -> None:
+    transport = httpx.MockTransport(lambda request: httpx.Response(200, text=page))
+    client = KubeClient(Access.fixed("https://x", clock=time), namespace="llm", clock=time, transport=transport)
+    with pytest.raises(Unreachable, match="something answered that is no API server"):
+        await client.get(PODS, "a")
+    await client.close()

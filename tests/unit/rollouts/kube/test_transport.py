@@ -1,0 +1,46 @@
+"""Connections: shared while the server is the same, new when its certificates change."""
+
+from __future__ import annotations
+
+import httpx
+from fakes.kube.simulated_time import SimulatedTime
+
+from rollouts.adapters.kube.access import Access, Credential, Server
+from rollouts.adapters.kube.client import KubeClient
+from rollouts.adapters.kube.transport import Wire
+from rollouts.kube.resources import ROLLOUTS
+
+
+async def test_connections_are_new_when_a_certificate_was_rotated_and_the_last_ones_go_on() -> None:
+    wire = Wire()
+    first, second, third = (Server("http://x", fingerprint=name) for name in "abc")
+    clients = [await wire._client(server) for server in (first, first, second, third)]
+    assert clients[0] is clients[1]
+    assert len(set(map(id, clients))) == 3
+    assert [client.is_closed for client in clients[1:]] == [True, False, False]
+    await wire.close()
+    assert all(client.is_closed for client in clients)
+
+
+async def test_what_goes_over_the_wire(time: SimulatedTime) -> None:
+    heard: list[httpx.Request] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        heard.append(request)
+        return httpx.Response(200, json={})
+
+    async def credential() -> Credential:
+        return Credential(Server("https://x:6443", tls_name="kubernetes"), "Bearer t")
+
+    client = KubeClient(Access(credential, time), namespace="llm", clock=time, transport=httpx.MockTransport(answer))
+    await client.patch(ROLLOUTS, "a", {"status": {"abort": True}}, subresource="status")
+    await client.text("/api/v1/namespaces/llm/pods/a/log?tailLines=5")
+    await client.close()
+    patch, log = heard
+    assert (patch.method, patch.url.path) == ("PATCH", "/apis/argoproj.io/v1alpha1/namespaces/llm/rollouts/a/status")
+    assert patch.content == b'{"status":{"abort":true}}'
+    assert patch.headers["content-type"] == "application/merge-patch+json"
+    assert patch.headers["authorization"] == "Bearer t"
+    assert patch.headers["user-agent"].startswith("tidegate/")
+    assert patch.extensions["sni_hostname"] == "kubernetes"
+    assert log.url.query == b"tailLines=5"
