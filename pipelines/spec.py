@@ -8,12 +8,14 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, Discriminator, Field, Tag, field_validator, model_validator
 
 from engine_images.accelerators import Accelerator
 from engine_images.spec import EngineSettings
 from gates.spec import Gates
-from pipelines.slo_gate import odds_with
+from pipelines.slo_gate import odds_with as odds_with_slos
+from rollouts.manifests.odds import Around, odds_with
+from rollouts.manifests.spec import ArgoFleetSpec
 from slo.metrics.vllm import ALTERED_BY
 from slo.spec import CostSpec, SloSpec, named_twice
 from tidegate.core.model import Contradiction, Loc, SpecModel
@@ -121,6 +123,22 @@ class LocalFleet(SpecModel):
     ports: Mapping[Name, Port] = {}
 
 
+def _kind_of(fleet: object) -> str:
+    """Whose rules apply: a fleet that does not say is the one on this machine."""
+    said = fleet.get("kind", "local") if isinstance(fleet, Mapping) else getattr(fleet, "kind", "local")
+    return str(said)
+
+
+Fleet = Annotated[
+    Annotated[LocalFleet, Tag("local")] | Annotated[ArgoFleetSpec, Tag("argo")],
+    Discriminator(
+        _kind_of,
+        custom_error_type="unknown_fleet",
+        custom_error_message="a mapping whose `kind` is local or argo",
+    ),
+]
+
+
 class Traffic(SpecModel):
     """The users of each region: what planning expects, and what `tidegate traffic` plays."""
 
@@ -142,7 +160,7 @@ class Delivery(SpecModel):
     gates: Gates
     stages: tuple[StageEntry, ...] = Field(min_length=1)
     regions: Regions
-    fleet: LocalFleet = LocalFleet()
+    fleet: Fleet = LocalFleet()
     traffic: Traffic | None = None
     slos: tuple[SloSpec, ...] = ()
     cost: CostSpec | None = None
@@ -157,10 +175,18 @@ class Delivery(SpecModel):
         return stages
 
     def contradictions(self) -> Iterator[Contradiction]:
-        """What is missing for a stage, a stage that ends too soon, a port for no region, a name of two SLOs or none."""
+        """What is missing for a stage, a stage that ends too soon, a fleet for other regions, a name of two SLOs."""
         for index, stage in enumerate(self.stages):
             yield from self._unready(stage, ("stages", index, stage.name))
-        for region in self.fleet.ports:
+        if isinstance(self.fleet, LocalFleet):
+            yield from self._on_this_machine(self.fleet)
+        else:
+            for odd in odds_with(self.fleet, self._around_fleet()):
+                yield replace(odd, where=("fleet", *odd.where))
+        yield from self._around_slos()
+
+    def _on_this_machine(self, fleet: LocalFleet) -> Iterator[Contradiction]:
+        for region in fleet.ports:
             if region not in self.regions.names:
                 yield Contradiction(
                     ("fleet", "ports", region), "an unknown region", "one of " + ", ".join(self.regions.names)
@@ -168,7 +194,15 @@ class Delivery(SpecModel):
         if self.engine.accelerator is not Accelerator.CPU:
             found = f"{self.engine.accelerator} in the local fleet"
             yield Contradiction(("engine", "accelerator"), found, "cpu, all that this machine has")
-        yield from self._around_slos()
+
+    def _around_fleet(self) -> Around:
+        return Around(
+            name=self.metadata.name,
+            regions=self.regions.names,
+            bake=self.regions.bake,
+            accelerator=self.engine.accelerator,
+            weights=self.canary.weights if self.canary else (),
+        )
 
     def _around_slos(self) -> Iterator[Contradiction]:
         """A name that two of them have, an engine without the metrics that they are written on, a gate without one."""
@@ -177,7 +211,7 @@ class Delivery(SpecModel):
             if self.slos and self.engine.vllm.args.get(argument):
                 found = "metrics that the SLOs are not written on"
                 yield Contradiction(("engine", "vllm", "args", argument), found, "vLLM's own metrics, or no `slos`")
-        for odd in odds_with(self.gates.burn_rate, self.slos) if self.gates.burn_rate else ():
+        for odd in odds_with_slos(self.gates.burn_rate, self.slos) if self.gates.burn_rate else ():
             yield replace(odd, where=("gates", "burn_rate", *odd.where))
 
     def _unready(self, stage: StageEntry, where: Loc) -> Iterator[Contradiction]:

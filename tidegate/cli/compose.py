@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 from pipelines.model import Plan
 from pipelines.plan import make_plan
 from pipelines.prompts import golden_set, user_prompts
-from pipelines.spec import Delivery
+from pipelines.spec import Delivery, LocalFleet
 from pipelines.state import StateFolder
 from tidegate.core.clock import SystemClock
+from tidegate.core.errors import UsageError
 from tidegate.core.spec import load_spec
 
 if TYPE_CHECKING:
@@ -26,6 +27,20 @@ def read_delivery(path: Path) -> Delivery:
     golden_set(spec, path.parent)
     user_prompts(spec, path.parent)
     return spec
+
+
+def on_this_machine(spec: Delivery) -> LocalFleet:
+    """The fleet of processes that a spec describes.
+
+    Raises:
+        UsageError: its fleet is clusters; nothing of it runs here.
+    """
+    if not isinstance(spec.fleet, LocalFleet):
+        raise UsageError(
+            "the fleet of this delivery is on clusters, not on this machine",
+            hint="`tidegate deliver` and `tidegate status` speak to them; this command is for `fleet: {kind: local}`",
+        )
+    return spec.fleet
 
 
 def registry_uri(state: Path, tracking_uri: str | None) -> str:

@@ -38,7 +38,7 @@ from registry.adapters.mlflow_models import MlflowRegistry
 from rollouts.adapters.host_client import FleetHost, attach, start
 from tidegate.cli.commands.report import write_report
 from tidegate.cli.commands.traffic import start_users
-from tidegate.cli.compose import local_engines, make_plan_of, open_deliveries, open_registry
+from tidegate.cli.compose import local_engines, make_plan_of, on_this_machine, open_deliveries, open_registry
 from tidegate.cli.interrupt import cancelled_by_signals
 from tidegate.cli.output import note, print_json
 from tidegate.cli.own_metrics import host_and_port, read_by
@@ -196,7 +196,8 @@ def _is_being_written(records: Path) -> bool:
 @asynccontextmanager
 async def fleet_of(spec: Delivery, state: StateFolder, *, keep: bool) -> AsyncIterator[FleetHost]:
     """The fleet that runs here, or one of our own that ends with us unless it is to be kept."""
-    regions = {region: spec.fleet.ports.get(region) for region in spec.regions.names}
+    ports = on_this_machine(spec).ports
+    regions = {region: ports.get(region) for region in spec.regions.names}
     host = await attach(state.root)
     if host is not None:
         _require_regions(host, regions)

@@ -6,14 +6,14 @@ A problem reads `delivery.yaml:14: stages[2].canary.weights[0]: found 140; expec
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, get_origin
 
 import yaml
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, Tag, ValidationError
 from pydantic_core import ErrorDetails
 
 from tidegate.core.errors import UsageError
@@ -168,9 +168,36 @@ def _causes(details: list[ErrorDetails]) -> Iterator[ErrorDetails]:
 
 
 def _problem(detail: ErrorDetails, file: str, root: yaml.Node | None, kind: type[BaseModel]) -> Problem:
-    found, expected = _sentence(detail, kind)
-    path, line = _locate(root, detail["loc"])
+    loc, owner = _place(detail["loc"], kind)
+    found, expected = _sentence(detail, loc, owner)
+    path, line = _locate(root, loc)
     return Problem(file, line, path, found, expected)
+
+
+def _place(loc: Loc, kind: type[BaseModel]) -> tuple[Loc, Any]:
+    """The keys of the file alone, and the model that the last of them is in.
+
+    pydantic puts the tag of a union's member into a location; it is no key of the file.
+    """
+    keys: list[int | str] = []
+    owner: Any = kind
+    chosen: Any = kind
+    members: dict[str, Any] = {}
+    keyed = False
+    for part in loc:
+        if part in members:
+            chosen, members = members[str(part)], {}
+            continue
+        keys.append(part)
+        # A key of a mapping is the person's own, and leads to the same model whatever it says.
+        if keyed:
+            keyed = False
+            continue
+        owner = chosen
+        members = _tagged(owner, part)
+        keyed = not members and _is_mapping(owner, part)
+        chosen = _child(owner, part)
+    return tuple(keys), owner
 
 
 def _locate(root: yaml.Node | None, loc: Loc) -> tuple[str, int]:
@@ -184,7 +211,6 @@ def _locate(root: yaml.Node | None, loc: Loc) -> tuple[str, int]:
             path += f"[{part}]"
             node = node.value[part] if isinstance(node, yaml.SequenceNode) and part < len(node.value) else None
         else:
-            # pydantic puts the tag of a union into the location; it is no key of the file.
             path += f".{part}" if path else part
             pair = _entry(node, part)
             node = pair[1] if pair else None
@@ -200,11 +226,11 @@ def _entry(node: yaml.Node | None, key: str) -> tuple[yaml.Node, yaml.Node] | No
     return next((pair for pair in node.value if pair[0].value == key), None)
 
 
-def _sentence(detail: ErrorDetails, kind: type[BaseModel]) -> tuple[str, str]:
+def _sentence(detail: ErrorDetails, loc: Loc, owner: Any) -> tuple[str, str]:
     """What was found and what would be right, in words that need no knowledge of pydantic."""
     context: dict[str, Any] = detail.get("ctx", {})
     if detail["type"] == "extra_forbidden":
-        return "an unknown key", _known_keys(detail["loc"], kind)
+        return "an unknown key", _known_keys(loc, owner)
     if detail["type"] == "missing":
         return "nothing", "a value here"
     if detail["type"] == AT_ODDS:
@@ -222,10 +248,7 @@ def _wish(detail: ErrorDetails, context: dict[str, Any]) -> str:
     return detail["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
 
 
-def _known_keys(loc: Loc, kind: type[BaseModel]) -> str:
-    owner: Any = kind
-    for part in loc[:-1]:
-        owner = _child(owner, part)
+def _known_keys(loc: Loc, owner: Any) -> str:
     known = [field.alias or name for name, field in owner.model_fields.items()] if _is_model(owner) else []
     near = difflib.get_close_matches(str(loc[-1]), known, n=1)
     if near:
@@ -237,8 +260,29 @@ def _child(owner: Any, part: int | str) -> Any:
     """The model one step down, through lists, mappings and optionals; None when there is none."""
     if isinstance(part, int) or not _is_model(owner):
         return owner
-    annotations = {field.alias or name: field.annotation for name, field in owner.model_fields.items()}
-    return next((inner for inner in _unwrapped(annotations.get(part)) if _is_model(inner)), None)
+    return next((inner for inner in _unwrapped(_annotation(owner, part)) if _is_model(inner)), None)
+
+
+def _tagged(owner: Any, part: int | str) -> dict[str, Any]:
+    """The members of the union one step down by their tags; none where there is no such union."""
+    if isinstance(part, int) or not _is_model(owner):
+        return {}
+    return {
+        tag.tag: inner.__origin__
+        for inner in _unwrapped(_annotation(owner, part))
+        for tag in getattr(inner, "__metadata__", ())
+        if isinstance(tag, Tag)
+    }
+
+
+def _is_mapping(owner: Any, part: int | str) -> bool:
+    if isinstance(part, int) or not _is_model(owner):
+        return False
+    return any(get_origin(inner) is Mapping for inner in _unwrapped(_annotation(owner, part)))
+
+
+def _annotation(owner: Any, part: str) -> Any:
+    return {field.alias or name: field.annotation for name, field in owner.model_fields.items()}.get(part)
 
 
 def _unwrapped(annotation: Any) -> Iterator[Any]:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.spec import Delivery
+from pipelines.spec import Delivery, LocalFleet
+from rollouts.manifests.spec import ArgoFleetSpec
 from tidegate.core.spec import SpecError, parse_spec
 
 SPEC = """\
@@ -51,7 +52,7 @@ def test_a_short_spec_gets_careful_defaults() -> None:
     assert spec.canary.weights == (5, 25, 50)
     assert spec.shadow
     assert (spec.shadow.percent, spec.shadow.at_least) == (100, timedelta(minutes=5))
-    assert spec.fleet.ports == {}
+    assert spec.fleet == LocalFleet()
 
 
 def test_the_stages_are_found_by_their_names() -> None:
@@ -268,3 +269,57 @@ def test_everything_that_is_wrong_is_told_at_once() -> None:
         .replace("_second: 2", "_second: -1")
     )
     assert [problem.split(":")[1] for problem in problems(text)] == ["2", "9", "12"]
+
+
+CLUSTERS = """\
+fleet:
+  kind: argo
+  namespace: support
+  gateway: {name: public, hosts: [support.example]}
+  regions:
+    eu-west-1: {context: eu, <<: &at {entry: https://e.example, stable_url: https://s.example,
+      canary_url: https://c.example, prometheus: https://p.example}}
+    us-east-1: {context: us, <<: *at}
+    ap-south-1: {context: ap, <<: *at}
+"""
+
+
+def test_a_fleet_of_clusters_is_read_by_its_own_rules() -> None:
+    fleet = read(SPEC + CLUSTERS).fleet
+    assert isinstance(fleet, ArgoFleetSpec)
+    assert list(fleet.regions) == ["eu-west-1", "us-east-1", "ap-south-1"]
+
+
+def test_clusters_may_have_what_this_machine_has_not() -> None:
+    engine = "engine: {vllm: {version: 0.32.0}, accelerator: nvidia-h100-80gb}"
+    assert read(with_line(5, engine) + CLUSTERS).engine.accelerator == "nvidia-h100-80gb"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "problem"),
+    [
+        ("  kind: agro", "13: fleet: found {'kind': 'agro'"),
+        (
+            "  kind: argo\n  replcas: 3",
+            "15: fleet.replcas: found an unknown key; expected replicas (the nearest known key)",
+        ),
+        (
+            "  kind: argo\n  ports: {}",
+            "15: fleet.ports: found an unknown key; expected ",
+        ),
+        ("  kind: argo\n  replicas: 0", "15: fleet.replicas: found 0; expected greater than or equal to 1"),
+    ],
+)
+def test_what_is_wrong_with_clusters_is_told_by_their_rules(wrong: str, problem: str) -> None:
+    told = problems(SPEC + CLUSTERS.replace("  kind: argo", wrong))
+    assert any(line.startswith(f"delivery.yaml:{problem}") for line in told), told
+
+
+def test_an_unknown_key_of_one_region_is_told_with_the_keys_of_regions() -> None:
+    told = problems(SPEC + CLUSTERS.replace("{context: us", "{contxt: us"))
+    assert "20: fleet.regions.us-east-1.contxt: found an unknown key; expected context (the n" in "\n".join(told)
+
+
+def test_a_region_of_a_wave_without_a_cluster_is_no_place_to_go() -> None:
+    told = problems(SPEC + CLUSTERS.replace("    ap-south-1: {context: ap, <<: *at}\n", ""))
+    assert told == ["delivery.yaml:17: fleet.regions: found no ap-south-1; expected every region of every wave"]

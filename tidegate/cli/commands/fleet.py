@@ -10,7 +10,7 @@ from pipelines.spec import Delivery
 from pipelines.state import StateFolder
 from rollouts.adapters.host_client import FleetHost, LocalFleet, attach, start
 from rollouts.model import Engine
-from tidegate.cli.compose import local_engines, open_registry, read_delivery
+from tidegate.cli.compose import local_engines, on_this_machine, open_registry, read_delivery
 from tidegate.cli.interrupt import cancelled_by_signals
 from tidegate.cli.output import note
 from tidegate.core.errors import Refused
@@ -24,13 +24,14 @@ def up(spec_path: Path, state: Path, tracking_uri: str | None, *, detach: bool) 
 
 
 async def _up(spec: Delivery, state: StateFolder, tracking_uri: str | None, *, detach: bool) -> int:
+    ports = on_this_machine(spec).ports
     if await attach(state.root) is not None:
         raise Refused("a fleet runs here already", hint="see `tidegate status`, or stop it with `tidegate fleet down`")
     registry = open_registry(state.root, tracking_uri)
     champion = registry.resolve(spec.model.name, spec.model.target)
     note(f"preparing {champion.uri}")
     engine = await local_engines(spec, state, registry).prepare(champion, note)
-    regions = {region: spec.fleet.ports.get(region) for region in spec.regions.names}
+    regions = {region: ports.get(region) for region in spec.regions.names}
     host = await start(state.root, regions, owned=not detach)
     served = False
     try:
