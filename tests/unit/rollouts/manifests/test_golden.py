@@ -1,0 +1,66 @@
+"""What is rendered for each kind of fleet, whole: `tests/golden/manifests/CASE/fleet.yaml` gives `expected.yaml`.
+
+After an intended change: `TIDEGATE_REGENERATE=1 pytest tests/unit/rollouts/manifests/test_golden.py`; read the diff.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from fakes.fleets import read_fleet, release
+
+from rollouts.kube.model import Json
+from rollouts.manifests.release import Release
+from rollouts.manifests.render import render
+from rollouts.manifests.schema import problems_in
+from tidegate.core.yaml_text import yaml_text
+
+ROOT = Path(__file__).parents[4]
+GOLDEN = ROOT / "tests/golden/manifests"
+EXPORTED = ROOT / "examples/slo/exported"
+WATCHED = "support-llm.availability-background"
+
+ENGINES: dict[str, Release] = {
+    "canary": release(accelerator="nvidia-l40s"),
+    "blue-green": release(accelerator="amd-mi300x", accelerators=8),
+    "istio": release(accelerator="nvidia-h100-80gb", accelerators=2),
+    "keda": release(accelerator="nvidia-a100-80gb"),
+    "hpa": release(accelerator="nvidia-l4"),
+}
+
+
+def exported(file: str) -> Iterator[Json]:
+    yield from yaml.safe_load_all((EXPORTED / file).read_text())
+
+
+def rendered(case: str) -> tuple[Json, ...]:
+    """The first case has objects of the room `slo` too; the others show what is special about them."""
+    fleet = read_fleet((GOLDEN / case / "fleet.yaml").read_text())
+    if case != "canary":
+        return render(fleet, ENGINES[case])
+    watching = [template for template in exported("analysis-templates.yaml") if template["metadata"]["name"] == WATCHED]
+    return render(fleet, ENGINES[case], analyses=watching, monitors=tuple(exported("pod-monitors.yaml")))
+
+
+@pytest.mark.parametrize("case", ENGINES)
+def test_a_region_gets_these_objects(case: str) -> None:
+    written = "".join(f"---\n{yaml_text(each)}" for each in rendered(case))
+    expected = GOLDEN / case / "expected.yaml"
+    if "TIDEGATE_REGENERATE" in os.environ:
+        assert "CI" not in os.environ, "what CI compares with is written by people"
+        expected.write_text(written)
+    assert written == expected.read_text()
+
+
+@pytest.mark.parametrize("case", ENGINES)
+def test_each_of_them_is_valid_to_the_letter(case: str) -> None:
+    found = {(each["kind"], each["metadata"]["name"]): problems_in(each) for each in rendered(case)}
+    assert {name: problems for name, problems in found.items() if problems} == {}
+
+
+def test_every_case_has_an_engine() -> None:
+    assert {path.name for path in GOLDEN.iterdir()} == set(ENGINES)
