@@ -18,7 +18,6 @@ from rollouts.errors import (
     ApiError,
     Conflict,
     Forbidden,
-    Invalid,
     NoConnection,
     NotFound,
     TooManyRequests,
