@@ -130,8 +130,9 @@ class Simulation:
         """New pods of this version or image find no node."""
         self._switch(self.machines.unschedulable, what, on)
 
-    def crash(self, what: str, on: bool = True) -> None:
+    def crash(self, what: str, on: bool = True, *, last_words: str = "") -> None:
         """Containers of this image, or of pods of this version, end with an error again and again."""
+        self.machines.last_words[what] = last_words
         self._switch(self.machines.crashes, what, on)
 
     def image_pull_fails(self, what: str, on: bool = True) -> None:
@@ -269,7 +270,7 @@ class Simulation:
             self.reconcile_errors[key[1:]] += 1
             what = f'msg="roCtx.reconcile err {error}" namespace={key[1]} rollout={key[2]}'
             self.log.append(f'time="{stamp(self._world.now())}" level=error {what}')
-            self._wake(self._world.now() + timedelta(seconds=min(2.0 ** (self._failed[key] - 1), _LONGEST_BACKOFF)))
+            self._wake(self._world.now() + timedelta(seconds=min(2.0 ** min(self._failed[key] - 1, 10), _LONGEST_BACKOFF)))
         else:
             del self._failed[key]
 
