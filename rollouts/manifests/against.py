@@ -49,7 +49,7 @@ async def differences(cluster: Cluster, wanted: Sequence[Json]) -> tuple[Differe
 async def _difference(cluster: Cluster, wanted: Json) -> Difference:
     try:
         live = await _live(cluster, wanted)
-        would_be = await cluster.apply(carried_over(wanted, live) if live else wanted, dry_run=True)
+        would_be = await cluster.apply(carried_over(wanted, live) if live else wanted, force=True, dry_run=True)
     except _REFUSALS as error:
         metadata = wanted["metadata"]
         return Difference(kind=wanted["kind"], name=metadata["name"], state=State.REFUSED, text=error.message)
