@@ -48,6 +48,8 @@ def container(site: Site) -> Json:
             "readOnlyRootFilesystem": True,
             "capabilities": {"drop": ["ALL"]},
         },
+        # How it died is told by the pod itself, in the last lines of its log.
+        "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [{"name": name, "mountPath": path} for name, path in _MOUNTS.items()],
     }
 

@@ -35,6 +35,8 @@ class Machines:
     unschedulable: set[str] = field(default_factory=set)
     image_pull_fails: set[str] = field(default_factory=set)
     crashes: set[str] = field(default_factory=set)
+    last_words: dict[str, str] = field(default_factory=dict)
+    """What containers of some versions or images log before they crash."""
 
     def seconds_for(self, pod: Json) -> float:
         return next((seconds for name, seconds in self.slow.items() if name in names_of(pod)), self.start_seconds)
@@ -106,7 +108,8 @@ def _start(world: World, pod: Json, machines: Machines, names: set[str]) -> None
     elif names & machines.crashes:
         text = f"back-off 5m0s restarting failed container={pod['spec']['containers'][0]['name']}"
         state = {"waiting": {"reason": "CrashLoopBackOff", "message": text}}
-        _write(world, pod, "Running", begun, state, event=("BackOff", text))
+        words = next((words for name, words in machines.last_words.items() if name in names), "")
+        _write(world, pod, "Running", begun, state, event=("BackOff", text), last_words=words)
     else:
         if now < ready_at:
             world.wake(ready_at)
@@ -181,6 +184,7 @@ def _write(
     *,
     ready: bool = False,
     event: tuple[str, str] | None = None,
+    last_words: str = "",
 ) -> None:
     old = {one["type"]: one for one in (pod.get("status") or {}).get("conditions", ())}
     conditions = []
@@ -199,7 +203,7 @@ def _write(
             "started": ready,
             "restartCount": 5 if crashed else 0,
             "state": state,
-            "lastState": {"terminated": {"exitCode": 1, "reason": "Error"}} if crashed else {},
+            "lastState": {"terminated": _ended(one, last_words)} if crashed else {},
         }
         for one in pod["spec"]["containers"]
     ]
@@ -207,6 +211,12 @@ def _write(
     if event is not None and (pod.get("status") or {}).get("containerStatuses") != statuses:
         world.event(pod, *event, warning=True, source="kubelet")
     world.update_status(pod | {"status": status})
+
+
+def _ended(container: Json, last_words: str) -> Json:
+    """How it ended; the tail of its log only where the container asks for it (`terminationMessagePolicy`)."""
+    told = container.get("terminationMessagePolicy") == "FallbackToLogsOnError" and last_words
+    return {"exitCode": 1, "reason": "Error"} | ({"message": last_words} if told else {})
 
 
 def _ready_since(pod: Json) -> datetime | None:

@@ -270,7 +270,9 @@ class Simulation:
             self.reconcile_errors[key[1:]] += 1
             what = f'msg="roCtx.reconcile err {error}" namespace={key[1]} rollout={key[2]}'
             self.log.append(f'time="{stamp(self._world.now())}" level=error {what}')
-            self._wake(self._world.now() + timedelta(seconds=min(2.0 ** min(self._failed[key] - 1, 10), _LONGEST_BACKOFF)))
+            self._wake(
+                self._world.now() + timedelta(seconds=min(2.0 ** min(self._failed[key] - 1, 10), _LONGEST_BACKOFF))
+            )
         else:
             del self._failed[key]
 

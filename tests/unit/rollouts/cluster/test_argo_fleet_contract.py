@@ -1,0 +1,42 @@
+"""A fleet on Kubernetes keeps the promises of a fleet, whoever splits its users."""
+
+from __future__ import annotations
+
+import pytest
+from fakes.cluster_region import ClusterRegion, a_fleet, an_image
+from fakes.fleet_contract import FleetContract, MakeEngine
+
+from rollouts.cluster.fleet import ArgoFleet
+from rollouts.model import Engine
+
+
+class OfAClusterRegion(FleetContract):
+    @pytest.fixture
+    def region(self) -> ClusterRegion:
+        return ClusterRegion()
+
+    @pytest.fixture
+    def fleet(self, region: ClusterRegion) -> ArgoFleet:
+        return region.fleet
+
+    @pytest.fixture
+    def engine(self) -> MakeEngine:
+        return an_image
+
+    @pytest.fixture
+    def broken(self, region: ClusterRegion) -> MakeEngine:
+        def make(version: str) -> Engine:
+            region.simulation.crash(version, last_words="torch.OutOfMemoryError: CUDA out of memory")
+            return an_image(version)
+
+        return make
+
+
+class TestBehindTheGatewayApi(OfAClusterRegion):
+    pass
+
+
+class TestBehindIstio(OfAClusterRegion):
+    @pytest.fixture
+    def region(self) -> ClusterRegion:
+        return ClusterRegion(spec=a_fleet("eu-west-1", traffic="istio"))
