@@ -123,6 +123,20 @@ def kept(old: Json, new: Json) -> Json:
     for key in ("labels", "annotations", "finalizers", "ownerReferences"):
         if not result.get(key):
             result.pop(key, None)  # an empty map or list is not stored
-    result["managedFields"] = old.get("managedFields", [])
+    result.pop("managedFields", None)
+    if "managedFields" in old:
+        result["managedFields"] = old["managedFields"]
     result["resourceVersion"] = old["resourceVersion"]
     return result
+
+
+def without_status(config: Json) -> Json:
+    """What of an applied configuration belongs to the main resource (`resetFields` of the strategy)."""
+    return {key: value for key, value in config.items() if key != "status"}
+
+
+def status_only(config: Json) -> Json:
+    """What of an applied configuration belongs to `/status`."""
+    identity = {key: value for key, value in config["metadata"].items() if key in ("name", "namespace")}
+    kept_parts = {key: value for key, value in config.items() if key in ("apiVersion", "kind", "status")}
+    return kept_parts | {"metadata": identity}

@@ -12,6 +12,7 @@ from fakes.kube.call import Asked, Call
 from fakes.kube.cluster import FakeCluster
 from fakes.kube.pages import Pages
 from fakes.kube.refusal import Refusal, bad_request, no_such_path
+from fakes.kube.validation import FieldCheck, FieldValidation
 
 from rollouts.kube.model import PatchKind, Resource
 
@@ -77,28 +78,37 @@ class Verbs:
     def _create(self, resource: Resource, call: Call, asked: Asked) -> Served:
         if call.name:
             raise Refusal(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
-        created = self._cluster.create(resource, _parsed(asked), namespace=call.namespace, **_options(asked))
-        return 201, created, ()
+        check = _check(asked)
+        created = self._cluster.create(
+            resource, _parsed(asked), namespace=call.namespace, check=check, **_options(asked)
+        )
+        return 201, created, tuple(check.warnings)
 
     def _update(self, resource: Resource, call: Call, asked: Asked) -> Served:
         body = _parsed(asked)
         if (body.get("metadata") or {}).get("name") != call.name:
             raise bad_request(f"the name of the object does not match the name on the URL ({call.name})")
-        options = _options(asked)
-        updated = self._cluster.update(
-            resource, body, namespace=call.namespace, subresource=call.subresource, **options
-        )
-        return 200, updated, ()
+        check = _check(asked)
+        where: Json = {"namespace": call.namespace, "subresource": call.subresource}
+        updated = self._cluster.update(resource, body, check=check, **where, **_options(asked))
+        return 200, updated, tuple(check.warnings)
 
     def _patch(self, resource: Resource, call: Call, asked: Asked) -> Served:
         content_type = asked.headers.get("content-type", "").split(";")[0].strip()
         if content_type not in {kind.value for kind in PatchKind}:
             said = f"the body of the request was in an unknown format - accepted media types include: {_PATCHES}"
             raise Refusal(415, "UnsupportedMediaType", said)
-        body = _parsed(asked)
+        check, kind = _check(asked), PatchKind(content_type)
         options: Json = {"namespace": call.namespace, "subresource": call.subresource} | _options(asked)
-        patched = self._cluster.patch(resource, call.name, body, kind=PatchKind(content_type), **options)
-        return 200, patched, ()
+        if kind is PatchKind.APPLY:
+            if "fieldManager" not in asked.query:
+                raise bad_request(
+                    "PatchOptions.meta.k8s.io is invalid: fieldManager: Required value: is required for apply patch"
+                )
+            options["force"] = asked.query.get("force") == "true"
+        existed = self._cluster.find(resource, call.name, namespace=call.namespace) is not None
+        patched = self._cluster.patch(resource, call.name, _parsed(asked), kind=kind, check=check, **options)
+        return 200 if existed else 201, patched, tuple(check.warnings)
 
     def _delete(self, resource: Resource, call: Call, asked: Asked) -> Served:
         options = _parsed(asked) if asked.body else {}
@@ -121,6 +131,19 @@ def _options(asked: Asked) -> Json:
     """`fieldManager` is, where none is said, the first part of the user agent (`managerOrUserAgent`)."""
     agent = asked.headers.get("user-agent", "unknown").split("/")[0]
     return {"manager": asked.query.get("fieldManager") or agent, "dry_run": _dry(asked.query)}
+
+
+def _check(asked: Asked) -> FieldCheck:
+    """As the query's `fieldValidation` says; Warn is the server's own choice since 1.27.
+
+    Raises:
+        Refusal: it is none of the three (400).
+    """
+    said = asked.query.get("fieldValidation") or FieldValidation.WARN
+    try:
+        return FieldCheck(FieldValidation(said))
+    except ValueError:
+        raise bad_request(f"fieldValidation: Unsupported value: {said!r}") from None
 
 
 def _dry(query: Mapping[str, str]) -> bool:
