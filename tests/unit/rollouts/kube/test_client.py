@@ -141,7 +141,7 @@ READS: dict[str, Act] = {
 }
 WRITES: dict[str, Act] = {
     "create": lambda client: client.create(CONFIG_MAPS, note("b")),
-    "apply": lambda client: client.apply(note("a", x="2")),
+    "apply": lambda client: client.apply(note("a", x="2"), force=True),
     "patch": lambda client: client.patch(CONFIG_MAPS, "a", {"data": {"x": "2"}}),
     "replace": lambda client: client.replace(CONFIG_MAPS, note("a", x="2")),
     "delete": lambda client: client.delete(CONFIG_MAPS, "a"),
