@@ -89,13 +89,16 @@ class Rollouts:
 
     async def undo(self, name: str, revision: int = 0, expected: Expected | None = None) -> Outcome:
         """The pod template of an earlier revision; 0 is the stable one while another is on its way."""
+        # Which revision is meant is decided once: going back to one gives it a new number.
+        rollout = await self.get(name)
+        replica_sets = await replica_sets_of(self._cluster, rollout, await workload_of(self._cluster, rollout))
+        template = safe.template_of(rollout, replica_sets, revision)
 
         async def decide(rollout: Json, expected: Expected) -> Requests:
-            workload = await workload_of(self._cluster, rollout)
-            replica_sets = await replica_sets_of(self._cluster, rollout, workload)
-            return safe.undo(rollout, replica_sets, revision, expected, workload=workload)
+            return safe.restore(rollout, template, expected, workload=await workload_of(self._cluster, rollout))
 
-        return await self._carry_out(name, decide, settled.observed, expected or await self._version(name))
+        done = partial(settled.has_template, template=template)
+        return await self._carry_out(name, decide, done, expected or _version(rollout))
 
     async def set_image(self, name: str, container: str, image: str, expected: Expected | None = None) -> Outcome:
         """Another image for every container of that name, or for all with `*`."""
@@ -104,10 +107,11 @@ class Rollouts:
             workload = await workload_of(self._cluster, rollout)
             return safe.set_image(rollout, container, image, expected, workload=workload)
 
-        return await self._carry_out(name, decide, settled.observed, expected or await self._version(name))
+        done = partial(settled.has_image, container=container, image=image)
+        return await self._carry_out(name, decide, done, expected or await self._version(name))
 
     async def _version(self, name: str) -> Expected:
-        return Expected(pod_hash=Rollout(await self.get(name)).pod_hash)
+        return _version(await self.get(name))
 
     async def _act(self, name: str, decide: Decide, done: Done, expected: Expected | None) -> Outcome:
         async def decided(rollout: Json, expected: Expected) -> Requests:
@@ -126,3 +130,7 @@ class Rollouts:
 
         errand = Errand(before, wanted, done, self._react_seconds)
         return await carry_out(errand, self._cluster, self._clock)
+
+
+def _version(rollout: Json) -> Expected:
+    return Expected(pod_hash=Rollout(rollout).pod_hash)

@@ -14,7 +14,7 @@ from rollouts.argo.patches import Requests
 from rollouts.argo.phase import waiting_for_controller
 from rollouts.argo.safe import renewed
 from rollouts.argo.sources import workload_of
-from rollouts.errors import ApiError, Conflict, NotConfirmed, Unreachable
+from rollouts.errors import ApiError, Conflict, NotConfirmed, NotPossible, Unreachable
 from rollouts.kube.model import Json, Request
 from rollouts.kube.ports import Cluster
 from rollouts.kube.resources import ROLLOUTS
@@ -73,29 +73,33 @@ async def carry_out(errand: Errand, cluster: Cluster, clock: Clock) -> Outcome:
 async def _send(errand: Errand, cluster: Cluster, clock: Clock, deadline: float) -> Requests:
     rollout, lost = errand.before, False
     for pause in _pauses():
-        # What was sent without an answer may have been done: then the rollout is rightly not where it was expected.
-        if lost and errand.done(errand.before, rollout):
-            break
-        requests = await errand.wanted(rollout)
         try:
-            await _in_turn(cluster, requests)
+            sent = await _in_turn(cluster, await errand.wanted(rollout))
+        except NotPossible:
+            # What was sent without an answer may have been done: then it is rightly not where it was expected.
+            if lost and errand.done(errand.before, rollout):
+                break
+            raise
         except (Unreachable, ApiError) as error:
             lost = lost or _may_be_done(error)
             if not (lost or isinstance(error, Conflict)) or clock.monotonic() + pause > deadline:
                 raise
         else:
-            return requests
+            return sent
         await clock.sleep(pause)
         rollout = await cluster.get(ROLLOUTS, errand.name)
     return ()
 
 
-async def _in_turn(cluster: Cluster, requests: Requests) -> None:
+async def _in_turn(cluster: Cluster, requests: Requests) -> Requests:
     """One after the other; each holds for the object as the one before left it."""
-    left = None
+    sent: list[Request] = []
+    left = ""
     for request in requests:
-        answer = await cluster.send(renewed((request,), left)[0] if left else request)
+        sent += renewed((request,), left) if left else (request,)
+        answer = await cluster.send(sent[-1])
         left = Rollout(answer).resource_version
+    return tuple(sent)
 
 
 async def _workload_seen(cluster: Cluster, rollout: Json) -> bool:

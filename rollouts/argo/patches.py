@@ -104,11 +104,15 @@ def undo(rollout: Json, replica_sets: Sequence[Json], revision: int = 0, *, work
     Raises:
         NotPossible: when there is no such revision.
     """
+    return restore(rollout, template_to_restore(target(rollout, replica_sets, revision)), workload=workload)
+
+
+def restore(rollout: Json, template: Json, *, workload: Json | None = None) -> Requests:
+    """A pod template that was there before; nothing when it is there still. What `undo` sends."""
     holder = _holder(Rollout(rollout), workload)
-    wanted = template_to_restore(target(rollout, replica_sets, revision))
-    if templates_match(holder["spec"]["template"], wanted):
+    if templates_match(holder["spec"]["template"], template):
         return ()
-    operation = {"op": "replace", "path": "/spec/template", "value": wanted}
+    operation = {"op": "replace", "path": "/spec/template", "value": template}
     return (_request("PATCH", holder, patch=PatchKind.JSON, body=[operation]),)
 
 

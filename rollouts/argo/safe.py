@@ -13,10 +13,10 @@ from typing import Any
 
 from rollouts.argo import patches
 from rollouts.argo.images import containers_of, with_image
-from rollouts.argo.model import Rollout, revision_of
+from rollouts.argo.model import Rollout
 from rollouts.argo.patches import Requests, next_step, patch_status, require_step
 from rollouts.argo.phase import says_aborted
-from rollouts.argo.revisions import of_hash
+from rollouts.argo.revisions import of_hash, target, template_to_restore
 from rollouts.errors import NotPossible
 from rollouts.kube.model import Json, PatchKind, Request
 from tidegate.core.model import Value
@@ -165,20 +165,39 @@ def undo(
     *,
     workload: Json | None = None,
 ) -> Requests:
-    """The pod template of an earlier revision; 0 is the stable one while another is on its way, else the one before.
-
-    The plugin's 0 is the second-highest revision even when that one never was promoted.
+    """The pod template of an earlier revision, as `template_of` chooses it.
 
     Raises:
         NotPossible: when it is elsewhere, or there is no such revision.
     """
-    seen = _at(rollout, expected)
-    if revision == 0 and seen.in_progress and seen.stable_hash:
-        stable = of_hash(rollout, replica_sets, seen.stable_hash)
-        if stable is None:
-            raise NotPossible(f"the stable ReplicaSet of {seen.name} is gone", hint="say which: --to-revision N")
-        revision = revision_of(stable)
-    requests = patches.undo(rollout, replica_sets, revision, workload=workload)
+    return restore(rollout, template_of(rollout, replica_sets, revision), expected, workload=workload)
+
+
+def template_of(rollout: Json, replica_sets: Sequence[Json], revision: int = 0) -> Json:
+    """The pod template of a revision; 0 is the stable one while another is on its way, else the one before.
+
+    The plugin's 0 is the second-highest revision even when that one never was promoted.
+
+    Raises:
+        NotPossible: when there is no such revision.
+    """
+    seen = Rollout(rollout)
+    if revision or not (seen.in_progress and seen.stable_hash):
+        return template_to_restore(target(rollout, replica_sets, revision))
+    stable = of_hash(rollout, replica_sets, seen.stable_hash)
+    if stable is None:
+        raise NotPossible(f"the stable ReplicaSet of {seen.name} is gone", hint="say which: --to-revision N")
+    return template_to_restore(stable)
+
+
+def restore(rollout: Json, template: Json, expected: Expected = ANYWHERE, *, workload: Json | None = None) -> Requests:
+    """A pod template that was there before; nothing when it is there still.
+
+    Raises:
+        NotPossible: when it is elsewhere.
+    """
+    _at(rollout, expected)
+    requests = patches.restore(rollout, template, workload=workload)
     return renewed(requests, Rollout(workload or rollout).resource_version)
 
 

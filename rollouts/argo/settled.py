@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from rollouts.argo.images import containers_of, with_image
 from rollouts.argo.model import Rollout, as_time
 from rollouts.argo.phase import says_aborted, waiting_for_controller
+from rollouts.argo.revisions import templates_match
 from rollouts.errors import NotPossible
 from rollouts.kube.model import Json
 
@@ -81,9 +83,23 @@ def restarting(_before: Json, now: Json, at: datetime) -> bool:
     return not waiting_for_controller(now) and wished is not None and wished >= at.replace(microsecond=0)
 
 
-def observed(_before: Json, now: Json) -> bool:
-    """After a change of the template: the controller knows it."""
-    return not waiting_for_controller(now)
+def has_image(_before: Json, now: Json, container: str, image: str) -> bool:
+    """After `set_image`: the template has it, and the controller knows the template."""
+    if waiting_for_controller(now):
+        return False
+    return _elsewhere(now) or containers_of(with_image(now, container, image)) == containers_of(now)
+
+
+def has_template(_before: Json, now: Json, template: Json) -> bool:
+    """After `undo`: the template is that one, and the controller knows it."""
+    if waiting_for_controller(now):
+        return False
+    return _elsewhere(now) or templates_match(now["spec"]["template"], template)
+
+
+def _elsewhere(now: Json) -> bool:
+    """Whether the template is a workload's, which is compared with what the controller saw of it."""
+    return Rollout(now).workload_ref is not None
 
 
 def _same_trial(before: Json, now: Json) -> tuple[Rollout, Rollout]:

@@ -1,0 +1,48 @@
+"""A region with a Rollout whose version 1 serves, and two people who ask its API server."""
+
+from __future__ import annotations
+
+import pytest
+from fakes.argo.scene import Scene
+from fakes.kube.api import Api
+from fakes.kube.transport import FakeTransport
+
+from rollouts.adapters.kube.access import Access
+from rollouts.adapters.kube.client import KubeClient
+from rollouts.argo.actions import Rollouts
+
+
+@pytest.fixture
+def scene() -> Scene:
+    return Scene()
+
+
+@pytest.fixture
+def api(scene: Scene) -> Api:
+    return Api(scene.cluster)
+
+
+@pytest.fixture
+def client(api: Api, scene: Scene) -> KubeClient:
+    return _client(api, scene)
+
+
+@pytest.fixture
+def rollouts(client: KubeClient, scene: Scene) -> Rollouts:
+    return Rollouts(client, scene.cluster.time)
+
+
+@pytest.fixture
+def somebody_else(api: Api, scene: Scene) -> Rollouts:
+    return Rollouts(_client(api, scene), scene.cluster.time)
+
+
+def _client(api: Api, scene: Scene) -> KubeClient:
+    time = scene.cluster.time
+    return KubeClient(
+        Access.fixed("https://eu-west-1.example", clock=time),
+        namespace="default",
+        clock=time,
+        transport=FakeTransport(api),
+        chance=lambda: 0.5,
+    )
