@@ -4,8 +4,8 @@
 
 `MODEL` is a Hugging Face directory. Its engine is built first, or found in `--state`. A cold start has no compile
 cache, a built one has the engine's, an eager one compiles nothing. `seconds` is from the start of the process to its
-first answers, `init_seconds` is vLLM's own initialization, the part that a compile cache shortens. Speed is measured
-on the last built and the last eager engine; the client shares the machine's cores.
+first answers, `init_seconds` is vLLM's own initialization, the part that a compile cache shortens. For speed,
+a built and an eager engine are both up and asked in turn; the client shares the machine's cores.
 """
 
 from __future__ import annotations
@@ -15,9 +15,12 @@ import asyncio
 import json
 import os
 import platform
+import shutil
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -34,46 +37,50 @@ from engine_images.build.model import Built, Order
 from engine_images.build.order import order_for
 from engine_images.compile.logprobs import Scored
 from engine_images.manifest import EngineManifest, ModelContract
+from engine_images.model import LaunchCommand
 from engine_images.spec import EngineSettings
 from pipelines.build_servers import BuildServers
 from registry.digests import digest_files, whole_digest
 from tidegate.core.clock import SystemClock
 
 NAME = "bench"
-STREAMS = (1, 4, 8)
-REQUESTS = 24
+REQUESTS = {1: 8, 4: 16, 8: 24}
+"""Of each round, by how many streams are open at a time."""
 TOKENS = 64
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Measure what a compile cache is worth.")
     parser.add_argument("model", type=Path)
-    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--runs", type=int, default=5, help="starts of each kind")
+    parser.add_argument("--rounds", type=int, default=3, help="of speed, compiled and eager in turn")
     parser.add_argument("--state", type=Path, default=Path(".tidegate/bench"))
     arguments = parser.parse_args()
-    print(json.dumps(asyncio.run(measure(arguments.model, arguments.state, arguments.runs)), indent=2))
+    print(
+        json.dumps(
+            asyncio.run(measure(arguments.model, arguments.state, runs=arguments.runs, rounds=arguments.rounds)),
+            indent=2,
+        )
+    )
 
 
-async def measure(model: Path, state: Path, runs: int) -> dict[str, Any]:
+async def measure(model: Path, state: Path, *, runs: int, rounds: int) -> dict[str, Any]:
     order, servers, shelf = order_of(model), BuildServers(SystemClock(), name=NAME), Shelf(state)
     built = await Builder(shelf, servers, CompletionScorer()).build(order, say)
     cold_root = state.absolute() / "cold"
     write_root(cold_root, EngineManifest(engine="cold", model=order.model, launch=order.launch), order.folder, None)
-    starts: dict[str, list[dict[str, Any]]] = {"cold": [], "built": [], "eager": []}
-    speed: dict[str, Any] = {}
+    ways = (
+        Way("cold", cold_root),
+        Way("built", built.root, environment=MUST_LOAD),
+        Way("eager", built.root, arguments=("--enforce-eager",)),
+    )
+    folder, starts = state.absolute() / "starts", {way.what: list[dict[str, Any]]() for way in ways}
     for run in range(runs):
-        for what, root, extra, environment in (
-            ("cold", cold_root, (), {}),
-            ("built", built.root, (), MUST_LOAD),
-            ("eager", built.root, ("--enforce-eager",), {}),
-        ):
-            say(f"{what} start {run + 1} of {runs}")
-            folder = state.absolute() / "starts"
-            attempt = Attempt(what, folder, folder / what, arguments=extra, environment=environment)
-            measured = Speed(STREAMS if run == runs - 1 and what != "cold" else ())
-            launch = serve(order, root, attempt.run, arguments=extra, environment=environment)
-            started, _ = await attempt.make(launch, servers, measured, NAME, order.prompts)
-            starts[what].append(
+        for way in ways:
+            say(f"{way.what} start {run + 1} of {runs}")
+            launch = way.launch(order, folder)
+            started, _ = await way.attempt(folder).make(launch, servers, Nothing(), NAME, order.prompts)
+            starts[way.what].append(
                 {
                     "seconds": round(started.seconds, 1),
                     "init_seconds": started.log.init_seconds,
@@ -81,28 +88,75 @@ async def measure(model: Path, state: Path, runs: int) -> dict[str, Any]:
                     "memory_mib": started.memory_bytes >> 20,
                 }
             )
-            if measured.found:
-                speed[what] = measured.found
-    return {"machine": machine(), "build": record(built), "starts": starts, "medians": medians(starts), "speed": speed}
+    speed = await compared(ways[1:], order, servers, folder, rounds)
+    return {
+        "machine": machine(),
+        "build": record(built),
+        "starts": starts,
+        "medians": medians(starts) if runs else {},
+        "speed": speed,
+    }
 
 
-class Speed:
-    """Asks for streams side by side: as many at a time as each of `streams` says."""
+@dataclass(frozen=True)
+class Way:
+    """One way to start an engine."""
 
-    def __init__(self, streams: Sequence[int]) -> None:
-        self.streams = streams
-        self.found: dict[str, Any] = {}
+    what: str
+    root: Path
+    arguments: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
 
-    async def score(self, url: str, model: str, prompts: Sequence[str]) -> tuple[Scored, ...]:
-        async with AsyncOpenAI(
-            base_url=f"{url}/v1", api_key="none", http_client=DefaultAsyncHttpxClient(trust_env=False)
-        ) as client:
-            for streams in self.streams:
-                self.found[f"{streams} streams"] = await side_by_side(client, model, prompts, streams)
+    def attempt(self, folder: Path) -> Attempt:
+        return Attempt(self.what, folder, folder / self.what, self.arguments, self.environment)
+
+    def launch(self, order: Order, folder: Path) -> LaunchCommand:
+        run = folder / self.what
+        shutil.rmtree(run, ignore_errors=True)
+        return serve(order, self.root, run, arguments=self.arguments, environment=self.environment)
+
+
+class Nothing:
+    """A `Scorer` for starts of which only the time counts."""
+
+    async def score(self, _url: str, _model: str, _prompts: Sequence[str]) -> tuple[Scored, ...]:
         return ()
 
 
-async def side_by_side(client: AsyncOpenAI, model: str, prompts: Sequence[str], streams: int) -> dict[str, float]:
+async def compared(
+    ways: Sequence[Way], order: Order, servers: BuildServers, folder: Path, rounds: int
+) -> dict[str, dict[str, Any]]:
+    """All engines are up, and one works at a time, so that what else the machine does meets each alike."""
+    found: dict[str, dict[str, list[dict[str, float]]]] = {way.what: {} for way in ways}
+    async with AsyncExitStack() as stack:
+        clients = {}
+        for way in ways:
+            server = await servers.start(way.launch(order, folder), folder / f"{way.what}.log")
+            stack.push_async_callback(server.stop)
+            clients[way.what] = await stack.enter_async_context(
+                AsyncOpenAI(
+                    base_url=f"{server.url}/v1", api_key="none", http_client=DefaultAsyncHttpxClient(trust_env=False)
+                )
+            )
+        for turn in range(rounds):
+            say(f"speed, round {turn + 1} of {rounds}")
+            for streams, requests in REQUESTS.items():
+                for what, client in clients.items():
+                    measured = await side_by_side(client, order.prompts, streams, requests, first=turn * requests)
+                    found[what].setdefault(f"{streams} streams", []).append(measured)
+    return {what: {streams: summed_up(each) for streams, each in per.items()} for what, per in found.items()}
+
+
+def summed_up(rounds: list[dict[str, float]]) -> dict[str, Any]:
+    return {
+        name: {"median": median(each[name] for each in rounds), "all": [each[name] for each in rounds]}
+        for name in rounds[0]
+    }
+
+
+async def side_by_side(
+    client: AsyncOpenAI, prompts: Sequence[str], streams: int, requests: int, *, first: int
+) -> dict[str, float]:
     gate, firsts = asyncio.Semaphore(streams), []
     tokens = 0
 
@@ -110,22 +164,22 @@ async def side_by_side(client: AsyncOpenAI, model: str, prompts: Sequence[str], 
         nonlocal tokens
         async with gate:
             began = time.perf_counter()
-            first = None
+            answered = None
             async for _ in await client.completions.create(
-                model=model,
+                model=NAME,
                 # Each its own: a prefix that is cached costs nothing.
-                prompt=f"{number}. {prompts[number % len(prompts)]}",
+                prompt=f"{streams}, {number}: {prompts[number % len(prompts)]}",
                 max_tokens=TOKENS,
                 temperature=0,
                 stream=True,
                 extra_body={"ignore_eos": True},
             ):
-                first = first or time.perf_counter() - began
+                answered = answered or time.perf_counter() - began
                 tokens += 1
-            firsts.append(first or 0.0)
+            firsts.append(answered or 0.0)
 
     began = time.perf_counter()
-    await asyncio.gather(*map(one, range(REQUESTS)))
+    await asyncio.gather(*map(one, range(first, first + requests)))
     seconds = time.perf_counter() - began
     return {"tokens_per_second": round(tokens / seconds, 1), "ttft_p50_ms": round(1000 * median(firsts), 1)}
 

@@ -41,7 +41,7 @@ class ModelContract(Value):
     files: Digests
     """Weights, tokenizer, chat template: everything that is served."""
     source: str = ""
-    """Where an image without weights pulls the files from at start, without credentials; empty when nowhere is known."""
+    """Where an image without weights pulls the files from, without credentials; empty when nowhere is known."""
     sampling: Mapping[str, float] = {}
     """Defaults for requests that say nothing: temperature, top_p, top_k, repetition_penalty, ..."""
 

@@ -90,6 +90,8 @@ class CompileSpec(SpecModel):
     mode: CompileMode = CompileMode.DEFAULT
     warm: tuple[Annotated[int, Field(ge=1, le=1024)], ...] = (1,)
     """Batch sizes that are asked once, while the engine is built and before it is ready after a start."""
+    tolerance: float = Field(default=0.01, gt=0, le=1)
+    """The largest difference between a compiled token's log-probability and the eager one's that a build accepts."""
 
     @field_validator("warm")
     @classmethod

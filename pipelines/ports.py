@@ -66,6 +66,10 @@ class Registry(Protocol):
         """Write tags on a version, such as why it was taken back."""
         ...
 
+    def tags(self, version: ModelVersion) -> Mapping[str, str]:
+        """What is written on a version now, by us and by others; `registry.conventions` has our names."""
+        ...
+
 
 class Ledger(Protocol):
     """The append-only record of one delivery."""
@@ -121,7 +125,7 @@ class Tokenizer(Protocol):
 
 
 class Engines(Protocol):
-    """Model versions made ready to serve on this machine."""
+    """Model versions made ready to serve: as commands of this machine, or as images for clusters."""
 
     async def prepare(self, version: ModelVersion, progress: Callable[[str], None]) -> Engine:
         """The engine of a version, its files proven; saying it again is cheap. `progress` hears of long steps."""

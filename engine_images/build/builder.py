@@ -49,7 +49,7 @@ class Builder:
         engine = order.name(key)
         async with self._shelf.only_one(engine, "builds this engine", progress):
             found = self._shelf.find(engine)
-            if found:
+            if found and _holds(found.record, order):
                 return found
             if order.compiled:
                 return await self._proven(order, engine, key, progress)
@@ -119,3 +119,8 @@ class Builder:
 
     def _write(self, order: Order, manifest: EngineManifest, cache: Path | None) -> None:
         write_root(self._shelf.root(manifest.engine), manifest, order.folder, cache)
+
+
+def _holds(record: Record, order: Order) -> bool:
+    """Whether what was proven then is enough now."""
+    return record.agreement is None or record.agreement.within(order.tolerance)

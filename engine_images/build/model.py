@@ -15,9 +15,6 @@ from engine_images.model import EngineEnvironment
 from engine_images.oci.model import canonical
 from tidegate.core.model import Value
 
-TOLERANCE = 0.01
-"""The largest difference of a token's log-probability, compiled against eager, that a build accepts."""
-
 
 class Order(Value):
     """What is to be built."""
@@ -37,7 +34,8 @@ class Order(Value):
     """Else it runs eagerly, and there is nothing to prove."""
     prompts: tuple[str, ...] = ()
     """On which compiled and eager are compared."""
-    tolerance: float = Field(default=TOLERANCE, gt=0)
+    tolerance: float = Field(gt=0)
+    """The largest difference of a token's log-probability, compiled against eager, that is accepted."""
     memory_bytes: int
     """What a process of it is expected to need."""
 

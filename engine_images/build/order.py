@@ -35,5 +35,6 @@ def order_for(
         entrypoint=entrypoint_digest(),
         compiled=settings.compile.mode is not CompileMode.NONE,
         prompts=prompts(),
+        tolerance=settings.compile.tolerance,
         memory_bytes=estimate_memory(read_weights(folder), settings.vllm.args),
     )

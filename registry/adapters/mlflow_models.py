@@ -133,6 +133,11 @@ class MlflowRegistry:
             for key, value in tags.items():
                 self._client.set_model_version_tag(version.name, version.version, key, value)
 
+    def tags(self, version: ModelVersion) -> dict[str, str]:
+        """What is written on a version now, by us and by others."""
+        with store_errors(self._uri):
+            return dict(self._client.get_model_version(version.name, version.version).tags)
+
     def download(self, version: ModelVersion, target: Path) -> Path:
         """The version's files in `target`/model, every one proven against its digest.
 

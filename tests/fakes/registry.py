@@ -74,6 +74,9 @@ class FakeRegistry:
     def mark(self, version: ModelVersion, tags: Mapping[str, str]) -> None:
         self.marks.setdefault((version.name, version.version), {}).update(tags)
 
+    def tags(self, version: ModelVersion) -> dict[str, str]:
+        return dict(self.marks.get((version.name, version.version), {}))
+
     def source(self, version: ModelVersion) -> str:
         return ""
 

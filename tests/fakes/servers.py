@@ -19,12 +19,12 @@ def free_address() -> str:
 
 
 @contextmanager
-def running(command: Sequence[str], *, ready: str, log: Path) -> Iterator[None]:
-    """While `command` runs, once it answers at the URL `ready`."""
+def running(command: Sequence[str], *, ready: str, log: Path, within: float = 30) -> Iterator[None]:
+    """While `command` runs, once it answers at the URL `ready`, which it must `within` so many seconds."""
     with log.open("wb") as output:
         process = subprocess.Popen(command, stdout=output, stderr=output)
     try:
-        until = time.monotonic() + 30
+        until = time.monotonic() + within
         while not _answers(ready):
             assert process.poll() is None and time.monotonic() < until, log.read_text()
             time.sleep(0.1)

@@ -97,6 +97,9 @@ class AliasBook:
     def download(self, version: ModelVersion, target: Path) -> Path:
         return target
 
+    def tags(self, version: ModelVersion) -> dict[str, str]:
+        return dict(self.marks)
+
     def source(self, version: ModelVersion) -> str:
         return ""
 

