@@ -37,8 +37,7 @@ class Runs:
         """Nothing is measured of an abort, a full promotion, a version that is still warm, or a first deployment."""
         r = self._r
         kinds = (STEP, BACKGROUND) if r.rollout.canary is not None else (BEFORE, AFTER)
-        warm = r.new is not None and r.new.scale_down_at is not None
-        if r.pauses.aborted or r.rollout.promoting_fully or warm or not r.rollout.stable_hash:
+        if r.pauses.aborted or r.rollout.promoting_fully or r.warm or not r.rollout.stable_hash:
             kept = {kind: self.current(kind) for kind in kinds}
             self._cancel(self.all)
         else:

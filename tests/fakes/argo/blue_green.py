@@ -71,7 +71,7 @@ def _service(r: Reconciliation, role: str) -> Json | None:
 
 def _fast_tracked(r: Reconciliation, new: ReplicaSet, active_hash: str) -> bool:
     """No pause: the version is still warm, a full promotion was asked for, or nothing or this one is active."""
-    return new.scale_down_at is not None or r.rollout.promoting_fully or active_hash in ("", new.hash)
+    return r.warm or r.rollout.promoting_fully or active_hash in ("", new.hash)
 
 
 def _ready(r: Reconciliation, new: ReplicaSet) -> bool:
@@ -181,7 +181,7 @@ def _promotes(r: Reconciliation, active_hash: str, current: str, runs: analysis.
         return "Full promotion requested"
     if within_window(r):
         return "Rollback within window"
-    if "postPromotionAnalysis" in r.rollout.strategy and r.new is not None and r.new.scale_down_at is not None:
+    if "postPromotionAnalysis" in r.rollout.strategy and r.new is not None and r.warm:
         return None if r.pauses.aborted else f"Rollback to '{r.new.name}' within scaleDownDelay"
     measured = "postPromotionAnalysis" not in r.rollout.strategy or runs.succeeded(analysis.AFTER)
     return "Completed blue-green update" if measured and not r.pauses.aborted else None

@@ -35,7 +35,7 @@ def reconcile_deployment(world: World, body: Json) -> None:
     }
     value = str(available >= wished)
     status["conditions"] = [{"type": "Available", "status": value, "reason": "MinimumReplicasAvailable"}]
-    world.update_status(body | {"status": status})
+    world.report(body, status)
 
 
 def _replica_set(body: Json, name: str, count: int) -> Json:

@@ -82,7 +82,6 @@ def reconcile_replica_set(world: World, body: Json, numbers: list[int]) -> None:
 
 def run_pod(world: World, pod: Json, machines: Machines) -> None:
     """Place it, start it, make it ready in its time; one that fails says why in the words of the kubelet."""
-    pod = copy.deepcopy(pod)
     names = names_of(pod)
     if not pod["spec"].get("nodeName"):
         lacks = "0/3 nodes are available: 3 Insufficient nvidia.com/gpu." if names & machines.unschedulable else ""
@@ -161,7 +160,7 @@ def _write_status(world: World, body: Json, failure: str | None) -> None:
         since = old["lastTransitionTime"] if old else stamp(now)
         why = {"reason": "FailedCreate", "message": failure, "lastTransitionTime": since}
         status["conditions"] = [{"type": "ReplicaFailure", "status": "True", **why}]
-    world.update_status(body | {"status": status})
+    world.report(body, status)
 
 
 def _wait_for_node(world: World, pod: Json, why: str) -> None:
@@ -170,9 +169,7 @@ def _wait_for_node(world: World, pod: Json, why: str) -> None:
     since = next((one["lastTransitionTime"] for one in old if one["type"] == "PodScheduled"), stamp(world.now()))
     if not old or old[0].get("message") != why:
         world.event(pod, "FailedScheduling", why, warning=True, source="default-scheduler")
-    world.update_status(
-        pod | {"status": {"phase": "Pending", "conditions": [condition | {"lastTransitionTime": since}]}}
-    )
+    world.report(pod, {"phase": "Pending", "conditions": [condition | {"lastTransitionTime": since}]})
 
 
 def _write(
@@ -210,7 +207,7 @@ def _write(
     status = {"phase": phase, "startTime": begun, "conditions": conditions, "containerStatuses": statuses}
     if event is not None and (pod.get("status") or {}).get("containerStatuses") != statuses:
         world.event(pod, *event, warning=True, source="kubelet")
-    world.update_status(pod | {"status": status})
+    world.report(pod, status)
 
 
 def _ended(container: Json, last_words: str) -> Json:

@@ -37,7 +37,11 @@ class Reconciliation:
         self.all = sorted(map(ReplicaSet, owned), key=lambda rs: (rs.created, rs.name))
         self.new = self._find_new()
         self.stable = next((rs for rs in self.all if rs.hash == rollout.stable_hash), None)
+        self.warm = self.new is not None and self.new.scale_down_at is not None
+        """The wished version served not long ago and waits for its end (`HasScaleDownDeadline`), as it was read."""
         self.pauses = Pauses(rollout, self.now)
+        if rollout.fully_promoted:
+            self.pauses.unabort()  # an abort with nothing in progress is taken back (argo-rollouts#1292)
         old = rollout.status
         self.status: Json = {key: copy.deepcopy(old[key]) for key in ("restartedAt",) if key in old}
         """The new status, as far as it is known."""
@@ -122,7 +126,7 @@ class Reconciliation:
         status.pop("message", None)
         if message:
             status["message"] = message
-        self.rollout.body = self.world.update_status(self.rollout.body | {"status": tidy(status)})
+        self.rollout.body = self.world.report(self.rollout.body, tidy(status))
 
     def _wake_for_deadline(self, status: Json) -> None:
         """`requeueStuckRollout`."""

@@ -49,7 +49,7 @@ def with_conditions(r: Reconciliation, status: Json) -> Json:
     if r.pauses.aborted:
         _set_aborted(r, status)
     else:
-        _set_progressing(r, status, became_unhealthy=became_unhealthy)
+        _set_progressing(r, status, paused=paused, became_unhealthy=became_unhealthy)
     _set_available(r, status)
     _set_replica_failure(r, status)
     done = conditions.completed(status)
@@ -83,9 +83,12 @@ def _set_aborted(r: Reconciliation, status: Json) -> None:
         r.event(conditions.ABORTED, text, warning=True)
 
 
-def _set_progressing(r: Reconciliation, status: Json, *, became_unhealthy: bool) -> None:
+def _set_progressing(r: Reconciliation, status: Json, *, paused: bool, became_unhealthy: bool) -> None:
+    """Done, moving, or too late; a healthy one that is paused stays `RolloutPaused`."""
     name = r.new.name if r.new is not None else ""
     if conditions.healthy(r.rollout, status):
+        if paused:
+            return
         text = f'ReplicaSet "{name}" has successfully progressed.'
         set_condition(status, r.now, Condition(conditions.PROGRESSING, "True", conditions.NEW_AVAILABLE, text))
     elif conditions.progressing(r.rollout, status) or became_unhealthy:
