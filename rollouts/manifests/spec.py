@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from enum import StrEnum
 from typing import Literal
-from urllib.parse import urlsplit
 
 from pydantic import Field
 
@@ -15,7 +13,7 @@ from rollouts.manifests.nodes_spec import NodesSpec
 from rollouts.manifests.pod_spec import PodSpec
 from rollouts.manifests.scaling_spec import AutoscaleSpec, WarmPoolSpec
 from rollouts.manifests.traffic_spec import GatewaySpec, NetworkSpec, Traffic
-from rollouts.manifests.written import ObjectName, Url
+from rollouts.manifests.written import ObjectName, Url, host_in
 from tidegate.core.model import Contradiction, SpecModel
 from tidegate.core.quantities import Duration
 
@@ -130,8 +128,11 @@ class ArgoFleetSpec(SpecModel):
                 where = ("regions", name, "canary_url")
                 yield Contradiction(where, "the stable's address", "an address at which the canary alone answers")
             for key, url in {"stable_url": region.stable_url, "canary_url": region.canary_url}.items():
-                if self.gateway.direct and not _routable(url):
+                if self.gateway.direct and not host_in(url):
                     yield Contradiction(("regions", name, key), url, "a host that the gateway can tell by its name")
+            if not self.gateway.hosts and not host_in(region.entry):
+                expected = "an address with a name, or gateway.hosts"
+                yield Contradiction(("regions", name, "entry"), region.entry, expected)
 
     def _around_going_back(self) -> Iterator[Contradiction]:
         if self.canary.dynamic_stable and self.strategy is Strategy.BLUE_GREEN:
@@ -139,9 +140,3 @@ class ArgoFleetSpec(SpecModel):
         if self.canary.dynamic_stable and self.previous:
             found = "with versions that are kept warm, which Argo Rollouts refuses"
             yield Contradiction(("canary", "dynamic_stable"), found, "false, or `previous: null`")
-
-
-def _routable(url: str) -> bool:
-    """Whether the address has a name that is not a number: gateways choose routes by names."""
-    host = urlsplit(url).hostname or ""
-    return not re.fullmatch(r"[\d.]+|.*:.*", host)

@@ -29,8 +29,8 @@ class GatewaySpec(SpecModel):
     """The delivery's own when absent."""
     listener: ObjectName | None = None
     """Its `sectionName`; all listeners when absent. Istio has none."""
-    hosts: tuple[Host, ...] = Field(min_length=1)
-    """Names under which users ask for this model."""
+    hosts: tuple[Host, ...] = ()
+    """Names under which users ask for this model, beside that of their region's `entry`."""
     timeout: Duration = Field(default=timedelta(minutes=10), gt=timedelta(0))
     """For a whole answer. Gateways cut a stream after 15 s or so when nobody says more."""
     direct: bool = False

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from typing import Annotated
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field
 
@@ -37,6 +39,12 @@ LabelText = Annotated[str, Field(pattern=r"^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-
 
 Block = Annotated[str, AfterValidator(_block)]
 """Addresses such as 10.20.0.0/16."""
+
+
+def host_in(url: str) -> str:
+    """The name in an address; empty when it is a number, by which no gateway chooses a route."""
+    host = urlsplit(url).hostname or ""
+    return "" if re.fullmatch(r"[\d.]+|.*:.*", host) else host
 
 
 _UNITS = {"Mi": 1024**2, "Gi": 1024**3, "Ti": 1024**4}

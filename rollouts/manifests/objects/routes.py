@@ -7,7 +7,6 @@ these objects: whoever mirrors adds it to the rule called `USERS`, and `living` 
 from __future__ import annotations
 
 from datetime import timedelta
-from urllib.parse import urlsplit
 
 from rollouts.kube.model import Json
 from rollouts.kube.resources import HTTP_ROUTES, VIRTUAL_SERVICES
@@ -15,12 +14,19 @@ from rollouts.manifests.conventions import SERVICE_PORT, USERS, canary_service, 
 from rollouts.manifests.manifest import Site, manifest
 from rollouts.manifests.spec import Strategy
 from rollouts.manifests.traffic_spec import Traffic
+from rollouts.manifests.written import host_in
 
 
 def routes(site: Site) -> tuple[Json, ...]:
     """Of users, and of those who ask one arm alone where the gateway has hosts for that."""
-    users = _route(site, site.name, site.fleet.gateway.hosts, _shares(site))
+    users = _route(site, site.name, _hosts(site), _shares(site))
     return (users, *_direct(site)) if site.fleet.gateway.direct else (users,)
+
+
+def _hosts(site: Site) -> tuple[str, ...]:
+    """Without the one of the region's own address, users of the region would meet a gateway that knows no such host."""
+    own = host_in(site.fleet.regions[site.release.region].entry)
+    return tuple(dict.fromkeys((*site.fleet.gateway.hosts, *((own,) if own else ()))))
 
 
 def _shares(site: Site) -> dict[str, int]:
@@ -34,7 +40,7 @@ def _direct(site: Site) -> tuple[Json, ...]:
     """Routes past all weights. They are nobody's to change, so no promotion or abort takes them away."""
     region = site.fleet.regions[site.release.region]
     asked = {stable_service(site.name): region.stable_url, canary_service(site.name): region.canary_url}
-    return tuple(_route(site, name, (urlsplit(url).hostname or "",), {name: 100}) for name, url in asked.items())
+    return tuple(_route(site, name, (host_in(url),), {name: 100}) for name, url in asked.items())
 
 
 def _route(site: Site, name: str, hosts: tuple[str, ...], shares: dict[str, int]) -> Json:

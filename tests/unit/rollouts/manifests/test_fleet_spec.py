@@ -1,0 +1,209 @@
+"""What a person may get wrong in `fleet`, said with its place before anything is rendered."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from fakes.fleets import fleet_spec, read_fleet, region
+
+from rollouts.manifests.odds import Around, odds_with
+from rollouts.manifests.spec import ArgoFleetSpec
+from tidegate.core.model import Contradiction
+from tidegate.core.spec import SpecError
+
+LEAST = """\
+kind: argo
+namespace: serving
+gateway: {name: users}
+regions:
+  eu-west-1: {entry: http://eu.example.com, stable_url: http://s.example.com, canary_url: http://c.example.com,
+              prometheus: http://p.example.com}
+"""
+
+
+def odds(**changes: Any) -> dict[str, str]:
+    """What is wrong, by place."""
+    return said(fleet_spec(**changes).all_contradictions())
+
+
+def said(found: Any) -> dict[str, str]:
+    def line(odd: Contradiction) -> str:
+        return f"found {odd.found}; expected {odd.expected}"
+
+    return {".".join(str(part) for part in odd.where): line(odd) for odd in found}
+
+
+def around(**changes: Any) -> Around:
+    required = {"name": "support-llm", "regions": ("eu-west-1",), "bake": timedelta(minutes=30), "accelerator": "cpu"}
+    return Around.model_validate({**required, **changes})
+
+
+def test_little_has_to_be_written() -> None:
+    fleet = read_fleet(LEAST)
+    assert (fleet.replicas_in("eu-west-1"), fleet.strategy, fleet.traffic) == (2, "canary", "gateway-api")
+    assert fleet.previous is not None and fleet.autoscale is None and not fleet.canary.dynamic_stable
+
+
+def test_a_region_may_have_more_engines_than_the_others() -> None:
+    fleet = fleet_spec(regions={"a": region("a"), "b": region("b", replicas=7)}, replicas=3)
+    assert [fleet.replicas_in(name) for name in ("a", "b")] == [3, 7]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("trafic: istio", "fleet.yaml:7: trafic: found an unknown key; expected traffic (the nearest known key)"),
+        ("replicas: 0", "fleet.yaml:7: replicas: found 0; expected greater than or equal to 1"),
+        ("pod: {memory: 64GB}", "fleet.yaml:7: pod.memory: found '64GB'; expected text that matches"),
+        ("warm_pool: {share: 0.15}", "fleet.yaml:7: warm_pool.share: found 0.15; expected a percent such as 20%"),
+        ("network: {egress_to: [10.0.0.1/8]}", "found '10.0.0.1/8'; expected a block of addresses such as"),
+        ("network: {ingress_from: [Mine]}", "fleet.yaml:7: network.ingress_from[0]: found 'Mine'; expected text that"),
+    ],
+)
+def test_a_wrong_value_is_told_with_its_line(text: str, problem: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        read_fleet(LEAST + text)
+    assert problem in str(caught.value)
+
+
+ALL_ODDS: list[tuple[dict[str, Any], dict[str, str]]] = [
+    # Argo Rollouts refuses scaleDownDelaySeconds with dynamicStableScale (argo-rollouts, validation.go).
+    (
+        {"canary": {"dynamic_stable": True}},
+        {
+            "canary.dynamic_stable": "found with versions that are kept warm, which Argo Rollouts refuses; "
+            "expected false, or `previous: null`"
+        },
+    ),
+    (
+        {"canary": {"dynamic_stable": True}, "previous": None, "strategy": "blue-green"},
+        {"canary.dynamic_stable": "found with blue-green; expected strategy: canary"},
+    ),
+    (
+        {"autoscale": {"least": 4, "most": 3}, "replicas": 4},
+        {
+            "autoscale.least": "found 4; expected at most `most`, which is 3",
+            "replicas": "found 4; expected 4 to 3, as `autoscale` says",
+        },
+    ),
+    (
+        {"autoscale": {"least": 1, "most": 3, "waiting": None, "kv_cache": None}},
+        {"autoscale.waiting": "found no signal; expected at least one of waiting, kv_cache, ttft"},
+    ),
+    (
+        {"autoscale": {"least": 1, "most": 3, "up_after": timedelta(hours=2), "down_after": timedelta(hours=2)}},
+        {
+            "autoscale.down_after": "found 2h; expected at most 1h",
+            "autoscale.up_after": "found 2h; expected at most 1h",
+        },
+    ),
+    (
+        {"replicas": 2, "unavailable": 2},
+        {"unavailable": "found 2 of 2 engines; expected at most 1, or draining nodes takes them all"},
+    ),
+    # Two Rollouts of one name in one namespace would fight for the same pods.
+    (
+        {"regions": {"a": region("a"), "b": region("b", context="a")}},
+        {
+            "regions.b.context": "found the cluster of a, where the same namespace has its Rollout already; "
+            "expected a context of its own for each region"
+        },
+    ),
+    # A canary's own address that is the stable's proves nothing about the canary.
+    (
+        {"regions": {"a": region("a", canary_url="https://stable.a.example.com")}},
+        {"regions.a.canary_url": "found the stable's address; expected an address at which the canary alone answers"},
+    ),
+    (
+        {
+            "regions": {"a": region("a", canary_url="http://10.0.0.1")},
+            "gateway": {"name": "users", "hosts": ["x.io"], "direct": True},
+        },
+        {"regions.a.canary_url": "found http://10.0.0.1; expected a host that the gateway can tell by its name"},
+    ),
+    (
+        {"regions": {"a": region("a", entry="http://[::1]:80")}, "gateway": {"name": "users"}},
+        {"regions.a.entry": "found http://[::1]:80; expected an address with a name, or gateway.hosts"},
+    ),
+    (
+        {"nodes": {"capacity": "spot"}},
+        {"nodes.cloud": "found none for spot nodes; expected aws or gcp, whose notice the engine heeds"},
+    ),
+    (
+        {"nodes": {"karpenter": {"node_class": "gpus", "most_gpus": 8}, "cloud": "gcp"}},
+        {
+            "nodes.gpu_labels": "found gpu-operator with a node pool; expected karpenter, which labels its nodes",
+            "nodes.karpenter": "found an EC2NodeClass on gcp; expected cloud: aws, or node pools of GKE's own",
+        },
+    ),
+    (
+        {"pod": {"memory": "16Gi", "shared_memory": "16384Mi"}},
+        {"pod.shared_memory": "found 16384Mi; expected less than `memory`, which is 16Gi and includes it"},
+    ),
+    (
+        {"pod": {"drain": timedelta(seconds=5)}},
+        {"pod.linger": "found 5s; expected less than `drain`, which is 5s"},
+    ),
+    # A label that selectors rely on, set by hand, is how selectors come to overlap.
+    (
+        {"pod": {"labels": {"tidegate.dev/role": "stable"}}},
+        {"pod.labels.tidegate.dev/role": "found a label that selectors rely on; expected a label of your own"},
+    ),
+]
+
+
+@pytest.mark.parametrize(("changes", "expected"), ALL_ODDS)
+def test_what_would_be_refused_or_silently_do_harm_is_told(changes: dict[str, Any], expected: dict[str, str]) -> None:
+    assert odds(**changes) == expected
+
+
+def test_a_fleet_that_fits_its_delivery_has_no_odds() -> None:
+    assert said(odds_with(fleet_spec(), around())) == {}
+
+
+@pytest.mark.parametrize(
+    ("fleet", "delivery", "expected"),
+    [
+        (
+            {"previous": {"keep": timedelta(minutes=30)}},
+            {},
+            {"previous.keep": "found 30m: gone before the bake ends; expected more than `regions.bake`, which is 30m"},
+        ),
+        (
+            {"strategy": "blue-green"},
+            {"weights": (5, 50)},
+            {
+                "strategy": "found blue-green, which moves all users at once, with a canary stage; "
+                "expected strategy: canary, or no canary stage"
+            },
+        ),
+        (
+            {"regions": {"mars": region("mars")}},
+            {},
+            {
+                "regions.mars": "found a region of no wave; expected one of eu-west-1",
+                "regions": "found no eu-west-1; expected every region of every wave",
+            },
+        ),
+        (
+            {"nodes": {"gpu_labels": "gke"}},
+            {"accelerator": "nvidia-a10g"},
+            {
+                "nodes.gpu_labels": "found gke, which never labels a node with nvidia-a10g; "
+                "expected gpu-operator or karpenter"
+            },
+        ),
+        ({}, {"name": "n" * 57}, {"": "found a delivery whose name has 57 characters; expected at most 56"}),
+    ],
+)
+def test_what_does_not_fit_the_rest_of_the_delivery_is_told(
+    fleet: dict[str, Any], delivery: dict[str, Any], expected: dict[str, str]
+) -> None:
+    assert said(odds_with(fleet_spec(**fleet), around(**delivery))) == expected
+
+
+def test_the_spec_is_written_as_it_is_read() -> None:
+    fleet = read_fleet(LEAST)
+    assert ArgoFleetSpec.model_validate_json(fleet.model_dump_json()) == fleet
