@@ -20,6 +20,10 @@ from rollouts.kube.resources import CONFIG_MAPS, HTTP_ROUTES, VIRTUAL_SERVICES
 GATEWAY_PLUGIN = "argoproj-labs/gatewayAPI"
 IN_PROGRESS = "rollouts.argoproj.io/gatewayapi-canary"
 """On a route while its canary has weight (`pkg/plugin/labels.go`)."""
+_CANNOT_START = (
+    "unable to start plugin system: unable to get plugin client ({}) for ping: exec: Stdout already set"
+)
+"""As in argo-rollouts#3918."""
 BACKEND_NOT_FOUND = "backendRef was not found in httpRoute"
 
 
@@ -45,7 +49,7 @@ def routers_of(r: Reconciliation) -> Iterator[Router]:
         if name != GATEWAY_PLUGIN:
             raise ReconcileError(f"plugin {name} not configured in configmap")
         if r.world.plugin_broken:
-            raise ReconcileError(f"unable to find plugin ({name}): Unrecognized remote plugin message")
+            raise ReconcileError(f"failed to get traffic router plugin {name}: {_CANNOT_START.format(name)}")
         yield GatewayApi(r, config)
 
 

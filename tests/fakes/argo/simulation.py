@@ -95,9 +95,11 @@ class Simulation:
 
     @property
     def plugin_broken(self) -> bool:
-        """The traffic plugin does not start: nothing of a Rollout with one is reconciled, and its status says nothing.
+        """The traffic plugin does not start: every pass over a Rollout with one ends where traffic is set.
 
-        Only `observedGeneration` that stays behind, `reconcile_errors` and the log tell (argo-rollouts#3918).
+        A new template or new steps are observed even so, since `rolloutCanary` writes the status before it comes to
+        traffic: the new replica set stays without pods, and no deadline is ever exceeded. Any other change leaves
+        `observedGeneration` behind. `reconcile_errors` and the log tell both (argo-rollouts#3918).
         """
         return self._world.plugin_broken
 
@@ -108,7 +110,10 @@ class Simulation:
 
     @property
     def controller_down(self) -> bool:
-        """No controller reconciles Rollouts; pods live on. Nothing is missed: it comes back to what is then there."""
+        """No controller reconciles Rollouts, as when it cannot load a plugin at its start; pods live on.
+
+        Nothing is missed: it comes back to what is then there.
+        """
         return self._down
 
     @controller_down.setter
