@@ -1,14 +1,15 @@
-"""Evidence from Prometheus: Envoy's counters for requests, vLLM's histograms for times.
+"""Evidence from Prometheus: counters of requests, vLLM's histograms for times.
 
-Envoy, not vLLM, counts the requests: vLLM takes a client that hangs up for a success and has 4xx
-nowhere but in `http_requests_total`.
+Where there is a proxy of ours, it counts the requests: vLLM takes a client that hangs up for a success and has 4xx
+nowhere but in `http_requests_total`. In a cluster that is what there is.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 
-from gates.adapters.prometheus_api import PrometheusApi
+from gates.adapters.prometheus_api import api_of_region
 from gates.evidence import Arm, Batch
 from gates.model import ArmKey
 from gates.scraped.batch import batch_of
@@ -17,11 +18,9 @@ from gates.scraped.conventions import (
     HISTOGRAMS,
     POD,
     PROCESS_START,
-    RESPONSES,
-    TIMEOUTS,
-    TORN,
     UP,
 )
+from gates.scraped.counting import BY_PROXY, Counting
 from gates.scraped.series import ArmScrapes, Window
 from gates.scraped.targets import Targets
 
@@ -37,24 +36,25 @@ class PrometheusSource:
 
     def __init__(
         self,
-        url: str,
+        url: str | Mapping[str, str],
         *,
         timeout_seconds: int = 5,
         settles_within: timedelta = timedelta(seconds=10),
         pod_label: str = POD,
         proxy_pod_label: str = "",
+        counting: Counting = BY_PROXY,
     ) -> None:
-        """`url` is Prometheus' own address; nothing is asked yet.
+        """`url` is Prometheus' own address, or one for each region; nothing is asked yet.
 
         `settles_within` is the scrape timeout: a sample has the time at which its scrape began.
-        `pod_label` tells the engines of an arm apart. Where each engine has a proxy of its own,
-        `proxy_pod_label` does so for its counts; a gateway's pods are not those of an arm.
+        `pod_label` tells the engines of an arm apart. Where what counts requests does so for one engine alone,
+        `proxy_pod_label` tells for which; a gateway's pods are not those of an arm.
         """
-        self.url = url
-        self._api = PrometheusApi(url, timeout_seconds=timeout_seconds)
         self.settles_within = settles_within
+        self._api = api_of_region(url, timeout_seconds=timeout_seconds)
         self._pod_label = pod_label
         self._proxy_pod_label = proxy_pod_label
+        self._counting = counting
 
     def batch(self, stable: ArmKey, canary: ArmKey, since: datetime, until: datetime) -> Batch:
         """As `EvidenceSource`; choose windows of three scrape intervals or more.
@@ -62,11 +62,11 @@ class PrometheusSource:
         The arms are not scraped at the same moment: a window sees each of them up to an interval late.
         """
         start = since - LOOKBACK
-        names = [RESPONSES, TORN, TIMEOUTS, *HISTOGRAMS.values(), *(name + BUCKET for name in HISTOGRAMS.values())]
+        names = [*self._counting.names, *HISTOGRAMS.values(), *(name + BUCKET for name in HISTOGRAMS.values())]
         lives = [
             series
             for region in sorted({stable.region, canary.region})
-            for series in self._api.samples([UP, PROCESS_START], {"region": region}, start, until)
+            for series in self._api(region).samples([UP, PROCESS_START], {"region": region}, start, until)
         ]
         targets = Targets(
             [(series.labels, series.values) for series in lives if series.name == UP],
@@ -74,8 +74,17 @@ class PrometheusSource:
             lookback_seconds=LOOKBACK.total_seconds(),
         )
         arms = [
-            ArmScrapes(arm=arm, key=key, series=self._api.samples(names, key.model_dump(), start, until))
+            ArmScrapes(arm=arm, key=key, series=self._api(key.region).samples(names, self._labels(key), start, until))
             for arm, key in ((Arm.STABLE, stable), (Arm.CANARY, canary))
         ]
         window = Window(since=since.timestamp(), until=until.timestamp(), targets=targets)
-        return batch_of(arms, window, pod_label=self._pod_label, proxy_pod_label=self._proxy_pod_label)
+        return batch_of(
+            arms,
+            window,
+            pod_label=self._pod_label,
+            proxy_pod_label=self._proxy_pod_label,
+            counting=self._counting,
+        )
+
+    def _labels(self, key: ArmKey) -> dict[str, str]:
+        return {**key.model_dump(), "role": self._counting.roles.get(key.role, key.role)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -58,6 +58,14 @@ class PrometheusApi:
         except PrometheusApiClientException as error:
             raise OutsideError(f"Prometheus at {self._url} refused {query}", detail=str(error)) from error
         return answer
+
+
+def api_of_region(url: str | Mapping[str, str], *, timeout_seconds: int) -> Callable[[str], PrometheusApi]:
+    """Who is asked about a region: the one at `url`, or the region's own where `url` has one for each."""
+    if isinstance(url, str):
+        everywhere = PrometheusApi(url, timeout_seconds=timeout_seconds)
+        return lambda _region: everywhere
+    return {region: PrometheusApi(each, timeout_seconds=timeout_seconds) for region, each in url.items()}.__getitem__
 
 
 def series_of(answer: Mapping[str, Any]) -> RawSeries:

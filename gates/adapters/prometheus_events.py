@@ -7,10 +7,11 @@ near the truth, not on it. Where the proxy's counters say the same, evidence is 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from gates.adapters.prometheus_api import PrometheusApi
+from gates.adapters.prometheus_api import api_of_region
 from gates.burn.evidence import Events
 from gates.burn.spec import BurnRateGate, filled
 from gates.model import ArmKey, NoData
@@ -20,9 +21,9 @@ from tidegate.core.errors import OutsideError
 class PrometheusEvents:
     """An `EventSource`."""
 
-    def __init__(self, url: str, *, timeout_seconds: int = 5) -> None:
-        """`url` is Prometheus' own address; nothing is asked yet."""
-        self._api = PrometheusApi(url, timeout_seconds=timeout_seconds)
+    def __init__(self, url: str | Mapping[str, str], *, timeout_seconds: int = 5) -> None:
+        """`url` is Prometheus' own address, or one for each region; nothing is asked yet."""
+        self._api = api_of_region(url, timeout_seconds=timeout_seconds)
 
     def events(self, gate: BurnRateGate, arm: ArmKey, since: datetime, until: datetime) -> Events | NoData:
         """As `EventSource`; choose windows of three scrape intervals or more, or `rate` sees nothing."""
@@ -30,7 +31,7 @@ class PrometheusEvents:
             return NoData(reason="the gate has no queries")
         window = until - since
         total, bad = (
-            self._number(filled(query, window=window, places=arm.model_dump()), until)
+            self._number(arm.region, filled(query, window=window, places=arm.model_dump()), until)
             for query in (gate.total_query, gate.errors_query)
         )
         if isinstance(total, NoData):
@@ -42,8 +43,8 @@ class PrometheusEvents:
         counted = round(total * factor)
         return Events(total=counted, bad=min(round(bad * factor), counted))
 
-    def _number(self, query: str, at: datetime) -> float | NoData:
-        answer = self._api.ask(query, at)
+    def _number(self, region: str, query: str, at: datetime) -> float | NoData:
+        answer = self._api(region).ask(query, at)
         if not answer:
             return NoData(reason=f"Prometheus has nothing for {query}")
         value = _value(query, answer)

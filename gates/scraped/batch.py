@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from gates.evidence import Batch, PodEvidence
 from gates.model import Counts
 from gates.scraped.conventions import POD
+from gates.scraped.counting import BY_PROXY, Counting
 from gates.scraped.requests import requests_of
 from gates.scraped.series import ArmScrapes, Window
 from gates.scraped.times import times_of
@@ -15,13 +16,22 @@ from gates.spec import LatencyMetric
 _UNCOUNTED = Counts(total=0, failed=0)
 
 
-def batch_of(arms: Sequence[ArmScrapes], window: Window, *, pod_label: str = POD, proxy_pod_label: str = "") -> Batch:
+def batch_of(
+    arms: Sequence[ArmScrapes],
+    window: Window,
+    *,
+    pod_label: str = POD,
+    proxy_pod_label: str = "",
+    counting: Counting = BY_PROXY,
+) -> Batch:
     """Both arms within the window, and why something is not in it.
 
-    `pod_label` tells the engines of an arm apart, `proxy_pod_label` their proxies where each has its own.
+    `pod_label` tells the engines of an arm apart, `proxy_pod_label` whoever counts for one of them alone.
     """
     requests = {
-        pod: counts for arm in arms for pod, counts in requests_of(arm, window, pod_label=proxy_pod_label).items()
+        pod: counts
+        for arm in arms
+        for pod, counts in requests_of(arm, window, pod_label=proxy_pod_label, counting=counting).items()
     }
     times = {metric: times_of(metric, arms, window, pod_label=pod_label) for metric in LatencyMetric}
     evidence = []
