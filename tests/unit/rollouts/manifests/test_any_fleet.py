@@ -163,4 +163,4 @@ def test_no_step_takes_engines_from_a_canary_or_sends_users_before_it_is_deploye
 
 
 def _engines(scale: Json, replicas: int) -> float:
-    return scale["replicas"] if "replicas" in scale else replicas * scale["weight"] / 100
+    return float(scale["replicas"] if "replicas" in scale else replicas * scale["weight"] / 100)

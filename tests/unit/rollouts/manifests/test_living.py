@@ -1,0 +1,73 @@
+"""What Argo Rollouts and mirrors write into our objects survives that the objects are said again."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Any
+
+import pytest
+from fakes.fleets import fleet_spec, release
+
+from rollouts.cluster.http_route import HttpRoutes
+from rollouts.cluster.virtual_service import VirtualServices
+from rollouts.kube.model import Json
+from rollouts.manifests.conventions import POD_TEMPLATE_HASH
+from rollouts.manifests.living import carried_over
+from rollouts.manifests.render import render
+
+NAME = "support-llm"
+
+
+def one(kind: str, **fleet: Any) -> Json:
+    return next(each for each in render(fleet_spec(**fleet), release()) if each["kind"] == kind)
+
+
+def test_a_service_keeps_the_hash_that_makes_its_selector_one_version() -> None:
+    service = one("Service")
+    live = deepcopy(service)
+    live["spec"]["selector"][POD_TEMPLATE_HASH] = "5d4f"
+    assert carried_over(service, live) == live
+    assert carried_over(service, service) == service
+
+
+@pytest.mark.parametrize("mirror", [0, 30, 100])
+@pytest.mark.parametrize("weight", [0, 25, 100])
+def test_an_http_route_keeps_weights_and_copies(weight: int, mirror: int) -> None:
+    route = one("HTTPRoute")
+    live = HttpRoutes().mirrored(route, NAME, percent=mirror)
+    for ref, share in zip(live["spec"]["rules"][0]["backendRefs"], (100 - weight, weight), strict=True):
+        ref["weight"] = share
+    said = carried_over(route, live)
+    assert said == live
+    assert HttpRoutes().weight(said, NAME) == weight
+    assert HttpRoutes().mirror(said, NAME) == mirror
+
+
+@pytest.mark.parametrize("mirror", [0, 30, 100])
+@pytest.mark.parametrize("weight", [0, 25, 100])
+def test_a_virtual_service_keeps_weights_and_copies(weight: int, mirror: int) -> None:
+    service = one("VirtualService", traffic="istio")
+    live = VirtualServices().mirrored(service, NAME, percent=mirror)
+    for target, share in zip(live["spec"]["http"][0]["route"], (100 - weight, weight), strict=True):
+        target["weight"] = share
+    said = carried_over(service, live)
+    assert said == live
+    assert VirtualServices().weight(said, NAME) == weight
+    assert VirtualServices().mirror(said, NAME) == mirror
+
+
+def test_what_the_spec_says_anew_is_said() -> None:
+    live = one("HTTPRoute")
+    route = one("HTTPRoute", gateway={"name": "others", "hosts": ["new.example.com"]})
+    assert carried_over(route, live)["spec"]["hostnames"] == ["new.example.com", "eu-west-1.example.com"]
+
+
+def test_filters_of_others_are_not_kept() -> None:
+    live = one("HTTPRoute")
+    live["spec"]["rules"][0]["filters"] = [{"type": "URLRewrite", "urlRewrite": {"hostname": "elsewhere"}}]
+    assert carried_over(one("HTTPRoute"), live) == one("HTTPRoute")
+
+
+def test_a_rollout_is_said_as_it_is() -> None:
+    rollout = one("Rollout")
+    assert carried_over(rollout, {**rollout, "spec": {**rollout["spec"], "paused": True}}) == rollout
