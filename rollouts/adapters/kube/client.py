@@ -5,17 +5,17 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
 
 from rollouts.adapters.kube.access import Access
-from rollouts.adapters.kube.transport import Answer, Call, Transport, Wire
+from rollouts.adapters.kube.asking import Asking
+from rollouts.adapters.kube.transport import Call, Transport, Wire
 from rollouts.adapters.kube.watching import watching
-from rollouts.errors import FleetError, Gone, Unreachable
+from rollouts.errors import Gone, Unreachable
 from rollouts.kube import requests
 from rollouts.kube.model import AccessQuestion, Body, Change, Json, Listed, PatchKind, Request, Resource
-from rollouts.kube.retrying import Backoff, asked_pause, may_repeat
-from rollouts.kube.status import refusal
+from rollouts.kube.retrying import Backoff
 from tidegate.core.clock import Clock
 
 PATIENCE_SECONDS = 20.0
@@ -37,14 +37,22 @@ class KubeClient:
     ) -> None:
         """`chance` gives numbers from 0 up to 1, for the pauses between tries; `transport` replaces the network."""
         self.namespace = namespace
-        self._access = access
         self._clock = clock
         self._chance = chance
-        self._patience_seconds = patience_seconds
         self._backoff = Backoff()
-        self._wire = Wire(transport)
-        self.ahead: timedelta | None = None
-        """How far the server's clock was ahead of ours at its last answer, by its Date header; within a second."""
+        self._asking = Asking(
+            access,
+            Wire(transport),
+            clock=clock,
+            chance=chance,
+            backoff=self._backoff,
+            patience_seconds=patience_seconds,
+        )
+
+    @property
+    def ahead(self) -> timedelta | None:
+        """How far the server's clock was ahead of ours at its last answer, within a second; None before the first."""
+        return self._asking.ahead
 
     async def get(self, resource: Resource, name: str, *, namespace: str | None = None) -> Json:
         return await self.send(requests.get(resource, name, namespace))
@@ -71,7 +79,7 @@ class KubeClient:
         return _json(await self.text("/version"), "GET /version")
 
     async def text(self, path: str) -> str:
-        answer = await self._insist(Call("GET", path), f"GET {path}", changes_nothing=True)
+        answer = await self._asking.insist(Call("GET", path), f"GET {path}", changes_nothing=True)
         return answer.body.decode(errors="replace")
 
     async def create(self, resource: Resource, body: Json) -> Json:
@@ -104,13 +112,13 @@ class KubeClient:
         await self.send(requests.delete(resource, name, namespace))
 
     async def send(self, request: Request) -> Json:
-        answer = await self._insist(
-            self._call(request), _said(request), changes_nothing=requests.changes_nothing(request)
-        )
-        return _json(answer.body, _said(request))
+        said = _said(request)
+        harmless = requests.changes_nothing(request)
+        answer = await self._asking.insist(self._call(request), said, changes_nothing=harmless)
+        return _json(answer.body, said)
 
     async def close(self) -> None:
-        await self._wire.close()
+        await self._asking.close()
 
     async def _list(self, whole: Request) -> Listed:
         """Page after page of one moment; when that moment expires meanwhile, all in one answer, as client-go does."""
@@ -123,53 +131,17 @@ class KubeClient:
                 if not after:
                     raise
                 items, page = [], await self.send(whole)
+            if "items" not in page or "metadata" not in page:
+                raise Unreachable(f"{_said(whole)}: something answered that is no list")
             items += page["items"] or ()
             after = page["metadata"].get("continue", "")
             if not after:
                 kind = {"apiVersion": whole.resource.api_version, "kind": whole.resource.kind}
-                return Listed(
-                    items=tuple(kind | item for item in items), resource_version=page["metadata"]["resourceVersion"]
-                )
+                version = page["metadata"].get("resourceVersion", "")
+                return Listed(items=tuple(kind | item for item in items), resource_version=version)
 
-    async def _insist(self, call: Call, said: str, *, changes_nothing: bool) -> Answer:
-        """Send it, and again as long as that is safe and promises anything."""
-        begun, failures = self._clock.monotonic(), 0
-        while True:
-            try:
-                return await self._once(call, said)
-            except FleetError as error:
-                failures += 1
-                pause = max(self._backoff.pause(failures, self._chance()), asked_pause(error))
-                late = self._clock.monotonic() + pause - begun > self._patience_seconds
-                if late or not may_repeat(error, changes_nothing=changes_nothing):
-                    raise
-            await self._clock.sleep(pause)
-
-    async def _once(self, call: Call, said: str) -> Answer:
-        """Send it; once more, as somebody whose credential is fresh, when the server does not know us."""
-        credential = await self._access.credential()
-        answer = await self._wire.ask(call, credential)
-        if answer.status == 401:
-            answer = await self._wire.ask(call, await self._access.renewed(credential))
-        if answer.date:
-            self.ahead = answer.date - self._clock.now()
-        if answer.status >= 400:
-            raise refusal(said, answer.status, answer.body, answer.retry_after)
-        return answer
-
-    @asynccontextmanager
-    async def _stream(self, request: Request, silence_seconds: float) -> AsyncIterator[AsyncIterator[bytes]]:
-        """The lines of a watch; like `_once` for the time until they come."""
-        credential = await self._access.credential()
-        refused: Answer | None = None
-        while True:
-            async with self._wire.listen(self._call(request), credential, silence_seconds=silence_seconds) as heard:
-                if not isinstance(heard, Answer):
-                    yield heard
-                    return
-            if refused or heard.status != 401:
-                raise refusal(_said(request), heard.status, heard.body, heard.retry_after)
-            refused, credential = heard, await self._access.renewed(credential)
+    def _stream(self, request: Request, silence_seconds: float) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        return self._asking.listen(self._call(request), _said(request), silence_seconds=silence_seconds)
 
     def _call(self, request: Request) -> Call:
         return Call(
