@@ -1,0 +1,409 @@
+"""What every Kubernetes API server promises, as far as tidegate relies on it: the fake's, and a real cluster's.
+
+Inherit the classes and bring two fixtures: `client`, an open `KubeClient` of a namespace in which these tests may do
+anything, and `marked`, a label's value that no other test run in that namespace has.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+
+from rollouts.errors import ApiError, Conflict, Gone, Invalid, NotFound
+from rollouts.kube.model import AccessQuestion, Change, ChangeKind, Json, PatchKind, Request
+from rollouts.kube.ports import Cluster
+from rollouts.kube.resources import CONFIG_MAPS, DEPLOYMENTS, ROLLOUTS
+
+MARK = "tidegate.dev/contract"
+_SOON_SECONDS = 30.0
+
+Note = Callable[..., Json]
+
+
+@pytest.fixture
+def note(marked: str) -> Note:
+    """Makes a ConfigMap: a name and its data."""
+
+    def make(name: str, **data: str) -> Json:
+        metadata = {"name": f"{marked}-{name}", "labels": {MARK: marked, "name": name}}
+        return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
+
+    return make
+
+
+@pytest.fixture
+def scene(marked: str) -> Json:
+    """A Deployment that starts nothing: no replicas."""
+    labels = {MARK: marked}
+    pod = {"containers": [{"name": "engine", "image": "registry.example/engine:1", "ports": [{"containerPort": 80}]}]}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": f"{marked}-scene", "labels": labels},
+        "spec": {
+            "replicas": 0,
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": pod},
+        },
+    }
+
+
+async def eventually(holds: Callable[[], Any], client: Cluster) -> None:
+    """Wait until the coroutine that `holds` makes returns true; a real cluster's controllers take a moment."""
+    async with asyncio.timeout(_SOON_SECONDS):
+        while not await holds():
+            await asyncio.sleep(0.1)
+
+
+async def missing(client: Cluster, name: str) -> bool:
+    try:
+        await client.get(CONFIG_MAPS, name)
+    except NotFound:
+        return True
+    return False
+
+
+class WritingContract:
+    """Versions, conflicts, names: API conventions, "Concurrency Control and Consistency"."""
+
+    async def test_what_is_created_is_there_with_a_version_and_an_id(self, client: Cluster, note: Note) -> None:
+        created = await client.create(CONFIG_MAPS, note("a", x="1"))
+        assert {"uid", "resourceVersion", "creationTimestamp"} <= set(created["metadata"])
+        assert await client.get(CONFIG_MAPS, created["metadata"]["name"]) == created
+
+    async def test_a_name_can_be_taken_once(self, client: Cluster, note: Note) -> None:
+        await client.create(CONFIG_MAPS, note("a"))
+        with pytest.raises(Conflict) as caught:
+            await client.create(CONFIG_MAPS, note("a"))
+        assert (caught.value.status, caught.value.reason) == (409, "AlreadyExists")
+
+    async def test_what_is_not_there_is_not_found(self, client: Cluster, note: Note) -> None:
+        with pytest.raises(NotFound) as caught:
+            await client.get(CONFIG_MAPS, note("none")["metadata"]["name"])
+        assert caught.value.reason == "NotFound"
+
+    async def test_a_name_that_no_url_could_carry_is_refused_with_its_cause(self, client: Cluster, note: Note) -> None:
+        wrong = note("a")
+        wrong["metadata"]["name"] = "Not_A_Name"
+        with pytest.raises(Invalid) as caught:
+            await client.create(CONFIG_MAPS, wrong)
+        assert caught.value.status == 422
+        assert [cause.field for cause in caught.value.causes] == ["metadata.name"]
+
+    async def test_a_generated_name_begins_as_asked(self, client: Cluster, note: Note) -> None:
+        wanted = note("a")
+        del wanted["metadata"]["name"]
+        wanted["metadata"]["generateName"] = "note-"
+        created = await client.create(CONFIG_MAPS, wanted)
+        assert created["metadata"]["name"].startswith("note-") and len(created["metadata"]["name"]) == 10
+
+    async def test_nothing_comes_into_a_namespace_that_is_not_there(self, client: Cluster, note: Note) -> None:
+        stray = note("a")
+        stray["metadata"]["namespace"] = "tidegate-nowhere"
+        with pytest.raises(NotFound):
+            await client.create(CONFIG_MAPS, stray)
+
+    async def test_a_write_from_an_old_version_is_a_conflict(self, client: Cluster, note: Note) -> None:
+        old = await client.create(CONFIG_MAPS, note("a", x="1"))
+        await client.replace(CONFIG_MAPS, old | {"data": {"x": "2"}})
+        with pytest.raises(Conflict) as caught:
+            await client.replace(CONFIG_MAPS, old | {"data": {"x": "3"}})
+        assert caught.value.reason == "Conflict"
+        assert (await client.get(CONFIG_MAPS, old["metadata"]["name"]))["data"] == {"x": "2"}
+
+    async def test_a_write_that_changes_nothing_makes_no_version(self, client: Cluster, note: Note) -> None:
+        one = await client.create(CONFIG_MAPS, note("a", x="1"))
+        same = await client.patch(CONFIG_MAPS, one["metadata"]["name"], {"data": {"x": "1"}})
+        assert same["metadata"]["resourceVersion"] == one["metadata"]["resourceVersion"]
+
+    async def test_a_dry_run_answers_and_stores_nothing(self, client: Cluster, note: Note) -> None:
+        one = await client.create(CONFIG_MAPS, note("a", x="1"))
+        name = one["metadata"]["name"]
+        tried = await client.patch(CONFIG_MAPS, name, {"data": {"x": "2"}}, dry_run=True)
+        assert tried["data"] == {"x": "2"}
+        assert await client.get(CONFIG_MAPS, name) == one
+
+
+class PatchingContract:
+    """Merge patch (RFC 7386) and JSON patch (RFC 6902) as the API server reads them."""
+
+    async def test_a_merge_patch_sets_removes_and_leaves(self, client: Cluster, note: Note) -> None:
+        one = await client.create(CONFIG_MAPS, note("a", x="1", y="2"))
+        after = await client.patch(CONFIG_MAPS, one["metadata"]["name"], {"data": {"x": None, "z": "3"}})
+        assert after["data"] == {"y": "2", "z": "3"}
+
+    async def test_a_version_in_a_merge_patch_is_a_condition(self, client: Cluster, note: Note) -> None:
+        one = await client.create(CONFIG_MAPS, note("a", x="1"))
+        name, version = one["metadata"]["name"], one["metadata"]["resourceVersion"]
+        patch: Json = {"metadata": {"resourceVersion": version}, "data": {"x": "2"}}
+        await client.patch(CONFIG_MAPS, name, patch)
+        with pytest.raises(Conflict):
+            await client.patch(CONFIG_MAPS, name, patch | {"data": {"x": "3"}})
+
+    async def test_a_json_patch_does_all_or_nothing(self, client: Cluster, note: Note) -> None:
+        one = await client.create(CONFIG_MAPS, note("a", x="1"))
+        name = one["metadata"]["name"]
+        good: list[Json] = [{"op": "replace", "path": "/data/x", "value": "2"}]
+        assert (await client.patch(CONFIG_MAPS, name, good, kind=PatchKind.JSON))["data"] == {"x": "2"}
+        bad: list[Json] = [*good, {"op": "test", "path": "/data/x", "value": "9"}]
+        with pytest.raises(Invalid) as caught:
+            await client.patch(CONFIG_MAPS, name, bad, kind=PatchKind.JSON)
+        assert caught.value.status == 422
+        assert (await client.get(CONFIG_MAPS, name))["data"] == {"x": "2"}
+
+
+class ApplyContract:
+    """Kubernetes, "Server-Side Apply"."""
+
+    async def test_an_apply_brings_what_is_not_there(self, client: Cluster, note: Note) -> None:
+        applied = await client.apply(note("a", x="1"))
+        (entry,) = applied["metadata"]["managedFields"]
+        assert (entry["manager"], entry["operation"]) == ("tidegate", "Apply")
+        assert entry["fieldsV1"]["f:data"] == {"f:x": {}}
+
+    async def test_the_same_apply_again_changes_nothing(self, client: Cluster, note: Note) -> None:
+        first = await client.apply(note("a", x="1"))
+        assert await client.apply(note("a", x="1")) == first
+
+    async def test_what_is_applied_no_more_goes(self, client: Cluster, note: Note) -> None:
+        await client.apply(note("a", x="1", y="2"))
+        assert (await client.apply(note("a", y="2")))["data"] == {"y": "2"}
+
+    async def test_what_somebody_else_wrote_stays(self, client: Cluster, note: Note) -> None:
+        one = await client.apply(note("a", x="1"))
+        await client.patch(CONFIG_MAPS, one["metadata"]["name"], {"data": {"theirs": "1"}})
+        assert (await client.apply(note("a", x="2")))["data"] == {"x": "2", "theirs": "1"}
+
+    async def test_a_field_that_somebody_else_changed_is_a_conflict_unless_forced(
+        self, client: Cluster, note: Note
+    ) -> None:
+        one = await client.apply(note("a", x="1"))
+        await client.patch(CONFIG_MAPS, one["metadata"]["name"], {"data": {"x": "theirs"}})
+        with pytest.raises(Conflict) as caught:
+            await client.apply(note("a", x="2"))
+        assert caught.value.status == 409 and ".data.x" in str(caught.value)
+        assert (await client.apply(note("a", x="2"), force=True))["data"] == {"x": "2"}
+
+    async def test_a_list_with_keys_is_owned_item_by_item(self, client: Cluster, scene: Json) -> None:
+        deployment = await client.apply(scene)
+        name = deployment["metadata"]["name"]
+        sidecar = {"name": "sidecar", "image": "registry.example/sidecar:1"}
+        operations: list[Json] = [{"op": "add", "path": "/spec/template/spec/containers/-", "value": sidecar}]
+        await client.patch(DEPLOYMENTS, name, operations, kind=PatchKind.JSON)
+        scene["spec"]["template"]["spec"]["containers"][0]["image"] = "registry.example/engine:2"
+        after = await client.apply(scene)
+        images = [one["image"] for one in after["spec"]["template"]["spec"]["containers"]]
+        assert images == ["registry.example/engine:2", "registry.example/sidecar:1"]
+
+    async def test_an_unknown_field_is_refused_by_name(self, client: Cluster, scene: Json) -> None:
+        scene["spec"]["replica"] = 1
+        with pytest.raises(Invalid) as caught:
+            await client.apply(scene)
+        assert caught.value.status == 400
+        assert "spec.replica" in str(caught.value)
+
+
+class StatusContract:
+    """API conventions, "Spec and Status"."""
+
+    async def test_a_new_wish_moves_the_generation_and_a_label_does_not(self, client: Cluster, scene: Json) -> None:
+        first = await client.create(DEPLOYMENTS, scene)
+        name = first["metadata"]["name"]
+        labelled = await client.patch(DEPLOYMENTS, name, {"metadata": {"labels": {"more": "x"}}})
+        assert labelled["metadata"]["generation"] == first["metadata"]["generation"] == 1
+        wished = await client.patch(DEPLOYMENTS, name, {"spec": {"minReadySeconds": 5}})
+        assert wished["metadata"]["generation"] == 2
+
+    async def test_a_status_on_the_main_resource_is_dropped_silently(self, client: Cluster, scene: Json) -> None:
+        name = (await client.create(DEPLOYMENTS, scene))["metadata"]["name"]
+        after = await client.patch(DEPLOYMENTS, name, {"status": {"collisionCount": 77}})
+        assert after.get("status", {}).get("collisionCount") != 77
+
+    async def test_the_status_has_a_door_of_its_own(self, client: Cluster, scene: Json) -> None:
+        name = (await client.create(DEPLOYMENTS, scene))["metadata"]["name"]
+        patch: Json = {"spec": {"minReadySeconds": 9}, "status": {"collisionCount": 77}}
+        after = await client.patch(DEPLOYMENTS, name, patch, subresource="status")
+        assert after["status"]["collisionCount"] == 77
+        assert after["spec"].get("minReadySeconds", 0) == 0
+        assert after["metadata"]["generation"] == 1
+
+
+class EndingContract:
+    """Kubernetes, "Finalizers" and "Garbage Collection"."""
+
+    async def test_what_is_deleted_is_gone(self, client: Cluster, note: Note) -> None:
+        name = (await client.create(CONFIG_MAPS, note("a")))["metadata"]["name"]
+        await client.delete(CONFIG_MAPS, name)
+        assert await missing(client, name)
+        with pytest.raises(NotFound):
+            await client.delete(CONFIG_MAPS, name)
+
+    async def test_a_finalizer_keeps_it_until_it_is_taken_off(self, client: Cluster, note: Note) -> None:
+        kept = note("a")
+        kept["metadata"]["finalizers"] = ["tidegate.dev/contract"]
+        name = (await client.create(CONFIG_MAPS, kept))["metadata"]["name"]
+        await client.delete(CONFIG_MAPS, name)
+        assert "deletionTimestamp" in (await client.get(CONFIG_MAPS, name))["metadata"]
+        await client.patch(CONFIG_MAPS, name, {"metadata": {"finalizers": None}})
+        assert await missing(client, name)
+
+    async def test_dependents_go_after_their_owner(self, client: Cluster, note: Note) -> None:
+        owner = await client.create(CONFIG_MAPS, note("owner"))
+        child = note("child")
+        reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": owner["metadata"]["name"]}
+        child["metadata"]["ownerReferences"] = [reference | {"uid": owner["metadata"]["uid"]}]
+        name = (await client.create(CONFIG_MAPS, child))["metadata"]["name"]
+        await client.delete(CONFIG_MAPS, owner["metadata"]["name"])
+        await eventually(lambda: missing(client, name), client)
+
+
+class ListingContract:
+    """Kubernetes, "Labels and Selectors", and API concepts, "Retrieving large results sets in chunks"."""
+
+    @pytest.mark.parametrize(
+        ("term", "names"),
+        [
+            ("name=a", ["a"]),
+            ("name!=a", ["b", "c"]),
+            ("name in (a,c)", ["a", "c"]),
+            ("name notin (a, c)", ["b"]),
+            ("name", ["a", "b", "c"]),
+            ("!name", []),
+            ("name=a,name!=a", []),
+        ],
+    )
+    async def test_labels_choose(self, client: Cluster, note: Note, marked: str, term: str, names: list[str]) -> None:
+        for name in ("c", "a", "b"):
+            await client.create(CONFIG_MAPS, note(name))
+        found = await client.list(CONFIG_MAPS, labels=f"{MARK}={marked},{term}")
+        assert [one["metadata"]["labels"]["name"] for one in found.items] == names
+
+    async def test_a_field_chooses_by_name(self, client: Cluster, note: Note) -> None:
+        for name in ("a", "b"):
+            await client.create(CONFIG_MAPS, note(name))
+        wanted = note("b")["metadata"]["name"]
+        found = await client.list(CONFIG_MAPS, fields=f"metadata.name={wanted}")
+        assert [one["metadata"]["name"] for one in found.items] == [wanted]
+
+    async def test_a_field_that_the_kind_cannot_be_chosen_by_is_refused(self, client: Cluster) -> None:
+        with pytest.raises(Invalid) as caught:
+            await client.list(CONFIG_MAPS, fields="data.x=1")
+        assert caught.value.status == 400
+
+    async def test_pages_show_one_moment(self, client: Cluster, note: Note, marked: str) -> None:
+        for name in ("a", "b", "c"):
+            await client.create(CONFIG_MAPS, note(name))
+        query = {"labelSelector": f"{MARK}={marked}", "limit": "2"}
+        first = await client.send(Request(method="GET", resource=CONFIG_MAPS, query=query))
+        assert len(first["items"]) == 2 and first["metadata"]["remainingItemCount"] == 1
+        await client.create(CONFIG_MAPS, note("d"))
+        query["continue"] = first["metadata"]["continue"]
+        second = await client.send(Request(method="GET", resource=CONFIG_MAPS, query=query))
+        assert [one["metadata"]["labels"]["name"] for one in second["items"]] == ["c"]
+        assert second["metadata"]["resourceVersion"] == first["metadata"]["resourceVersion"]
+
+
+class WatchingContract:
+    """API concepts, "Efficient detection of changes"."""
+
+    async def test_first_what_is_then_what_changes(self, client: Cluster, note: Note, marked: str) -> None:
+        one = await client.create(CONFIG_MAPS, note("a", x="1"))
+        async with aclosing(client.watch(CONFIG_MAPS, labels=f"{MARK}={marked}")) as changes:
+            assert await told(changes, 2) == [("ADDED", "a"), ("SYNCED", "")]
+            await client.patch(CONFIG_MAPS, one["metadata"]["name"], {"data": {"x": "2"}})
+            await client.create(CONFIG_MAPS, note("b"))
+            await client.delete(CONFIG_MAPS, one["metadata"]["name"])
+            assert await told(changes, 3) == [("MODIFIED", "a"), ("ADDED", "b"), ("DELETED", "a")]
+
+    async def test_what_matches_no_more_is_deleted_for_the_watcher(
+        self, client: Cluster, note: Note, marked: str
+    ) -> None:
+        one = await client.create(CONFIG_MAPS, note("a"))
+        async with aclosing(client.watch(CONFIG_MAPS, labels=f"{MARK}={marked}")) as changes:
+            await told(changes, 2)
+            await client.patch(CONFIG_MAPS, one["metadata"]["name"], {"metadata": {"labels": {MARK: "other"}}})
+            assert await told(changes, 1) == [("DELETED", "a")]
+
+    async def test_a_deleted_object_has_the_version_of_its_end(self, client: Cluster, note: Note, marked: str) -> None:
+        one = await client.create(CONFIG_MAPS, note("a"))
+        async with aclosing(client.watch(CONFIG_MAPS, labels=f"{MARK}={marked}")) as changes:
+            await told(changes, 2)
+            await client.delete(CONFIG_MAPS, one["metadata"]["name"])
+            last = await anext(changes)
+            assert last.kind is ChangeKind.DELETED
+            assert int(last.object["metadata"]["resourceVersion"]) > int(one["metadata"]["resourceVersion"])
+
+    async def test_a_version_that_was_forgotten_is_gone(self, client: Cluster) -> None:
+        query = {"watch": "1", "resourceVersion": "1", "timeoutSeconds": "1"}
+        try:
+            text = await client.text(f"{CONFIG_MAPS.path(client.namespace)}?" + "&".join(map("=".join, query.items())))
+        except Gone as gone:
+            assert gone.status == 410
+        else:
+            assert '"code":410' in text.replace(" ", "") or not text.strip()
+
+
+class AccessContract:
+    """SelfSubjectAccessReview, and what a server says about itself."""
+
+    async def test_who_may_do_anything_here_is_told_so(self, client: Cluster) -> None:
+        assert await client.allowed(AccessQuestion(verb="create", resource=CONFIG_MAPS))
+
+    async def test_the_server_tells_its_version(self, client: Cluster) -> None:
+        assert (await client.server_version())["gitVersion"].startswith("v1.")
+
+    async def test_a_path_that_nothing_serves_is_not_found(self, client: Cluster) -> None:
+        with pytest.raises(ApiError) as caught:
+            await client.text("/apis/nothing.tidegate.dev/v1")
+        assert caught.value.status == 404
+
+
+class RolloutContract:
+    """The same rules on Argo's own kind, where its CustomResourceDefinition is installed."""
+
+    @pytest.fixture
+    async def rollout(self, client: Cluster, scene: Json) -> Json:
+        try:
+            await client.list(ROLLOUTS)
+        except NotFound:
+            pytest.skip("no Rollouts in this cluster")
+        spec: Json = scene["spec"] | {"paused": True, "strategy": {"canary": {"steps": [{"setWeight": 5}]}}}
+        return scene | {"apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout", "spec": spec}
+
+    async def test_an_update_without_a_version_is_refused(self, client: Cluster, rollout: Json) -> None:
+        await client.create(ROLLOUTS, rollout)
+        with pytest.raises(Invalid) as caught:
+            await client.replace(ROLLOUTS, rollout)
+        assert caught.value.status == 422
+
+    async def test_a_status_on_the_main_resource_is_dropped_silently(self, client: Cluster, rollout: Json) -> None:
+        name = (await client.create(ROLLOUTS, rollout))["metadata"]["name"]
+        after = await client.patch(ROLLOUTS, name, {"status": {"promoteFull": True}})
+        assert "promoteFull" not in after.get("status", {})
+
+    async def test_an_unknown_field_is_refused_when_asked_to_be_strict(self, client: Cluster, rollout: Json) -> None:
+        rollout["spec"]["strategy"]["canary"]["trafficRouting"] = {"gatewayAPI": {}}  # argo-rollouts#4569
+        with pytest.raises(Invalid) as caught:
+            await client.apply(rollout)
+        assert "gatewayAPI" in str(caught.value)
+
+    async def test_and_dropped_silently_when_not(self, client: Cluster, rollout: Json) -> None:
+        rollout["spec"]["strategy"]["canary"]["trafficRouting"] = {"gatewayAPI": {}}
+        plain = Request(method="POST", resource=ROLLOUTS, body=rollout)
+        created = await client.send(plain)
+        assert created["spec"]["strategy"]["canary"]["trafficRouting"] == {}
+
+
+async def told(changes: AsyncGenerator[Change, None], count: int) -> list[tuple[str, str]]:
+    """The next changes but bookmarks, each with the name that its label says."""
+    seen: list[tuple[str, str]] = []
+    async with asyncio.timeout(_SOON_SECONDS):
+        while len(seen) < count:
+            change = await anext(changes)
+            if change.kind is not ChangeKind.BOOKMARK:
+                seen.append((str(change.kind), change.object["metadata"].get("labels", {}).get("name", "")))
+    return seen

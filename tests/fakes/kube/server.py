@@ -1,0 +1,171 @@
+"""Clusters behind real sockets: for commands in their own process, and for what an in-process transport cannot show."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import parse_qsl
+
+import uvicorn
+from fakes.kube.api import Api, Lost, Reply, Stream
+from fakes.kube.call import Asked
+from fakes.kube.kubeconfig import write_kubeconfig
+from fakes.kube.simulated_time import SimulatedTime
+
+from rollouts.adapters.ports import free_port
+
+T = TypeVar("T")
+Message = MutableMapping[str, Any]
+
+_PATIENCE_SECONDS = 10.0
+
+
+class FakeServers:
+    """Several regions' API servers in one thread, each on its own port.
+
+    A cluster belongs to the thread's event loop: touch it through `do` alone. A region that vanishes refuses
+    connections; a request that is lost otherwise breaks its connection.
+    """
+
+    def __init__(self, apis: Mapping[str, Api], loop: asyncio.AbstractEventLoop) -> None:
+        self._apis = dict(apis)
+        self._loop = loop
+        self._ports = {name: free_port() for name in apis}
+        self._serving: dict[str, tuple[uvicorn.Server, asyncio.Task[None]]] = {}
+        self.urls = {name: f"http://127.0.0.1:{port}" for name, port in self._ports.items()}
+        self.kubeconfig = Path()
+
+    def api(self, region: str) -> Api:
+        """A region's API server: its cluster, faults and access."""
+        return self._apis[region]
+
+    def do(self, action: Callable[[], T]) -> T:
+        """Run it where the clusters live, and return what it returns."""
+
+        async def run() -> T:
+            return action()
+
+        return asyncio.run_coroutine_threadsafe(run(), self._loop).result(_PATIENCE_SECONDS)
+
+    def vanish(self, region: str) -> None:
+        """Close its port; open watches are cut."""
+        asyncio.run_coroutine_threadsafe(self.stop(region), self._loop).result(_PATIENCE_SECONDS)
+
+    def come_back(self, region: str) -> None:
+        """Open the same port again."""
+        asyncio.run_coroutine_threadsafe(self.start(region), self._loop).result(_PATIENCE_SECONDS)
+
+    async def start(self, region: str) -> None:
+        api = self._apis[region]
+        api.come_back()
+        config = uvicorn.Config(
+            app_of(api),
+            host="127.0.0.1",
+            port=self._ports[region],
+            log_level="critical",
+            lifespan="off",
+            ws="none",
+            date_header=False,
+            server_header=False,
+        )
+        server = uvicorn.Server(config)
+        self._serving[region] = server, asyncio.create_task(server.serve())
+        while not server.started:
+            await asyncio.sleep(0.01)
+
+    async def stop(self, region: str) -> None:
+        server, task = self._serving.pop(region)
+        self._apis[region].vanish()
+        server.force_exit = True
+        server.should_exit = True
+        await task
+
+    async def stop_all(self) -> None:
+        for region in tuple(self._serving):
+            await self.stop(region)
+
+
+@contextmanager
+def serving(apis: Mapping[str, Api], folder: Path, *, namespace: str = "default") -> Iterator[FakeServers]:
+    """While these regions are served; `folder` gets the kubeconfig that names them.
+
+    Raises:
+        ValueError: a cluster lives in simulated time, which would run away while a socket waits.
+    """
+    if any(isinstance(api.cluster.time, SimulatedTime) for api in apis.values()):
+        raise ValueError("a served cluster needs RealTime")
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, name="fake clusters", daemon=True)
+    thread.start()
+    servers = FakeServers(apis, loop)
+    try:
+        for region in apis:
+            servers.come_back(region)
+        servers.kubeconfig = write_kubeconfig(folder / "kubeconfig", servers.urls, namespace=namespace)
+        yield servers
+    finally:
+        asyncio.run_coroutine_threadsafe(servers.stop_all(), loop).result(_PATIENCE_SECONDS)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(_PATIENCE_SECONDS)
+        loop.close()
+
+
+def app_of(api: Api) -> Callable[..., Any]:
+    """The API server as an ASGI application."""
+
+    async def app(scope: Message, receive: Callable[[], Any], send: Callable[[Message], Any]) -> None:
+        try:
+            answer = api.answer(await _asked(scope, receive))
+            if isinstance(answer, Reply):
+                await _begin(send, answer.code, answer.headers | {"content-length": str(len(answer.body))})
+                await send({"type": "http.response.body", "body": answer.body})
+            else:
+                await _stream(answer, receive, send)
+        except Lost:
+            # An answer that was promised and does not come makes the server break the connection.
+            await _begin(send, 200, {"content-length": "1"})
+
+    return app
+
+
+async def _asked(scope: Message, receive: Callable[[], Any]) -> Asked:
+    body, more = b"", True
+    while more:
+        message = await receive()
+        body += message.get("body", b"")
+        more = message.get("more_body", False)
+    headers = {name.decode().lower(): value.decode() for name, value in scope["headers"]}
+    return Asked(scope["method"], scope["raw_path"].decode(), _query(scope["query_string"].decode()), headers, body)
+
+
+def _query(text: str) -> dict[str, str]:
+    return dict(parse_qsl(text, keep_blank_values=True))
+
+
+async def _begin(send: Callable[[Message], Any], code: int, headers: Mapping[str, str]) -> None:
+    said = [(name.encode(), value.encode()) for name, value in headers.items()]
+    await send({"type": "http.response.start", "status": code, "headers": said})
+
+
+async def _stream(stream: Stream, receive: Callable[[], Any], send: Callable[[Message], Any]) -> None:
+    """Send lines as they come, until the stream ends or the client goes."""
+
+    async def gone() -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        stream.end()
+
+    await _begin(send, 200, stream.headers)
+    watcher = asyncio.create_task(gone())
+    try:
+        async for line in stream.lines:
+            await send({"type": "http.response.body", "body": line, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
+    except Lost:
+        return  # an answer that does not end makes the server break the connection
+    finally:
+        watcher.cancel()

@@ -1,0 +1,71 @@
+"""The fake keeps the contract in process; `make test-cluster` holds a real cluster to the same."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+from fakes.kube.api import Api
+from fakes.kube.cluster import FakeCluster
+from fakes.kube.contract import (
+    AccessContract,
+    ApplyContract,
+    EndingContract,
+    ListingContract,
+    PatchingContract,
+    RolloutContract,
+    StatusContract,
+    WatchingContract,
+    WritingContract,
+    note,
+    scene,
+)
+from fakes.kube.simulated_time import SimulatedTime
+from fakes.kube.transport import FakeTransport
+
+from rollouts.adapters.kube.access import Access
+from rollouts.adapters.kube.client import KubeClient
+
+__all__ = ["note", "scene"]
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[KubeClient]:
+    time = SimulatedTime()
+    transport = FakeTransport(Api(FakeCluster(time=time, namespace="llm")))
+    access = Access.fixed("https://eu-west-1.example", clock=time)
+    client = KubeClient(access, namespace="llm", clock=time, transport=transport)
+    yield client
+    await client.close()
+
+
+@pytest.fixture
+def marked() -> str:
+    return "run"
+
+
+class TestWriting(WritingContract): ...
+
+
+class TestPatching(PatchingContract): ...
+
+
+class TestApply(ApplyContract): ...
+
+
+class TestStatus(StatusContract): ...
+
+
+class TestEnding(EndingContract): ...
+
+
+class TestListing(ListingContract): ...
+
+
+class TestWatching(WatchingContract): ...
+
+
+class TestAccess(AccessContract): ...
+
+
+class TestRollouts(RolloutContract): ...
