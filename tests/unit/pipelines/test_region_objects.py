@@ -1,0 +1,133 @@
+"""What a region gets for a delivery: its stages as steps, its promises as analyses and monitors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from fakes.fleets import IMAGE
+
+from pipelines.region_objects import region_objects, trial_of
+from pipelines.spec import Delivery
+from rollouts.kube.model import Json
+from rollouts.kube.resources import resource_of
+from rollouts.manifests.parts import Part
+from rollouts.manifests.release import Release, Trial
+from rollouts.manifests.schema import problems_in
+from rollouts.manifests.spec import ArgoFleetSpec
+from tidegate.core.spec import parse_spec
+
+EXAMPLE = (Path(__file__).parents[3] / "examples/kubernetes/delivery.yaml").read_text()
+
+
+def delivery(*changes: tuple[str, str]) -> Delivery:
+    """The example's, with texts of it replaced by others."""
+    text = EXAMPLE
+    for before, after in changes:
+        assert before in text
+        text = text.replace(before, after)
+    return parse_spec(text, Delivery, file="delivery.yaml")
+
+
+def of(spec: Delivery, region: str = "us-east-1", *parts: Part) -> tuple[Json, ...]:
+    return rendered(spec, region, *parts)[0]
+
+
+def rendered(spec: Delivery, region: str = "us-east-1", *parts: Part) -> tuple[tuple[Json, ...], tuple[str, ...]]:
+    assert isinstance(spec.fleet, ArgoFleetSpec)
+    release = Release(
+        delivery=spec.metadata.name,
+        region=region,
+        version="7",
+        digest="d" * 64,
+        image=IMAGE,
+        accelerator=spec.engine.accelerator,
+    )
+    found = region_objects(spec, spec.fleet, release, parts=parts or tuple(Part))
+    return found.objects, found.left_out
+
+
+def names(objects: tuple[Json, ...], kind: str) -> list[str]:
+    return [each["metadata"]["name"] for each in objects if each["kind"] == kind]
+
+
+def test_everything_is_valid_to_the_letter() -> None:
+    objects = of(delivery())
+    assert {each["metadata"]["name"]: found for each in objects if (found := problems_in(each))} == {}
+
+
+def test_every_promise_watches_the_whole_trial() -> None:
+    objects = of(delivery())
+    templates = names(objects, "AnalysisTemplate")
+    assert templates == ["support-llm.availability-background", "support-llm.first-token-background"]
+    analysis = objects[-1]["spec"]["strategy"]["canary"]["analysis"]
+    assert [each["templateName"] for each in analysis["templates"]] == templates
+    assert [each["name"] for each in analysis["args"]] == ["region", "pod-template-hash"]
+    steps = objects[-1]["spec"]["strategy"]["canary"]["steps"]
+    assert steps[analysis["startingStep"]] == {"setWeight": 5}
+
+
+def test_the_analyses_ask_the_regions_own_prometheus() -> None:
+    template = next(each for each in of(delivery()) if each["kind"] == "AnalysisTemplate")
+    given = {each["name"]: each.get("value") for each in template["spec"]["args"]}
+    assert given["prometheus"] == "https://prometheus.us-east-1.example.com"
+
+
+def test_a_promise_that_no_analysis_can_watch_is_told() -> None:
+    promise = "{name: first-token, objective: 99, ttft: {below: 500ms}}"
+    spec = delivery((promise, "{name: kv-cache, objective: 50, kv_cache: {below: 90%}}"))
+    objects, left_out = rendered(spec)
+    assert names(objects, "AnalysisTemplate") == ["support-llm.availability-background"]
+    assert len(left_out) == 1
+    assert "kv-cache never burns fast enough" in left_out[0]
+
+
+def test_engines_and_their_gpus_are_scraped() -> None:
+    assert names(of(delivery()), "PodMonitor") == ["support-llm-engines", "support-llm-gpus"]
+
+
+def test_stages_become_steps() -> None:
+    assert trial_of(delivery()) == Trial(mirror=100, weights=(5, 25, 50))
+    shadowless = "  - shadow: {percent: 100, at_least: 5m, within: 30m, gates: [latency, errors, agreement]}\n"
+    assert trial_of(delivery((shadowless, ""))) == Trial(mirror=0, weights=(5, 25, 50))
+
+
+def test_blue_green_judges_after_all_users_have_moved_with_analyses_that_end() -> None:
+    canary = "  - canary: {weights: [5, 25, 50], within: 30m, gates: [latency, errors, burn_rate]}\n"
+    objects = of(delivery((canary, ""), ("kind: argo", "kind: argo\n  strategy: blue-green")))
+    strategy = objects[-1]["spec"]["strategy"]["blueGreen"]
+    assert [each["templateName"] for each in strategy["postPromotionAnalysis"]["templates"]] == [
+        "support-llm.availability-step",
+        "support-llm.first-token-step",
+    ]
+    assert [problem for each in objects for problem in problems_in(each)] == []
+
+
+@pytest.mark.parametrize("region", ["eu-west-1", "us-east-1", "ap-south-1"])
+def test_the_halves_are_the_whole(region: str) -> None:
+    spec = delivery()
+    assert of(spec, region, Part.SETUP) + of(spec, region, Part.SERVING) == of(spec, region)
+
+
+def test_what_each_delivery_applies_asks_for_no_rights_that_the_set_up_does_not_give() -> None:
+    spec = delivery()
+    role = next(each for each in of(spec, "eu-west-1", Part.SETUP) if each["kind"] == "Role")
+    granted = [(rule["apiGroups"][0], rule["resources"][0], rule) for rule in role["rules"]]
+    for each in of(spec, "eu-west-1", Part.SERVING):
+        resource, name = resource_of(each), each["metadata"]["name"]
+        rules = [rule for group, plural, rule in granted if (group, plural) == (resource.group, resource.plural)]
+        for verb in ("get", "create", "patch"):
+            assert any(verb in rule["verbs"] and (name in rule.get("resourceNames", [name])) for rule in rules), (
+                f"{verb} {resource.plural}/{name}"
+            )
+
+
+def test_nothing_secret_is_written() -> None:
+    spec = delivery(("pod: {", "pod: {cache: {secret: store}, "))
+    container = of(spec)[-1]["spec"]["template"]["spec"]["containers"][0]
+    token = next(each for each in container["env"] if each["name"] == "TIDEGATE_WEIGHTS_TOKEN")
+    assert token == {
+        "name": "TIDEGATE_WEIGHTS_TOKEN",
+        "valueFrom": {"secretKeyRef": {"name": "store", "key": "token"}},
+    }
+    assert not [each for each in of(spec) if each["kind"] == "Secret"]

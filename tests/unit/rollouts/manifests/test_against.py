@@ -1,0 +1,136 @@
+"""What a cluster says that applying would change."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from fakes.fleets import fleet_spec, release
+from fakes.kube.api import Api
+from fakes.kube.cluster import FakeCluster
+from fakes.kube.simulated_time import SimulatedTime
+from fakes.kube.transport import FakeTransport
+
+from rollouts.adapters.kube.access import Access
+from rollouts.adapters.kube.client import KubeClient
+from rollouts.kube.model import Json
+from rollouts.kube.resources import HTTP_ROUTES, SCALED_OBJECTS, SERVICES
+from rollouts.manifests.against import differences
+from rollouts.manifests.conventions import POD_TEMPLATE_HASH
+from rollouts.manifests.difference import Difference, State, difference
+from rollouts.manifests.render import render
+
+SCALED: dict[str, Any] = {"autoscale": {"least": 1, "most": 4}, "replicas": 2}
+
+
+@pytest.fixture
+def time() -> SimulatedTime:
+    return SimulatedTime()
+
+
+@pytest.fixture
+def cluster(time: SimulatedTime) -> FakeCluster:
+    return FakeCluster(time=time, namespace="serving")
+
+
+@pytest.fixture
+def client(cluster: FakeCluster, time: SimulatedTime) -> KubeClient:
+    return KubeClient(
+        Access.fixed("https://eu-west-1.example", clock=time),
+        namespace="serving",
+        clock=time,
+        transport=FakeTransport(Api(cluster)),
+        chance=lambda: 0.5,
+    )
+
+
+async def applied(client: KubeClient, objects: Sequence[Json]) -> None:
+    for each in objects:
+        await client.apply(each, force=True)
+
+
+def states(found: Sequence[Difference]) -> dict[str, State]:
+    return {f"{each.kind} {each.name}": each.state for each in found}
+
+
+async def test_everything_is_new_to_an_empty_cluster_and_nothing_once_it_is_applied(client: KubeClient) -> None:
+    wanted = render(fleet_spec(**SCALED, warm_pool={}), release(accelerator="nvidia-l4"))
+    assert set(states(await differences(client, wanted)).values()) == {State.NEW}
+    await applied(client, wanted)
+    assert set(states(await differences(client, wanted)).values()) == {State.SAME}
+
+
+async def test_asking_changes_nothing(client: KubeClient, cluster: FakeCluster) -> None:
+    await differences(client, render(fleet_spec(), release()))
+    assert cluster.list(SERVICES) == []
+
+
+async def test_another_version_is_told_line_by_line(client: KubeClient) -> None:
+    await applied(client, render(fleet_spec(), release()))
+    found = await differences(client, render(fleet_spec(), release(version="8")))
+    changed = [each for each in found if each.state is State.CHANGED]
+    assert [(each.kind, each.name) for each in changed] == [("Rollout", "support-llm")]
+    lines = changed[0].text.splitlines()
+    assert [line for line in lines if line.startswith(("-", "+"))] == [
+        "--- in the cluster",
+        "+++ as rendered",
+        "-    tidegate.dev/version: '7'",
+        "+    tidegate.dev/version: '8'",
+        "-        tidegate.dev/version: '7'",
+        "+        tidegate.dev/version: '8'",
+    ]
+
+
+async def test_what_argo_rollouts_writes_is_no_difference(client: KubeClient, cluster: FakeCluster) -> None:
+    wanted = render(fleet_spec(), release())
+    await applied(client, wanted)
+    narrowed = {"spec": {"selector": {POD_TEMPLATE_HASH: "5d4f"}}}
+    await client.patch(SERVICES, "support-llm-stable", narrowed)
+    route = cluster.get(HTTP_ROUTES, "support-llm")
+    route["spec"]["rules"][0]["backendRefs"][1]["weight"] = 25
+    await client.replace(HTTP_ROUTES, route)
+    assert set(states(await differences(client, wanted)).values()) == {State.SAME}
+
+
+async def test_an_autoscaler_of_another_kind_that_stays_behind_is_told(client: KubeClient) -> None:
+    await applied(client, render(fleet_spec(**SCALED), release()))
+    other = {**SCALED, "autoscale": {**SCALED["autoscale"], "by": "hpa"}}
+    found = states(await differences(client, render(fleet_spec(**other), release())))
+    assert found["ScaledObject support-llm"] is State.LEFT_OVER
+    assert found["HorizontalPodAutoscaler support-llm"] is State.NEW
+
+
+async def test_objects_of_others_are_not_left_over(client: KubeClient) -> None:
+    wanted = render(fleet_spec(**SCALED), release())
+    await applied(client, wanted)
+    assert State.LEFT_OVER in states(await differences(client, render(fleet_spec(), release()))).values()
+    foreign = render(fleet_spec(), release(delivery="chat"))
+    assert State.LEFT_OVER not in states(await differences(client, foreign)).values()
+
+
+async def test_what_the_server_would_refuse_is_told_beside_the_rest(client: KubeClient, cluster: FakeCluster) -> None:
+    cluster.uninstall(SCALED_OBJECTS)
+    wanted = render(fleet_spec(**SCALED), release())
+    service = next(each for each in wanted if each["kind"] == "Service")
+    service["spec"]["port"] = 80
+    found = await differences(client, wanted)
+    refused = {each.kind: each.text for each in found if each.state is State.REFUSED}
+    assert set(refused) == {"ScaledObject", "Service"}
+    assert 'unknown field "spec.port"' in refused["Service"]
+    assert len(found) == len(wanted)
+
+
+async def test_who_may_not_ask_is_told_so(client: KubeClient, cluster: FakeCluster) -> None:
+    stranger = render(fleet_spec(namespace="elsewhere"), release())
+    found = await differences(client, stranger)
+    assert {each.state for each in found if each.kind == "Rollout"} == {State.REFUSED}
+
+
+def test_what_the_server_adds_by_itself_is_no_difference() -> None:
+    seen = {
+        "kind": "X",
+        "metadata": {"name": "x", "uid": "1", "resourceVersion": "7", "managedFields": []},
+        "status": {},
+    }
+    assert difference(seen, {"kind": "X", "metadata": {"name": "x"}}).state is State.SAME
