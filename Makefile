@@ -29,6 +29,10 @@ integration: setup test-tools ## The tests against real engines, proxies and ser
 e2e: setup ## Whole deliveries with the real commands, and what kills them (minutes).
 	@$(BIN)/pytest tests/e2e
 
+test-cluster: $(VENV)/installed ## The contract of the API server against the cluster that KUBECONFIG names, in a namespace of its own.
+	@test -n "$${KUBECONFIG:-}" || { echo "set KUBECONFIG to a cluster in which tests may write" >&2; exit 2; }
+	@TIDEGATE_TEST_CLUSTER=yes $(BIN)/pytest tests/cluster
+
 lint: $(VENV)/installed ## Style, formatting, direction of imports, spelling.
 	@$(BIN)/ruff check
 	@$(BIN)/ruff format --check
@@ -110,4 +114,4 @@ elif sudo -n true 2>/dev/null; then sudo -n apt-get update -qq && sudo -n DEBIAN
 else echo "$(2); run: sudo apt-get install -y $(1)" >&2; exit 1; fi
 endef
 
-.PHONY: help demo test test-tools unit integration e2e lint type fmt setup gen check-gen build lock pin-vllm pin-schemas clean
+.PHONY: help demo test test-tools test-cluster unit integration e2e lint type fmt setup gen check-gen build lock pin-vllm pin-schemas clean

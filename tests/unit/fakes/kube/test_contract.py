@@ -32,7 +32,9 @@ __all__ = ["note", "scene"]
 @pytest.fixture
 async def client() -> AsyncIterator[KubeClient]:
     time = SimulatedTime()
-    transport = FakeTransport(Api(FakeCluster(time=time, namespace="llm")))
+    cluster = FakeCluster(time=time, namespace="llm")
+    cluster.store.compact()
+    transport = FakeTransport(Api(cluster))
     access = Access.fixed("https://eu-west-1.example", clock=time)
     client = KubeClient(access, namespace="llm", clock=time, transport=transport)
     yield client

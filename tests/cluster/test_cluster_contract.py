@@ -1,0 +1,46 @@
+"""A real cluster keeps the contract that the fake is built by."""
+
+from __future__ import annotations
+
+from fakes.kube.contract import (
+    AccessContract,
+    ApplyContract,
+    EndingContract,
+    ListingContract,
+    PatchingContract,
+    RolloutContract,
+    StatusContract,
+    WatchingContract,
+    WritingContract,
+    note,
+    scene,
+)
+
+__all__ = ["note", "scene"]
+
+
+class TestWriting(WritingContract): ...
+
+
+class TestPatching(PatchingContract): ...
+
+
+class TestApply(ApplyContract): ...
+
+
+class TestStatus(StatusContract): ...
+
+
+class TestEnding(EndingContract): ...
+
+
+class TestListing(ListingContract): ...
+
+
+class TestWatching(WatchingContract): ...
+
+
+class TestAccess(AccessContract): ...
+
+
+class TestRollouts(RolloutContract): ...
