@@ -96,8 +96,8 @@ def health_of(
         lag = lag_of(rollout, now=now, workload=workload)
         since = lagging_since or (lag.since if lag else now)
         if now - since > timedelta(seconds=stuck_after_seconds):
-            waited = f"{owed} for {(now - since).total_seconds():.0f} s"
-            return Health(state=State.STUCK, message=waited, cause=likely_cause(seen))
+            message = f"{owed} since {since.isoformat(timespec='seconds').replace('+00:00', 'Z')}"
+            return Health(state=State.STUCK, message=message, cause=likely_cause(seen))
         return Health(state=State.PROGRESSING, message=owed)
     if phase.phase is Phase.DEGRADED:
         return Health(state=State.DEGRADED, message=phase.message, cause=_why_degraded(seen, phase))

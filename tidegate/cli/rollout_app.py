@@ -11,8 +11,12 @@ import typer
 
 from rollouts.manifests.parts import Part
 from tidegate.cli.options import SPEC, As, Output, Spec
+from tidegate.cli.rollout_actions_app import actions
+from tidegate.cli.rollout_looks_app import looks
 
 rollout = typer.Typer(help="The fleet on Kubernetes: what its clusters get, and what their Rollouts do.")
+rollout.add_typer(looks)
+rollout.add_typer(actions)
 
 Image = Annotated[
     str, typer.Option("--image", help="The engine's image: REPOSITORY@sha256:DIGEST.", show_default=False)

@@ -13,6 +13,7 @@ from rollouts.manifests.parts import Part
 from rollouts.manifests.release import Release
 from rollouts.manifests.spec import ArgoFleetSpec
 from tidegate.cli.output import note, print_json
+from tidegate.cli.rollout_place import clusters_of, region_of
 from tidegate.core.errors import UsageError
 from tidegate.core.spec import load_spec
 from tidegate.core.yaml_text import yaml_text
@@ -56,9 +57,7 @@ def placed(spec: Delivery, asked: Asked) -> tuple[ArgoFleetSpec, Release]:
     Raises:
         UsageError: no such region, no fleet of clusters, an image that may be another one tomorrow.
     """
-    fleet: object = spec.fleet
-    if not isinstance(fleet, ArgoFleetSpec):
-        raise UsageError("the fleet of this delivery is no cluster", hint="set `fleet.kind: argo`")
+    fleet = clusters_of(spec)
     if not _PINNED.fullmatch(asked.image):
         raise UsageError(
             f"--image: found {asked.image!r}; expected REPOSITORY@sha256:DIGEST, as `engine push` prints it"
@@ -67,7 +66,7 @@ def placed(spec: Delivery, asked: Asked) -> tuple[ArgoFleetSpec, Release]:
         raise UsageError(f"--version: found {asked.version!r}; expected the number of a model version")
     release = Release(
         delivery=spec.metadata.name,
-        region=_region(fleet, asked.region),
+        region=region_of(fleet, asked.region),
         version=asked.version,
         digest=asked.digest,
         image=asked.image,
@@ -75,13 +74,3 @@ def placed(spec: Delivery, asked: Asked) -> tuple[ArgoFleetSpec, Release]:
         accelerators=spec.engine.accelerator_count,
     )
     return fleet, release
-
-
-def _region(fleet: ArgoFleetSpec, wanted: str | None) -> str:
-    known = list(fleet.regions)
-    if wanted is None and len(known) == 1:
-        return known[0]
-    if wanted not in known:
-        found = "no region" if wanted is None else f"region {wanted!r}"
-        raise UsageError(f"--region: found {found}; expected one of {', '.join(known)}")
-    return wanted
