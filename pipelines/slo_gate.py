@@ -1,8 +1,8 @@
 """The burn-rate gate on an SLO of the delivery: the SLO's objective, its alerts' factors, and its events.
 
-Events are counted as exactly as the fleet can: failed requests by the proxy's counters, times by the engines'
-histograms, both from raw samples. Prometheus' `rate`, which guesses at the ends of a window, is asked for the
-rest only.
+Events are counted as exactly as the fleet can: failed requests by the proxy's counters, or by the engines' where
+there is no proxy of ours, times by the engines' histograms, all from raw samples. Prometheus' `rate`, which guesses at
+the ends of a window, is asked for the rest only.
 """
 
 from __future__ import annotations
@@ -20,9 +20,6 @@ from slo.model import Events
 from slo.spec import CountedBy, SloSpec
 from slo.windows import windows_for
 from tidegate.core.model import Contradiction, Value
-
-COUNTED_BY = CountedBy.PROXY
-"""Who counts errors on this machine unless an SLO says otherwise: every engine here is behind a proxy of ours."""
 
 ON_REQUESTS = ("errors", "ttft", "e2e", "tokens_per_second", "queue_time")
 """Kinds of SLO whose events are requests, each of which is a throw of its own. The gaps between tokens of one
@@ -50,6 +47,8 @@ class Stage(Value):
     """Between two looks at the evidence."""
     mirrored: bool = False
     """Whether the canary gets copies, which users never see."""
+    counted_by: CountedBy = CountedBy.PROXY
+    """Who counts errors in this fleet unless an SLO says otherwise."""
 
 
 def odds_with(gate: BurnRateGate, slos: Sequence[SloSpec]) -> Iterator[Contradiction]:
@@ -93,17 +92,17 @@ def _promised(gate: BurnRateGate, slo: SloSpec) -> BurnRateGate:
 
 def _events(slo: SloSpec, stage: Stage) -> dict[str, object]:
     """How the gate counts the SLO's events; nothing to add where it counts failed requests by itself."""
-    if slo.errors and (slo.errors.counted_by or COUNTED_BY) is CountedBy.PROXY:
+    if slo.errors and (slo.errors.counted_by or stage.counted_by) is stage.counted_by:
         return {}
     time = slo.threshold and TIMES.get(slo.threshold.histogram.name)
     # Copies reach the canary under the proxy's name for them, which its engines do not know: no times of theirs.
     if stage.mirrored or not (slo.threshold and slo.threshold.edge and time):
-        return _queries(slo, stage.service)
+        return _queries(slo, stage)
     return {"slower": SlowerThan(metric=time, than=timedelta(seconds=slo.threshold.edge))}
 
 
-def _queries(slo: SloSpec, service: str) -> dict[str, object]:
-    sli = slo_of(slo, service=service, counted_by=COUNTED_BY).sli
+def _queries(slo: SloSpec, stage: Stage) -> dict[str, object]:
+    sli = slo_of(slo, service=stage.service, counted_by=stage.counted_by).sli
     assert isinstance(sli, Events), f"an SLO on {slo.kind} counts no events"
     errors, total = (of_arm(query, window="{{.window}}", arm=ARM) for query in (sli.error_query, sli.total_query))
     # The names in them are ours: no series of errors means that there were none, and not that one is misspelt.

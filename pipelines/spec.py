@@ -17,7 +17,7 @@ from pipelines.slo_gate import odds_with as odds_with_slos
 from rollouts.manifests.odds import Around, odds_with
 from rollouts.manifests.spec import ArgoFleetSpec
 from slo.metrics.vllm import ALTERED_BY
-from slo.spec import CostSpec, SloSpec, named_twice
+from slo.spec import CostSpec, CountedBy, SloSpec, named_twice
 from tidegate.core.model import Contradiction, Loc, SpecModel
 from tidegate.core.quantities import Duration, Percent, format_duration
 
@@ -225,6 +225,11 @@ class Delivery(SpecModel):
         if timed and timed.at_least > timed.within:
             end = f"at most `within`, which is {format_duration(timed.within)}"
             yield Contradiction((*where, "at_least"), format_duration(timed.at_least), end)
+
+    @property
+    def counted_by(self) -> CountedBy:
+        """Who counts requests unless an SLO says otherwise: every engine of this machine is behind a proxy of ours."""
+        return CountedBy.PROXY if isinstance(self.fleet, LocalFleet) else CountedBy.ENGINE
 
     def _stage(self, name: str) -> StageEntry | None:
         return next((stage for stage in self.stages if stage.name == name), None)

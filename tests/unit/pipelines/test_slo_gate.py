@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
+from fakes.cluster_region import a_fleet
 from fakes.world import CHALLENGER, CHAMPION, SPEC, a_version
 
 from gates.burn.spec import BurnRateGate, BurnWindows
@@ -176,3 +177,11 @@ def test_a_stage_too_short_for_the_events_that_the_gate_needs_is_refused_before_
     with pytest.raises(PlanRefused, match=r"canary@eu-west-1/10: gate burn_rate needs about [\d,]+ requests") as caught:
         make_plan(quiet, a_version(CHALLENGER), a_version(CHAMPION), prompts=12)
     assert caught.value.hint and "`within` of at least" in caught.value.hint
+
+
+def test_in_a_cluster_failed_requests_are_those_that_the_engines_counted() -> None:
+    spec = a_spec("{slo: availability}").model_copy(update={"fleet": a_fleet("eu-west-1", "us-east-1")})
+    assert spec.canary is not None
+    gate = gates_in(spec, spec.canary).burn_rate
+    assert gate is not None
+    assert (gate.errors_query, gate.slower) == (None, None)

@@ -1,0 +1,136 @@
+"""A whole delivery in memory, through fleets on Kubernetes: three clusters, one time, one story."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import yaml
+
+from fakes.chat import FakeChat, FakeTokenizer
+from fakes.cluster_region import ClusterRegion, a_fleet, an_image
+from fakes.evidence import FakeEvidence
+from fakes.kube.simulated_time import SimulatedTime
+from fakes.ledger import FakeLedger
+from fakes.world import CHALLENGER, CHAMPION, AliasBook, Recorder, a_version
+from pipelines.context import Context
+from pipelines.journal import Journal
+from pipelines.model import Plan, Result
+from pipelines.plan import make_plan
+from pipelines.prompts import golden_set
+from pipelines.region_objects import trial_of
+from pipelines.run import deliver
+from pipelines.spec import Delivery
+from pipelines.trials import Trials
+from registry.model import ModelVersion
+from rollouts.manifests.spec import ArgoFleetSpec
+from rollouts.model import Engine
+from tidegate.core.spec import parse_spec
+
+DEMO = Path(__file__).parents[2] / "examples" / "demo"
+REGIONS = ("eu-west-1", "us-east-1", "ap-south-1")
+
+
+def demo_on_clusters(*waves: tuple[str, ...]) -> Delivery:
+    """The demo's spec, but for its regions and its fleet: three clusters, by default in three waves."""
+    demo = yaml.safe_load((DEMO / "delivery.yaml").read_text())
+    demo["regions"]["waves"] = [list(wave) for wave in waves or [(region,) for region in REGIONS]]
+    demo["fleet"] = a_fleet(*REGIONS).model_dump(mode="json", exclude_unset=True)
+    return parse_spec(yaml.safe_dump(demo), Delivery, file="delivery.yaml")
+
+
+class Images:
+    """`Engines` whose images were pushed before."""
+
+    async def prepare(self, version: ModelVersion, progress: Callable[[str], None]) -> Engine:
+        return an_image(version.version, digest=version.digest)
+
+    def folder(self, version: ModelVersion) -> Path:
+        return Path("/nowhere")
+
+
+class ClusterWorld:
+    """Everything that a delivery to clusters touches. `given` and `when` are plain attributes."""
+
+    def __init__(self, folder: Path, spec: Delivery | None = None, *, users_per_second: float = 20.0) -> None:
+        self.spec = spec or demo_on_clusters()
+        self.time = SimulatedTime()
+        trial = trial_of(self.spec)
+        self.regions = {
+            name: ClusterRegion(
+                name, spec=_clusters(self.spec), time=self.time, trial=trial, users_per_second=users_per_second
+            )
+            for name in self.spec.regions.names
+        }
+        self.registry = AliasBook()
+        self.ledger = FakeLedger(self.time)
+        self.recorder = Recorder()
+        self.chat = FakeChat({url: right for region in REGIONS for url in (stable_url(region), canary_url(region))})
+        self.evidence = FakeEvidence()
+        for role, version in (
+            ("stable", CHAMPION),
+            ("stable", CHALLENGER),
+            ("shadow", CHALLENGER),
+            ("canary", CHALLENGER),
+        ):
+            self.evidence.serves(role, version)
+        self._folder = folder
+
+    @property
+    def plan(self) -> Plan:
+        prompts = len(golden_set(self.spec, DEMO))
+        return make_plan(self.spec, a_version(CHALLENGER), a_version(CHAMPION), prompts=prompts)
+
+    def context(self) -> Context:
+        return Context(
+            spec=self.spec,
+            plan=self.plan,
+            folder=DEMO,
+            clock=self.time,
+            journal=Journal(self.ledger, self.time, [self.recorder]),
+            registry=self.registry,
+            engines=Images(),
+            fleets={name: region.fleet for name, region in self.regions.items()},
+            chat=self.chat,
+            tokenizer=FakeTokenizer(),
+            proxy=self.evidence,
+            trials=Trials(self._folder, self.ledger),
+        )
+
+    async def deliver(self) -> Result:
+        return await deliver(self.context())
+
+    def when(self, step: str, kind: str, reaction: Callable[[], object]) -> None:
+        """Call `reaction` the first time that step says that kind of thing."""
+        self.recorder.reactions[step, kind] = reaction
+
+    def said(self, kind: str) -> list[str]:
+        """The steps that said it, in order."""
+        return [event.step for event in self.recorder.events if event.kind == kind]
+
+    def stable_versions(self) -> dict[str, str]:
+        """What users of each region are on."""
+        return {name: region.split()[0] for name, region in self.regions.items()}
+
+
+def right(prompt: str) -> str:
+    """What a good version answers to the golden set, and to anything else."""
+    return _EXPECTED.get(prompt, "red orange yellow")
+
+
+def stable_url(region: str) -> str:
+    return f"https://stable.{region}.example"
+
+
+def canary_url(region: str) -> str:
+    return f"https://canary.{region}.example"
+
+
+def _clusters(spec: Delivery) -> ArgoFleetSpec:
+    assert isinstance(spec.fleet, ArgoFleetSpec), "the spec is for this machine"
+    return spec.fleet
+
+
+_GOLDEN = [json.loads(line) for line in (DEMO / "golden.jsonl").read_text().splitlines()]
+_EXPECTED = {entry["prompt"]: entry["expected"] for entry in _GOLDEN}
