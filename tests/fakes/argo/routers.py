@@ -20,9 +20,7 @@ from rollouts.kube.resources import CONFIG_MAPS, HTTP_ROUTES, VIRTUAL_SERVICES
 GATEWAY_PLUGIN = "argoproj-labs/gatewayAPI"
 IN_PROGRESS = "rollouts.argoproj.io/gatewayapi-canary"
 """On a route while its canary has weight (`pkg/plugin/labels.go`)."""
-_CANNOT_START = (
-    "unable to start plugin system: unable to get plugin client ({}) for ping: exec: Stdout already set"
-)
+_CANNOT_START = "unable to start plugin system: unable to get plugin client ({}) for ping: exec: Stdout already set"
 """As in argo-rollouts#3918."""
 BACKEND_NOT_FOUND = "backendRef was not found in httpRoute"
 

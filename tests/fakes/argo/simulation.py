@@ -17,8 +17,14 @@ written, `reaction_seconds` later, while somebody waits in the cluster's time::
 
 `settle()` does everything that can be done now, without letting time pass, so that plain code need not wait at all.
 
-In real time, beside a served cluster (command line and end-to-end tests): say `reacts=False`, and run it as a task in
-the server's event loop; it looks every 50 ms::
+In real time, beside a served cluster (command line and end-to-end tests): make it where the cluster lives, and touch it
+there alone::
+
+    with serving({"eu-west-1": Api(FakeCluster(time=RealTime()))}, folder) as servers:
+        simulation = servers.do(lambda: Simulation(servers.api("eu-west-1").cluster, start_seconds=0.2))
+
+A cluster that plain code writes to beside its event loop has nobody who could call back; there say `reacts=False`, and
+let a task look every 50 ms::
 
     simulation = Simulation(cluster, start_seconds=0.2, reacts=False)
     task = asyncio.create_task(simulation.run())
@@ -76,6 +82,8 @@ class Simulation:
         self.machines = Machines(start_seconds)
         self.reconcile_errors: Counter[tuple[str, str]] = Counter()
         """By namespace and Rollout, as the controller's metric `rollout_reconcile_error` counts them."""
+        self.reconciles: Counter[tuple[str, str]] = Counter()
+        """Passes over each, errors among them."""
         self.log: list[str] = []
         """The controller's log, as far as it is of errors."""
         self._world = World(cluster, self._wake)
@@ -90,8 +98,14 @@ class Simulation:
         self._analysis = ("Running", "")
         self._numbers = [0]
         self._know_what_is_there()
-        self.close = cluster.on_change(self._changed)
+        self._forget = cluster.on_change(self._changed)
         self._soon()
+
+    def close(self) -> None:
+        """React to nothing any more."""
+        self._forget()
+        self._queue.clear()
+        self._alarms.clear()
 
     @property
     def plugin_broken(self) -> bool:
@@ -190,9 +204,10 @@ class Simulation:
             metadata, phase = body["metadata"], body.get("status", {}).get("phase", "")
             labels = f'name="{metadata["name"]}",namespace="{metadata["namespace"]}",phase="{phase}"'
             lines.append(f"rollout_info{{{labels}}} 1")
-        lines.append("# TYPE rollout_reconcile_error counter")
-        for (namespace, name), count in sorted(self.reconcile_errors.items()):
-            lines.append(f'rollout_reconcile_error{{name="{name}",namespace="{namespace}"}} {count}')
+        counters = {"rollout_reconcile_count": self.reconciles, "rollout_reconcile_error": self.reconcile_errors}
+        for metric, counts in counters.items():
+            for (namespace, name), count in sorted(counts.items()):
+                lines.append(f'{metric}{{name="{name}",namespace="{namespace}"}} {count}')
         return "\n".join(lines) + "\n"
 
     def _know_what_is_there(self) -> None:
@@ -268,6 +283,7 @@ class Simulation:
             self._working = None
 
     def _work_on_rollout(self, key: Key, body: Json) -> None:
+        self.reconciles[key[1:]] += 1
         try:
             reconcile(self._world, body)
         except ReconcileError as error:
