@@ -59,7 +59,8 @@ def rights(site: Site) -> tuple[Right, ...]:
     return (
         *read,
         *kept,
-        Right(resource=ROLLOUTS, verbs=("update",), names=(site.name,)),
+        # Written whole where somebody else writes too: a version that was not looked at is a conflict then.
+        *(Right(resource=each, verbs=("update",), names=(site.name,)) for each in (ROLLOUTS, _route(site))),
         Right(resource=ROLLOUTS, verbs=("patch",), names=(site.name,), subresource="status"),
     )
 
@@ -94,11 +95,10 @@ def access(site: Site) -> tuple[Json, ...]:
 def _written(site: Site) -> dict[Resource, tuple[str, ...]]:
     """The objects that a delivery says again and again; empty names where they come from outside."""
     fleet, direct = site.fleet, (stable_service(site.name), canary_service(site.name))
-    route = VIRTUAL_SERVICES if fleet.traffic is Traffic.ISTIO else HTTP_ROUTES
     written: dict[Resource, tuple[str, ...]] = {
         ROLLOUTS: (site.name,),
         SERVICES: direct,
-        route: (site.name, *direct) if fleet.gateway.direct else (site.name,),
+        _route(site): (site.name, *direct) if fleet.gateway.direct else (site.name,),
         POD_DISRUPTION_BUDGETS: (site.name,),
         ANALYSIS_TEMPLATES: (),
         POD_MONITORS: (),
@@ -108,6 +108,10 @@ def _written(site: Site) -> dict[Resource, tuple[str, ...]]:
     if fleet.warm_pool:
         written[DEPLOYMENTS] = (warm_pool(site.name),)
     return written
+
+
+def _route(site: Site) -> Resource:
+    return VIRTUAL_SERVICES if site.fleet.traffic is Traffic.ISTIO else HTTP_ROUTES
 
 
 def _kept(resource: Resource, names: Iterable[str]) -> tuple[Right, Right]:
