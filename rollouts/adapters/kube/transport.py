@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 
 from rollouts.adapters.kube.access import Credential, Server
-from rollouts.errors import NoConnection, Unreachable
+from rollouts.errors import NoAccess, NoConnection, Unreachable
 from tidegate import __version__
 
 Transport = httpx.AsyncBaseTransport
@@ -112,6 +112,8 @@ class Wire:
                 extensions=extensions,
             ) as response:
                 yield response
+        except httpx.InvalidURL as error:
+            raise NoAccess(f"{server.url} is no address of an API server", detail=repr(error)) from error
         except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError) as error:
             raise NoConnection(f"{server.url} cannot be reached", detail=repr(error)) from error
         except httpx.ReadTimeout as error:
@@ -142,11 +144,16 @@ class Wire:
 def _trust(server: Server) -> ssl.SSLContext | bool:
     if not server.url.startswith("https:"):
         return False  # without TLS there is nothing to verify, and no authorities need be read
-    trust = ssl.create_default_context(cafile=server.ca_file)
+    try:
+        trust = ssl.create_default_context(cafile=server.ca_file)
+        if server.certificate_file:
+            trust.load_cert_chain(server.certificate_file, server.key_file)
+    except OSError as error:
+        raise NoAccess(f"the certificates for {server.url} cannot be used: {error}") from error
+    # From Python 3.13 on strict: authorities of clusters often lack what it asks for, and kubectl takes them.
+    trust.verify_flags &= ~ssl.VERIFY_X509_STRICT
     if not server.verify:
         trust.check_hostname, trust.verify_mode = False, ssl.CERT_NONE
-    if server.certificate_file:
-        trust.load_cert_chain(server.certificate_file, server.key_file)
     return trust
 
 

@@ -164,3 +164,20 @@ async def test_whom_to_trust(tmp_path: Path, trust: dict[str, Any], reached: boo
                 await client.server_version()
             assert "CERTIFICATE_VERIFY_FAILED" in (caught.value.detail or "")
         await client.close()
+
+
+@pytest.mark.parametrize(
+    ("user", "said"),
+    [
+        ({"client-certificate-data": data(b"no PEM"), "client-key-data": data(b"no PEM")}, "cannot be used"),
+        ({"client-certificate-data": data(Authority().pair("a").certificate)}, "cannot be used"),
+    ],
+)
+async def test_certificates_that_are_none(tmp_path: Path, user: dict[str, Any], said: str) -> None:
+    authority = Authority()
+    async with raw_server(version, tls=tls_of(tmp_path, authority)) as server:
+        config = kubeconfig(tmp_path, server, user, **{"certificate-authority-data": data(authority.certificate)})
+        client = opened(config)
+        with pytest.raises(NoAccess, match=said):
+            await client.server_version()
+        await client.close()

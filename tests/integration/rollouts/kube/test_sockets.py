@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from typing import Any
@@ -116,3 +117,18 @@ async def test_a_connection_that_the_server_closed_meanwhile_is_not_used_again()
             await client.server_version()
             await asyncio.sleep(0.05)
         await client.close()
+
+
+async def test_no_token_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    async def says(heard: Heard) -> AsyncIterator[bytes]:
+        yield answer({"gitVersion": "v1", "token": heard.headers["authorization"]})
+
+    caplog.set_level(logging.DEBUG)
+    clock = SystemClock()
+    async with raw_server(says) as server:
+        access = Access.fixed(server.url, token="s3cret", clock=clock)
+        client = KubeClient(access, namespace="llm", clock=clock, patience_seconds=0)
+        assert (await client.server_version())["token"] == "Bearer s3cret"
+        await client.close()
+    assert "GET" in caplog.text
+    assert "s3cret" not in caplog.text

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import httpx
+import pytest
 from fakes.kube.simulated_time import SimulatedTime
 
 from rollouts.adapters.kube.access import Access, Credential, Server
 from rollouts.adapters.kube.client import KubeClient
 from rollouts.adapters.kube.transport import Wire
+from rollouts.errors import NoAccess
 from rollouts.kube.resources import ROLLOUTS
 
 
@@ -44,3 +46,10 @@ async def test_what_goes_over_the_wire(time: SimulatedTime) -> None:
     assert patch.headers["user-agent"].startswith("tidegate/")
     assert patch.extensions["sni_hostname"] == "kubernetes"
     assert log.url.query == b"tailLines=5"
+
+
+async def test_an_address_that_is_none(time: SimulatedTime) -> None:
+    client = KubeClient(Access.fixed("http://[x", clock=time), namespace="llm", clock=time)
+    with pytest.raises(NoAccess, match="no address of an API server"):
+        await client.server_version()
+    await client.close()
