@@ -188,7 +188,7 @@ for (const [file, { from, kinds }] of Object.entries(PACKAGES)) {
       roots[`${apiVersion} ${kind}`] = `I${kind}`;
     }
   }
-  narrow(definitions, [...new Set([from, "kubernetes-models", "@kubernetes-models/apimachinery"])]);
+  narrow(definitions, [...new Set(["@kubernetes-models/apimachinery", from, "kubernetes-models"])]);
   for (const [name, { enum: values, ...fields }] of Object.entries(BESIDES[file] ?? {})) {
     if (values) definitions[name].enum = values;
     for (const [field, limits] of Object.entries(fields)) Object.assign(definitions[name].properties[field], limits);
