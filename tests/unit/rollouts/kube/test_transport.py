@@ -49,7 +49,7 @@ async def test_what_goes_over_the_wire(time: SimulatedTime) -> None:
 
 
 async def test_an_address_that_is_none(time: SimulatedTime) -> None:
-    client = KubeClient(Access.fixed("http://[x", clock=time), namespace="llm", clock=time)
+    client = KubeClient(Access.fixed("http://x:port", clock=time), namespace="llm", clock=time)
     with pytest.raises(NoAccess, match="no address of an API server"):
         await client.server_version()
     await client.close()
