@@ -133,10 +133,13 @@ class Faults:
         self.add(Fault(CutStream(after), verbs=("watch",), times=times))
 
     def struck(self, call: Call) -> list[Effect]:
-        """What this call meets."""
-        effects = [fault.effect for fault in self._faults if fault.strikes(call)]
-        for fault, seen in self._once_each:
-            if call not in seen and fault.strikes(call):
-                seen.add(call)
+        """What this call meets: the first fault that fits, and whatever happens meanwhile."""
+        effects: list[Effect] = []
+        for fault, seen in [*((one, None) for one in self._faults), *self._once_each]:
+            if (seen is None or call not in seen) and fault.strikes(call):
+                if seen is not None:
+                    seen.add(call)
                 effects.append(fault.effect)
+                if not isinstance(fault.effect, Meanwhile):
+                    break
         return effects

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from copy import deepcopy
 from typing import Any
@@ -111,16 +112,27 @@ def applied(kind: Kind, live: Json, config: Json, *, manager: str, subresource: 
     owners = Owners(kind, live["metadata"].get("managedFields", ()))
     _settle(owners, wanted, has, manager=manager, subresource=subresource, force=force)
     dropped = owners.of(manager, "Apply", subresource) - set(wanted)
-    owned_by_others = {path for _, fields in owners.others(manager, subresource) for path in fields}
+    theirs = {path for _, fields in owners.others(manager, subresource) for path in fields}
     result: Json = _merged(live, config, ())
-    for path in sorted(dropped - owned_by_others, key=len, reverse=True):
+    for path in _to_remove(dropped, theirs):
         _remove(result, path)
-        owners.lose({path})
     owners.take(manager, "Apply", subresource, set(wanted), now)
     if leaves(result) != has:
         owners.touch(manager, "Apply", subresource, now)
     result["metadata"]["managedFields"] = owners.written()
     return result
+
+
+def _to_remove(dropped: set[Path], theirs: set[Path]) -> list[Path]:
+    """What nobody wants any more: whole items where nobody else owns a part, and never an item's key alone."""
+    chosen: list[Path] = []
+    for path in sorted(dropped - theirs, key=len):
+        is_item = not path[-1].startswith("f:")
+        is_key = len(path) > 1 and path[-2].startswith("k:") and path[-1][2:] in json.loads(path[-2][2:])
+        shared = is_item and any(other[: len(path)] == path for other in theirs)
+        if not (is_key or shared or any(path[: len(above)] == above for above in chosen)):
+            chosen.append(path)
+    return chosen
 
 
 def _settle(owners: Owners, wanted: Leaves, has: Leaves, *, manager: str, subresource: str, force: bool) -> None:
