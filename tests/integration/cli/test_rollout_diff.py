@@ -1,0 +1,102 @@
+"""`tidegate rollout diff` against an API server: what it tells, and what it exits with."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fakes.fleets import IMAGE
+from fakes.kube.api import Api
+from fakes.kube.cluster import FakeCluster
+from fakes.kube.kubeconfig import write_kubeconfig
+from fakes.kube.server import FakeServers, serving
+from fakes.kube.simulated_time import RealTime
+from fakes.terminal import Said, Tidegate
+
+from rollouts.kube.model import PatchKind
+from rollouts.kube.resources import ROLLOUTS, SCALED_OBJECTS, resource_of
+
+REGION = "prod-eu-west-1"
+EXAMPLE = Path(__file__).parents[3] / "examples/kubernetes/delivery.yaml"
+OTHER = IMAGE.replace("7", "8")
+
+
+@pytest.fixture
+def servers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeServers]:
+    api = Api(FakeCluster(REGION, namespace="serving", time=RealTime()))
+    with serving({REGION: api}, tmp_path, namespace="serving") as servers:
+        monkeypatch.setenv("KUBECONFIG", str(servers.kubeconfig))
+        yield servers
+
+
+def rollout(tidegate: Tidegate, verb: str, *arguments: str, image: str = IMAGE) -> Said:
+    return tidegate(
+        "rollout", verb, str(EXAMPLE), "--region", "eu-west-1", "--version", "7", "--image", image, *arguments
+    )
+
+
+def apply(servers: FakeServers, tidegate: Tidegate) -> None:
+    """As `kubectl apply --server-side` would."""
+    cluster = servers.api(REGION).cluster
+    for each in json.loads(rollout(tidegate, "render", "--output", "json").out):
+        servers.do(lambda each=each: cluster.apply(resource_of(each), each, manager="tidegate", force=True))
+
+
+def test_an_empty_cluster_lacks_everything(servers: FakeServers, tidegate: Tidegate) -> None:
+    said = rollout(tidegate, "diff")
+    assert said.code == 0
+    assert said.out.splitlines()[-1] == "Rollout support-llm: new"
+    assert len(said.out.splitlines()) == len(json.loads(rollout(tidegate, "render", "--output", "json").out))
+    assert rollout(tidegate, "diff", "--exit-code").code == 1
+
+
+def test_a_cluster_that_has_everything_is_told_so(servers: FakeServers, tidegate: Tidegate) -> None:
+    apply(servers, tidegate)
+    said = rollout(tidegate, "diff", "--exit-code", "--output", "json")
+    assert (said.code, {each["state"] for each in json.loads(said.out)}) == (0, {"same"})
+
+
+def test_another_image_is_told_line_by_line(servers: FakeServers, tidegate: Tidegate) -> None:
+    apply(servers, tidegate)
+    said = rollout(tidegate, "diff", image=OTHER)
+    assert "Rollout support-llm: changed" in said.out
+    assert f"  -        image: {IMAGE}" in said.out
+    assert f"  +        image: {OTHER}" in said.out
+
+
+def test_what_others_set_by_hand_is_seen(servers: FakeServers, tidegate: Tidegate) -> None:
+    apply(servers, tidegate)
+    cluster = servers.api(REGION).cluster
+    by_hand = {"spec": {"strategy": {"canary": {"dynamicStableScale": True}}}}
+    servers.do(lambda: cluster.patch(ROLLOUTS, "support-llm", by_hand, kind=PatchKind.MERGE, manager="kubectl"))
+    said = rollout(tidegate, "diff", "--exit-code")
+    assert said.code == 1
+    assert "  -      dynamicStableScale: true\n  +      dynamicStableScale: false" in said.out
+
+
+def test_a_cluster_without_keda_refuses_its_object_alone(servers: FakeServers, tidegate: Tidegate) -> None:
+    servers.do(lambda: servers.api(REGION).cluster.uninstall(SCALED_OBJECTS))
+    said = rollout(tidegate, "diff")
+    assert said.code == 4
+    refused = [line for line in said.out.splitlines() if ": refused; " in line]
+    assert len(refused) == 1 and refused[0].startswith("ScaledObject support-llm")
+
+
+def test_a_region_that_is_away_is_one_line(servers: FakeServers, tidegate: Tidegate) -> None:
+    servers.vanish(REGION)
+    said = rollout(tidegate, "diff")
+    assert (said.code, said.out) == (4, "")
+    assert "cannot be reached" in said.err
+
+
+def test_a_context_that_nobody_knows_is_told(
+    tidegate: Tidegate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(
+        "KUBECONFIG", str(write_kubeconfig(tmp_path / "kubeconfig", {"elsewhere": "http://127.0.0.1:9"}))
+    )
+    said = rollout(tidegate, "diff")
+    assert said.code == 4
+    assert "prod-eu-west-1" in said.err
