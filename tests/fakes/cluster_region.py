@@ -10,10 +10,13 @@ from typing import Any
 
 from fakes.argo.simulation import Simulation
 from fakes.kube.api import Api
+from fakes.kube.call import Call
 from fakes.kube.cluster import FakeCluster
+from fakes.kube.faults import Fault, Meanwhile
 from fakes.kube.simulated_time import SimulatedTime
+from fakes.kube.store import Event
 from fakes.kube.transport import FakeTransport
-from rollouts.adapters.kube.access import Access
+from rollouts.adapters.kube.access import Access, Credential, Server
 from rollouts.adapters.kube.client import KubeClient
 from rollouts.cluster.fleet import ArgoFleet
 from rollouts.cluster.http_route import HttpRoutes
@@ -74,14 +77,15 @@ class Users:
         self._answered: dict[str, float] = {}
 
     async def served(self, version: str) -> Mapping[str, float]:
-        self.pass_by()
+        self.pass_by(self._region.splits[-1])
         return {f"{version}-pod": self._answered.get(version, 0.0)}
 
-    def pass_by(self) -> None:
-        """Count those who came since the last look."""
+    def pass_by(self, split: tuple[int, int]) -> None:
+        """Count those who came since the last look, split like that."""
         now = self._region.cluster.time.monotonic()
         came, self._since = (now - self._since) * self.per_second, now
-        stable, canary, weight, mirror = self._region.split()
+        weight, mirror = split
+        stable, canary = self._region.versions()
         if not self.obeys_weights:
             weight = 50
         self._count(stable, came * (100 - weight) / 100)
@@ -110,15 +114,19 @@ class ClusterRegion:
         self.spec = spec or a_fleet(region)
         self.time = time or SimulatedTime()
         self.cluster = FakeCluster(region, namespace=NAMESPACE, time=self.time)
-        self.simulation = Simulation(self.cluster)
+        self.simulation = Simulation(self.cluster, start_seconds=4)
         self.api = Api(self.cluster)
         self.users = Users(self, per_second=users_per_second)
+        self.splits: list[tuple[int, int]] = []
+        """What the route gave the canary of users and of copies, change by change."""
         self._routes = VirtualServices() if self.spec.traffic is Traffic.ISTIO else HttpRoutes()
         self._trial, self._analyses = trial, tuple(analyses)
         self._patience_seconds = patience_seconds
+        self._token = "token"
         self.fleet = self.open()
+        self.cluster.on_change(self._note)
 
-    def open(self) -> ArgoFleet:
+    def open(self, *, patience_seconds: float | None = None) -> ArgoFleet:
         """Another fleet of the same region, as after a crash or on another machine."""
         place = self.spec.regions[self.region]
         return ArgoFleet(
@@ -128,10 +136,10 @@ class ClusterRegion:
                 entry=place.entry,
                 stable_url=place.stable_url,
                 canary_url=place.canary_url,
-                patience_seconds=self._patience_seconds,
+                patience_seconds=self._patience_seconds if patience_seconds is None else patience_seconds,
             ),
             cluster=KubeClient(
-                Access.fixed(f"https://{self.region}.example", clock=self.time),
+                Access(self._credential, self.time),
                 namespace=NAMESPACE,
                 clock=self.time,
                 transport=FakeTransport(self.api),
@@ -157,11 +165,37 @@ class ClusterRegion:
     def route(self) -> Json:
         return self.cluster.get(VIRTUAL_SERVICES if self.spec.traffic is Traffic.ISTIO else HTTP_ROUTES, NAME)
 
-    def split(self) -> tuple[str, str, int, int]:
-        """Versions of stable and canary, and what the route gives the canary of users and of copies."""
-        status = self.rollout.get("status") or {}
-        stable, canary = (self._version(status.get(key, "")) for key in ("stableRS", "currentPodHash"))
-        return stable, canary, self._routes.weight(self.route, NAME), self._routes.mirror(self.route, NAME)
+    async def _credential(self) -> Credential:
+        """As an exec plugin gives it: whatever is valid now."""
+        return Credential(Server(f"https://{self.region}.example"), f"Bearer {self._token}")
+
+    def rotate_tokens(self, *, every: int) -> None:
+        """After so many requests the token is no longer known, and another one is."""
+
+        def expire(_: Call) -> None:
+            self._token = f"token-{len(self.api.calls)}"
+            self.api.access.require(self._token)
+            self.api.faults.add(Fault(Meanwhile(expire), after=every))
+
+        self.api.faults.add(Fault(Meanwhile(expire), after=every))
+
+    def abort(self, message: str) -> None:
+        """The region's own analysis takes its trial back."""
+        self.cluster.patch(ROLLOUTS, NAME, {"status": {"abort": True, "message": message}}, subresource="status")
+
+    def versions(self) -> tuple[str, str]:
+        """Whom users of the stable reach, and those of the canary; empty for nobody."""
+        found = self.cluster.find(ROLLOUTS, NAME)
+        status = (found or {}).get("status") or {}
+        return self._version(status.get("stableRS", "")), self._version(status.get("currentPodHash", ""))
+
+    def _note(self, event: Event) -> None:
+        if event.kind.plural == self._routes.resource.plural and event.name == NAME:
+            # Until now they were split as before.
+            self.users.pass_by(self.splits[-1] if self.splits else (0, 0))
+            now = self._routes.weight(event.after, NAME), self._routes.mirror(event.after, NAME)
+            if self.splits[-1:] != [now]:
+                self.splits.append(now)
 
     def _version(self, pod_hash: str) -> str:
         found = self.cluster.list(REPLICA_SETS, labels=f"{POD_TEMPLATE_HASH}={pod_hash}") if pod_hash else []

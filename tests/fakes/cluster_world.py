@@ -111,7 +111,7 @@ class ClusterWorld:
 
     def stable_versions(self) -> dict[str, str]:
         """What users of each region are on."""
-        return {name: region.split()[0] for name, region in self.regions.items()}
+        return {name: region.versions()[0] for name, region in self.regions.items()}
 
 
 def right(prompt: str) -> str:

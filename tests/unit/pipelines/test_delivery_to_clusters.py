@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from fakes.cluster_world import REGIONS, ClusterWorld
+from fakes.cluster_region import an_image
+from fakes.cluster_world import REGIONS, ClusterWorld, canary_url, demo_on_clusters
 from fakes.world import CHALLENGER, CHAMPION
 
 from pipelines.model import Ending
+from rollouts.model import Phase
 from tidegate.core.errors import ExitCode
 
 EVERYWHERE = dict.fromkeys(REGIONS, CHALLENGER)
@@ -28,3 +30,86 @@ async def test_the_demo_reaches_every_region_wave_after_wave(world: ClusterWorld
     assert world.said("started") == ["delivery", *planned]
     assert world.said("done") == planned
     assert world.registry.champion == CHALLENGER
+
+
+async def test_users_meet_it_a_little_at_a_time_and_after_copies_of_what_they_ask(world: ClusterWorld) -> None:
+    await world.deliver()
+    for region in world.regions.values():
+        assert region.splits == [(0, 0), (0, 100), (0, 0), (50, 0), (0, 0)], region.region
+
+
+async def test_every_region_keeps_the_champion_warm_to_go_back_to(world: ClusterWorld) -> None:
+    await world.deliver()
+    for region in world.regions.values():
+        state = await region.fleet.observe()
+        assert state.previous
+        assert (state.previous.version, state.previous.ready) == (CHAMPION, True)
+
+
+async def test_a_region_where_it_fails_takes_the_earlier_ones_back(world: ClusterWorld) -> None:
+    last = REGIONS[-1]
+    world.when(f"canary@{last}/50", "started", lambda: world.evidence.serves("canary", CHALLENGER, failed=0.5))
+    result = await world.deliver()
+    assert (result.ending, result.exit_code) == (Ending.ROLLED_BACK, ExitCode.ROLLED_BACK)
+    assert result.reason.startswith(f"canary@{last}/50: gate errors: ")
+    assert [step for step in world.said("done") if step.startswith("promote")] == [
+        f"promote@{region}" for region in REGIONS[:-1]
+    ]
+    assert world.stable_versions() == NOWHERE
+    assert {step for step in world.said("done") if step.startswith("undo")} == {f"undo@{name}" for name in REGIONS}
+    assert world.registry.champion == CHAMPION
+
+
+async def test_what_was_taken_back_leaves_every_region_steady(world: ClusterWorld) -> None:
+    world.when(f"canary@{REGIONS[1]}/50", "started", lambda: world.evidence.serves("canary", CHALLENGER, failed=0.5))
+    await world.deliver()
+    for region in world.regions.values():
+        state = await region.fleet.observe()
+        assert (state.phase, state.weight, state.mirror, state.problem) == (Phase.STEADY, 0, 0, None)
+        assert region.splits[-1] == (0, 0)
+
+
+async def test_regions_of_one_wave_go_together_and_fail_together(tmp_path: Path) -> None:
+    world = ClusterWorld(tmp_path, demo_on_clusters(REGIONS[:1], REGIONS[1:]))
+    world.regions[REGIONS[2]].users.obeys_mirror = False
+    result = await world.deliver()
+    assert result.ending is Ending.FAILED
+    assert "none reached the canary" in result.reason
+    assert world.stable_versions() == NOWHERE
+
+
+async def test_wrong_answers_are_found_before_any_user_met_them(world: ClusterWorld) -> None:
+    world.chat.scripts[canary_url(REGIONS[0])] = lambda prompt: "fast and wrong"
+    result = await world.deliver()
+    assert "offline@eu-west-1: gate quality" in result.reason
+    assert max(weight for weight, _ in world.regions[REGIONS[0]].splits) == 0
+    assert world.stable_versions()[REGIONS[0]] == CHAMPION
+
+
+async def test_an_engine_that_does_not_start_says_why_and_costs_nobody_anything(world: ClusterWorld) -> None:
+    world.regions[REGIONS[1]].simulation.crash(CHALLENGER, last_words="torch.OutOfMemoryError: CUDA out of memory")
+    result = await world.deliver()
+    assert result.ending is Ending.FAILED
+    assert "version 2 does not start" in result.reason
+    assert "CUDA out of memory" in result.reason
+    assert world.stable_versions() == NOWHERE
+
+
+async def test_what_a_region_takes_back_by_itself_ends_the_delivery_everywhere(world: ClusterWorld) -> None:
+    """A region that is cut off from whoever delivers still has its own analysis."""
+    region = world.regions[REGIONS[1]]
+    world.when(f"canary@{region.region}/50", "traffic", lambda: region.abort("metric availability burns"))
+    result = await world.deliver()
+    assert result.ending is Ending.ROLLED_BACK
+    assert "was taken back in the region itself" in result.reason
+    assert world.stable_versions() == NOWHERE
+
+
+async def test_the_next_delivery_mends_what_one_that_died_left(world: ClusterWorld) -> None:
+    first = world.regions[REGIONS[0]].fleet
+    await first.deploy(an_image(CHAMPION))
+    await first.deploy(an_image("7"))
+    await first.shift(50)
+    result = await world.deliver()
+    assert result.ending is Ending.DELIVERED, result.reason
+    assert world.stable_versions() == EVERYWHERE
