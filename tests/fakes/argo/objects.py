@@ -104,16 +104,19 @@ class Rollout:
 
     @property
     def spec(self) -> Json:
-        return self.body["spec"]
+        spec: Json = self.body["spec"]
+        return spec
 
     @property
     def status(self) -> Json:
-        return self.body.setdefault("status", {})
+        status: Json = self.body.setdefault("status", {})
+        return status
 
     @property
     def template(self) -> Json:
         """The pod template: its own, or that of the workload it refers to."""
-        return self._own["template"]
+        template: Json = self._own["template"]
+        return template
 
     @property
     def selector(self) -> Json:
@@ -122,11 +125,13 @@ class Rollout:
 
     @property
     def canary(self) -> Json | None:
-        return self.spec["strategy"].get("canary")
+        canary: Json | None = self.spec["strategy"].get("canary")
+        return canary
 
     @property
     def blue_green(self) -> Json | None:
-        return self.spec["strategy"].get("blueGreen")
+        blue_green: Json | None = self.spec["strategy"].get("blueGreen")
+        return blue_green
 
     @property
     def strategy(self) -> Json:
@@ -151,7 +156,8 @@ class Rollout:
 
     @property
     def steps(self) -> list[Json]:
-        return (self.canary or {}).get("steps", [])
+        steps: list[Json] = (self.canary or {}).get("steps", [])
+        return steps
 
     @property
     def step_index(self) -> int | None:
@@ -179,7 +185,8 @@ class Rollout:
 
     @property
     def weights(self) -> Json | None:
-        return self.status.get("canary", {}).get("weights")
+        weights: Json | None = self.status.get("canary", {}).get("weights")
+        return weights
 
     @property
     def aborted(self) -> bool:

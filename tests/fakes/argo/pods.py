@@ -1,23 +1,19 @@
-"""Pods: made and removed by replica sets, placed on nodes, started or not.
+"""Pods: placed on nodes, started or not, ready in their time.
 
-Kubernetes: `pkg/controller/replicaset/replica_set.go` (`manageReplicas`, `calculateStatus`),
-`pkg/controller/controller_utils.go` (`ActivePodsWithRanks`), the kubelet's container states. A deleted pod is gone at
-once: there is no grace period here.
+Kubernetes: the kubelet's container states and pod conditions. A deleted pod is gone at once: there is no grace period
+here.
 """
 
 from __future__ import annotations
 
-import copy
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from fakes.argo.objects import ReplicaSet, moment_of, reference_to, safe_hash, stamp
+from fakes.argo.objects import moment_of, stamp
 from fakes.argo.scheduling import place
 from fakes.argo.world import World
-from fakes.kube.refusal import Refusal
 
 from rollouts.kube.model import Json
-from rollouts.kube.resources import PODS
 
 VERSION = "tidegate.dev/version"
 
@@ -50,34 +46,13 @@ def names_of(pod: Json) -> set[str]:
 
 
 def is_ready(pod: Json) -> bool:
-    return _ready_since(pod) is not None
+    return ready_since(pod) is not None
 
 
 def is_available(pod: Json, min_ready_seconds: int, now: datetime) -> bool:
     """Ready for at least that long."""
-    since = _ready_since(pod)
+    since = ready_since(pod)
     return since is not None and now >= since + timedelta(seconds=min_ready_seconds)
-
-
-def reconcile_replica_set(world: World, body: Json, numbers: list[int]) -> None:
-    """As many pods as wished; those that matter least go first. Then its status."""
-    pods = world.index.owned(PODS, body)
-    wished, failure = ReplicaSet(body).replicas, None
-    for pod in sorted(pods, key=_worth)[: max(0, len(pods) - wished)]:
-        world.delete(pod)
-    for _ in range(wished - len(pods)):
-        numbers[0] += 1
-        try:
-            pod = world.create(_pod(body, numbers[0]))
-        except Refusal as refusal:
-            failure = str(refusal)
-            world.event(
-                body, "FailedCreate", f"Error creating: {failure}", warning=True, source="replicaset-controller"
-            )
-            break
-        text = f"Created pod: {pod['metadata']['name']}"
-        world.event(body, "SuccessfulCreate", text, source="replicaset-controller")
-    _write_status(world, body, failure)
 
 
 def run_pod(world: World, pod: Json, machines: Machines) -> None:
@@ -113,54 +88,6 @@ def _start(world: World, pod: Json, machines: Machines, names: set[str]) -> None
         if now < ready_at:
             world.wake(ready_at)
         _write(world, pod, "Running", begun, {"running": {"startedAt": begun}}, ready=now >= ready_at)
-
-
-def _pod(rs: Json, number: int) -> Json:
-    template, name = copy.deepcopy(rs["spec"]["template"]), rs["metadata"]["name"]
-    metadata = {
-        key: template.get("metadata", {})[key]
-        for key in ("labels", "annotations")
-        if key in template.get("metadata", {})
-    }
-    metadata |= {
-        "name": f"{name}-{safe_hash([rs['metadata']['uid'], number])[:5]}",
-        "generateName": f"{name}-",
-        "namespace": rs["metadata"]["namespace"],
-        "ownerReferences": [reference_to(rs)],
-    }
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": metadata,
-        "spec": template["spec"],
-        "status": {"phase": "Pending"},
-    }
-
-
-def _worth(pod: Json) -> tuple[bool, bool, float]:
-    """Without a node before placed, not ready before ready, young before old."""
-    age = -moment_of(pod["metadata"]["creationTimestamp"]).timestamp()
-    return bool(pod["spec"].get("nodeName")), is_ready(pod), age
-
-
-def _write_status(world: World, body: Json, failure: str | None) -> None:
-    now, seconds = world.now(), int(body["spec"].get("minReadySeconds", 0))
-    pods = world.index.owned(PODS, body)
-    ready = [pod for pod in pods if is_ready(pod)]
-    available = [pod for pod in ready if is_available(pod, seconds, now)]
-    for since in (since for pod in ready if (since := _ready_since(pod)) is not None):
-        if now < since + timedelta(seconds=seconds):
-            world.wake(since + timedelta(seconds=seconds))
-    counts = {"readyReplicas": len(ready), "availableReplicas": len(available)}
-    status: Json = {"replicas": len(pods), "observedGeneration": body["metadata"]["generation"]}
-    status |= {"fullyLabeledReplicas": len(pods)} if pods else {}
-    status |= {key: count for key, count in counts.items() if count}
-    if failure is not None:
-        old = next(iter(body.get("status", {}).get("conditions", ())), None)
-        since = old["lastTransitionTime"] if old else stamp(now)
-        why = {"reason": "FailedCreate", "message": failure, "lastTransitionTime": since}
-        status["conditions"] = [{"type": "ReplicaFailure", "status": "True", **why}]
-    world.report(body, status)
 
 
 def _wait_for_node(world: World, pod: Json, why: str) -> None:
@@ -216,6 +143,6 @@ def _ended(container: Json, last_words: str) -> Json:
     return {"exitCode": 1, "reason": "Error"} | ({"message": last_words} if told else {})
 
 
-def _ready_since(pod: Json) -> datetime | None:
+def ready_since(pod: Json) -> datetime | None:
     found = next((one for one in (pod.get("status") or {}).get("conditions", ()) if one["type"] == "Ready"), None)
     return moment_of(found["lastTransitionTime"]) if found is not None and found["status"] == "True" else None

@@ -70,7 +70,8 @@ class Reconciliation:
     @property
     def weights(self) -> Json | None:
         """As this reconciliation set them."""
-        return self.status.get("canary", {}).get("weights")
+        weights: Json | None = self.status.get("canary", {}).get("weights")
+        return weights
 
     @property
     def halted(self) -> bool:

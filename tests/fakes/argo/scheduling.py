@@ -11,19 +11,18 @@ from decimal import Decimal
 
 from fakes.argo.world import World
 
-from rollouts.kube.model import EVERYWHERE, Json
+from rollouts.kube.model import Json
 from rollouts.kube.resources import NODES, PODS, PRIORITY_CLASSES
 
-_UNITS = {"m": Decimal("0.001"), "k": 1000, "M": 10**6, "G": 10**9, "T": 10**12}
-_BINARY_UNITS = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
+_UNITS = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 
 
 def place(world: World, pod: Json) -> tuple[str, str]:
     """The first node by name that takes it, or none and the scheduler's reason."""
-    nodes = world.cluster.list(NODES)
+    nodes = world.everywhere(NODES)
     if not nodes:
         return "simulated-node", ""
-    placed = [one for one in world.cluster.list(PODS, namespace=EVERYWHERE) if one["spec"].get("nodeName")]
+    placed = [one for one in world.everywhere(PODS) if one["spec"].get("nodeName")]
     reasons: Counter[str] = Counter()
     for node in nodes:
         why = _refusal(node, pod) or _shortage(node, pod, placed)
@@ -39,10 +38,10 @@ def place(world: World, pod: Json) -> tuple[str, str]:
 def quantity(text: str | float) -> Decimal:
     """A Kubernetes quantity as a number, such as `500m`, `16Gi`, `1`."""
     text = str(text)
-    for unit, factor in (_BINARY_UNITS | _UNITS).items():
-        if text.endswith(unit):
-            return Decimal(text.removesuffix(unit)) * factor
-    return Decimal(text)
+    if text.endswith("m"):
+        return Decimal(text.removesuffix("m")) / 1000
+    unit = next((unit for unit in _UNITS if text.endswith(unit)), "")
+    return Decimal(text.removesuffix(unit)) * _UNITS.get(unit, 1)
 
 
 def requests_of(pod: Json) -> dict[str, Decimal]:

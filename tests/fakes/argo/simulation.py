@@ -35,27 +35,26 @@ What goes wrong is switched on and off at any time: `plugin_broken`, `controller
 
 from __future__ import annotations
 
-import heapq
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import datetime, timedelta
-from typing import ClassVar
 
 from fakes.argo.controller import reconcile
 from fakes.argo.deployments import reconcile_deployment
 from fakes.argo.measuring import reconcile_run
+from fakes.argo.metrics import metrics_of
 from fakes.argo.objects import controller_of, stamp
-from fakes.argo.pods import Machines, reconcile_replica_set, run_pod
+from fakes.argo.pods import Machines, run_pod
 from fakes.argo.reconciliation import ReconcileError
+from fakes.argo.replica_set_controller import reconcile_replica_set
+from fakes.argo.workqueue import Key, WorkQueue
 from fakes.argo.world import World
 from fakes.kube.cluster import FakeCluster
+from fakes.kube.refusal import Refusal
 from fakes.kube.store import Event
 
-from rollouts.kube.model import EVERYWHERE, Json, Resource
+from rollouts.kube.model import Json, Resource
 from rollouts.kube.resources import ANALYSIS_RUNS, DEPLOYMENTS, PODS, REPLICA_SETS, ROLLOUTS
-
-Key = tuple[str, str, str]
-"""Plural, namespace, name."""
 
 _KINDS: dict[str, Resource] = {kind.plural: kind for kind in (ROLLOUTS, REPLICA_SETS, PODS, ANALYSIS_RUNS, DEPLOYMENTS)}
 _PLURALS = {kind.kind: kind.plural for kind in _KINDS.values()}
@@ -63,7 +62,7 @@ _ROOM = ("nodes", "priorityclasses")
 """Kinds whose change may give a waiting pod its place."""
 _MOST_PASSES = 1000
 """Over one object in one `settle`: more is a loop that never ends."""
-_LONGEST_BACKOFF = 1000.0
+_LONGEST_BACKOFF = 1000
 """Seconds; upstream's rate limiter (`workqueue.DefaultItemBasedRateLimiter`). It starts at 5 ms there, at 1 s here."""
 
 
@@ -89,14 +88,20 @@ class Simulation:
         self._world = World(cluster, self._wake)
         self._reaction = reaction_seconds
         self._reacts = reacts
-        self._queue: dict[Key, None] = {}
-        self._alarms: list[tuple[datetime, Key]] = []
+        self._queue = WorkQueue()
         self._failed: Counter[Key] = Counter()
         self._waiting: dict[Key, None] = {}
         self._working: Key | None = None
         self._called = self._down = self._settling = False
         self._analysis = ("Running", "")
-        self._numbers = [0]
+        numbers = [0]
+        self._workers: dict[str, Callable[[Key, Json], None]] = {
+            ROLLOUTS.plural: self._work_on_rollout,
+            PODS.plural: self._work_on_pod,
+            REPLICA_SETS.plural: lambda _, body: reconcile_replica_set(self._world, body, numbers),
+            ANALYSIS_RUNS.plural: lambda _, body: reconcile_run(self._world, body, *self._analysis),
+            DEPLOYMENTS.plural: lambda _, body: reconcile_deployment(self._world, body),
+        }
         self._know_what_is_there()
         self._forget = cluster.on_change(self._changed)
         self._soon()
@@ -105,7 +110,6 @@ class Simulation:
         """React to nothing any more."""
         self._forget()
         self._queue.clear()
-        self._alarms.clear()
 
     @property
     def plugin_broken(self) -> bool:
@@ -181,9 +185,7 @@ class Simulation:
             return
         self._settling, passes = True, Counter[Key]()
         try:
-            while self._has_work():
-                key = next(iter(self._queue))
-                del self._queue[key]
+            while (key := self._queue.take(self._world.now())) is not None:
                 passes[key] += 1
                 if passes[key] > _MOST_PASSES:
                     raise RuntimeError(f"the simulated controllers do not come to rest over {'/'.join(key)}")
@@ -198,17 +200,8 @@ class Simulation:
             await self.cluster.time.sleep(every_seconds)
 
     def metrics(self) -> str:
-        """What the controller's `/metrics` says, as far as it is needed (`controller/metrics/prommetrics.go`)."""
-        lines = ["# TYPE rollout_info gauge"]
-        for body in self.cluster.list(ROLLOUTS, namespace=EVERYWHERE):
-            metadata, phase = body["metadata"], body.get("status", {}).get("phase", "")
-            labels = f'name="{metadata["name"]}",namespace="{metadata["namespace"]}",phase="{phase}"'
-            lines.append(f"rollout_info{{{labels}}} 1")
-        counters = {"rollout_reconcile_count": self.reconciles, "rollout_reconcile_error": self.reconcile_errors}
-        for metric, counts in counters.items():
-            for (namespace, name), count in sorted(counts.items()):
-                lines.append(f'{metric}{{name="{name}",namespace="{namespace}"}} {count}')
-        return "\n".join(lines) + "\n"
+        """What the controller's `/metrics` says."""
+        return metrics_of(self._world.everywhere(ROLLOUTS), self.reconciles, self.reconcile_errors)
 
     def _know_what_is_there(self) -> None:
         kinds = {kind.key: kind for kind in self.cluster.kinds}
@@ -226,21 +219,21 @@ class Simulation:
         plural, gone = event.kind.plural, event.change == "DELETED"
         key = (plural, event.namespace, event.name)
         if plural in _KINDS and not gone:
-            self._queue[key] = None
+            self._queue.add(key)
         if gone:
             self._waiting.pop(key, None)
         owner = controller_of(event.after)
         if owner is not None and owner["kind"] in _PLURALS:
-            self._queue[_PLURALS[owner["kind"]], event.namespace, owner["name"]] = None
-        for namespace, name in self._world.index.naming(event.namespace, event.name):
-            self._queue[ROLLOUTS.plural, namespace, name] = None
+            self._queue.add((_PLURALS[owner["kind"]], event.namespace, owner["name"]))
+        naming = self._world.index.naming(event.namespace, event.name)
+        self._queue.add_all((ROLLOUTS.plural, namespace, name) for namespace, name in naming)
         if plural in _ROOM or (plural == PODS.plural and gone):
-            self._queue |= self._waiting
+            self._queue.add_all(self._waiting)
 
     def _again(self, resource: Resource) -> None:
         """Look at all of a kind once more: something around them changed."""
-        for body in self.cluster.list(resource, namespace=EVERYWHERE):
-            self._queue[resource.plural, body["metadata"]["namespace"], body["metadata"]["name"]] = None
+        found = (body["metadata"] for body in self._world.everywhere(resource))
+        self._queue.add_all((resource.plural, metadata["namespace"], metadata["name"]) for metadata in found)
         self._soon()
 
     def _switch(self, names: set[str], what: str, on: bool) -> None:
@@ -258,27 +251,17 @@ class Simulation:
 
     def _wake(self, moment: datetime) -> None:
         """Work on what is being worked on again at that time."""
-        if self._working is None or (moment, self._working) in self._alarms:
-            return
-        heapq.heappush(self._alarms, (moment, self._working))
-        if self._reacts:
+        if self._working is not None and self._queue.add_at(moment, self._working) and self._reacts:
             self.cluster.time.call_later((moment - self._world.now()).total_seconds(), self.settle)
-
-    def _has_work(self) -> bool:
-        """Whether anything is queued, with what is due by now."""
-        now = self._world.now()
-        while self._alarms and self._alarms[0][0] <= now:
-            self._queue[heapq.heappop(self._alarms)[1]] = None
-        return bool(self._queue)
 
     def _work(self, key: Key) -> None:
         plural, namespace, name = key
-        body = self.cluster.find(_KINDS[plural], name, namespace=namespace)
+        body = self._world.find(_KINDS[plural], name, namespace)
         if body is None or (plural == ROLLOUTS.plural and self._down):
             return
         self._working = key
         try:
-            self._workers[plural](self, key, body)
+            self._workers[plural](key, body)
         finally:
             self._working = None
 
@@ -286,38 +269,24 @@ class Simulation:
         self.reconciles[key[1:]] += 1
         try:
             reconcile(self._world, body)
-        except ReconcileError as error:
-            self._failed[key] += 1
-            self.reconcile_errors[key[1:]] += 1
-            what = f'msg="roCtx.reconcile err {error}" namespace={key[1]} rollout={key[2]}'
-            self.log.append(f'time="{stamp(self._world.now())}" level=error {what}')
-            self._wake(
-                self._world.now() + timedelta(seconds=min(2.0 ** min(self._failed[key] - 1, 10), _LONGEST_BACKOFF))
-            )
+        except (ReconcileError, Refusal) as error:
+            self._fail(key, str(error))
         else:
             del self._failed[key]
 
+    def _fail(self, key: Key, why: str) -> None:
+        """Count it, log it, and try again after twice as long as the last time."""
+        self._failed[key] += 1
+        self.reconcile_errors[key[1:]] += 1
+        what = f'msg="roCtx.reconcile err {why}" namespace={key[1]} rollout={key[2]}'
+        self.log.append(f'time="{stamp(self._world.now())}" level=error {what}')
+        seconds = min(2 ** (self._failed[key] - 1), _LONGEST_BACKOFF)
+        self._wake(self._world.now() + timedelta(seconds=seconds))
+
     def _work_on_pod(self, key: Key, body: Json) -> None:
         run_pod(self._world, body, self.machines)
-        now = self.cluster.find(PODS, key[2], namespace=key[1])
+        now = self._world.find(PODS, key[2], key[1])
         if now is not None and not now["spec"].get("nodeName"):
             self._waiting[key] = None
         else:
             self._waiting.pop(key, None)
-
-    def _work_on_replica_set(self, key: Key, body: Json) -> None:
-        reconcile_replica_set(self._world, body, self._numbers)
-
-    def _work_on_run(self, key: Key, body: Json) -> None:
-        reconcile_run(self._world, body, *self._analysis)
-
-    def _work_on_deployment(self, key: Key, body: Json) -> None:
-        reconcile_deployment(self._world, body)
-
-    _workers: ClassVar[Mapping[str, Callable[[Simulation, Key, Json], None]]] = {
-        ROLLOUTS.plural: _work_on_rollout,
-        PODS.plural: _work_on_pod,
-        REPLICA_SETS.plural: _work_on_replica_set,
-        ANALYSIS_RUNS.plural: _work_on_run,
-        DEPLOYMENTS.plural: _work_on_deployment,
-    }

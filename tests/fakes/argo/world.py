@@ -8,8 +8,9 @@ from datetime import datetime
 from fakes.argo.index import Index
 from fakes.argo.objects import safe_hash, stamp
 from fakes.kube.cluster import FakeCluster
+from fakes.kube.refusal import Refusal
 
-from rollouts.kube.model import Json, Resource
+from rollouts.kube.model import EVERYWHERE, Json, Resource
 from rollouts.kube.resources import EVENTS, resource_of
 
 MANAGER = "rollouts-controller"
@@ -31,7 +32,18 @@ class World:
         return self.cluster.time.now()
 
     def find(self, resource: Resource, name: str, namespace: str) -> Json | None:
-        return self.cluster.find(resource, name, namespace=namespace)
+        """None also where the kind is not served: its definition is not installed."""
+        try:
+            return self.cluster.find(resource, name, namespace=namespace)
+        except Refusal:
+            return None
+
+    def everywhere(self, resource: Resource) -> list[Json]:
+        """All of a kind, in all namespaces."""
+        try:
+            return self.cluster.list(resource, namespace=EVERYWHERE)
+        except Refusal:
+            return []
 
     def create(self, body: Json) -> Json:
         return self.cluster.create(resource_of(body), body, manager=MANAGER)
