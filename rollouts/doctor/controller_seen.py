@@ -37,12 +37,14 @@ async def controller_of(region: Region, namespace: str, rollout: str) -> Control
     except (Forbidden, NotFound):
         deployments = ()
     looks, errors = await _counted(region, namespace, rollout)
+    config, unread = await _config(region, namespace)
     return Controller(
         namespace=namespace,
         deployments=tuple(one for one in deployments if _reconciles(one)),
         pods=tuple(pods),
         lease=await _one(region, LEASES, LEASE, namespace),
-        config=await _one(region, CONFIG_MAPS, CONFIG, namespace),
+        config=config,
+        config_unread=unread,
         reconciles=looks,
         errors=errors,
         log=await _log(region, namespace, pods, rollout),
@@ -59,6 +61,16 @@ async def _one(region: Region, resource: Resource, name: str, namespace: str) ->
         return await region.get(resource, name, namespace=namespace)
     except (Forbidden, NotFound):
         return None
+
+
+async def _config(region: Region, namespace: str) -> tuple[Json | None, bool]:
+    """The ConfigMap, and whether it may not be read; one that is not there is an answer."""
+    try:
+        return await region.get(CONFIG_MAPS, CONFIG, namespace=namespace), False
+    except NotFound:
+        return None, False
+    except Forbidden:
+        return None, True
 
 
 async def _counted(region: Region, namespace: str, rollout: str) -> tuple[float | None, float | None]:

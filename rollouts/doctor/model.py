@@ -78,12 +78,21 @@ class Controller(Value):
     """The lock of its leader election; None when there is none or it may not be read."""
     config: Json | None = None
     """The ConfigMap `argo-rollouts-config`, read by the controller when it starts and never again."""
+    config_unread: bool = False
+    """Whether it may not be read; then nothing is known of it."""
     reconciles: float | None = None
     """How often it looked at this Rollout since it started; None when its metrics could not be read."""
     errors: float | None = None
     """How many of these looks ended in an error (`rollout_reconcile_error`)."""
     log: tuple[str, ...] = ()
     """The last lines of its log that speak of an error and of this Rollout or of a plugin."""
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """What it says of its failures with this Rollout; nothing when it has none."""
+        looks = f", in {self.reconciles:.0f} looks" if self.reconciles else ""
+        counted = (f"rollout_reconcile_error is {self.errors:.0f}{looks}",) if self.errors else ()
+        return (*counted, *self.log)
 
 
 class Access(Value):

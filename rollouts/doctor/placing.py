@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from enum import IntEnum
 
 from rollouts.doctor.objects import at, labels_of, matches, name_of
-from rollouts.doctor.quantity import amount, requested
+from rollouts.doctor.quantity import amount, requested, spelled
 from rollouts.kube.model import Json
 
 
@@ -63,7 +63,7 @@ def _size(pod: Json, node: Json) -> Iterator[str]:
     has = at(node, "status", "allocatable", default={})
     for name, asked in requested(pod).items():
         if asked > amount(has.get(name, "0")):
-            yield f"a pod asks for {asked:g} {name}, a node has {has.get(name, '0')}"
+            yield f"a pod asks for {spelled(asked)} {name}, a node has {has.get(name, '0')}"
 
 
 def _taints(pod: Json, node: Json) -> Iterator[str]:

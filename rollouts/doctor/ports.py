@@ -13,8 +13,11 @@ class Region(ClusterReader, Protocol):
 
     namespace: str
     """Where the delivery's objects are."""
-    ahead: timedelta | None
-    """How far the API server's clock was ahead of ours at its last answer; None when it did not say."""
+
+    @property
+    def ahead(self) -> timedelta | None:
+        """How far the API server's clock was ahead of ours at its last answer; None when it did not say."""
+        ...
 
 
 class Prometheus(Protocol):

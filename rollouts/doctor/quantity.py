@@ -23,6 +23,14 @@ def amount(text: object) -> Decimal:
     return Decimal(found[1]) * _FACTORS.get(found[2], Decimal(0)) if found else Decimal(0)
 
 
+def spelled(number: Decimal) -> str:
+    """A number as a person reads it: bytes by the binary unit that leaves no fraction."""
+    for unit in ("Ti", "Gi", "Mi"):
+        if number >= _FACTORS[unit] and number % _FACTORS[unit] == 0:
+            return f"{number / _FACTORS[unit]:f}{unit}"
+    return f"{number.normalize():f}"
+
+
 def requested(pod: Json) -> Mapping[str, Decimal]:
     """What one pod asks for: the sum over its containers; a limit counts where a request is not said."""
     sums: dict[str, Decimal] = {}

@@ -185,6 +185,34 @@ def schema(kind: Annotated[str, typer.Argument(help="delivery, gates, batch or a
 
 
 @app.command()
+def doctor(
+    spec: Spec = SPEC,
+    region: Annotated[
+        list[str] | None, typer.Option("--region", help="Of the spec; repeatable; all when not given.")
+    ] = None,
+    controller_namespace: Annotated[
+        str, typer.Option(metavar="NAME", help="Where the Argo Rollouts controller runs.")
+    ] = "argo-rollouts",
+    state: State = STATE,
+    tracking_uri: Tracking = None,
+    output: As = Output.TEXT,
+) -> int:
+    """Look for what would break a delivery in a region's cluster, and say why and what to do. Changes nothing.
+
+    Exits with 1 when a finding is an error or a warning, with 4 when a region cannot be reached.
+
+    \b
+    Examples:
+      tidegate doctor delivery.yaml
+      tidegate doctor --region eu-west-1 --output json
+    """
+    from tidegate.cli.commands.doctor import Asked, run
+
+    asked = Asked(tuple(region or ()), controller_namespace, state, tracking_uri)
+    return run(spec, asked, as_json=output is Output.JSON)
+
+
+@app.command()
 def setup() -> int:
     """Bring what the fleet on this machine needs: Prometheus, a compiler, the engine environment.
 

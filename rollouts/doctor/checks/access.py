@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 from rollouts.doctor.model import Ailment, Finding, Severity, Snapshot
+from rollouts.kube.model import AccessQuestion
 
 ACCESS_DENIED = Ailment(
     code="access-denied",
@@ -31,13 +32,15 @@ def rights(snapshot: Snapshot) -> Iterator[Finding]:
     if denied:
         yield ACCESS_DENIED.found(
             f"{len(denied)} of {len(snapshot.access)} rights are missing in namespace {snapshot.namespace}",
-            *(
-                f"may not {question.verb} {question.resource.plural}"
-                + (f"/{question.subresource}" if question.subresource else "")
-                + (f".{question.resource.group}" if question.resource.group else "")
-                for question in denied
-            ),
+            *(f"may not {_spelled(question)}" for question in denied),
         )
+
+
+def _spelled(question: AccessQuestion) -> str:
+    """As `kubectl auth can-i` takes it, such as `patch rollouts/status support-llm`."""
+    plural = question.resource.plural
+    kind = f"{plural}/{question.subresource}" if question.subresource else plural
+    return " ".join(part for part in (question.verb, kind, question.name) if part)
 
 
 def clock(snapshot: Snapshot) -> Iterator[Finding]:

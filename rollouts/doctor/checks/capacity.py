@@ -10,7 +10,7 @@ from rollouts.doctor.checks.pods import own_pods
 from rollouts.doctor.model import Ailment, Finding, Severity, Snapshot
 from rollouts.doctor.objects import at, condition, is_ready, labels_of, said
 from rollouts.doctor.placing import Fit, fit
-from rollouts.doctor.quantity import amount, requested
+from rollouts.doctor.quantity import amount, requested, spelled
 from rollouts.doctor.strategy import canary, pods_wanted, replicas, routers, template
 from rollouts.kube.model import Json
 from rollouts.kube.resources import (
@@ -60,7 +60,8 @@ def quotas(snapshot: Snapshot) -> Iterator[Finding]:
     pod = template(snapshot, rollout) if rollout else {}
     if rollout is None or not pod:
         return
-    more = _most(rollout) - len(own_pods(snapshot))
+    both = {at(rollout, "status", "currentPodHash"), at(rollout, "status", "stableRS")}
+    more = _most(rollout) - sum(labels_of(one).get(HASH) in both for one in own_pods(snapshot))
     if more <= 0:
         return
     needs = {name: number * more for name, number in requested(pod).items()} | {"pods": Decimal(more)}
@@ -71,7 +72,7 @@ def quotas(snapshot: Snapshot) -> Iterator[Finding]:
             if need > amount(limit) - used:
                 yield QUOTA_TOO_SMALL.found(
                     f"{said(quota)} has no room for {more} more pods of {said(rollout)}",
-                    f"{key}: {limit} allowed, {used:g} used, {need:g} more needed",
+                    f"{key}: {limit} allowed, {spelled(used)} used, {spelled(need)} more needed",
                 )
 
 

@@ -98,8 +98,6 @@ def reconciled(snapshot: Snapshot) -> Iterator[Finding]:
     if rollout is None:
         return
     seen = snapshot.controller
-    counted = f"rollout_reconcile_error is {seen.errors:.0f} of {seen.reconciles:.0f} looks" if seen.errors else ""
-    words = [*([counted] if counted else []), *seen.log]
     owed = lag_of(rollout, now=snapshot.now)
     if owed and snapshot.now - owed.since > LAG:
         observed = at(rollout, "status", "observedGeneration", default="none")
@@ -107,10 +105,10 @@ def reconciled(snapshot: Snapshot) -> Iterator[Finding]:
             f"{said(rollout)}: the controller has not reacted for {ago(owed.since, snapshot.now)}",
             f"generation {rollout['metadata']['generation']}, observed {observed}",
             likely_cause(Rollout(rollout)),
-            *words,
+            *seen.words,
         )
     elif seen.errors and seen.reconciles and seen.errors >= max(FEW_LOOKS, seen.reconciles / 2):
-        yield RECONCILE_ERRORS.found(f"{said(rollout)}: the controller fails at it", *words)
+        yield RECONCILE_ERRORS.found(f"{said(rollout)}: the controller fails at it", *seen.words)
 
 
 def _crashes(snapshot: Snapshot, pod: Json) -> bool:

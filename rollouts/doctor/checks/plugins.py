@@ -62,7 +62,7 @@ def configured(snapshot: Snapshot) -> Iterator[Finding]:
     """Each plugin of the Rollout is in the ConfigMap, and was when the controller started."""
     rollout = snapshot.rollout
     wanted = plugins(rollout) if rollout else {}
-    if not (rollout and wanted and snapshot.controller.readable):
+    if not (rollout and wanted and snapshot.controller.readable) or snapshot.controller.config_unread:
         return
     try:
         known = _entries(snapshot)

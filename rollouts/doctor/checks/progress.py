@@ -8,7 +8,7 @@ from datetime import timedelta
 from rollouts.argo.model import Rollout
 from rollouts.doctor.model import Ailment, Finding, Severity, Snapshot
 from rollouts.doctor.objects import at, condition, said, time_at
-from rollouts.doctor.strategy import ago, in_progress, lags, replicas, steps
+from rollouts.doctor.strategy import ago, lags, replicas, steps
 from rollouts.kube.model import Json
 
 NOTHING_DEPLOYED = Ailment(
@@ -51,8 +51,9 @@ FORGOTTEN = Ailment(
 NO_PROGRESS = Ailment(
     code="no-progress",
     severity=Severity.ERROR,
-    cause="a rollout has said Progressing for longer than any step takes; that is how a pipeline that never ran looks",
-    cure="read the controller's log for this Rollout, and the replica set's events",
+    cause="a rollout says Progressing past its own deadline, and nobody wrote that it passed: the controller fails at "
+    "every look, most often at a traffic plugin; that is how a pipeline that never ran looks",
+    cure="read the controller's log for this Rollout, mend what it names, and restart the controller",
 )
 NOTHING_SERVES = Ailment(
     code="nothing-serves",
@@ -79,8 +80,11 @@ AILMENTS = (
 )
 
 LONG_PAUSE = timedelta(days=1)
-LONG_STEP = timedelta(hours=2)
-"""An engine loads for tens of minutes at most; a pause is not progress and is not counted."""
+DEFAULT_DEADLINE = 600
+"""progressDeadlineSeconds of a Rollout that does not say."""
+SLACK = timedelta(minutes=2)
+"""Between a deadline and the controller's word that it has passed."""
+_AWAITING_NOTHING = {"NewReplicaSetAvailable", "RolloutPaused", "RolloutAborted", "ProgressDeadlineExceeded"}
 IDLE = timedelta(days=30)
 
 
@@ -123,7 +127,7 @@ def moving(snapshot: Snapshot) -> Iterator[Finding]:
         elif since and snapshot.now - since > LONG_PAUSE:
             what = f"{said(rollout)} is paused at {_step(rollout)}"
             yield FORGOTTEN.found(what, f"{pause.get('reason')} for {ago(since, snapshot.now)}")
-    if not pauses and not at(rollout, "spec", "paused") and in_progress(rollout):
+    if not pauses and not at(rollout, "spec", "paused") and Rollout(rollout).in_progress:
         yield from _stands(snapshot, rollout)
 
 
@@ -137,18 +141,30 @@ def idle(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _stands(snapshot: Snapshot, rollout: Json) -> Iterator[Finding]:
-    progressing, step = condition(rollout, "Progressing"), Rollout(rollout).step or {}
-    # An analysis and an experiment may last for days, and say when they are over.
-    if {"analysis", "experiment"} & set(step):
+    """Past its own deadline, which a controller that gets as far as writing the status would have written.
+
+    As `RolloutTimedOut`: an analysis and an experiment may last for days, and what is paused or done waits for nobody.
+    """
+    progressing = condition(rollout, "Progressing") or {}
+    since = time_at(progressing, "lastUpdateTime")
+    if (
+        since is None
+        or progressing.get("reason") in _AWAITING_NOTHING
+        or {"analysis", "experiment"} & set(_now(rollout))
+    ):
         return
-    if not progressing or progressing.get("reason") == "ProgressDeadlineExceeded":
-        return
-    since = time_at(progressing, "lastUpdateTime") or time_at(progressing, "lastTransitionTime")
-    if since and snapshot.now - since > LONG_STEP:
+    deadline = timedelta(seconds=int(at(rollout, "spec", "progressDeadlineSeconds", default=DEFAULT_DEADLINE)))
+    if snapshot.now - since > deadline + SLACK:
         yield NO_PROGRESS.found(
-            f"{said(rollout)} has been Progressing at {_step(rollout)} for {ago(since, snapshot.now)}",
-            str(progressing.get("message", "")),
+            f"{said(rollout)} has said Progressing at {_step(rollout)} for {ago(since, snapshot.now)}",
+            f"{progressing.get('reason')}: {progressing.get('message', '')}",
+            f"progressDeadlineSeconds: {deadline.total_seconds():.0f}",
+            *snapshot.controller.words,
         )
+
+
+def _now(rollout: Json) -> Json:
+    return Rollout(rollout).step or {}
 
 
 def _step(rollout: Json) -> str:
