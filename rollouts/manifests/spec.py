@@ -60,8 +60,9 @@ class CanarySpec(SpecModel):
     """While it gets copies only; as many as the copied share asks for when absent."""
     least: int = Field(default=1, ge=1)
     """Never fewer, whatever its weight: a canary without a ready engine loses its routes."""
-    after_abort: Duration = timedelta(minutes=5)
-    """How long its engines stay up after they were taken back, to be looked at; they hold GPUs."""
+    after_abort: Duration = Field(default=timedelta(minutes=5), gt=timedelta(0))
+    """How long its engines stay up after they were taken back, to be looked at; they hold GPUs. To Argo Rollouts, 0
+    would mean for ever."""
     dynamic_stable: bool = False
     """Give the stable's engines away as users leave it: saves GPUs, and going back has to wait for starts."""
 

@@ -9,6 +9,7 @@ import difflib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Generic, TypeVar, get_origin
 
@@ -18,7 +19,7 @@ from pydantic_core import ErrorDetails
 
 from tidegate.core.errors import UsageError
 from tidegate.core.model import AT_ODDS, Loc, SpecModel
-from tidegate.core.quantities import FROM_FILE
+from tidegate.core.quantities import FROM_FILE, format_duration
 
 Spec = TypeVar("Spec", bound=SpecModel)
 _NULL = "tag:yaml.org,2002:null"
@@ -235,7 +236,8 @@ def _sentence(detail: ErrorDetails, loc: Loc, owner: Any) -> tuple[str, str]:
         return "nothing", "a value here"
     if detail["type"] == AT_ODDS:
         return str(context["found"]), str(context["expected"])
-    return repr(detail["input"]), _wish(detail, context)
+    found = detail["input"]
+    return format_duration(found) if isinstance(found, timedelta) else repr(found), _wish(detail, context)
 
 
 def _wish(detail: ErrorDetails, context: dict[str, Any]) -> str:

@@ -7,6 +7,7 @@ from rollouts.manifests.conventions import DELIVERY, DIGEST, REGION, VERSION, cl
 from rollouts.manifests.manifest import Site
 from rollouts.manifests.objects.container import CACHE_FOLDER, SCRATCH_FOLDER, SHARED_MEMORY, container
 from rollouts.manifests.objects.nodes import scheduling
+from rollouts.manifests.objects.strategy import seconds
 
 MARGIN_SECONDS = 30
 """Beyond the drain: process 1 ends at most 20 s after its grace, and the preStop hook has to start."""
@@ -25,7 +26,7 @@ def pod_template(site: Site) -> Json:
         # Kubernetes writes a variable for each Service of the namespace, some of which vLLM would take for its own.
         "enableServiceLinks": False,
         "priorityClassName": cluster_wide(site.fleet.namespace, f"{site.name}-engines"),
-        "terminationGracePeriodSeconds": int(pod.drain.total_seconds()) + MARGIN_SECONDS,
+        "terminationGracePeriodSeconds": seconds(pod.drain) + MARGIN_SECONDS,
         "securityContext": _security(pod.user),
         **({"imagePullSecrets": [{"name": name} for name in pod.pull_secrets]} if pod.pull_secrets else {}),
         **scheduling(site),

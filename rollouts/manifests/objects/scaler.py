@@ -17,6 +17,10 @@ POLLING_SECONDS = 15
 """As often as Prometheus scrapes."""
 
 
+QUERY = "tidegate.dev/query-"
+"""Annotations of an HPA: what the adapter has to ask for each of its metrics, which the HPA itself only names."""
+
+
 def scaler(site: Site, wanted: AutoscaleSpec) -> Json:
     """The object that the spec asks for."""
     if wanted.by is Scaler.HPA:
@@ -56,6 +60,7 @@ def _scaled_object(site: Site, wanted: AutoscaleSpec) -> Json:
 
 
 def _autoscaler(site: Site, wanted: AutoscaleSpec) -> Json:
+    asked = signals(site, wanted)
     whose = {"matchLabels": {"service": site.name, "region": site.release.region}}
     spec: Json = {
         "scaleTargetRef": _target(site),
@@ -70,10 +75,12 @@ def _autoscaler(site: Site, wanted: AutoscaleSpec) -> Json:
                     "target": {"type": "AverageValue", "averageValue": _quantity(signal.target)},
                 },
             }
-            for signal in signals(site, wanted)
+            for signal in asked
         ],
     }
-    return manifest(HORIZONTAL_POD_AUTOSCALERS, site.name, site, spec=spec)
+    whole = manifest(HORIZONTAL_POD_AUTOSCALERS, site.name, site, spec=spec)
+    queries = {f"{QUERY}{signal.name}": signal.query for signal in asked}
+    return {**whole, "metadata": {**whole["metadata"], "annotations": queries}}
 
 
 def _target(site: Site) -> Json:

@@ -6,6 +6,7 @@ argo-rollouts.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from datetime import timedelta
 
@@ -124,5 +125,5 @@ def _argument(name: str) -> Json:
 
 
 def seconds(length: timedelta) -> int:
-    """Whole seconds, as all of Argo Rollouts' delays are."""
-    return round(length.total_seconds())
+    """Whole seconds, as all of Argo Rollouts' delays are; never 0 of something, which often means never."""
+    return math.ceil(length.total_seconds())

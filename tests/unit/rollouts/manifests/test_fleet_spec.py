@@ -57,6 +57,8 @@ def test_a_region_may_have_more_engines_than_the_others() -> None:
         ("trafic: istio", "fleet.yaml:7: trafic: found an unknown key; expected traffic (the nearest known key)"),
         ("replicas: 0", "fleet.yaml:7: replicas: found 0; expected greater than or equal to 1"),
         ("pod: {memory: 64GB}", "fleet.yaml:7: pod.memory: found '64GB'; expected text that matches"),
+        # To Argo Rollouts 0 means that an aborted canary keeps its GPUs for ever.
+        ("canary: {after_abort: 0s}", "fleet.yaml:7: canary.after_abort: found 0ms; expected greater than 0"),
         ("warm_pool: {share: 0.15}", "fleet.yaml:7: warm_pool.share: found 0.15; expected a percent such as 20%"),
         ("network: {egress_to: [10.0.0.1/8]}", "found '10.0.0.1/8'; expected a block of addresses such as"),
         ("network: {ingress_from: [Mine]}", "fleet.yaml:7: network.ingress_from[0]: found 'Mine'; expected text that"),
