@@ -15,6 +15,7 @@ from fakes.kube.api import Api, Lost, Reply, Stream
 from fakes.kube.call import Asked
 from fakes.kube.kubeconfig import write_kubeconfig
 from fakes.kube.simulated_time import SimulatedTime
+from fakes.registry_server import self_signed
 
 from rollouts.adapters.ports import free_port
 
@@ -27,17 +28,21 @@ _PATIENCE_SECONDS = 10.0
 class FakeServers:
     """Several regions' API servers in one thread, each on its own port.
 
-    A cluster belongs to the thread's event loop: touch it through `do` alone. A region that vanishes refuses
-    connections; a request that is lost otherwise breaks its connection.
+    They speak TLS with a certificate that the kubeconfig names: kubectl sends no token without. A cluster belongs to
+    the thread's event loop: touch it through `do` alone. A region that vanishes refuses connections; a request that
+    is lost otherwise breaks its connection.
     """
 
-    def __init__(self, apis: Mapping[str, Api], loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, apis: Mapping[str, Api], loop: asyncio.AbstractEventLoop, folder: Path, namespace: str) -> None:
         self._apis = dict(apis)
         self._loop = loop
         self._ports = {name: free_port() for name in apis}
         self._serving: dict[str, tuple[uvicorn.Server, asyncio.Task[None]]] = {}
-        self.urls = {name: f"http://127.0.0.1:{port}" for name, port in self._ports.items()}
-        self.kubeconfig = Path()
+        self.urls = {name: f"https://127.0.0.1:{port}" for name, port in self._ports.items()}
+        self._certificate, self._key = folder / "tls.pem", folder / "tls.key"
+        self_signed("127.0.0.1", self._certificate, self._key)
+        authority = self._certificate.read_bytes()
+        self.kubeconfig = write_kubeconfig(folder / "kubeconfig", self.urls, authority, namespace=namespace)
 
     def api(self, region: str) -> Api:
         """A region's API server: its cluster, faults and access."""
@@ -71,6 +76,8 @@ class FakeServers:
             ws="none",
             date_header=False,
             server_header=False,
+            ssl_certfile=self._certificate,
+            ssl_keyfile=self._key,
         )
         server = uvicorn.Server(config)
         self._serving[region] = server, asyncio.create_task(server.serve())
@@ -101,11 +108,10 @@ def serving(apis: Mapping[str, Api], folder: Path, *, namespace: str = "default"
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, name="fake clusters", daemon=True)
     thread.start()
-    servers = FakeServers(apis, loop)
+    servers = FakeServers(apis, loop, folder, namespace)
     try:
         for region in apis:
             servers.come_back(region)
-        servers.kubeconfig = write_kubeconfig(folder / "kubeconfig", servers.urls, namespace=namespace)
         yield servers
     finally:
         asyncio.run_coroutine_threadsafe(servers.stop_all(), loop).result(_PATIENCE_SECONDS)

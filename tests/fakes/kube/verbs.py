@@ -154,10 +154,13 @@ def _parsed(asked: Asked) -> Any:
     """JSON, or YAML where the content type says so.
 
     Raises:
-        Refusal: it is neither (400).
+        Refusal: it is neither (400), or in a format that only built-in kinds know upstream, and none here (415).
     """
+    content_type = asked.headers.get("content-type", "")
+    if "protobuf" in content_type or "cbor" in content_type:
+        raise Refusal(415, "UnsupportedMediaType", f"the body of the request was in an unknown format: {content_type}")
     try:
-        if "yaml" in asked.headers.get("content-type", ""):
+        if "yaml" in content_type:
             return yaml.safe_load(asked.body)
         return json.loads(asked.body)
     except (ValueError, yaml.YAMLError) as error:
