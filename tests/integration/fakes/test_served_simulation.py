@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import time
+import asyncio
+from contextlib import aclosing
 from pathlib import Path
 
-import httpx
-import pytest
 from fakes.argo.scene import NAME, canary, http_route, rollout, service
 from fakes.argo.simulation import Simulation
 from fakes.kube.api import Api
@@ -14,35 +13,34 @@ from fakes.kube.cluster import FakeCluster
 from fakes.kube.server import serving
 from fakes.kube.simulated_time import RealTime
 
+from rollouts.adapters.kube.connect import connect
+from rollouts.kube.ports import Cluster
 from rollouts.kube.resources import HTTP_ROUTES, ROLLOUTS, SERVICES
+from tidegate.core.clock import SystemClock
 
 REGION = "eu-west-1"
 
 
-def test_a_rollout_becomes_healthy_and_pauses_at_its_step(tmp_path: Path) -> None:
+async def test_a_rollout_becomes_healthy_and_pauses_at_its_step(tmp_path: Path) -> None:
     with serving({REGION: Api(FakeCluster(time=RealTime()))}, tmp_path) as servers:
         cluster = servers.api(REGION).cluster
         simulation = servers.do(lambda: Simulation(cluster, start_seconds=0.1))
-        with httpx.Client(base_url=servers.urls[REGION]) as client:
-            for resource, body in (
-                *((SERVICES, service(f"{NAME}-{arm}")) for arm in ("stable", "canary")),
-                (HTTP_ROUTES, http_route()),
-                (ROLLOUTS, rollout(canary())),
-            ):
-                assert client.post(resource.path("default"), json=body).status_code == 201
-            wait_for(client, "Healthy")
-            labels = {"app": NAME, "tidegate.dev/version": "2"}
-            patch = {"spec": {"template": {"metadata": {"labels": labels}}}}
-            headers = {"content-type": "application/merge-patch+json"}
-            client.patch(ROLLOUTS.path("default", NAME), json=patch, headers=headers)
-            wait_for(client, "Paused")
+        client = connect(REGION, kubeconfig=str(servers.kubeconfig), clock=SystemClock())
+        for arm in ("stable", "canary"):
+            await client.create(SERVICES, service(f"{NAME}-{arm}"))
+        await client.create(HTTP_ROUTES, http_route())
+        await client.create(ROLLOUTS, rollout(canary()))
+        await comes_to(client, "Healthy")
+        labels = {"app": NAME, "tidegate.dev/version": "2"}
+        await client.patch(ROLLOUTS, NAME, {"spec": {"template": {"metadata": {"labels": labels}}}})
+        await comes_to(client, "Paused")
+        await client.close()
         assert servers.do(simulation.reconcile_errors.total) == 0
         servers.do(simulation.close)
 
 
-def wait_for(client: httpx.Client, phase: str) -> None:
-    until = time.monotonic() + 20
-    while client.get(ROLLOUTS.path("default", NAME)).json().get("status", {}).get("phase") != phase:
-        if time.monotonic() > until:
-            pytest.fail(f"no {phase} in 20 s")
-        time.sleep(0.02)
+async def comes_to(client: Cluster, phase: str) -> None:
+    async with asyncio.timeout(60), aclosing(client.watch(ROLLOUTS, fields=f"metadata.name={NAME}")) as changes:
+        async for change in changes:
+            if change.object.get("status", {}).get("phase") == phase:
+                return
