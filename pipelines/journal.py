@@ -40,6 +40,10 @@ class Journal:
         self._ledger.append(event)
         self._tell(event)
 
+    def recorded(self) -> Sequence[Event]:
+        """What the ledger holds now, also what other processes wrote there."""
+        return self._ledger.recorded()
+
     def try_to_say(self, step: str, kind: str, message: str, data: Mapping[str, object] | None = None) -> None:
         """As `say`, but a ledger that is not there stops nothing: users come before records."""
         try:
@@ -47,8 +51,8 @@ class Journal:
         except TidegateError as error:
             self._tell(self._event(step, kind, f"{message} (not in the ledger: {error})", data or {}))
 
-    def opened(self, plan: Plan) -> None:
-        """The delivery starts; the event carries the whole plan."""
+    def opened(self, plan: Plan, *, spec_file: str | None = None) -> None:
+        """The delivery starts; the event carries the whole plan, and where its spec lies among the kept files."""
         steps = [step.model_dump(mode="json", exclude={"gates"}) | {"id": step.id} for step in plan.steps]
         self.say(
             "delivery",
@@ -61,8 +65,15 @@ class Journal:
                 "champion": plan.champion.version,
                 "regions": list(plan.regions),
                 "steps": steps,
+                "challenger_version": plan.version.model_dump(mode="json"),
+                "champion_version": plan.champion.model_dump(mode="json"),
+                "spec_file": spec_file,
             },
         )
+
+    def failed(self, step: Step, ending: Ending, reason: str, exit_code: int) -> None:
+        """The step stops the delivery; the event carries what it makes of it, for a process that ends it later."""
+        self.try_to_say(step.id, "failed", reason, {"ending": str(ending), "exit_code": int(exit_code)})
 
     def traffic(self, step: Step, state: RegionState) -> None:
         """User traffic or mirroring changed and was confirmed."""

@@ -58,6 +58,8 @@ class Step(Value):
     expected_seconds: float = 0.0
     """When its gates answer as soon as they can."""
     gates: tuple[GatePlan, ...] = ()
+    approvals: tuple[str, ...] = ()
+    """What people must have approved before it starts, such as `wave@2`."""
 
     @property
     def id(self) -> str:

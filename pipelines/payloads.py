@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from pydantic import BaseModel, Field, field_validator
 
 from gates.model import Outcome
+from pipelines.model import Ending
+from registry.model import ModelVersion
 
 
 class PlannedStep(BaseModel):
@@ -23,6 +25,8 @@ class PlannedStep(BaseModel):
     wave: int | None = None
     expected_seconds: float = 0.0
     """When its gates answer as soon as they can."""
+    approvals: tuple[str, ...] = ()
+    """What people must have approved before it starts."""
 
 
 class Opening(BaseModel):
@@ -35,6 +39,11 @@ class Opening(BaseModel):
     """The name in the spec's metadata."""
     steps: tuple[PlannedStep, ...] = ()
     regions: tuple[str, ...] = ()
+    challenger_version: ModelVersion | None = None
+    """`version`, with what proves its files; None in ledgers of a tidegate that kept only its number."""
+    champion_version: ModelVersion | None = None
+    spec_file: str | None = None
+    """Where the spec lies below the delivery's kept files; None when it was not kept."""
 
 
 class Move(BaseModel):
@@ -66,6 +75,13 @@ class Said(BaseModel):
     @classmethod
     def _by_name(cls, value: object) -> object:
         return Outcome[value.upper()] if isinstance(value, str) else value
+
+
+class Failure(BaseModel):
+    """`failed`: what a step that stops the delivery makes of it; both None in older ledgers."""
+
+    ending: Ending | None = None
+    exit_code: int | None = None
 
 
 class Closing(BaseModel):

@@ -81,6 +81,10 @@ class Ledger(Protocol):
         """Write the event before this returns."""
         ...
 
+    def recorded(self) -> Sequence[Event]:
+        """Everything that is written by now, by whomever, oldest first."""
+        ...
+
     def measure(self, numbers: Mapping[str, float], *, at: datetime) -> None:
         """Keep numbers as time series beside the events."""
         ...

@@ -84,10 +84,10 @@ async def run_step(context: Context, step: Step) -> None:
     try:
         await STAGES[step.stage](context, step)
     except Stopped as stop:
-        context.journal.try_to_say(step.id, "failed", stop.reason)
+        context.journal.failed(step, stop.ending, stop.reason, EXIT_CODES[stop.ending])
         raise Stopped(stop.ending, f"{step.id}: {stop.reason}") from stop
     except TidegateError as error:
-        context.journal.try_to_say(step.id, "failed", str(error))
+        context.journal.failed(step, Ending.FAILED, str(error), error.exit_code)
         raise
     context.journal.say(step.id, "done")
 

@@ -43,6 +43,8 @@ class Step(Value):
     wave: int | None = None
     """Regions of one wave go at the same time; None for steps of the whole delivery."""
     expected_seconds: float = 0.0
+    approvals: tuple[str, ...] = ()
+    """What people must have approved before it starts."""
     state: StepState = StepState.WAITING
     started: datetime | None = None
     ended: datetime | None = None

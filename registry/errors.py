@@ -1,6 +1,7 @@
 """What the registry can fail at.
 
 UnknownModel, UnknownVersion, UnknownAlias (UsageError)   the name leads nowhere; says what there is
+UnknownDelivery (UsageError)                              no ledger has that id
 UnfitModel (UsageError)                                   a folder or version that tidegate will not serve
 DeliveryRuns (Refused)                                    another delivery of the model is alive
 RegistryError (OutsideError)
@@ -24,6 +25,10 @@ class UnknownVersion(UsageError):
 
 class UnknownAlias(UsageError):
     """No version of the model carries that alias."""
+
+
+class UnknownDelivery(UsageError):
+    """There is no delivery with that id."""
 
 
 class UnfitModel(UsageError):

@@ -14,8 +14,11 @@ LIVE_SECONDS = 60.0
 def is_alive(delivery: DeliverySummary, now: datetime, host: str, process_exists: Callable[[int], bool]) -> bool:
     """Whether an unfinished delivery's process may still act.
 
-    On its own host the process table knows at once; elsewhere only its heartbeat tells.
+    On its own host the process table knows at once; elsewhere only its heartbeat tells. Of a delivery that many
+    processes carry the last may well be gone and the next not there yet: it is given the time it asked for.
     """
+    if delivery.patience_seconds:
+        return now - delivery.heartbeat < timedelta(seconds=delivery.patience_seconds)
     if delivery.host == host and not process_exists(delivery.pid):
         return False
     return now - delivery.heartbeat < timedelta(seconds=LIVE_SECONDS)
@@ -23,6 +26,8 @@ def is_alive(delivery: DeliverySummary, now: datetime, host: str, process_exists
 
 def why_dead(delivery: DeliverySummary) -> str:
     """The reason to write when a dead delivery is closed."""
+    if delivery.patience_seconds:
+        return f"nobody went on with it; its last sign of life was {delivery.heartbeat:%F %T} UTC"
     return f"process {delivery.pid} on {delivery.host} died; its last sign of life was {delivery.heartbeat:%F %T} UTC"
 
 

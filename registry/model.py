@@ -46,7 +46,8 @@ class Event(Value):
     step: str
     """The step's id, such as `canary@eu-west-1/25`; `delivery` for the delivery itself."""
     kind: str
-    """`started`, `traffic`, `evidence`, `verdict`, `done`, `failed`, `undone`, `closed`."""
+    """`started`, `traffic`, `evidence`, `verdict`, `done`, `failed`, `undone`, `closed`; of people and what waits for
+    them `waiting`, `approved`, `refused`."""
     message: str
     """One line for people."""
     data: Mapping[str, object] = {}
@@ -74,3 +75,7 @@ class DeliverySummary(Value):
     pid: int
     heartbeat: datetime
     """When its process last said that it lives."""
+    patience_seconds: float = 0.0
+    """Of one that many processes carry: how long nothing may be heard of it; 0 when one process carries it all."""
+    key: str | None = None
+    """Of whoever opened it, such as a workflow's uid."""

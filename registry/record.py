@@ -15,12 +15,15 @@ MAX_PARTS = 90
 STORY_CHARACTERS = 7500
 """Of the description, which is a tag as well; below the 8000 at which MLflow cuts."""
 
-_PART = re.compile(re.escape(EVENT_PREFIX) + r"(\d+)\.(\d+)of(\d+)")
+_PART = re.compile(re.escape(EVENT_PREFIX) + r"(\d+)\.(\d+)of(\d+)(?:\.(\w+))?")
 _NOT_IN_NAMES = re.compile(r"[^\w.\- :/]", re.ASCII)
 
 
-def event_tags(number: int, event: Event) -> dict[str, str]:
+def event_tags(number: int, event: Event, writer: str = "") -> dict[str, str]:
     """The tags that hold an event, in parts when it is long: `mlflow.tidegate.event.0007.1of1`.
+
+    `writer` tells apart processes that write at the same time, as those of two regions of a wave do: MLflow has
+    no compare-and-set, so two of them may choose the same number, and neither must write over the other.
 
     Raises:
         ValueError: the event is too long for one request.
@@ -29,23 +32,25 @@ def event_tags(number: int, event: Event) -> dict[str, str]:
     parts = [text[start : start + TAG_CHARACTERS] for start in range(0, len(text), TAG_CHARACTERS)]
     if len(parts) > MAX_PARTS:
         raise ValueError(f"an event of {len(text)} characters; the ledger keeps at most {MAX_PARTS * TAG_CHARACTERS}")
-    return {f"{EVENT_PREFIX}{number:04}.{index}of{len(parts)}": part for index, part in enumerate(parts, 1)}
+    end = f".{writer}" if writer else ""
+    return {f"{EVENT_PREFIX}{number:04}.{index}of{len(parts)}{end}": part for index, part in enumerate(parts, 1)}
 
 
 def read_events(tags: Mapping[str, str]) -> list[Event]:
-    """The events in a run's tags, in their order.
+    """The events in a run's tags, in their order: one that was written in sight of another comes after it.
 
     An event with a part missing was never acknowledged to its writer, so it did not happen.
     """
-    parts: dict[int, dict[int, str]] = {}
-    wanted: dict[int, int] = {}
+    parts: dict[tuple[int, str], dict[int, str]] = {}
+    wanted: dict[tuple[int, str], int] = {}
     for key, value in tags.items():
         if match := _PART.fullmatch(key):
-            number, index, count = map(int, match.groups())
-            parts.setdefault(number, {})[index] = value
-            wanted[number] = count
-    whole = (number for number in sorted(parts) if len(parts[number]) == wanted[number])
-    return [Event.model_validate_json("".join(text for _, text in sorted(parts[number].items()))) for number in whole]
+            number, index, count = map(int, match.groups()[:3])
+            place = number, match[4] or ""
+            parts.setdefault(place, {})[index] = value
+            wanted[place] = count
+    whole = (place for place in sorted(parts) if len(parts[place]) == wanted[place])
+    return [Event.model_validate_json("".join(text for _, text in sorted(parts[place].items()))) for place in whole]
 
 
 def next_number(tags: Mapping[str, str]) -> int:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 import psutil
 
@@ -19,16 +20,19 @@ from registry.conventions import (
     CHAMPION,
     HEARTBEAT,
     HOST,
+    KEY,
     LAST_STEP,
     MODEL,
     OUTCOME,
+    OWNER,
+    PATIENCE,
     PID,
     REASON,
     STATE,
     VERSION,
     experiment_name,
 )
-from registry.errors import DeliveryRuns, StoreUnreachable
+from registry.errors import DeliveryRuns, StoreUnreachable, UnknownDelivery
 from registry.liveness import contest, is_alive, why_dead
 from registry.model import DeliverySummary, Event, ModelVersion
 from registry.record import read_events
@@ -67,15 +71,33 @@ class MlflowDeliveries:
     def _client(self) -> MlflowClient:
         return open_client(self._uri)
 
-    def open_delivery(self, version: ModelVersion, champion: ModelVersion | None, *, spec_digest: str) -> MlflowLedger:
+    def open_delivery(
+        self,
+        version: ModelVersion,
+        champion: ModelVersion | None,
+        *,
+        spec_digest: str,
+        patience: timedelta = timedelta(0),
+        key: str | None = None,
+    ) -> MlflowLedger:
         """Begin the only delivery of this model, after closing those that died as `interrupted`.
+
+        Args:
+            version: what is delivered.
+            champion: the version that serves now.
+            spec_digest: of the file that describes the delivery.
+            patience: how long nothing may be heard of it, when many processes will carry it one after the other.
+            key: of whoever opens; a delivery that it has opened before and that is not over is joined instead.
 
         Raises:
             DeliveryRuns: another one lives; names its id, host, process and start.
         """
         for other, _ in self._live(version.name):
+            if key is not None and other.key == key:
+                return self.join(other.id)
             raise _refusal(other)
-        run = self._create(version, champion, spec_digest)
+        more = {PATIENCE: f"{patience.total_seconds():g}"} if patience else {}
+        run = self._create(version, champion, spec_digest, more | ({KEY: key} if key else {}))
         try:
             self._win(run.info.run_id, version.name)
         # Whatever it was: a run that stays open would look like a delivery.
@@ -83,6 +105,46 @@ class MlflowDeliveries:
             self._withdraw(run.info.run_id)
             raise
         return MlflowLedger(self._client, run, self._clock)
+
+    def join(self, delivery: str, *, carries: bool = True) -> MlflowLedger:
+        """The ledger of a delivery that another process opened; events of both stand in it.
+
+        Args:
+            delivery: its id.
+            carries: whether what is written is a sign that the delivery lives; not what somebody says from outside.
+
+        Raises:
+            UnknownDelivery: no ledger has that id.
+        """
+        writer = uuid4().hex[:8]
+        return MlflowLedger(self._client, self._run(delivery), self._clock, writer=writer, carries=carries)
+
+    def take_over(self, delivery: str, *, patience: timedelta = timedelta(0)) -> MlflowLedger:
+        """Carry on a delivery; processes that carried it before are refused whatever they write from now on.
+
+        Raises:
+            UnknownDelivery: no ledger has that id.
+        """
+        marks = {
+            OWNER: uuid4().hex,
+            HOST: self._host,
+            PID: str(self._pid),
+            HEARTBEAT: self._clock.now().isoformat(),
+            PATIENCE: f"{patience.total_seconds():g}",
+        }
+        self._run(delivery)
+        with store_errors(self._uri):
+            for name, value in marks.items():
+                self._client.set_tag(delivery, name, value)
+        return self.join(delivery)
+
+    def summary(self, delivery: str) -> DeliverySummary:
+        """One delivery as lists show it.
+
+        Raises:
+            UnknownDelivery: no ledger has that id.
+        """
+        return _summarize(self._run(delivery))
 
     def deliveries(self, name: str) -> list[DeliverySummary]:
         """Every delivery of the model, newest first; an empty list when there was none."""
@@ -94,23 +156,46 @@ class MlflowDeliveries:
             return read_events(self._client.get_run(delivery).data.tags)
 
     def fetch(self, delivery: str, folder: str, into: Path) -> list[Path]:
-        """Copy the files of one folder of a delivery's artifacts; none when there is no such folder or delivery."""
+        """Copy the files below one folder of a delivery's artifacts; none when there is no such folder or delivery."""
         from mlflow.exceptions import MlflowException
 
         with store_errors(self._uri):
             try:
-                found = [file.path for file in self._client.list_artifacts(delivery, folder) if not file.is_dir]
+                found = sorted(self._files(delivery, folder))
             except MlflowException as error:
                 if error.error_code != "RESOURCE_DOES_NOT_EXIST":
                     raise
                 return []
-            return [Path(self._client.download_artifacts(delivery, path, str(into))) for path in sorted(found)]
+            return [Path(self._client.download_artifacts(delivery, path, str(into))) for path in found]
 
     def is_alive(self, delivery: DeliverySummary) -> bool:
         """Whether it has not ended and its process still shows signs of life."""
         return delivery.ended is None and is_alive(delivery, self._clock.now(), self._host, _may_act)
 
-    def _create(self, version: ModelVersion, champion: ModelVersion | None, spec_digest: str) -> Run:
+    def _files(self, delivery: str, folder: str) -> Iterator[str]:
+        for file in self._client.list_artifacts(delivery, folder):
+            if file.is_dir:
+                yield from self._files(delivery, file.path)
+            else:
+                yield file.path
+
+    def _run(self, delivery: str) -> Run:
+        from mlflow.exceptions import MlflowException
+
+        with store_errors(self._uri):
+            try:
+                run = self._client.get_run(delivery)
+            except MlflowException as error:
+                if error.error_code not in ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"):
+                    raise
+                run = None
+        if run is None or MODEL not in run.data.tags:
+            raise UnknownDelivery(f"there is no delivery {delivery}", hint="`tidegate status` names the last one")
+        return run
+
+    def _create(
+        self, version: ModelVersion, champion: ModelVersion | None, spec_digest: str, more: Mapping[str, str]
+    ) -> Run:
         from mlflow.entities import Param
 
         now = self._clock.now()
@@ -121,7 +206,9 @@ class MlflowDeliveries:
             PID: str(self._pid),
             HEARTBEAT: now.isoformat(),
             STATE: OPENING,
-        } | ({CHAMPION: champion.version} if champion else {})
+            **({CHAMPION: champion.version} if champion else {}),
+            **more,
+        }
         params = {
             "model": version.name,
             "version": version.version,
@@ -211,6 +298,8 @@ def _summarize(run: Run) -> DeliverySummary:
         host=tags[HOST],
         pid=int(tags[PID]),
         heartbeat=datetime.fromisoformat(tags[HEARTBEAT]),
+        patience_seconds=float(tags.get(PATIENCE, 0)),
+        key=tags.get(KEY),
     )
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from registry.adapters.mlflow_store import store_errors
-from registry.conventions import HEARTBEAT, MODEL, NOTE, OUTCOME, REASON, STATE, VERSION
+from registry.conventions import HEARTBEAT, MODEL, NOTE, OUTCOME, OWNER, REASON, STATE, VERSION
 from registry.errors import DeliveryLost
 from registry.model import Event
 from registry.record import describe, event_tags, jsonl, metric_name, next_number, read_events, summary_tags
@@ -31,17 +31,28 @@ RUN_STATUS = {
 class MlflowLedger:
     """Appends to one run. Every call returns only after the store has said that it has it.
 
-    One process writes it at a time, and it makes sure before each write that it is still the one.
+    Several processes may write it at a time, such as one for each region of a wave. Before each write a process
+    makes sure that the delivery is open and still carried by those that carried it when this process joined.
     """
 
-    def __init__(self, client: MlflowClient, run: Run, clock: Clock) -> None:
-        """`run` is a delivery's, made by `MlflowDeliveries`."""
+    def __init__(self, client: MlflowClient, run: Run, clock: Clock, *, writer: str = "", carries: bool = True) -> None:
+        """`run` is a delivery's, made by `MlflowDeliveries`.
+
+        Args:
+            client: of the store that the run is in.
+            run: as it was when this process joined.
+            clock: for its signs of life.
+            writer: tells this process's events from those of others; empty for the one that opened the delivery.
+            carries: whether what it writes is a sign that the delivery lives; an approval from outside is none.
+        """
         self.delivery: str = run.info.run_id
         self._client = client
         self._clock = clock
         self._uri = client.tracking_uri
         self._title = f"{run.data.tags[MODEL]} {run.data.tags[VERSION]}"
         self._started = run.info.start_time / 1000
+        self._owner = run.data.tags.get(OWNER)
+        self._writer, self._carries = writer, carries
         self._events = read_events(run.data.tags)
         self._next = next_number(run.data.tags)
 
@@ -53,12 +64,17 @@ class MlflowLedger:
             StoreUnreachable: it is not written, or not known to be.
         """
         with store_errors(self._uri):
-            self._check_ours()
+            self._catch_up(self._check_ours())
             # A failed request may have been carried out: its number is never used again.
             number, self._next = self._next, self._next + 1
-            tags = event_tags(number, event) | summary_tags(self._title, [*self._events, event])
-            self._write(tags | self._heartbeat())
-        self._events.append(event)
+            tags = event_tags(number, event, self._writer) | summary_tags(self._title, [*self._events, event])
+            self._write(tags | (self._heartbeat() if self._carries else {}))
+
+    def recorded(self) -> list[Event]:
+        """Everything that is written by now, by whomever, oldest first."""
+        with store_errors(self._uri):
+            self._catch_up(self._client.get_run(self.delivery))
+        return list(self._events)
 
     def measure(self, numbers: Mapping[str, float], *, at: datetime) -> None:
         """Keep numbers as MLflow metrics; their step is in seconds since the delivery began."""
@@ -95,9 +111,9 @@ class MlflowLedger:
         """
         if outcome not in RUN_STATUS:
             raise ValueError(f"outcome {outcome!r}; expected one of {', '.join(RUN_STATUS)}")
-        story = describe(self._title, self._events, f"{outcome}: {reason}")
         with store_errors(self._uri):
-            self._check_ours()
+            self._catch_up(self._check_ours())
+            story = describe(self._title, self._events, f"{outcome}: {reason}")
             # Cut: MLflow keeps 8000 characters of a tag, and older stores 5000.
             self._write({OUTCOME: outcome, STATE: outcome, REASON: reason[:4000], NOTE: story})
             self._client.log_text(self.delivery, jsonl(self._events), "events.jsonl")
@@ -114,7 +130,12 @@ class MlflowLedger:
         entries = [RunTag(key, value) for key, value in tags.items()]
         self._client.log_batch(self.delivery, tags=entries, synchronous=True)
 
-    def _check_ours(self) -> None:
+    def _catch_up(self, run: Run) -> None:
+        """Take in what other processes wrote meanwhile: what this one writes next comes after it."""
+        self._events = read_events(run.data.tags)
+        self._next = max(self._next, next_number(run.data.tags))
+
+    def _check_ours(self) -> Run:
         run = self._client.get_run(self.delivery)
         if run.info.status != "RUNNING":
             outcome, reason = run.data.tags.get(OUTCOME), run.data.tags.get(REASON)
@@ -122,3 +143,6 @@ class MlflowLedger:
                 f"delivery {self.delivery} was closed by another process as {outcome}: {reason}",
                 hint="see `tidegate status`",
             )
+        if run.data.tags.get(OWNER) != self._owner:
+            raise DeliveryLost(f"delivery {self.delivery} is carried on by another process")
+        return run

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 
-from registry.errors import DeliveryLost, DeliveryRuns
+from registry.errors import DeliveryLost, DeliveryRuns, UnknownDelivery
 from registry.liveness import is_alive, why_dead
 from registry.model import DeliverySummary, Event, ModelVersion
 from tidegate.core.clock import Clock
@@ -23,6 +23,8 @@ class FakeLedger:
         self.events: list[Event] = []
         self.numbers: list[tuple[datetime, dict[str, float]]] = []
         self.attached: list[str] = []
+        self.files: dict[str, bytes] = {}
+        """What is attached now, by its place."""
         self.outcome: str | None = None
         self.reason: str | None = None
         self._clock = clock
@@ -39,11 +41,16 @@ class FakeLedger:
         self._touch(last_step=event.step)
         self.events.append(event)
 
+    def recorded(self) -> list[Event]:
+        return list(self.events)
+
     def measure(self, numbers: Mapping[str, float], *, at: datetime) -> None:
         self.numbers.append((at, dict(numbers)))
 
     def attach(self, path: Path, *, folder: str = "") -> None:
-        self.attached.append(str(Path(folder) / path.name))
+        place = str(Path(folder) / path.name)
+        self.attached.append(place)
+        self.files[place] = path.read_bytes()
 
     def beat(self) -> None:
         self._touch()
@@ -74,20 +81,46 @@ class FakeDeliveries:
         self._clock, self._host, self._pid = clock, host, pid
         self._ids = (str(number) for number in itertools.count(1))
 
-    def open_delivery(self, version: ModelVersion, champion: ModelVersion | None, *, spec_digest: str) -> FakeLedger:
+    def open_delivery(
+        self,
+        version: ModelVersion,
+        champion: ModelVersion | None,
+        *,
+        spec_digest: str,
+        patience: timedelta = timedelta(0),
+        key: str | None = None,
+    ) -> FakeLedger:
         for other in self.ledgers:
             if other.summary.name != version.name or other.summary.ended is not None:
                 continue
             if self.is_alive(other.summary):
+                if key is not None and other.summary.key == key:
+                    return other
                 raise DeliveryRuns(f"delivery {other.delivery} of {version.name} runs on {other.summary.host}")
             other.bury()
         now = self._clock.now()
         summary = DeliverySummary(
             id=next(self._ids), name=version.name, version=version.version,
             champion=champion.version if champion else None, started=now, host=self._host, pid=self._pid, heartbeat=now,
+            patience_seconds=patience.total_seconds(), key=key,
         )  # fmt: skip
         self.ledgers.append(FakeLedger(self._clock, summary.id, summary))
         return self.ledgers[-1]
+
+    def join(self, delivery: str) -> FakeLedger:
+        found = next((ledger for ledger in self.ledgers if ledger.delivery == delivery), None)
+        if found is None:
+            raise UnknownDelivery(f"there is no delivery {delivery}")
+        return found
+
+    def fetch(self, delivery: str, folder: str, into: Path) -> list[Path]:
+        found = []
+        for place, content in sorted(self.join(delivery).files.items()):
+            if Path(folder) in Path(place).parents:
+                (into / place).parent.mkdir(parents=True, exist_ok=True)
+                (into / place).write_bytes(content)
+                found.append(into / place)
+        return found
 
     def deliveries(self, name: str) -> list[DeliverySummary]:
         return [ledger.summary for ledger in reversed(self.ledgers) if ledger.summary.name == name]
