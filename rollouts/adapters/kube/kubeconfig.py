@@ -29,6 +29,9 @@ from tidegate.core.clock import Clock
 REREAD = timedelta(minutes=1) + EARLY
 """How long a token from a file is used: client-go reads it again each minute, since the kubelet rotates it in place."""
 
+PLUGIN_SECONDS = 60.0
+"""Plugins ask a cloud, for seconds; the official client would wait for ever, and every request with it."""
+
 POD_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 BROKEN = (ConfigException, OSError, ValueError, KeyError, TypeError, AttributeError, yaml.YAMLError)
@@ -47,8 +50,14 @@ def access(context: str | None, *, clock: Clock, kubeconfig: str | None = None) 
     """
 
     async def read() -> Credential:
-        # Files, and a plugin that may ask a cloud for seconds.
-        return await asyncio.to_thread(_read, context, _files(kubeconfig), clock.now())
+        files = _files(kubeconfig)
+        try:
+            async with asyncio.timeout(PLUGIN_SECONDS):
+                return await asyncio.to_thread(_read, context, files, clock.now())
+        except TimeoutError:
+            raise NoAccess(
+                f"the plugin of context {context or 'in use'} gave nothing in {PLUGIN_SECONDS:g} s"
+            ) from None
 
     return Access(read, clock)
 

@@ -15,17 +15,20 @@ import pytest
 import yaml
 from fakes.raw_server import Authority, Heard, RawServer, answer, raw_server, tls_of
 
+from rollouts.adapters.kube import kubeconfig as kubeconfig_files
 from rollouts.adapters.kube.client import KubeClient
 from rollouts.adapters.kube.connect import connect
 from rollouts.errors import NoAccess, NoConnection
 from tidegate.core.clock import SystemClock
 
 PLUGIN = """
-import json, pathlib, sys
+import json, pathlib, sys, time
 runs = pathlib.Path(sys.argv[1])
 number = len(runs.read_text()) + 1 if runs.exists() else 1
 runs.write_text("x" * number)
 status = json.loads(sys.argv[2])
+if "sleep" in status:
+    time.sleep(status["sleep"])
 if "fail" in status:
     print("no session for eyJhbGciOiJSUzI1NiIsImtpZCI6IjEifQ; run login", file=sys.stderr)
     sys.exit(7)
@@ -104,6 +107,17 @@ async def test_a_plugin_that_gives_nothing_is_no_anonymous_access(tmp_path: Path
             await client.server_version()
         await client.close()
     assert server.heard == []
+
+
+async def test_a_plugin_that_does_not_end_is_waited_for_no_longer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kubeconfig_files, "PLUGIN_SECONDS", 0.2)
+    async with raw_server(version) as server:
+        client = opened(kubeconfig(tmp_path, server, plugin(tmp_path, {"sleep": 2})))
+        with pytest.raises(NoAccess, match=r"the plugin of context eu gave nothing in 0\.2 s"):
+            await client.server_version()
+        await client.close()
 
 
 async def test_a_plugin_that_is_not_there(tmp_path: Path) -> None:
