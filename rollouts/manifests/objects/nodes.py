@@ -86,8 +86,8 @@ def _paid_as(site: Site) -> Json:
                 for key, value in SPOT.items()
             ]
         }
-    # A node without the label is no spot node, and NotIn lets it pass.
-    never = [_expression(key, "NotIn", value) for key, value in SPOT.items()]
+    # A node without the label is no spot node, and passes.
+    never = [_expression(key, "NotIn", value) for key, value in SPOT.items()]  # codespell:ignore notin
     return {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": never}]}}
 
 

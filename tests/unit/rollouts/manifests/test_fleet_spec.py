@@ -54,7 +54,7 @@ def test_a_region_may_have_more_engines_than_the_others() -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("trafic: istio", "fleet.yaml:7: trafic: found an unknown key; expected traffic (the nearest known key)"),
+        ("replica: 3", "fleet.yaml:7: replica: found an unknown key; expected replicas (the nearest known key)"),
         ("replicas: 0", "fleet.yaml:7: replicas: found 0; expected greater than or equal to 1"),
         ("pod: {memory: 64GB}", "fleet.yaml:7: pod.memory: found '64GB'; expected text that matches"),
         # To Argo Rollouts 0 means that an aborted canary keeps its GPUs for ever.
