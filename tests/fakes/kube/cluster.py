@@ -7,10 +7,10 @@ Controllers (simulated ones too) use it as plain Python; clients reach it throug
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from copy import deepcopy
 from typing import Any
 
 from fakes.kube import metadata, selectors
+from fakes.kube.copying import copied
 from fakes.kube.kinds import KINDS, Kind
 from fakes.kube.patches import merged, patched
 from fakes.kube.refusal import Refusal, conflict, no_such_path
@@ -99,12 +99,12 @@ class FakeCluster:
             Refusal: there is none (404).
         """
         kind = self.served(resource.group, resource.plural)
-        return deepcopy(self._writes.existing(kind, name, self._where(kind, namespace)))
+        return copied(self._writes.existing(kind, name, self._where(kind, namespace)))
 
     def find(self, resource: Resource, name: str, *, namespace: str | None = None) -> Json | None:
         """One object, or None."""
         kind = self.served(resource.group, resource.plural)
-        return deepcopy(self.store.get(kind, self._where(kind, namespace), name))
+        return copied(self.store.get(kind, self._where(kind, namespace), name))
 
     def list(
         self, resource: Resource, *, labels: str = "", fields: str = "", namespace: str | None = None
@@ -112,7 +112,7 @@ class FakeCluster:
         """All that match, by namespace and name; namespace "" is all of them."""
         kind = self.served(resource.group, resource.plural)
         chosen = selectors.both(labels, fields, kind.plural)
-        return [deepcopy(found) for found in self.store.all(kind, self._where(kind, namespace)) if chosen(found)]
+        return [copied(found) for found in self.store.all(kind, self._where(kind, namespace)) if chosen(found)]
 
     def on_change(self, listener: Callable[[Event], None]) -> Callable[[], None]:
         """Be told of every committed change at once and in order; the answer ends it.
@@ -211,7 +211,7 @@ class FakeCluster:
         if new["metadata"].get("name") != name:
             raise Refusal(400, "BadRequest", f"the name of the object does not match the name on the URL ({name})")
         metadata.check_kind(served, new)
-        return self._writes.rewrite(served, old, deepcopy(new), how)
+        return self._writes.rewrite(served, old, copied(new), how)
 
     def apply(self, resource: Resource, body: Json, *, manager: str, force: bool = False) -> Json:
         """`patch` by server-side apply, of the object that the body names."""

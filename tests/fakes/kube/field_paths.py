@@ -85,6 +85,23 @@ def _compact(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"), sort_keys=True)
 
 
+def differing(before: Json, after: Json) -> tuple[Json, Json]:
+    """Both without the fields that are the same in both: what is left has all leaves that differ."""
+    old: Json = {key: value for key, value in before.items() if key not in after}
+    new: Json = {key: value for key, value in after.items() if key not in before}
+    for key in before.keys() & after.keys():
+        was, is_now = before[key], after[key]
+        if was == is_now:
+            continue
+        if isinstance(was, dict) and isinstance(is_now, dict) and was and is_now:
+            was, is_now = differing(was, is_now)
+            old |= {key: was} if was else {}
+            new |= {key: is_now} if is_now else {}
+        else:
+            old[key], new[key] = was, is_now
+    return old, new
+
+
 def to_fields(paths: Iterable[Path]) -> Json:
     """As `fieldsV1`: nested, with `.` for a path that has others below it."""
     root: Json = {}

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from copy import deepcopy
 from typing import Any
 
+from fakes.kube.copying import copied
 from fakes.kube.kinds import Kind
 from fakes.kube.store import Store
 
@@ -24,7 +24,7 @@ def collect(store: Store, kinds: Mapping[tuple[str, str], Kind], owner: Json, *,
         if len(left) == len(references) or key not in kinds:
             continue
         if left or orphan:
-            kept = deepcopy(found)
+            kept = copied(found)
             kept["metadata"]["ownerReferences"] = left
             store.put(kinds[key], kept)
         else:

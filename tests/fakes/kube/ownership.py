@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from copy import deepcopy
 from typing import Any
 
-from fakes.kube.field_paths import Leaves, Path, from_fields, item_paths, leaves, to_fields, written
+from fakes.kube.copying import copied
+from fakes.kube.field_paths import Leaves, Path, differing, from_fields, item_paths, leaves, to_fields, written
 from fakes.kube.kinds import Kind
 from fakes.kube.refusal import Cause, Refusal, bad_request
 
@@ -83,13 +83,14 @@ def _named(entry: Json, kind: Kind) -> str:
 
 def updated(kind: Kind, before: Json | None, after: Json, *, manager: str, subresource: str, now: str) -> list[Json]:
     """Managed fields after any other write: the writer owns, alone, what it changed (`FieldManager.Update`)."""
-    was: Leaves = {} if before is None else leaves(before)
-    is_now = leaves(after)
-    owners = Owners(kind, () if before is None else before["metadata"].get("managedFields", ()))
+    old, new = differing({} if before is None else before, after)
+    was, is_now = leaves(old), leaves(new)
     changed = {path for path, value in is_now.items() if was.get(path, _UNSET) != value}
     gone = set(was) - set(is_now)
+    managed: list[Json] = [] if before is None else before["metadata"].get("managedFields", [])
     if not changed and not gone:
-        return owners.written()
+        return managed
+    owners = Owners(kind, managed)
     owners.lose(gone)
     if changed:
         me = (manager, "Update", subresource)
@@ -158,19 +159,19 @@ def _merged(live: Any, config: Any, path: Path) -> Any:
     if isinstance(live, dict) and isinstance(config, dict):
         merged = dict(live)
         for key, value in config.items():
-            merged[key] = _merged(live[key], value, (*path, f"f:{key}")) if key in live else deepcopy(value)
+            merged[key] = _merged(live[key], value, (*path, f"f:{key}")) if key in live else copied(value)
         return merged
     if isinstance(live, list) and isinstance(config, list):
         here, new = item_paths(path, live), item_paths(path, config)
         if here is not None and new is not None:
             return _merged_items(dict(zip(here, live, strict=True)), dict(zip(new, config, strict=True)), path)
-    return deepcopy(config)
+    return copied(config)
 
 
 def _merged_items(live: dict[str, Any], config: dict[str, Any], path: Path) -> list[Any]:
     """Items that are there keep their place; new ones come after them."""
     both = {key: _merged(one, config[key], (*path, key)) if key in config else one for key, one in live.items()}
-    return [*both.values(), *(deepcopy(one) for key, one in config.items() if key not in live)]
+    return [*both.values(), *(copied(one) for key, one in config.items() if key not in live)]
 
 
 def _remove(node: Any, path: Path) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from copy import deepcopy
 from typing import Any
 
+from fakes.kube.copying import copied
 from fakes.kube.refusal import Refusal
 
 Json = dict[str, Any]
@@ -14,7 +14,7 @@ Json = dict[str, Any]
 def merged(target: Any, patch: Any) -> Any:
     """`target` with an RFC 7386 patch: null removes a key, a list replaces the whole list."""
     if not isinstance(patch, dict):
-        return deepcopy(patch)
+        return copied(patch)
     result = dict(target) if isinstance(target, dict) else {}
     for key, value in patch.items():
         if value is None:
@@ -30,7 +30,7 @@ def patched(target: Json, operations: Iterable[Json]) -> Any:
     Raises:
         Refusal: an operation does not fit, or its test does not hold: 422, as the API server's patch handler.
     """
-    result: Any = deepcopy(target)
+    result: Any = copied(target)
     for operation in operations:
         result = _apply(result, operation)
     return result
@@ -40,7 +40,7 @@ def _apply(document: Any, operation: Json) -> Any:
     verb, path = operation.get("op"), _pointer(operation.get("path", ""))
     if verb in ("move", "copy"):
         source = _pointer(operation.get("from", ""))
-        value = deepcopy(_look(document, source))
+        value = copied(_look(document, source))
         if verb == "move":
             document = _removed(document, source)
         return _added(document, path, value)
@@ -52,9 +52,9 @@ def _apply(document: Any, operation: Json) -> Any:
         return _removed(document, path)
     if verb == "replace":
         _look(document, path)
-        return _added(_removed(document, path) if path else document, path, deepcopy(operation.get("value")))
+        return _added(_removed(document, path) if path else document, path, copied(operation.get("value")))
     if verb == "add":
-        return _added(document, path, deepcopy(operation.get("value")))
+        return _added(document, path, copied(operation.get("value")))
     raise Refusal(400, "BadRequest", f"Unexpected kind: {verb}")
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
@@ -74,7 +73,7 @@ class Store:
             yield from ((key, one) for one in tuple(found.values()))
 
     def put(self, kind: Kind, body: Json) -> Json:
-        """Commit a new state under the next version."""
+        """Commit a new state under the next version; the body is the store's from now on."""
         place = _place(body)
         before = self._by_kind.setdefault(kind.key, {}).get(place)
         after = self._next(body)
@@ -105,9 +104,7 @@ class Store:
 
     def _next(self, body: Json) -> Json:
         self.version += 1
-        after = deepcopy(body)
-        after["metadata"]["resourceVersion"] = str(self.version)
-        return after
+        return body | {"metadata": body["metadata"] | {"resourceVersion": str(self.version)}}
 
     def _tell(self, event: Event) -> None:
         """A listener may change objects itself; all others still hear first what came first."""

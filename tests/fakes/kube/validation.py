@@ -5,10 +5,10 @@ Kubernetes, "Server Side Field Validation" and "Custom Resources: Field pruning"
 
 from __future__ import annotations
 
-from copy import deepcopy
 from enum import StrEnum
 from typing import Any
 
+from fakes.kube.copying import copied
 from fakes.kube.kinds import Kind
 from fakes.kube.refusal import Cause, bad_request, invalid
 
@@ -82,7 +82,7 @@ def without_nulls(value: Any) -> Any:
         return {key: without_nulls(one) for key, one in value.items() if one is not None}
     if isinstance(value, list):
         return [without_nulls(one) for one in value]
-    return deepcopy(value)
+    return copied(value)
 
 
 def _unreadable(kind: Kind) -> str:

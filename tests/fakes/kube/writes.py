@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping
-from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from fakes.kube import defaults, garbage, metadata, ownership
+from fakes.kube.copying import copied
 from fakes.kube.kinds import Kind
 from fakes.kube.refusal import Cause, Refusal, already_exists, conflict, invalid, no_such_path, not_found
 from fakes.kube.simulated_time import Time
@@ -82,7 +82,7 @@ class Writes:
 
     def create(self, kind: Kind, body: Json, namespace: str, how: How, *, managed: list[Json] | None = None) -> Json:
         """Bring a new object; `managed` where its owners are known already."""
-        new = metadata.placed(kind, deepcopy(body), namespace)
+        new = metadata.placed(kind, copied(body), namespace)
         if new["metadata"].pop("resourceVersion", ""):
             # storage.ErrResourceVersionSetOnCreate is no API error upstream either
             raise Refusal(500, "InternalError", "resourceVersion should not be set on objects to be created")
@@ -96,7 +96,7 @@ class Writes:
 
     def update(self, kind: Kind, body: Json, namespace: str, how: How) -> Json:
         """Put a whole object, or its status, in the place of what is there."""
-        new = metadata.placed(kind, deepcopy(body), namespace)
+        new = metadata.placed(kind, copied(body), namespace)
         old = self.existing(kind, new["metadata"].get("name", ""), namespace)
         if kind.custom and not new["metadata"].get("resourceVersion"):
             said = "Invalid value: 0: must be specified for an update"
@@ -119,7 +119,7 @@ class Writes:
 
     def apply(self, kind: Kind, body: Json, name: str, namespace: str, how: How, *, force: bool) -> Json:
         """Server-side apply: bring it, or settle with the other owners of its fields."""
-        config = metadata.placed(kind, deepcopy(body), namespace)
+        config = metadata.placed(kind, copied(body), namespace)
         if config["metadata"].setdefault("name", name) != name:
             raise Refusal(400, "BadRequest", f"the name of the object does not match the name on the URL ({name})")
         config = how.check.decoded(kind, config, None)
@@ -140,12 +140,12 @@ class Writes:
     def delete(self, kind: Kind, found: Json, propagation: str, how: How) -> Json:
         """End it, at once or when its finalizers are gone."""
         if how.dry_run or "deletionTimestamp" in found["metadata"]:
-            return deepcopy(found)
+            return copied(found)
         if not found["metadata"].get("finalizers"):
             return self._bury(kind, found, propagation)
-        leaving = deepcopy(found)
+        leaving = copied(found)
         leaving["metadata"] |= {"deletionTimestamp": self._now, "deletionGracePeriodSeconds": 0}
-        return deepcopy(self._store.put(kind, leaving))
+        return copied(self._store.put(kind, leaving))
 
     def _inhabited(self, kind: Kind, namespace: str) -> None:
         """`NamespaceLifecycle` admission: nothing comes into a namespace that is not there."""
@@ -158,7 +158,7 @@ class Writes:
 
         A write that changes nothing is none: no new version, nothing to watch (`etcd3.GuaranteedUpdate`).
         """
-        new = deepcopy(how.check.decoded(kind, new, old))
+        new = copied(how.check.decoded(kind, new, old))
         defaults.fill(kind, new)
         how.check.valid(kind, new, old)
         if self._owners and not owned:
@@ -166,14 +166,14 @@ class Writes:
                 kind, old, new, manager=how.manager, subresource=how.subresource, now=self._now
             )
         for check in self.admission:
-            check(verb, kind, deepcopy(new))
+            check(verb, kind, copied(new))
         if how.dry_run or new == old:
             return new
         if "deletionTimestamp" in new["metadata"] and not new["metadata"].get("finalizers"):
             return self._bury(kind, self._store.put(kind, new), "Background")
-        return deepcopy(self._store.put(kind, new))
+        return copied(self._store.put(kind, new))
 
     def _bury(self, kind: Kind, found: Json, propagation: str) -> Json:
         gone = self._store.remove(kind, found)
         garbage.collect(self._store, self._kinds, gone, orphan=propagation == "Orphan")
-        return deepcopy(gone)
+        return copied(gone)

@@ -62,6 +62,12 @@ def test_who_creates_owns_everything_and_who_patches_what_it_patched(cluster: Fa
     assert '.spec.template.spec.containers[name="engine"].image' in owned(after, "ci")
 
 
+def test_who_takes_a_field_away_owns_nothing_by_that(cluster: FakeCluster) -> None:
+    cluster.create(CONFIG_MAPS, {"metadata": {"name": "a"}, "data": {"x": "1", "y": "2"}}, manager="ci")
+    after = cluster.patch(CONFIG_MAPS, "a", {"data": {"x": None}}, manager="ops")
+    assert (owned(after, "ci"), owned(after, "ops")) == ({".data.y"}, set())
+
+
 def test_a_conflict_names_the_owner_and_the_field(cluster: FakeCluster) -> None:
     cluster.apply(ROLLOUTS, ROLLOUT, manager="tidegate")
     cluster.patch(ROLLOUTS, "chat", {"spec": {"replicas": 5}}, manager="hpa")
