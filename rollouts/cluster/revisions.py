@@ -10,11 +10,7 @@ from dataclasses import dataclass
 from rollouts.argo.model import revision_of
 from rollouts.argo.revisions import hash_of
 from rollouts.kube.model import Json
-from rollouts.manifests.conventions import DIGEST, VERSION
-
-ATTEMPT = "tidegate.dev/attempt"
-"""Annotation of the pod template: how often this version was put on trial here. Without it a version that was stable
-not long ago would come back past all steps (`rollbackWindow`), and no gate would see it."""
+from rollouts.manifests.conventions import ATTEMPT, DIGEST, VERSION
 
 INJECTED = "rollout.argoproj.io/ephemeral-metadata"
 """Annotation of a ReplicaSet: what the controller put into its template, such as the role."""

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from copy import deepcopy
 
-from rollouts.cluster.revisions import ATTEMPT
 from rollouts.cluster.seen import Seen
 from rollouts.errors import NotPossible
 from rollouts.kube.model import Json
-from rollouts.manifests.conventions import PREVIOUS
+from rollouts.manifests.conventions import ATTEMPT, PREVIOUS
 from rollouts.manifests.living import carried_over
 from rollouts.model import Engine
 

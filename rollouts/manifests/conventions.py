@@ -11,6 +11,10 @@ REGION, VERSION, ROLE = "tidegate.dev/region", "tidegate.dev/version", "tidegate
 DIGEST = "tidegate.dev/digest"
 """Annotation of the pod template: which model the engine serves."""
 
+ATTEMPT = "tidegate.dev/attempt"
+"""Annotation of the pod template: how often this version was put on trial here. Without it a version that was stable
+not long ago would come back past all steps (`rollbackWindow`), and no gate would see it."""
+
 PREVIOUS = "tidegate.dev/previous"
 """Annotation of the Rollout: the version that was stable before the last promotion."""
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from rollouts.kube.model import Json
-from rollouts.kube.resources import HTTP_ROUTES, SERVICES, VIRTUAL_SERVICES
-from rollouts.manifests.conventions import POD_TEMPLATE_HASH
+from rollouts.kube.resources import HTTP_ROUTES, ROLLOUTS, SERVICES, VIRTUAL_SERVICES
+from rollouts.manifests.conventions import ATTEMPT, POD_TEMPLATE_HASH, VERSION
 
 _MIRROR = "RequestMirror"
 _COPIES = ("mirror", "mirrorPercentage")
@@ -22,6 +22,20 @@ def carried_over(wanted: Json, live: Json) -> Json:
     """`wanted` with what is not ours to say, as the cluster has it; an object of another kind as it is."""
     carry = _CARRIERS.get(wanted["kind"])
     return {**wanted, "spec": carry(wanted["spec"], live.get("spec") or {})} if carry else wanted
+
+
+def _rollout(wanted: Json, live: Json) -> Json:
+    """The attempt of the same version: another one is made by a delivery alone."""
+    now, then = live.get("template") or {}, wanted["template"]
+    attempt = ((now.get("metadata") or {}).get("annotations") or {}).get(ATTEMPT)
+    if attempt is None or _version(now) != _version(then):
+        return wanted
+    annotations = {**then["metadata"].get("annotations", {}), ATTEMPT: attempt}
+    return {**wanted, "template": {**then, "metadata": {**then["metadata"], "annotations": annotations}}}
+
+
+def _version(template: Json) -> str | None:
+    return ((template.get("metadata") or {}).get("labels") or {}).get(VERSION)
 
 
 def _service(wanted: Json, live: Json) -> Json:
@@ -64,6 +78,7 @@ def _host(target: Json) -> str:
 
 
 _CARRIERS: Mapping[str, Callable[[Json, Json], Json]] = {
+    ROLLOUTS.kind: _rollout,
     SERVICES.kind: _service,
     HTTP_ROUTES.kind: _http_route,
     VIRTUAL_SERVICES.kind: _virtual_service,

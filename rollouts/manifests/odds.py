@@ -52,6 +52,10 @@ def _around_regions(fleet: ArgoFleetSpec, around: Around) -> Iterator[Contradict
 def _around_gpus(fleet: ArgoFleetSpec, around: Around) -> Iterator[Contradiction]:
     labellers = labellers_of(around.accelerator)
     if around.accelerator == CPU:
+        if fleet.nodes.karpenter:
+            yield Contradiction(
+                ("nodes", "karpenter"), "a pool of nodes with GPUs for a CPU", "an `engine.accelerator`"
+            )
         return
     if fleet.nodes.gpu_labels not in labellers:
         found = f"{fleet.nodes.gpu_labels}, which never labels a node with {around.accelerator}"

@@ -93,6 +93,8 @@ class ArgoFleetSpec(SpecModel):
     """Of engines' pods; placeholders have less than any."""
     unavailable: int = Field(default=1, ge=1)
     """Engines that may be away at once while nodes are drained."""
+    patience: Duration = timedelta(minutes=10)
+    """How long a region's API server may be silent before a delivery gives the region up; it goes on serving."""
 
     def replicas_in(self, region: str) -> int:
         """Engines of `region`, before any autoscaling."""

@@ -106,4 +106,4 @@ def _behavior(wanted: AutoscaleSpec) -> Json:
 
 def _quantity(target: float) -> str:
     """In thousandths where it is no whole number: the API server keeps quantities in that form."""
-    return f"{target:g}" if target == int(target) else f"{round(target * 1000)}m"
+    return f"{target:g}" if target == int(target) else f"{max(1, round(target * 1000))}m"

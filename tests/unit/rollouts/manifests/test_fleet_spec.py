@@ -197,6 +197,12 @@ def test_a_fleet_that_fits_its_delivery_has_no_odds() -> None:
                 "expected gpu-operator or karpenter"
             },
         ),
+        # Nothing would bound what such a pool buys.
+        (
+            {"nodes": {"gpu_labels": "karpenter", "karpenter": {"node_class": "gpus", "most_gpus": 8}}},
+            {},
+            {"nodes.karpenter": "found a pool of nodes with GPUs for a CPU; expected an `engine.accelerator`"},
+        ),
         ({}, {"name": "n" * 57}, {"": "found a delivery whose name has 57 characters; expected at most 56"}),
     ],
 )

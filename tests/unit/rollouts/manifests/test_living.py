@@ -10,6 +10,7 @@ from fakes.fleets import fleet_spec, release
 
 from rollouts.cluster.http_route import HttpRoutes
 from rollouts.cluster.virtual_service import VirtualServices
+from rollouts.cluster.wanted import numbered
 from rollouts.kube.model import Json
 from rollouts.manifests.conventions import POD_TEMPLATE_HASH
 from rollouts.manifests.living import carried_over
@@ -66,6 +67,13 @@ def test_filters_of_others_are_not_kept() -> None:
     live = one("HTTPRoute")
     live["spec"]["rules"][0]["filters"] = [{"type": "URLRewrite", "urlRewrite": {"hostname": "elsewhere"}}]
     assert carried_over(one("HTTPRoute"), live) == one("HTTPRoute")
+
+
+def test_a_rollout_keeps_the_attempt_of_its_version_and_of_no_other() -> None:
+    live = numbered(one("Rollout"), 3)
+    assert carried_over(one("Rollout"), live) == live
+    live["spec"]["template"]["metadata"]["labels"]["tidegate.dev/version"] = "6"
+    assert carried_over(one("Rollout"), live) == one("Rollout")
 
 
 def test_a_rollout_is_said_as_it_is() -> None:
