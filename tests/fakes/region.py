@@ -11,8 +11,10 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from fakes.argo.simulation import Simulation
+from fakes.fleets import fleet_spec
 from fakes.kube.api import Api
 from fakes.kube.cluster import FakeCluster
+from fakes.kube.simulated_time import RealTime, SimulatedTime
 from fakes.kube.transport import FakeTransport
 from rollouts.adapters.kube.access import Access
 from rollouts.adapters.kube.client import KubeClient
@@ -47,19 +49,7 @@ _CUSTOM = ("argoproj.io", "gateway.networking.k8s.io", "networking.istio.io")
 
 def fleet(**changes: Any) -> ArgoFleetSpec:
     """The fleet's spec; `changes` are fields of it."""
-    region = {
-        "entry": "https://llm.example.com",
-        "stable_url": "https://stable.llm.example.com",
-        "canary_url": "https://canary.llm.example.com",
-        "prometheus": "https://prometheus.example.com",
-    }
-    plain: Json = {
-        "kind": "argo",
-        "namespace": NAMESPACE,
-        "regions": {REGION: region},
-        "gateway": {"name": "public", "namespace": "gateways", "hosts": ["llm.example.com"]},
-    }
-    return ArgoFleetSpec.model_validate(plain | changes)
+    return fleet_spec(namespace=NAMESPACE, **changes)
 
 
 class FakePrometheus:
@@ -92,12 +82,20 @@ class Region:
     """The cluster, its controllers, its Prometheus, and a doctor."""
 
     def __init__(
-        self, spec: ArgoFleetSpec | None = None, *, analyses: Iterable[Json] = (), deploy: bool = True
+        self,
+        spec: ArgoFleetSpec | None = None,
+        *,
+        name: str = REGION,
+        analyses: Iterable[Json] = (),
+        deploy: bool = True,
+        real_time: bool = False,
     ) -> None:
+        """`real_time` for a cluster that is served over a socket; its engines start at once."""
         self.spec = spec or fleet()
-        self.cluster = FakeCluster(REGION, namespace=NAMESPACE)
+        self.name = name
+        self.cluster = FakeCluster(name, namespace=NAMESPACE, time=RealTime() if real_time else SimulatedTime())
         self.cluster.create_namespace(CONTROLLER)
-        self.simulation = Simulation(self.cluster)
+        self.simulation = Simulation(self.cluster, start_seconds=0 if real_time else 20, reacts=not real_time)
         self.api = Api(self.cluster)
         self.prometheus = FakePrometheus()
         self.questions: tuple[Question, ...] = ()
@@ -118,7 +116,7 @@ class Region:
         """Apply what tidegate renders for a version; a template of another version begins a rollout."""
         release = Release(
             delivery=NAME,
-            region=REGION,
+            region=self.name,
             version=version,
             digest=version * 64,
             image=image or f"registry.example.com/engines@sha256:{version * 64}",
@@ -170,9 +168,10 @@ class Region:
         self.cluster.patch(ROLLOUTS, NAME, {"status": status}, subresource="status")
 
     def wait(self, seconds: float) -> None:
-        """Time passes; every controller does its part."""
+        """Time passes, where it is simulated; every controller does its part."""
         self.simulation.settle()
-        self.cluster.time.advance(seconds)  # type: ignore[attr-defined]
+        if isinstance(self.cluster.time, SimulatedTime):
+            self.cluster.time.advance(seconds)
         self.simulation.settle()
 
     def states(self, pod: Json, *states: Json) -> None:
@@ -181,18 +180,22 @@ class Region:
         where = {"namespace": metadata["namespace"], "subresource": "status"}
         self.at_last.append(lambda: self.cluster.patch(PODS, metadata["name"], status, **where))
 
-    async def examined(self, *, rights: bool = True, namespace: str = CONTROLLER) -> tuple[Finding, ...]:
-        """What the doctor finds, through the API server."""
+    def be_looked_at(self) -> None:
+        """Come to rest, with everything written that others than the simulated controllers write."""
         self.simulation.settle()
         _keep_alive(self)
         for change in self.at_last:
             change()
+
+    async def examined(self, *, rights: bool = True, namespace: str = CONTROLLER) -> tuple[Finding, ...]:
+        """What the doctor finds, through the API server."""
+        self.be_looked_at()
         patient = Patient(
-            region=REGION,
+            region=self.name,
             delivery=NAME,
             controller_namespace=namespace,
             questions=self.questions,
-            rights=questions_of(self.spec, NAME, REGION) if rights else (),
+            rights=questions_of(self.spec, NAME, self.name) if rights else (),
             last_delivery=self.last_delivery,
         )
         client = KubeClient(

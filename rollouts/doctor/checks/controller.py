@@ -7,6 +7,7 @@ from datetime import timedelta
 
 from rollouts.argo.health import STUCK_AFTER_SECONDS, lag_of, likely_cause
 from rollouts.argo.model import Rollout
+from rollouts.argo.owed import UNSCALED, debt_of
 from rollouts.doctor.model import Ailment, Finding, Severity, Snapshot
 from rollouts.doctor.objects import at, container_states, is_ready, name_of, said, time_at
 from rollouts.doctor.strategy import ago
@@ -98,7 +99,9 @@ def reconciled(snapshot: Snapshot) -> Iterator[Finding]:
     if rollout is None:
         return
     seen = snapshot.controller
-    owed = lag_of(rollout, now=snapshot.now)
+    debt = debt_of(rollout)
+    # A new version that is observed and never scaled is `progress`'s to tell.
+    owed = lag_of(rollout, now=snapshot.now) if debt and debt.text != UNSCALED else None
     if owed and snapshot.now - owed.since > LAG:
         observed = at(rollout, "status", "observedGeneration", default="none")
         yield NOT_RECONCILED.found(

@@ -1,0 +1,144 @@
+"""`tidegate doctor` against API servers on sockets: what it tells of each region, and what it exits with."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from fakes.fleets import region as place
+from fakes.kube.server import FakeServers, serving
+from fakes.region import GPU, NAMESPACE, Region, fleet
+from fakes.terminal import Tidegate
+
+from rollouts.kube.resources import RESOURCE_QUOTAS
+
+EXAMPLE = Path(__file__).parents[3] / "examples/kubernetes/delivery.yaml"
+REGIONS = ("eu-west-1", "us-east-1")
+
+
+class OneForAll(BaseHTTPRequestHandler):
+    """A Prometheus that answers 1 to every query."""
+
+    def do_GET(self) -> None:  # the name is the library's
+        result = [{"metric": {}, "value": [1767225600, "1"]}]
+        body = json.dumps({"status": "success", "data": {"resultType": "vector", "result": result}}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture(scope="module")
+def prometheus() -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), OneForAll) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+
+
+class Served:
+    """Regions behind sockets; they are touched in the servers' thread alone."""
+
+    def __init__(self, every: Mapping[str, Region], servers: FakeServers) -> None:
+        self._every = every
+        self._servers = servers
+        self.vanish = servers.vanish
+
+    def do(self, name: str, action: Callable[[Region], object]) -> None:
+        """Do it to a region, and let it come to rest."""
+
+        def then_rest() -> None:
+            action(self._every[name])
+            self._every[name].be_looked_at()
+
+        self._servers.do(then_rest)
+
+
+@pytest.fixture
+def regions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
+    both = fleet(regions={name: place(name) for name in REGIONS})
+    every = {name: Region(both, name=name, real_time=True) for name in REGIONS}
+    with serving({name: region.api for name, region in every.items()}, tmp_path, namespace=NAMESPACE) as servers:
+        monkeypatch.setenv("KUBECONFIG", str(servers.kubeconfig))
+        served = Served(every, servers)
+        for name in REGIONS:
+            served.do(name, lambda region: region.be_looked_at())
+        yield served
+
+
+@pytest.fixture
+def spec(tmp_path: Path, prometheus: str) -> Path:
+    """The example's delivery, to two small regions."""
+    said = yaml.safe_load(EXAMPLE.read_text(encoding="utf-8"))
+    said["fleet"] = {
+        "kind": "argo",
+        "namespace": NAMESPACE,
+        "gateway": {"name": "users", "namespace": "gateways", "hosts": ["support-llm.example.com"]},
+        "regions": {name: place(name, prometheus=prometheus) for name in REGIONS},
+    }
+    said["regions"] = {"waves": [list(REGIONS)]}
+    said["engine"]["accelerator"] = "nvidia-h200-141gb"
+    path = tmp_path / "delivery.yaml"
+    path.write_text(yaml.safe_dump(said), encoding="utf-8")
+    return path
+
+
+def shrink_quota(region: Region) -> None:
+    region.cluster.patch(RESOURCE_QUOTAS, "gpus", {"spec": {"hard": {f"requests.{GPU}": "3"}}})
+
+
+def test_regions_that_are_well(regions: Served, spec: Path, tidegate: Tidegate) -> None:
+    said = tidegate("doctor", str(spec))
+    assert (said.out, said.code) == ("eu-west-1: nothing is wrong\nus-east-1: nothing is wrong\n", 0)
+
+
+def test_a_finding_is_told_with_what_shows_it_why_and_what_to_do(
+    regions: Served, spec: Path, tidegate: Tidegate
+) -> None:
+    regions.do("us-east-1", shrink_quota)
+    said = tidegate("doctor", str(spec))
+    assert said.code == 1
+    assert "us-east-1: 1 error\n" in said.out
+    assert "(quota-too-small)\n      seen:  requests.nvidia.com/gpu: 3 allowed, 2 used, 2 more needed" in said.out
+    assert "      cause: the namespace's quota" in said.out
+    assert "      cure:  raise the quota" in said.out
+
+
+def test_one_region_may_be_asked_for_and_told_as_data(regions: Served, spec: Path, tidegate: Tidegate) -> None:
+    regions.do("us-east-1", shrink_quota)
+    said = tidegate("doctor", str(spec), "--region", "us-east-1", "--output", "json")
+    (region,) = said.json
+    assert said.code == 1
+    assert (region["region"], region["reachable"]) == ("us-east-1", True)
+    assert [(one["code"], one["severity"]) for one in region["findings"]] == [("quota-too-small", "error")]
+    assert tidegate("doctor", str(spec), "--region", "eu-west-1").code == 0
+
+
+def test_a_region_that_cannot_be_reached_counts_for_more_than_any_finding(
+    regions: Served, spec: Path, tidegate: Tidegate
+) -> None:
+    regions.do("eu-west-1", shrink_quota)
+    regions.vanish("us-east-1")
+    said = tidegate("doctor", str(spec))
+    assert said.code == 4
+    assert "eu-west-1: 1 error\n" in said.out
+    assert "us-east-1: https://127.0.0.1:" in said.out
+
+
+def test_a_region_of_another_spec_is_refused(regions: Served, spec: Path, tidegate: Tidegate) -> None:
+    said = tidegate("doctor", str(spec), "--region", "mars")
+    assert (said.code, "expected one of eu-west-1, us-east-1" in said.err) == (2, True)
+
+
+def test_a_fleet_on_this_machine_has_no_cluster(tidegate: Tidegate) -> None:
+    said = tidegate("doctor", str(EXAMPLE.parents[1] / "demo/delivery.yaml"))
+    assert (said.code, "set `fleet.kind: argo`" in said.err) == (2, True)

@@ -1,0 +1,38 @@
+"""docs/doctor.md has every finding, in the doctor's own words; every finding has a set-up that shows it."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from rollouts.doctor import AILMENTS
+from rollouts.doctor.model import Ailment
+
+HERE = Path(__file__).parent
+PAGE = (Path(__file__).parents[4] / "docs/doctor.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("ailment", AILMENTS, ids=lambda ailment: ailment.code)
+def test_every_finding_is_on_the_page(ailment: Ailment) -> None:
+    assert f"| `{ailment.code}` | {ailment.severity} | {ailment.cause} | {ailment.cure} |" in PAGE
+
+
+def test_nothing_else_is_on_the_page() -> None:
+    codes = [line.split("`")[1] for line in PAGE.splitlines() if line.startswith("| `")]
+    assert codes == [ailment.code for ailment in AILMENTS]
+
+
+def test_no_two_findings_have_one_code() -> None:
+    assert len({ailment.code for ailment in AILMENTS}) == len(AILMENTS)
+
+
+def test_every_finding_is_shown_by_a_set_up() -> None:
+    words = {
+        node.value
+        for path in HERE.glob("test_*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Constant)
+    }
+    assert {ailment.code for ailment in AILMENTS} - words == set()
