@@ -1,71 +1,54 @@
-"""One delivery on this machine, from the lock to the report."""
+"""One delivery run from this machine, from the lock to the report."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from datetime import timedelta
 from hashlib import sha256
 from pathlib import Path
 
 from prometheus_client import Metric
 from rich.console import Console
 
-from gates.adapters.prometheus import PrometheusSource
-from gates.adapters.prometheus_events import PrometheusEvents
-from gates.adapters.records import RecordSource
 from pipelines.adapters.chat import OpenAIChat
 from pipelines.adapters.lock import delivery_lock
 from pipelines.adapters.metrics_server import MetricsServer
 from pipelines.context import Context
-from pipelines.engines import LocalEngines
 from pipelines.event_file import EventFile
 from pipelines.exported import families
 from pipelines.journal import Journal, Listener
 from pipelines.model import Ending, Plan, Result
 from pipelines.run import deliver
-from pipelines.slos import rules_of
 from pipelines.spec import Delivery
 from pipelines.state import StateFolder
 from pipelines.trials import Trials
 from registry.adapters.mlflow_deliveries import MlflowDeliveries
 from registry.adapters.mlflow_ledger import MlflowLedger
-from registry.adapters.mlflow_models import MlflowRegistry
-from rollouts.adapters.host_client import FleetHost, attach, start
 from tidegate.cli.commands.report import write_report
-from tidegate.cli.commands.traffic import start_users
-from tidegate.cli.compose import local_engines, make_plan_of, on_this_machine, open_deliveries, open_registry
+from tidegate.cli.compose import make_plan_of, open_deliveries, open_registry
+from tidegate.cli.ground import Ground, Wanted, ground_of
 from tidegate.cli.interrupt import cancelled_by_signals
 from tidegate.cli.output import note, print_json
-from tidegate.cli.own_metrics import host_and_port, read_by
+from tidegate.cli.own_metrics import host_and_port
 from tidegate.cli.progress import Progress, follow
 from tidegate.cli.readers import readers_for
 from tidegate.cli.view import summary
 from tidegate.core.clock import SystemClock
-from tidegate.core.errors import ExitCode, Refused, TidegateError
+from tidegate.core.errors import ExitCode, TidegateError
 
 BEAT_SECONDS = 10.0
-FRESH_SECONDS = 60.0
-SCRAPE_TIMEOUT = timedelta(seconds=2)
-"""Of the Prometheus on this machine: a sample has the time at which its scrape began."""
 
 
 @dataclass(frozen=True)
 class Request:
     """What the person asked for."""
 
-    spec: Delivery
-    folder: Path
-    state: StateFolder
-    registry: MlflowRegistry
+    wanted: Wanted
     deliveries: MlflowDeliveries
     spec_digest: str
-    users: bool
-    keep: bool
     metrics: tuple[str, int]
     """Host and port at which the delivery's own numbers are served."""
 
@@ -78,6 +61,8 @@ class Written:
     trials: Trials
     numbers: Callable[[], Iterable[Metric]]
     """What has happened, for Prometheus."""
+    spec_file: str | None
+    """Where the spec lies among the delivery's kept files."""
 
 
 def run_delivery(
@@ -93,15 +78,17 @@ def run_delivery(
 ) -> int:
     """Deliver what the aliases name; `users` plays users meanwhile, `keep` leaves up a fleet that this starts."""
     request = Request(
-        spec=spec,
-        metrics=host_and_port(metrics_address),
-        folder=spec_path.parent,
-        state=StateFolder(state),
-        registry=open_registry(state, tracking_uri),
+        wanted=Wanted(
+            spec=spec,
+            folder=spec_path.parent,
+            state=StateFolder(state),
+            registry=open_registry(state, tracking_uri),
+            users=users,
+            keep=keep,
+        ),
         deliveries=open_deliveries(state, tracking_uri),
         spec_digest=sha256(spec_path.read_bytes()).hexdigest(),
-        users=users,
-        keep=keep,
+        metrics=host_and_port(metrics_address),
     )
     progress = follow(Console(stderr=True, highlight=False), SystemClock())
     result = asyncio.run(_locked(request, progress))
@@ -114,23 +101,25 @@ def run_delivery(
 
 
 def _report(request: Request, delivery: str) -> Path:
-    return request.state.delivery(delivery) / "report.html"
+    return request.wanted.state.delivery(delivery) / "report.html"
 
 
 async def _locked(request: Request, progress: Progress) -> Result:
     """Nothing is opened or started before the lock is held and the plan stands."""
-    with delivery_lock(request.state.lock):
-        plan = make_plan_of(request.spec, request.folder, request.registry)
+    wanted = request.wanted
+    with delivery_lock(wanted.state.lock):
+        plan = make_plan_of(wanted.spec, wanted.folder, wanted.registry)
         ledger = request.deliveries.open_delivery(plan.version, plan.champion, spec_digest=request.spec_digest)
-        events = EventFile(request.state.delivery(ledger.delivery) / "events.jsonl")
+        events = EventFile(wanted.state.delivery(ledger.delivery) / "events.jsonl")
         listeners: Sequence[Listener] = (events, progress)
         journal = Journal(ledger, SystemClock(), listeners)
-        trials = Trials(request.state.delivery(ledger.delivery), ledger)
-        written = Written(journal, trials, lambda: families(progress.story, delivery=ledger.delivery))
+        trials = Trials(wanted.state.delivery(ledger.delivery), ledger)
+        numbers = lambda: families(progress.story, delivery=ledger.delivery)  # noqa: E731
+        written = Written(journal, trials, numbers, _kept(ledger, request))
         with progress:
-            async with cancelled_by_signals(), _heartbeat(ledger):
+            async with cancelled_by_signals(), heartbeat(ledger.beat):
                 result = await _in_fleet(request, plan, written)
-        write_report(request.spec, request.state, [(ledger.delivery, events)], _report(request, ledger.delivery))
+        write_report(wanted.spec, wanted.state, [(ledger.delivery, events)], _report(request, ledger.delivery))
         ledger.attach(_report(request, ledger.delivery))
     return result
 
@@ -139,18 +128,11 @@ async def _in_fleet(request: Request, plan: Plan, written: Written) -> Result:
     """The delivery inside its fleet. What goes wrong before it begins closes the ledger too."""
     result: Result | None = None
     try:
-        # First, because without the engine environment there is nothing to start a fleet for.
-        engines = local_engines(request.spec, request.state, request.registry)
         async with AsyncExitStack() as stack:
             metrics = MetricsServer(written.numbers, *request.metrics)
             stack.push_async_callback(metrics.close)
-            host = await stack.enter_async_context(fleet_of(request.spec, request.state, keep=request.keep))
-            await host.load_rules(rules_of(request.spec))
-            if request.users:
-                load = start_users(request.spec, request.folder, request.state, host)
-                stack.push_async_callback(load.stop)
-            await stack.enter_async_context(read_by(host, request.spec.metadata.name, metrics))
-            result = await deliver(_context(request, plan, written, host, engines))
+            ground = await stack.enter_async_context(ground_of(request.wanted, metrics))
+            result = await deliver(context_of(request.wanted, plan, written, ground))
     except TidegateError as error:
         if result is None:
             return written.journal.closed(Ending.FAILED, str(error), error.exit_code)
@@ -163,70 +145,38 @@ async def _in_fleet(request: Request, plan: Plan, written: Written) -> Result:
     return result
 
 
-def _context(request: Request, plan: Plan, written: Written, host: FleetHost, engines: LocalEngines) -> Context:
+def context_of(wanted: Wanted, plan: Plan, written: Written, ground: Ground) -> Context:
     from engine_images.adapters.tokenizer import FileTokenizer
 
-    records = request.state.traffic / f"{request.spec.metadata.name}.jsonl"
-    users = RecordSource([records]) if _is_being_written(records) else None
     return Context(
-        spec=request.spec,
+        spec=wanted.spec,
         plan=plan,
-        folder=request.folder,
+        folder=wanted.folder,
         clock=SystemClock(),
         journal=written.journal,
-        registry=request.registry,
-        engines=engines,
-        fleets={region: host.fleet(region) for region in plan.regions},
+        registry=wanted.registry,
+        engines=ground.engines,
+        fleets=ground.fleets,
         chat=OpenAIChat(),
         tokenizer=FileTokenizer(),
-        proxy=PrometheusSource(host.prometheus_url, settles_within=SCRAPE_TIMEOUT),
+        proxy=ground.proxy,
         trials=written.trials,
-        users=users,
-        requests=users,
-        events=PrometheusEvents(host.prometheus_url),
-        readers=readers_for(request.spec, request.folder),
+        users=ground.users,
+        requests=ground.users,
+        events=ground.events,
+        readers=readers_for(wanted.spec, wanted.folder),
+        spec_file=written.spec_file,
     )
 
 
-def _is_being_written(records: Path) -> bool:
-    """Whether users' requests are being recorded now: a file from yesterday says nothing about this delivery."""
-    return records.exists() and time.time() - records.stat().st_mtime < FRESH_SECONDS
-
-
 @asynccontextmanager
-async def fleet_of(spec: Delivery, state: StateFolder, *, keep: bool) -> AsyncIterator[FleetHost]:
-    """The fleet that runs here, or one of our own that ends with us unless it is to be kept."""
-    ports = on_this_machine(spec).ports
-    regions = {region: ports.get(region) for region in spec.regions.names}
-    host = await attach(state.root)
-    if host is not None:
-        _require_regions(host, regions)
-        yield host
-        return
-    note("starting a fleet of our own")
-    host = await start(state.root, regions, owned=not keep)
-    try:
-        yield host
-    finally:
-        if not keep:
-            await host.stop()
+async def heartbeat(say: Callable[[], None]) -> AsyncIterator[None]:
+    """Say every few seconds, from a thread, that this process lives."""
 
-
-def _require_regions(host: FleetHost, wanted: Iterable[str]) -> None:
-    missing = sorted(set(wanted) - set(host.regions()))
-    if missing:
-        raise Refused(
-            f"the fleet that runs here has the regions {', '.join(host.regions())}, not {missing[0]}",
-            hint="stop it with `tidegate fleet down`",
-        )
-
-
-@asynccontextmanager
-async def _heartbeat(ledger: MlflowLedger) -> AsyncIterator[None]:
     async def beat() -> None:
         while True:
             try:
-                await asyncio.to_thread(ledger.beat)
+                await asyncio.to_thread(say)
             except TidegateError as error:
                 # The next event fails too when it is for good, and ends the delivery in good order.
                 note(f"no heartbeat: {error}")

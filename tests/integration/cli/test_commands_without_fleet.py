@@ -59,7 +59,7 @@ def test_nothing_was_delivered_yet(tidegate: Tidegate, delivery: Path) -> None:
     said = tidegate("status", "delivery.yaml")
     assert (said.code, said.out) == (0, "no delivery yet\nno fleet runs here\n")
     as_json = tidegate("status", "delivery.yaml", "--output", "json").json
-    assert as_json == {"delivery": None, "alive": False, "process": None, "regions": []}
+    assert as_json == {"delivery": None, "alive": False, "process": None, "regions": [], "silent": {}}
 
 
 def test_a_delivery_that_was_opened_here_is_alive(tidegate: Tidegate, registered: Path, state: Path) -> None:

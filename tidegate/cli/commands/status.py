@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from pathlib import Path
 
 from pipelines.adapters.lock import holder
+from pipelines.ports import Fleet
+from pipelines.spec import Delivery
 from pipelines.state import StateFolder
 from registry.model import DeliverySummary
-from rollouts.adapters.host_client import attach
+from rollouts.errors import FleetError
 from rollouts.model import RegionState
 from tidegate.cli.compose import open_deliveries, read_delivery
+from tidegate.cli.ground import standing_fleets
 from tidegate.cli.output import print_json
 
 
@@ -20,7 +24,7 @@ def run(spec_path: Path, state: Path, tracking_uri: str | None, *, as_json: bool
     ledgers = open_deliveries(state, tracking_uri)
     last = next(iter(ledgers.deliveries(spec.model.name)), None)
     alive = last is not None and ledgers.is_alive(last)
-    regions = asyncio.run(_observe(state))
+    regions, silent = asyncio.run(_observe(spec, StateFolder(state)))
     process = holder(StateFolder(state).lock)
     if as_json:
         print_json(
@@ -29,22 +33,33 @@ def run(spec_path: Path, state: Path, tracking_uri: str | None, *, as_json: bool
                 "alive": alive,
                 "process": process,
                 "regions": [region.model_dump(mode="json") for region in regions],
+                "silent": silent,
             }
         )
         return 0
     print(_delivery_line(last, alive=alive))
     for region in regions:
         print(_region_line(region))
-    if not regions:
+    for name, reason in silent.items():
+        print(f"{name}: cannot be seen: {reason}")
+    if not regions and not silent:
         print("no fleet runs here")
     return 0
 
 
-async def _observe(state: Path) -> list[RegionState]:
-    host = await attach(state)
-    if host is None:
-        return []
-    return [await host.fleet(region).observe() for region in host.regions()]
+async def _observe(spec: Delivery, state: StateFolder) -> tuple[list[RegionState], dict[str, str]]:
+    """Every region that can be seen, and why others cannot: one that is away must not hide the rest."""
+    async with standing_fleets(spec, state, patience=timedelta(0)) as fleets:
+        found = await asyncio.gather(*(_seen(fleet) for fleet in fleets.values()))
+    seen = [state for state in found if isinstance(state, RegionState)]
+    return seen, {region: each for region, each in zip(fleets, found, strict=True) if isinstance(each, str)}
+
+
+async def _seen(fleet: Fleet) -> RegionState | str:
+    try:
+        return await fleet.observe()
+    except FleetError as error:
+        return str(error)
 
 
 def _delivery_line(last: DeliverySummary | None, *, alive: bool) -> str:

@@ -12,7 +12,7 @@ from gates.drift.features import Feature
 from pipelines.spec import Delivery
 from pipelines.state import StateFolder
 from rollouts.adapters.host_client import FleetHost, attach
-from tidegate.cli.compose import read_delivery
+from tidegate.cli.compose import on_this_machine, read_delivery
 from tidegate.cli.output import note
 from tidegate.core.errors import OutsideError, UsageError
 
@@ -25,6 +25,7 @@ def run(spec_path: Path, state: Path, *, seconds: float | None) -> int:
 
 
 async def _play(spec: Delivery, folder: Path, state: StateFolder, seconds: float | None) -> int:
+    on_this_machine(spec)
     host = await attach(state.root)
     if host is None:
         raise OutsideError("no fleet runs here", hint="start it with `tidegate fleet up`")

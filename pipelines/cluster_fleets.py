@@ -1,0 +1,82 @@
+"""A region of a delivery to clusters: what is rendered for its engines, where it is, who counts what arrives there."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from pipelines.region_objects import region_objects
+from pipelines.spec import Delivery
+from rollouts.cluster.fleet import ArgoFleet
+from rollouts.cluster.http_route import HttpRoutes
+from rollouts.cluster.place import Place
+from rollouts.cluster.ports import Render, Served
+from rollouts.cluster.route import RouteKind
+from rollouts.cluster.virtual_service import VirtualServices
+from rollouts.kube.model import Json
+from rollouts.kube.ports import Cluster
+from rollouts.manifests.objects.rollout import SLACK
+from rollouts.manifests.parts import Part
+from rollouts.manifests.release import Release
+from rollouts.manifests.spec import ArgoFleetSpec
+from rollouts.manifests.traffic_spec import Traffic
+from rollouts.model import Engine
+from tidegate.core.clock import Clock
+
+
+def argo_fleet(
+    spec: Delivery,
+    fleet: ArgoFleetSpec,
+    region: str,
+    *,
+    cluster: Cluster,
+    clock: Clock,
+    served: Served | None = None,
+    patience: timedelta | None = None,
+) -> ArgoFleet:
+    """The fleet of one region; `patience` is the spec's when it is None."""
+    return ArgoFleet(
+        place_of(spec, fleet, region, fleet.patience if patience is None else patience),
+        cluster=cluster,
+        routes=routes_of(fleet),
+        render=rendering(spec, fleet, region),
+        clock=clock,
+        served=served,
+    )
+
+
+def place_of(spec: Delivery, fleet: ArgoFleetSpec, region: str, patience: timedelta) -> Place:
+    """Where the region is, and how long things may take there."""
+    there = fleet.regions[region]
+    return Place(
+        region=region,
+        name=spec.metadata.name,
+        entry=there.entry,
+        stable_url=there.stable_url,
+        canary_url=there.canary_url,
+        # As long as the Rollout itself waits for progress: whoever gives up first says why.
+        start_seconds=(fleet.pod.start_within + SLACK).total_seconds(),
+        patience_seconds=patience.total_seconds(),
+    )
+
+
+def routes_of(fleet: ArgoFleetSpec) -> RouteKind:
+    """The object that splits the fleet's users."""
+    return VirtualServices() if fleet.traffic is Traffic.ISTIO else HttpRoutes()
+
+
+def rendering(spec: Delivery, fleet: ArgoFleetSpec, region: str) -> Render:
+    """What makes the objects that a delivery itself applies there; an administrator's part is there already."""
+
+    def render(engine: Engine) -> tuple[Json, ...]:
+        release = Release(
+            delivery=spec.metadata.name,
+            region=region,
+            version=engine.version,
+            digest=engine.digest,
+            image=engine.image,
+            accelerator=str(spec.engine.accelerator),
+            accelerators=spec.engine.accelerator_count,
+        )
+        return region_objects(spec, fleet, release, parts=(Part.SERVING,)).objects
+
+    return render

@@ -1,0 +1,68 @@
+"""A model version of the registry becomes an engine that clusters can run: its image was built and pushed before."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from engine_images.oci.reference import Reference
+from pipelines.errors import NoImage
+from pipelines.ports import Registry
+from pipelines.state import StateFolder
+from registry.conventions import ENGINE_IMAGE
+from registry.model import ModelVersion
+from rollouts.model import Engine
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class ImageEngines:
+    """Engines as images; nothing is built or started on this machine."""
+
+    registry: Registry
+    state: StateFolder
+    name: str
+    """What requests carry in their `model` field."""
+
+    def folder(self, version: ModelVersion) -> Path:
+        """Where the version's files are, once prepared: its tokenizer is asked what a conversation's tokens are."""
+        return self._workdir(version) / "model"
+
+    async def prepare(self, version: ModelVersion, progress: Progress) -> Engine:
+        """The version's image, and its files in place and proven against their digests.
+
+        Raises:
+            NoImage: none was pushed, or it is named by a tag, behind which another may be tomorrow.
+        """
+        tags = await asyncio.to_thread(self.registry.tags, version)
+        image = pinned_image(version, tags)
+        progress(f"{version.uri} is served from {image}")
+        await asyncio.to_thread(self.registry.download, version, self._workdir(version))
+        return Engine(version=version.version, digest=version.digest, model=self.name, image=image)
+
+    def _workdir(self, version: ModelVersion) -> Path:
+        return self.state.engines / version.digest
+
+
+def pinned_image(version: ModelVersion, tags: Mapping[str, str]) -> str:
+    """The image that the version's tags name, by digest.
+
+    Raises:
+        NoImage: as `ImageEngines.prepare`.
+    """
+    image = tags.get(ENGINE_IMAGE)
+    if not image:
+        raise NoImage(
+            f"{version.uri} has no engine image: its tag {ENGINE_IMAGE} is missing",
+            hint=f"`tidegate engine build {version.uri} --base BASE --layout images`, then "
+            f"`tidegate engine push images:{version.name}:{version.version} REGISTRY/REPOSITORY:TAG --mark`",
+        )
+    if not Reference.parse(image).digest:
+        raise NoImage(
+            f"{version.uri}: {image} names its engine image by a tag, which may move",
+            hint="push it again with `tidegate engine push --mark`, which notes the digest",
+        )
+    return image
