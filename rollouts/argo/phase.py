@@ -71,6 +71,11 @@ def says_aborted(seen: Rollout) -> bool:
     return any(condition.get("reason") == ABORTED for condition in seen.conditions)
 
 
+def pause_is_stale(seen: Rollout) -> bool:
+    """Whether the phase that the controller wrote is a pause that somebody has taken away since."""
+    return seen.status.get("phase") == Phase.PAUSED and not (seen.pause_conditions or seen.paused_by_spec)
+
+
 def calculated_phase(rollout: Json) -> RolloutPhase:
     """`CalculateRolloutPhase`: of spec and status alone, as if the controller had seen everything."""
     seen = Rollout(rollout)

@@ -10,7 +10,7 @@ from datetime import datetime
 
 from rollouts.argo.images import containers_of, with_image
 from rollouts.argo.model import Rollout, as_time
-from rollouts.argo.phase import says_aborted, waiting_for_controller
+from rollouts.argo.phase import pause_is_stale, says_aborted, waiting_for_controller
 from rollouts.argo.revisions import templates_match
 from rollouts.errors import NotPossible
 from rollouts.kube.model import Json
@@ -45,7 +45,7 @@ def at_step(before: Json, now: Json, index: int) -> bool:
         NotPossible: when it was aborted or replaced meanwhile.
     """
     was, seen = _same_trial(before, now)
-    if waiting_for_controller(now):
+    if waiting_for_controller(now) or pause_is_stale(seen):
         return False
     beyond = seen.step_index >= index
     return beyond and (index >= was.step_index or seen.step_index < was.step_index)
@@ -58,7 +58,7 @@ def past_all(before: Json, now: Json) -> bool:
         NotPossible: when it was aborted or replaced meanwhile.
     """
     _, seen = _same_trial(before, now)
-    if waiting_for_controller(now) or seen.paused_by_spec:
+    if waiting_for_controller(now) or pause_is_stale(seen) or seen.paused_by_spec:
         return False
     return not seen.in_progress or (seen.step is None and not seen.pause_conditions)
 

@@ -45,11 +45,14 @@ def listing(asked: Asked, *, as_json: bool) -> int:
 
 
 def show(renderable: RenderableType) -> None:
-    """On stdout, in colour on a terminal, and in full where there is none."""
-    console = Console(highlight=False)
-    if not sys.stdout.isatty():
-        console = Console(highlight=False, width=WIDE)
-    console.print(renderable, crop=False)
+    """On stdout: in colour on a terminal, in full and without blanks at line ends where there is none."""
+    if sys.stdout.isatty():
+        Console(highlight=False).print(renderable)
+        return
+    console = Console(highlight=False, width=WIDE)
+    with console.capture() as captured:
+        console.print(renderable)
+    print("\n".join(line.rstrip() for line in captured.get().splitlines()))
 
 
 async def _picture(asked: Asked, stuck_after_seconds: float) -> Picture:
