@@ -204,10 +204,9 @@ class Simulation:
         return metrics_of(self._world.everywhere(ROLLOUTS), self.reconciles, self.reconcile_errors)
 
     def _know_what_is_there(self) -> None:
-        kinds = {kind.key: kind for kind in self.cluster.kinds}
-        for key, body in self.cluster.store.everything():
-            if key in kinds:
-                self._note(Event(kinds[key], "ADDED", None, body, self.cluster.store.version))
+        for kind in self.cluster.kinds:
+            for body in self.cluster.store.all(kind):
+                self._note(Event(kind, "ADDED", None, body, self.cluster.store.version))
 
     def _changed(self, event: Event) -> None:
         self._note(event)

@@ -14,7 +14,7 @@ from fakes.kube.simulated_time import SimulatedTime
 from fakes.kube.store import Event
 
 from rollouts.kube.model import EVERYWHERE
-from rollouts.kube.resources import CONFIG_MAPS, DEPLOYMENTS, NODES, PODS, REPLICA_SETS, ROLLOUTS
+from rollouts.kube.resources import CONFIG_MAPS, DEPLOYMENTS, NAMESPACES, NODES, PODS, REPLICA_SETS, ROLLOUTS
 
 Json = dict[str, Any]
 
@@ -99,6 +99,14 @@ def test_orphans_stay(cluster: FakeCluster) -> None:
         "ownerReferences" not in cluster.get(PODS, "x")["metadata"]
         or not cluster.get(PODS, "x")["metadata"]["ownerReferences"]
     )
+
+
+def test_a_namespace_goes_with_everything_in_it(cluster: FakeCluster) -> None:
+    cluster.create_namespace("other")
+    cluster.create(CONFIG_MAPS, note("a"), namespace="other")
+    cluster.create(CONFIG_MAPS, note("a"))
+    cluster.delete(NAMESPACES, "other")
+    assert [one["metadata"]["namespace"] for one in cluster.list(CONFIG_MAPS, namespace=EVERYWHERE)] == ["llm"]
 
 
 def test_admission_may_refuse(cluster: FakeCluster) -> None:
