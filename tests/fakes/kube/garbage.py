@@ -1,8 +1,8 @@
-"""The garbage collector: dependents go after their last owner (Kubernetes, "Garbage Collection")."""
+"""What goes with an object: its dependents (Kubernetes, "Garbage Collection"), and what a namespace holds."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from fakes.kube.copying import copied
@@ -12,20 +12,28 @@ from fakes.kube.store import Store
 Json = dict[str, Any]
 
 
-def collect(store: Store, kinds: Mapping[tuple[str, str], Kind], owner: Json, *, orphan: bool) -> None:
+def collect(store: Store, owner: Json, *, orphan: bool) -> None:
     """Remove what belonged to `owner` alone, and what belonged to that; an orphan only loses the reference.
 
     Upstream it takes a moment; here it is done before the delete is answered.
     """
     uid = owner["metadata"]["uid"]
-    for key, found in tuple(store.everything()):
-        references = found["metadata"].get("ownerReferences") or []
-        left = [reference for reference in references if reference.get("uid") != uid]
-        if len(left) == len(references) or key not in kinds:
+    for kind, (namespace, name) in store.dependents(uid):
+        found = store.get(kind, namespace, name)
+        if found is None:
             continue
+        left = [one for one in found["metadata"]["ownerReferences"] if one.get("uid") != uid]
         if left or orphan:
             kept = copied(found)
-            kept["metadata"]["ownerReferences"] = left
-            store.put(kinds[key], kept)
+            del kept["metadata"]["ownerReferences"]
+            kept["metadata"] |= {"ownerReferences": left} if left else {}
+            store.put(kind, kept)
         else:
-            collect(store, kinds, store.remove(kinds[key], found), orphan=False)
+            collect(store, store.remove(kind, found), orphan=False)
+
+
+def empty(store: Store, kinds: Iterable[Kind], namespace: str) -> None:
+    """Remove what a deleted namespace held: the namespace controller, without its moment of Terminating."""
+    for kind in kinds:
+        for found in tuple(store.all(kind, namespace)) if kind.namespaced else ():
+            store.remove(kind, found)

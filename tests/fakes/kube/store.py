@@ -10,6 +10,8 @@ from typing import Any
 from fakes.kube.kinds import Kind
 
 Json = dict[str, Any]
+Place = tuple[str, str]
+"""Namespace (empty for cluster-wide kinds) and name."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,8 @@ class Store:
     def __init__(self, *, remembers: int = 100_000) -> None:
         self.version = 1
         self.history: deque[Event] = deque(maxlen=remembers)
-        self._by_kind: dict[tuple[str, str], dict[tuple[str, str], Json]] = {}
+        self._by_kind: dict[tuple[str, str], dict[Place, Json]] = {}
+        self._dependents: dict[str, dict[tuple[tuple[str, str], Place], Kind]] = {}
         self._listeners: list[Callable[[Event], None]] = []
         self._untold: deque[Event] = deque()
         self._telling = False
@@ -72,18 +75,24 @@ class Store:
         for key, found in tuple(self._by_kind.items()):
             yield from ((key, one) for one in tuple(found.values()))
 
+    def dependents(self, uid: str) -> list[tuple[Kind, Place]]:
+        """What names an owner of this id, as it is at this moment."""
+        return [(kind, place) for (_, place), kind in self._dependents.get(uid, {}).items()]
+
     def put(self, kind: Kind, body: Json) -> Json:
         """Commit a new state under the next version; the body is the store's from now on."""
         place = _place(body)
         before = self._by_kind.setdefault(kind.key, {}).get(place)
         after = self._next(body)
         self._by_kind[kind.key][place] = after
+        self._relate(kind, place, before, after)
         self._tell(Event(kind, "MODIFIED" if before else "ADDED", before, after, self.version))
         return after
 
     def remove(self, kind: Kind, body: Json) -> Json:
         """Commit that it is gone."""
         before = self._by_kind[kind.key].pop(_place(body))
+        self._relate(kind, _place(body), before, None)
         after = self._next(before)
         self._tell(Event(kind, "DELETED", before, after, self.version))
         return after
@@ -101,6 +110,13 @@ class Store:
                 break
             newer.append(event)
         return newer[::-1]
+
+    def _relate(self, kind: Kind, place: Place, before: Json | None, after: Json | None) -> None:
+        here = (kind.key, place)
+        for uid in _owners(before):
+            self._dependents[uid].pop(here, None)
+        for uid in _owners(after):
+            self._dependents.setdefault(uid, {})[here] = kind
 
     def _next(self, body: Json) -> Json:
         self.version += 1
@@ -122,5 +138,13 @@ class Store:
             self._telling = False
 
 
-def _place(body: Json) -> tuple[str, str]:
+def _owners(body: Json | None) -> list[str]:
+    return (
+        []
+        if body is None
+        else [owner["uid"] for owner in body["metadata"].get("ownerReferences") or () if "uid" in owner]
+    )
+
+
+def _place(body: Json) -> Place:
     return body["metadata"].get("namespace", ""), body["metadata"]["name"]

@@ -175,5 +175,7 @@ class Writes:
 
     def _bury(self, kind: Kind, found: Json, propagation: str) -> Json:
         gone = self._store.remove(kind, found)
-        garbage.collect(self._store, self._kinds, gone, orphan=propagation == "Orphan")
+        garbage.collect(self._store, gone, orphan=propagation == "Orphan")
+        if kind.key == ("", "namespaces"):
+            garbage.empty(self._store, self._kinds.values(), gone["metadata"]["name"])
         return copied(gone)
