@@ -5,7 +5,7 @@ API server and controllers are simulated, and users are counted as the route spl
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from fakes.argo.simulation import Simulation
@@ -21,6 +21,7 @@ from rollouts.adapters.kube.client import KubeClient
 from rollouts.cluster.fleet import ArgoFleet
 from rollouts.cluster.http_route import HttpRoutes
 from rollouts.cluster.place import Place
+from rollouts.cluster.ports import Render
 from rollouts.cluster.virtual_service import VirtualServices
 from rollouts.kube.model import Json
 from rollouts.kube.resources import HTTP_ROUTES, REPLICA_SETS, ROLLOUTS, VIRTUAL_SERVICES
@@ -105,9 +106,8 @@ class ClusterRegion:
         *,
         spec: ArgoFleetSpec | None = None,
         time: SimulatedTime | None = None,
-        trial: Trial = TRIAL,
+        render: Render | None = None,
         users_per_second: float = 0.0,
-        analyses: Sequence[Json] = (),
         patience_seconds: float = 600.0,
     ) -> None:
         self.region = region
@@ -120,7 +120,7 @@ class ClusterRegion:
         self.splits: list[tuple[int, int]] = []
         """What the route gave the canary of users and of copies, change by change."""
         self._routes = VirtualServices() if self.spec.traffic is Traffic.ISTIO else HttpRoutes()
-        self._trial, self._analyses = trial, tuple(analyses)
+        self._render = render or self._plainly
         self._patience_seconds = patience_seconds
         self._token = "token"
         self.fleet = self.open()
@@ -151,11 +151,11 @@ class ClusterRegion:
             served=self.users if self.users.per_second else None,
         )
 
-    def _render(self, engine: Engine) -> tuple[Json, ...]:
+    def _plainly(self, engine: Engine) -> tuple[Json, ...]:
         release = Release(
             delivery=NAME, region=self.region, version=engine.version, digest=engine.digest, image=engine.image
         )
-        return render(self.spec, release, trial=self._trial, analyses=self._analyses, parts=(Part.SERVING,))
+        return render(self.spec, release, trial=TRIAL, parts=(Part.SERVING,))
 
     @property
     def rollout(self) -> Json:

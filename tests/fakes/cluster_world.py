@@ -14,12 +14,12 @@ from fakes.evidence import FakeEvidence
 from fakes.kube.simulated_time import SimulatedTime
 from fakes.ledger import FakeLedger
 from fakes.world import CHALLENGER, CHAMPION, AliasBook, Recorder, a_version
+from pipelines.cluster_fleets import rendering
 from pipelines.context import Context
 from pipelines.journal import Journal
 from pipelines.model import Plan, Result
 from pipelines.plan import make_plan
 from pipelines.prompts import golden_set
-from pipelines.region_objects import trial_of
 from pipelines.run import deliver
 from pipelines.spec import Delivery
 from pipelines.trials import Trials
@@ -56,10 +56,14 @@ class ClusterWorld:
     def __init__(self, folder: Path, spec: Delivery | None = None, *, users_per_second: float = 20.0) -> None:
         self.spec = spec or demo_on_clusters()
         self.time = SimulatedTime()
-        trial = trial_of(self.spec)
+        clusters = _clusters(self.spec)
         self.regions = {
             name: ClusterRegion(
-                name, spec=_clusters(self.spec), time=self.time, trial=trial, users_per_second=users_per_second
+                name,
+                spec=clusters,
+                time=self.time,
+                render=rendering(self.spec, clusters, name),
+                users_per_second=users_per_second,
             )
             for name in self.spec.regions.names
         }
