@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-from gates.scraped.conventions import HISTOGRAMS, RESPONSE_CODE, RESPONSES
+from gates.adapters.prometheus_api import NAME, selector
+from gates.scraped.conventions import HISTOGRAMS, PROCESS_START, UP
+from gates.scraped.counting import BY_ENGINE
 from pipelines.spec import Delivery
 from rollouts.doctor import Question
 from slo.catalogue import slo_of
@@ -21,17 +23,24 @@ def asked_of_prometheus(spec: Delivery, region: str) -> tuple[Question, ...]:
 
 
 def _gates(spec: Delivery, region: str) -> Iterator[Question]:
+    """Counts of the stable arm, which is there at any time; gates ask for the canary's by the same names."""
     used = {gate for stage in (spec.shadow, spec.canary) if stage for gate in stage.gates}
-    here = f'region="{region}"'
+    stable = {"service": spec.metadata.name, "region": region, "role": "stable"}
+    for name in (UP, PROCESS_START):
+        yield Question(asked_by="every gate", query=f"count({selector({NAME: name, **stable})})")
     if spec.gates.latency and "latency" in used:
-        times = HISTOGRAMS[spec.gates.latency.metric]
-        yield Question(asked_by="gate latency", query=f"sum(increase({times}_count{{{here}}}[{WINDOW}])) > 0")
+        times = f"{HISTOGRAMS[spec.gates.latency.metric]}_count"
+        yield Question(asked_by="gate latency", query=_some({NAME: times, **stable}))
     if spec.gates.errors and "errors" in used:
-        counted = f"sum(increase({RESPONSES}{{{here}}}[{WINDOW}])) > 0"
-        yield Question(asked_by="gate errors", query=counted)
-        # No answer 4xx yet is no series yet.
-        refused = f'sum(increase({RESPONSES}{{{here},{RESPONSE_CODE}=~"4.."}}[{WINDOW}]))'
+        answers = {NAME: BY_ENGINE.responses, **stable, "method": "POST"}
+        yield Question(asked_by="gate errors", query=_some(answers))
+        # Before the first answer 4xx there is no series of them.
+        refused = _some({**answers, BY_ENGINE.status: "4xx"})
         yield Question(asked_by="gate errors, answers 4xx", query=refused, silent_without_traffic=True)
+
+
+def _some(labels: Mapping[str, str]) -> str:
+    return f"sum(increase({selector(labels)}[{WINDOW}])) > 0"
 
 
 def _slos(spec: Delivery) -> Iterator[Question]:
