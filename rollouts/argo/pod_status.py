@@ -27,9 +27,7 @@ def pod_status(pod: Json) -> PodStatus:
     initializing, init_restarts = _initializing(pod)
     found = status.get("containerStatuses") or []
     restarts = sum(container.get("restartCount") or 0 for container in found)
-    running = [
-        container for container in found if container.get("ready") and (container.get("state") or {}).get("running")
-    ]
+    running = [each for each in found if each.get("ready") and (each.get("state") or {}).get("running") is not None]
     if not initializing:
         words = [_word(container, "") for container in found]
         word = next((each for each in words if each), word)
