@@ -80,8 +80,6 @@ class ArgoFleetSpec(SpecModel):
     replicas: int = Field(default=2, ge=1)
     """Engines of each region. With `autoscale` the number that is planned with; the cluster decides by load."""
     autoscale: AutoscaleSpec | None = None
-    surge: int = Field(default=1, ge=1)
-    """Engines more than wanted while engines are replaced."""
     canary: CanarySpec = CanarySpec()
     previous: PreviousSpec | None = PreviousSpec()
     """Null keeps none: going back then has to wait for starts."""
@@ -138,6 +136,9 @@ class ArgoFleetSpec(SpecModel):
                 yield Contradiction(("regions", name, "entry"), region.entry, expected)
 
     def _around_going_back(self) -> Iterator[Contradiction]:
+        if self.canary.replicas and self.canary.replicas < self.canary.least:
+            found = f"{self.canary.replicas}, which Argo Rollouts does not raise"
+            yield Contradiction(("canary", "replicas"), found, f"at least `least`, which is {self.canary.least}")
         if self.canary.dynamic_stable and self.strategy is Strategy.BLUE_GREEN:
             yield Contradiction(("canary", "dynamic_stable"), "with blue-green", "strategy: canary")
         if self.canary.dynamic_stable and self.previous:

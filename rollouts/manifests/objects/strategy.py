@@ -57,7 +57,9 @@ def _canary(site: Site, trial: Trial, analyses: tuple[Json, ...]) -> Json:
         "stableMetadata": {"labels": {ROLE: STABLE}},
         "canaryMetadata": {"labels": {ROLE: CANARY}},
         "trafficRouting": _traffic_routing(site),
-        "maxSurge": fleet.surge,
+        # Of restarts alone. Where a route splits users, Argo Rollouts heeds neither (argo-rollouts#3284): a version on
+        # trial has as many engines more as its steps say, and this is no place to bound them.
+        "maxSurge": 1,
         "maxUnavailable": 0,
         "minPodsPerReplicaSet": fleet.canary.least,
         "dynamicStableScale": fleet.canary.dynamic_stable,

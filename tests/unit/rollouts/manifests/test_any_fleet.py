@@ -76,7 +76,6 @@ fleets = some(
     ),
     replicas=st.integers(1, 12),
     autoscale=autoscales,
-    surge=st.integers(1, 4),
     canary=some(replicas=st.integers(1, 8), least=st.integers(1, 3), after_abort=lengths, dynamic_stable=st.booleans()),
     previous=st.none() | some(versions=st.integers(1, 5), keep=lengths),
     pod=pods,

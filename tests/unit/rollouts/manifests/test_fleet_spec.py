@@ -79,6 +79,11 @@ ALL_ODDS: list[tuple[dict[str, Any], dict[str, str]]] = [
             "expected false, or `previous: null`"
         },
     ),
+    # minPodsPerReplicaSet does not count where a step says a number (CalculateReplicaCountsForTrafficRoutedCanary).
+    (
+        {"canary": {"replicas": 1, "least": 2}},
+        {"canary.replicas": "found 1, which Argo Rollouts does not raise; expected at least `least`, which is 2"},
+    ),
     (
         {"canary": {"dynamic_stable": True}, "previous": None, "strategy": "blue-green"},
         {"canary.dynamic_stable": "found with blue-green; expected strategy: canary"},
