@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from rollouts.argo.health import State
+from rollouts.argo.health import STUCK_AFTER_SECONDS, State
 from rollouts.cluster.place import Place
 from rollouts.cluster.pods import hopeless, problems
 from rollouts.cluster.route import RouteKind
@@ -68,15 +68,18 @@ class Lookout:
             NotPossible: somebody holds the Rollout.
             FleetError: the region took its trial back, or its controller does not react.
         """
-        deadline = self._clock.monotonic() + within
+        begun = self._clock.monotonic()
         while True:
             seen = await self.look()
             if holds(seen):
                 return seen
-            refuse_stuck(seen)
+            waited = self._clock.monotonic() - begun
+            # Not sooner: a controller that was away may just have come back.
+            if waited >= STUCK_AFTER_SECONDS:
+                refuse_stuck(seen)
             if not going_back:
                 refuse_hopeless(seen, what)
-            if self._clock.monotonic() >= deadline:
+            if waited >= within:
                 raise late(seen, what, within)
             await self._clock.sleep(LOOK_SECONDS)
 

@@ -5,7 +5,7 @@ API server and controllers are simulated, and users are counted as the route spl
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from fakes.argo.simulation import Simulation
@@ -24,7 +24,7 @@ from rollouts.cluster.place import Place
 from rollouts.cluster.ports import Render
 from rollouts.cluster.virtual_service import VirtualServices
 from rollouts.kube.model import Json
-from rollouts.kube.resources import HTTP_ROUTES, REPLICA_SETS, ROLLOUTS, VIRTUAL_SERVICES
+from rollouts.kube.resources import REPLICA_SETS, ROLLOUTS
 from rollouts.manifests.conventions import POD_TEMPLATE_HASH, VERSION
 from rollouts.manifests.parts import Part
 from rollouts.manifests.release import Release, Trial
@@ -163,7 +163,7 @@ class ClusterRegion:
 
     @property
     def route(self) -> Json:
-        return self.cluster.get(VIRTUAL_SERVICES if self.spec.traffic is Traffic.ISTIO else HTTP_ROUTES, NAME)
+        return self.cluster.get(self._routes.resource, NAME)
 
     async def _credential(self) -> Credential:
         """As an exec plugin gives it: whatever is valid now."""
@@ -178,6 +178,14 @@ class ClusterRegion:
             self.api.faults.add(Fault(Meanwhile(expire), after=every))
 
         self.api.faults.add(Fault(Meanwhile(expire), after=every))
+
+    def edit_rollout(self, change: Callable[[Json], object]) -> None:
+        """Somebody changes the Rollout."""
+        self.cluster.edit(ROLLOUTS, NAME, lambda body: change(body) and None)
+
+    def edit_route(self, change: Callable[[Json], object]) -> None:
+        """Somebody changes the route."""
+        self.cluster.edit(self._routes.resource, NAME, lambda body: change(body) and None)
 
     def abort(self, message: str) -> None:
         """The region's own analysis takes its trial back."""

@@ -1,0 +1,270 @@
+"""What a fleet on Kubernetes does beyond the promises of every fleet: the traps of Argo Rollouts, one by one."""
+
+from __future__ import annotations
+
+import pytest
+from fakes.cluster_region import NAME, ClusterRegion, a_fleet, an_image
+from fakes.fleet_contract import versions
+
+from rollouts.errors import EngineDidNotStart, FleetError, NotPossible
+from rollouts.kube.model import Json
+from rollouts.kube.resources import PODS, REPLICA_SETS, SERVICES
+from rollouts.manifests.conventions import POD_TEMPLATE_HASH, PREVIOUS, stable_service
+from rollouts.manifests.manifest import Site
+from rollouts.manifests.objects.access import access
+from rollouts.manifests.release import Release
+from rollouts.model import Phase
+
+
+@pytest.fixture
+def region() -> ClusterRegion:
+    return ClusterRegion()
+
+
+async def on_trial(region: ClusterRegion) -> None:
+    await region.fleet.deploy(an_image("1"))
+    await region.fleet.deploy(an_image("2"))
+
+
+async def promoted(region: ClusterRegion) -> None:
+    await on_trial(region)
+    await region.fleet.promote()
+
+
+def pods_of(region: ClusterRegion, version: str) -> list[str]:
+    return [each["metadata"]["name"] for each in region.cluster.list(PODS, labels=f"tidegate.dev/version={version}")]
+
+
+def weights_of(region: ClusterRegion) -> list[int]:
+    return [weight for weight, _ in region.splits]
+
+
+class TestWeights:
+    async def test_engines_come_before_users(self) -> None:
+        region = ClusterRegion(spec=a_fleet("eu-west-1", replicas=4, canary={"replicas": 1}))
+        await on_trial(region)
+        assert len(pods_of(region, "2")) == 1
+        await region.fleet.shift(50)
+        assert len(pods_of(region, "2")) == 2
+
+    async def test_a_jump_goes_through_every_weight_between(self, region: ClusterRegion) -> None:
+        await on_trial(region)
+        await region.fleet.shift(50)
+        assert weights_of(region) == [0, 5, 25, 50]
+
+    async def test_down_goes_at_once(self, region: ClusterRegion) -> None:
+        await on_trial(region)
+        await region.fleet.shift(50)
+        await region.fleet.shift(0)
+        assert weights_of(region) == [0, 5, 25, 50, 0]
+        assert versions(await region.fleet.observe()) == ("1", "2", None)
+
+    async def test_a_weight_without_a_step_is_refused_with_those_there_are(self, region: ClusterRegion) -> None:
+        await on_trial(region)
+        with pytest.raises(NotPossible) as caught:
+            await region.fleet.shift(33)
+        assert caught.value.hint == "its steps have 0 %, 5 %, 25 %, 50 %"
+
+    async def test_the_observed_share_confirms_the_weight(self) -> None:
+        region = ClusterRegion(users_per_second=20)
+        await on_trial(region)
+        assert (await region.fleet.shift(25)).weight == 25
+
+    async def test_a_gateway_that_does_not_heed_weights_is_found_out(self) -> None:
+        """argo-rollouts#4569: half of all users on the canary, whatever the weight."""
+        region = ClusterRegion(users_per_second=20)
+        await on_trial(region)
+        region.users.obeys_weights = False
+        with pytest.raises(FleetError, match=r"gives the canary 5 % of users, and 50 % of \d+ requests reached it"):
+            await region.fleet.shift(5)
+
+    async def test_a_region_without_users_proves_nothing_and_is_not_held_up_for_ever(self) -> None:
+        region = ClusterRegion(users_per_second=0.01)
+        await on_trial(region)
+        assert (await region.fleet.shift(5)).weight == 5
+
+
+class TestCopies:
+    async def test_they_are_a_filter_of_ours_on_the_users_rule(self, region: ClusterRegion) -> None:
+        await on_trial(region)
+        await region.fleet.mirror(100)
+        (copies,) = region.route["spec"]["rules"][0]["filters"]
+        assert copies["type"] == "RequestMirror"
+        assert copies["requestMirror"]["backendRef"]["name"] == f"{NAME}-canary"
+        assert "percent" not in copies["requestMirror"]
+        await region.fleet.mirror(20)
+        (some,) = region.route["spec"]["rules"][0]["filters"]
+        assert some["requestMirror"]["percent"] == 20
+
+    async def test_filters_of_others_stay(self, region: ClusterRegion) -> None:
+        await on_trial(region)
+        other: Json = {"type": "RequestHeaderModifier", "requestHeaderModifier": {"remove": ["x-debug"]}}
+        region.edit_route(lambda route: route["spec"]["rules"][0].update(filters=[other]))
+        await region.fleet.mirror(100)
+        await region.fleet.mirror(0)
+        assert region.route["spec"]["rules"][0]["filters"] == [other]
+
+    async def test_a_gateway_that_does_not_copy_is_found_out(self) -> None:
+        """rollouts-plugin-trafficrouter-gatewayapi#32: success is said, and nothing is copied."""
+        region = ClusterRegion(users_per_second=5)
+        await on_trial(region)
+        region.users.obeys_mirror = False
+        with pytest.raises(FleetError, match=r"mirrors 100 % of requests, and of \d+ none reached the canary"):
+            await region.fleet.mirror(100)
+
+    @pytest.mark.parametrize("way", ["promote", "rollback"])
+    async def test_they_end_with_the_trial(self, region: ClusterRegion, way: str) -> None:
+        await on_trial(region)
+        await region.fleet.mirror(100)
+        await (region.fleet.promote() if way == "promote" else region.fleet.rollback("1"))
+        assert "filters" not in region.route["spec"]["rules"][0]
+
+
+class TestWaysBack:
+    async def test_after_a_promotion_the_very_pods_that_waited_serve_again(self, region: ClusterRegion) -> None:
+        await promoted(region)
+        warm = pods_of(region, "1")
+        begun = region.time.elapsed
+        await region.fleet.rollback("1")
+        assert pods_of(region, "1") == warm
+        assert region.time.elapsed - begun < 4
+        assert len(region.cluster.list(REPLICA_SETS)) == 2
+
+    async def test_the_way_back_is_noted_until_it_was_taken(self, region: ClusterRegion) -> None:
+        await promoted(region)
+        assert region.rollout["metadata"]["annotations"][PREVIOUS] == "1"
+        await region.fleet.rollback("1")
+        assert PREVIOUS not in region.rollout["metadata"]["annotations"]
+
+    async def test_an_abort_leaves_no_rollout_that_asks_for_what_it_does_not_serve(self, region: ClusterRegion) -> None:
+        await on_trial(region)
+        await region.fleet.shift(50)
+        await region.fleet.rollback("1")
+        assert region.rollout["status"]["phase"] == "Healthy"
+        assert region.rollout["spec"]["template"]["metadata"]["labels"]["tidegate.dev/version"] == "1"
+
+    async def test_a_version_that_was_stable_not_long_ago_is_tried_again_from_the_start(
+        self, region: ClusterRegion
+    ) -> None:
+        """Inside `rollbackWindow` Argo Rollouts skips every step of a template that it knows."""
+        await promoted(region)
+        state = await region.fleet.deploy(an_image("1"))
+        assert (state.phase, versions(state), state.weight) == (Phase.TRIAL, ("2", "1", None), 0)
+
+    async def test_users_are_taken_back_even_when_no_controller_lives(self, region: ClusterRegion) -> None:
+        await on_trial(region)
+        await region.fleet.shift(50)
+        region.simulation.controller_down = True
+        with pytest.raises(FleetError, match="is stuck"):
+            await region.fleet.rollback("1")
+        assert region.splits[-1] == (0, 0)
+        region.simulation.controller_down = False
+        assert versions(await region.fleet.rollback("1")) == ("1", None, None)
+
+    async def test_a_rollout_held_by_hand_does_not_hold_users_on_the_canary(self, region: ClusterRegion) -> None:
+        await on_trial(region)
+        await region.fleet.shift(25)
+        region.edit_rollout(lambda rollout: rollout["spec"].update(paused=True))
+        assert versions(await region.fleet.rollback("1")) == ("1", None, None)
+
+
+class TestEnginesThatDoNotCome:
+    async def test_no_node_takes_them(self, region: ClusterRegion) -> None:
+        await region.fleet.deploy(an_image("1"))
+        region.simulation.unschedulable("2")
+        with pytest.raises(EngineDidNotStart) as caught:
+            await region.fleet.deploy(an_image("2"))
+        assert "Insufficient nvidia.com/gpu" in str(caught.value)
+        assert versions(await region.fleet.observe()) == ("1", None, None)
+
+    async def test_their_image_cannot_be_pulled(self, region: ClusterRegion) -> None:
+        await region.fleet.deploy(an_image("1"))
+        region.simulation.image_pull_fails("2")
+        with pytest.raises(EngineDidNotStart, match="Back-off pulling image"):
+            await region.fleet.deploy(an_image("2"))
+
+    async def test_a_canary_that_dies_later_is_seen_with_its_last_words(self, region: ClusterRegion) -> None:
+        await on_trial(region)
+        region.simulation.crash("2", last_words="Xid 79: GPU has fallen off the bus")
+        await region.time.sleep(5)
+        state = await region.fleet.observe()
+        assert state.phase is Phase.DEGRADED
+        assert state.canary
+        assert not state.canary.ready
+        assert "fallen off the bus" in (state.canary.problem or "")
+
+    async def test_a_plugin_that_does_not_load_is_no_progress(self, region: ClusterRegion) -> None:
+        await region.fleet.deploy(an_image("1"))
+        region.simulation.plugin_broken = True
+        with pytest.raises(FleetError, match="is stuck") as caught:
+            await region.fleet.deploy(an_image("2"))
+        assert "traffic plugin" in str(caught.value.hint)
+
+    async def test_a_rollout_that_somebody_holds_is_left_alone(self, region: ClusterRegion) -> None:
+        await region.fleet.deploy(an_image("1"))
+        region.edit_rollout(lambda rollout: rollout["spec"].update(paused=True))
+        with pytest.raises(NotPossible, match="somebody holds"):
+            await region.fleet.deploy(an_image("2"))
+
+
+class TestWhatIsOthers:
+    async def test_selectors_stay_narrow_when_services_are_said_again(self, region: ClusterRegion) -> None:
+        await region.fleet.deploy(an_image("1"))
+        widened: list[str] = []
+        region.cluster.on_change(
+            lambda event: (
+                widened.append(event.name)
+                if event.kind.plural == SERVICES.plural and POD_TEMPLATE_HASH not in event.after["spec"]["selector"]
+                else None
+            )
+        )
+        await region.fleet.deploy(an_image("2"))
+        await region.fleet.promote()
+        await region.fleet.deploy(an_image("3"))
+        assert widened == []
+        stable = region.cluster.get(SERVICES, stable_service(NAME))
+        assert stable["spec"]["selector"][POD_TEMPLATE_HASH] == region.rollout["status"]["stableRS"]
+
+    async def test_the_number_of_engines_is_the_autoscalers(self) -> None:
+        region = ClusterRegion(spec=a_fleet("eu-west-1", autoscale={"least": 2, "most": 8}))
+        await region.fleet.deploy(an_image("1"))
+        region.edit_rollout(lambda rollout: rollout["spec"].update(replicas=5))
+        await region.time.sleep(10)
+        await region.fleet.deploy(an_image("2"))
+        assert region.rollout["spec"]["replicas"] == 5
+
+    async def test_the_rights_that_are_rendered_suffice_for_every_wish(self, region: ClusterRegion) -> None:
+        release = Release(delivery=NAME, region=region.region, version="1", digest="d", image="i")
+        site = Site(fleet=region.spec, release=release)
+        region.api.access.allow_only(
+            *next(each["rules"] for each in access(site) if each["kind"] == "Role"),
+            everywhere=tuple(next(each["rules"] for each in access(site) if each["kind"] == "ClusterRole")),
+        )
+        await promoted(region)
+        await region.fleet.rollback("1")
+        await region.fleet.deploy(an_image("3"))
+        await region.fleet.mirror(100)
+        await region.fleet.shift(25)
+        await region.fleet.rollback("1")
+
+
+class TestBlueGreen:
+    @pytest.fixture
+    def region(self) -> ClusterRegion:
+        return ClusterRegion(spec=a_fleet("eu-west-1", strategy="blue-green"))
+
+    async def test_a_canary_waits_without_users(self, region: ClusterRegion) -> None:
+        await on_trial(region)
+        state = await region.fleet.mirror(100)
+        assert (state.phase, versions(state), state.weight, state.mirror) == (Phase.TRIAL, ("1", "2", None), 0, 100)
+
+    async def test_all_users_move_at_once_and_back(self, region: ClusterRegion) -> None:
+        await promoted(region)
+        assert versions(await region.fleet.observe()) == ("2", None, "1")
+        assert versions(await region.fleet.rollback("1")) == ("1", None, None)
+
+    async def test_it_knows_no_weights(self, region: ClusterRegion) -> None:
+        await on_trial(region)
+        with pytest.raises(NotPossible, match="no step with 5 % of users"):
+            await region.fleet.shift(5)
+        assert versions(await region.fleet.rollback("1")) == ("1", None, None)
