@@ -271,7 +271,7 @@ class ListingContract:
             ("name=a", ["a"]),
             ("name!=a", ["b", "c"]),
             ("name in (a,c)", ["a", "c"]),
-            ("name notin (a, c)", ["b"]),
+            ("name notin (a, c)", ["b"]),  # codespell:ignore
             ("name", ["a", "b", "c"]),
             ("!name", []),
             ("name=a,name!=a", []),

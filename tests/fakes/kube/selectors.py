@@ -11,7 +11,7 @@ from fakes.kube.refusal import Refusal, bad_request
 Json = dict[str, Any]
 Selector = Callable[[Json], bool]
 
-_SET = re.compile(r"^(?P<key>\S+)\s+(?P<word>in|notin)\s*\((?P<values>[^)]*)\)$")
+_SET = re.compile(r"^(?P<key>\S+)\s+(?P<word>(not)?in)\s*\((?P<values>[^)]*)\)$")
 _COMMA_OUTSIDE = re.compile(r",(?![^(]*\))")
 
 FIELDS: Mapping[str, tuple[str, ...]] = {
@@ -43,7 +43,7 @@ def labels(text: str) -> Selector:
 
 
 def _label_term(term: str) -> Callable[[Mapping[str, str]], bool]:
-    """One term; `!=` and `notin` hold too for an object without the label, as upstream."""
+    """One term; those that say no hold too for an object without the label, as upstream."""
     if match := _SET.match(term):
         key, values = match["key"], {value.strip() for value in match["values"].split(",")}
         if match["word"] == "in":
