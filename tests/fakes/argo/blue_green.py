@@ -51,6 +51,7 @@ def scale_blue_green(r: Reconciliation, active_hash: str) -> None:
     active = r.by_hash(active_hash)
     if active is not None:
         replica_sets.scale(r, active, r.rollout.replicas)
+    r.new = r.new or r.by_hash(r.rollout.current_hash)  # as `reconcileCanaryReplicaSets`, or it waits for ever
     if r.new is not None:
         replica_sets.scale_new(r, preview_count(r.rollout, r.by_hash(_colours(r).get("activeSelector", "")), r.new))
     after = r.rollout.strategy

@@ -162,6 +162,7 @@ def test_whatever_is_done_it_comes_to_rest(strategy: str, story: list[str]) -> N
     scene.simulation.plugin_broken = False
     scene.change(paused=False, replicas=4)
     scene.deploy("9")
+    scene.wait(120)
     scene.promote_full()
     scene.wait(120)
     assert (scene.phase, scene.serves["stable"], scene.pods["9"]) == ("Healthy", "9", 4)
