@@ -56,6 +56,8 @@ class Context:
     events: EventSource | None = None
     """Who answers the queries of an SLO."""
     readers: Readers = Readers()
+    spec_file: str | None = None
+    """Where the spec lies among the delivery's kept files; None when it was not kept."""
 
     def fleet(self, step: Step) -> Fleet:
         """The fleet of the step's region."""

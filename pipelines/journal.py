@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Protocol
 
 from gates.model import Verdict
 from pipelines.model import Ending, Plan, Result, Step
 from pipelines.ports import Event, Ledger
+from registry.errors import DeliveryLost
 from rollouts.model import RegionState
 from tidegate.core.clock import Clock
 from tidegate.core.errors import TidegateError
@@ -39,6 +41,11 @@ class Journal:
         event = self._event(step, kind, message, data or {})
         self._ledger.append(event)
         self._tell(event)
+
+    @property
+    def delivery(self) -> str:
+        """The delivery's id."""
+        return self._ledger.delivery
 
     def recorded(self) -> Sequence[Event]:
         """What the ledger holds now, also what other processes wrote there."""
@@ -114,6 +121,11 @@ class Journal:
         return Result.model_validate(
             {"delivery": self._ledger.delivery, "ending": ending, "reason": reason, "exit_code": exit_code}
         )
+
+    def seal(self, result: Result) -> None:
+        """Finish a closing that died between its event and its end; nothing happens when it was finished."""
+        with suppress(DeliveryLost):
+            self._ledger.close(str(result.ending), result.reason)
 
     def _event(self, step: str, kind: str, message: str, data: Mapping[str, object]) -> Event:
         return Event(at=self._clock.now(), step=step, kind=kind, message=message, data=data)

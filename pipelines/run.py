@@ -16,27 +16,37 @@ from tidegate.core.errors import ExitCode, TidegateError
 
 async def deliver(context: Context) -> Result:
     """Run every step; on a verdict, an error or a cancellation undo what was done, then close the ledger."""
-    context.journal.opened(context.plan)
+    context.journal.opened(context.plan, spec_file=context.spec_file)
+    return await to_the_end(context)
+
+
+async def to_the_end(context: Context, done: frozenset[str] = frozenset()) -> Result:
+    """As `deliver`, of a delivery that was opened before; the steps in `done` are not repeated."""
     try:
-        for lanes in stretches(context.plan.steps):
+        for lanes in stretches([step for step in context.plan.steps if step.id not in done]):
             await _together(context, lanes)
     except Stopped as stop:
-        return await _give_up(context, stop.ending, stop.reason, EXIT_CODES[stop.ending])
+        return await give_up(context, stop.ending, stop.reason, EXIT_CODES[stop.ending])
     except asyncio.CancelledError:
-        _cancellation_is_heard()
+        cancellation_is_heard()
         reason = "asked to stop before the end"
-        return await _give_up(context, Ending.INTERRUPTED, reason, ExitCode.ROLLED_BACK)
+        return await give_up(context, Ending.INTERRUPTED, reason, ExitCode.ROLLED_BACK)
     except TidegateError as error:
-        return await _give_up(context, Ending.FAILED, str(error), error.exit_code)
+        return await give_up(context, Ending.FAILED, str(error), error.exit_code)
     # A bug must not leave users on a canary either; it keeps its traceback.
     except Exception as bug:
-        await _give_up(context, Ending.FAILED, f"a bug in tidegate: {bug!r}", ExitCode.OUTSIDE)
+        await give_up(context, Ending.FAILED, f"a bug in tidegate: {bug!r}", ExitCode.OUTSIDE)
         raise
+    return delivered(context)
+
+
+def delivered(context: Context) -> Result:
+    """Every step is done: close the ledger."""
     reason = f"version {context.plan.version.version} serves {', '.join(context.plan.regions)}"
     return context.journal.closed(Ending.DELIVERED, reason, ExitCode.DELIVERED)
 
 
-def _cancellation_is_heard() -> None:
+def cancellation_is_heard() -> None:
     """What is still to do must not be taken for cancelled too, by time limits among other things."""
     task = asyncio.current_task()
     while task is not None and task.uncancel():
@@ -92,7 +102,7 @@ async def run_step(context: Context, step: Step) -> None:
     context.journal.say(step.id, "done")
 
 
-async def _give_up(context: Context, ending: Ending, reason: str, exit_code: ExitCode) -> Result:
+async def give_up(context: Context, ending: Ending, reason: str, exit_code: ExitCode) -> Result:
     """Take every region back, mark the version, close the ledger. A second cancellation changes nothing."""
     await unwind(context)
     tags = {"tidegate.outcome": str(ending), "tidegate.reason": reason}

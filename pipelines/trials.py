@@ -1,4 +1,7 @@
-"""The trials of a delivery: each is judged in memory and written down, line by line, as it is judged."""
+"""The trials of a delivery: each is judged in memory and written down, line by line, as it is judged.
+
+A transcript that lies there already is of the process before this one: its trial is held again and goes on.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from gates.drift.bins import Reference
 from gates.evidence import Batch
 from gates.model import NoData, Verdict
 from gates.terms import Terms
-from gates.transcript import BatchLine, Line, RestartLine, TermsLine, VerdictsLine, written
+from gates.transcript import BatchLine, Line, Replay, RestartLine, TermsLine, VerdictsLine, read, written
 from gates.trial import Trial
 from pipelines.ports import Ledger
 from tidegate.core.errors import TidegateError
@@ -30,6 +33,29 @@ class RecordedTrial:
         self.path = path
         path.parent.mkdir(parents=True, exist_ok=True)
         self._write(TermsLine(trial=path.stem, terms=terms))
+
+    @classmethod
+    def continued(cls, path: Path) -> RecordedTrial:
+        """The trial of a transcript, as it stood after the last whole line.
+
+        Raises:
+            SpecError: the file is no transcript.
+        """
+        text = path.read_text(encoding="utf-8", errors="replace")
+        # A crash may have cut the last line short; what follows must not be written behind its half.
+        whole = text[: text.rfind("\n") + 1]
+        lines = list(read(whole.splitlines(keepends=True), file=str(path)))
+        again = Replay(str(path))
+        for line in lines:
+            # What was said then is said; it was proven by whoever said it, and costs time to say again.
+            if not isinstance(line, VerdictsLine):
+                again.take(line)
+        path.write_text(whole, encoding="utf-8")
+        trial = cls.__new__(cls)
+        trial._trial, trial.terms, trial.path = again.trial, again.trial.terms, path
+        trial._batches = sum(isinstance(line, BatchLine) for line in lines)
+        trial._step = next((line.step for line in reversed(lines) if not isinstance(line, TermsLine)), "")
+        return trial
 
     def begin(self, step: str) -> None:
         """A step of the delivery begins: what spoke for the canary at another weight counts no longer."""
@@ -70,17 +96,27 @@ class Trials:
 
     def open(self, name: str, terms: Terms, step: str) -> RecordedTrial:
         """The trial of that name, for one more step; its terms are those of the first time."""
-        if name not in self._open:
-            self._open[name] = RecordedTrial(terms, self._folder / f"{name.replace('/', '.')}.jsonl")
-        self._open[name].begin(step)
-        return self._open[name]
+        trial = self._known(name)
+        if trial is None:
+            trial = self._open[name] = RecordedTrial(terms, self._path(name))
+        trial.begin(step)
+        return trial
 
     def reference(self, name: str) -> Reference | NoData | None:
         """The bins that were frozen when that trial was opened; None when it was not."""
-        return self._open[name].terms.reference if name in self._open else None
+        trial = self._known(name)
+        return trial.terms.reference if trial else None
 
     def keep(self, name: str) -> None:
         """Put the transcript so far beside the ledger's events."""
         # It is on this machine, and will be tried again; no user must wait for a copy of a record.
         with suppress(TidegateError):
             self._ledger.attach(self._open[name].path, folder=FOLDER)
+
+    def _known(self, name: str) -> RecordedTrial | None:
+        if name not in self._open and self._path(name).exists():
+            self._open[name] = RecordedTrial.continued(self._path(name))
+        return self._open.get(name)
+
+    def _path(self, name: str) -> Path:
+        return self._folder / f"{name.replace('/', '.')}.jsonl"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from functools import partial
 
 from pipelines.context import Context
@@ -18,9 +19,9 @@ def needs_undoing(state: RegionState, champion: str) -> bool:
     return state.canary is not None or (state.stable is not None and state.stable.version != champion)
 
 
-async def unwind(context: Context) -> None:
-    """Roll back all regions side by side; returns when each is back or has been reported lost."""
-    await asyncio.gather(*(_undo(context, region) for region in context.plan.regions))
+async def unwind(context: Context, regions: Iterable[str] | None = None) -> None:
+    """Roll back regions side by side, by default all; returns when each is back or has been reported lost."""
+    await asyncio.gather(*(_undo(context, region) for region in regions or context.plan.regions))
 
 
 async def _undo(context: Context, region: str) -> None:

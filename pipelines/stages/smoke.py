@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import zip_longest
 
 from gates.model import Outcome, Verdict
@@ -30,6 +31,9 @@ async def smoke(context: Context, step: Step) -> None:
     Raises:
         Stopped: on the first wrong answer.
     """
+    # A process of its own has not deployed it, and may not have the files that tell what its tokens should be.
+    if not context.engines.folder(context.plan.version).exists():
+        await context.engines.prepare(context.plan.version, partial(context.journal.say, step.id, "evidence"))
     _, canary = both_arms(await context.fleet(step).observe())
     model = context.plan.name
     served = await context.chat.tokenize(canary.url, model, CONVERSATION)

@@ -33,10 +33,11 @@ from registry.conventions import (
     experiment_name,
 )
 from registry.errors import DeliveryRuns, StoreUnreachable, UnknownDelivery
-from registry.liveness import contest, is_alive, why_dead
+from registry.liveness import LIVE_SECONDS, contest, is_alive, why_dead
 from registry.model import DeliverySummary, Event, ModelVersion
 from registry.record import read_events
 from tidegate.core.clock import Clock, SystemClock
+from tidegate.core.errors import Refused
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -119,20 +120,27 @@ class MlflowDeliveries:
         writer = uuid4().hex[:8]
         return MlflowLedger(self._client, self._run(delivery), self._clock, writer=writer, carries=carries)
 
-    def take_over(self, delivery: str, *, patience: timedelta = timedelta(0)) -> MlflowLedger:
+    def take_over(self, delivery: str, *, patience: timedelta = timedelta(0), key: str | None = None) -> MlflowLedger:
         """Carry on a delivery; processes that carried it before are refused whatever they write from now on.
 
         Raises:
+            Refused: it is over, or a process still shows that it carries it.
             UnknownDelivery: no ledger has that id.
         """
+        known = self.summary(delivery)
+        if known.ended is not None:
+            raise Refused(f"delivery {delivery} is over: {known.outcome}: {known.reason}")
+        # One that many processes carry may have none just now; while one works, it is heard of every few seconds.
+        if self.is_alive(known.model_copy(update={"patience_seconds": min(known.patience_seconds, LIVE_SECONDS)})):
+            raise _refusal(known)
         marks = {
             OWNER: uuid4().hex,
             HOST: self._host,
             PID: str(self._pid),
             HEARTBEAT: self._clock.now().isoformat(),
             PATIENCE: f"{patience.total_seconds():g}",
+            KEY: key or "",
         }
-        self._run(delivery)
         with store_errors(self._uri):
             for name, value in marks.items():
                 self._client.set_tag(delivery, name, value)
@@ -299,7 +307,7 @@ def _summarize(run: Run) -> DeliverySummary:
         pid=int(tags[PID]),
         heartbeat=datetime.fromisoformat(tags[HEARTBEAT]),
         patience_seconds=float(tags.get(PATIENCE, 0)),
-        key=tags.get(KEY),
+        key=tags.get(KEY) or None,
     )
 
 

@@ -12,6 +12,7 @@ from tidegate.cli.gate_app import gate
 from tidegate.cli.options import SPEC, STATE, As, Output, Spec, State, Tracking
 from tidegate.cli.rollout_app import rollout
 from tidegate.cli.slo_app import slo
+from tidegate.cli.stage_app import stage
 
 app = typer.Typer(
     name="tidegate",
@@ -30,6 +31,7 @@ app.add_typer(gate, name="gate")
 app.add_typer(slo, name="slo")
 app.add_typer(engine, name="engine")
 app.add_typer(rollout, name="rollout")
+app.add_typer(stage, name="stage")
 
 
 @app.command()

@@ -64,11 +64,11 @@ def open_deliveries(state: Path, tracking_uri: str | None) -> MlflowDeliveries:
     return MlflowDeliveries(registry_uri(state, tracking_uri))
 
 
-def make_plan_of(spec: Delivery, folder: Path, registry: MlflowRegistry) -> Plan:
-    """The plan for what the aliases point at now."""
+def make_plan_of(spec: Delivery, folder: Path, registry: MlflowRegistry, *, version: str | None = None) -> Plan:
+    """The plan for what the aliases point at now, or for the version with that number."""
     champion = registry.resolve(spec.model.name, spec.model.target)
-    version = registry.resolve(spec.model.name, spec.model.origin)
-    return make_plan(spec, version, champion, prompts=len(golden_set(spec, folder)))
+    wanted = registry.resolve(spec.model.name, version or spec.model.origin)
+    return make_plan(spec, wanted, champion, prompts=len(golden_set(spec, folder)))
 
 
 def local_engines(spec: Delivery, state: StateFolder, registry: MlflowRegistry) -> LocalEngines:

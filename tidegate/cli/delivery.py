@@ -20,6 +20,7 @@ from pipelines.context import Context
 from pipelines.event_file import EventFile
 from pipelines.exported import families
 from pipelines.journal import Journal, Listener
+from pipelines.kept_files import keep_spec
 from pipelines.model import Ending, Plan, Result
 from pipelines.run import deliver
 from pipelines.spec import Delivery
@@ -48,6 +49,7 @@ class Request:
 
     wanted: Wanted
     deliveries: MlflowDeliveries
+    spec_path: Path
     spec_digest: str
     metrics: tuple[str, int]
     """Host and port at which the delivery's own numbers are served."""
@@ -59,8 +61,6 @@ class Written:
 
     journal: Journal
     trials: Trials
-    numbers: Callable[[], Iterable[Metric]]
-    """What has happened, for Prometheus."""
     spec_file: str | None
     """Where the spec lies among the delivery's kept files."""
 
@@ -87,6 +87,7 @@ def run_delivery(
             keep=keep,
         ),
         deliveries=open_deliveries(state, tracking_uri),
+        spec_path=spec_path,
         spec_digest=sha256(spec_path.read_bytes()).hexdigest(),
         metrics=host_and_port(metrics_address),
     )
@@ -114,22 +115,34 @@ async def _locked(request: Request, progress: Progress) -> Result:
         listeners: Sequence[Listener] = (events, progress)
         journal = Journal(ledger, SystemClock(), listeners)
         trials = Trials(wanted.state.delivery(ledger.delivery), ledger)
-        numbers = lambda: families(progress.story, delivery=ledger.delivery)  # noqa: E731
-        written = Written(journal, trials, numbers, _kept(ledger, request))
+        written = Written(journal, trials, _kept(ledger, request))
+
+        def numbers() -> Iterable[Metric]:
+            return families(progress.story, delivery=ledger.delivery)
+
         with progress:
             async with cancelled_by_signals(), heartbeat(ledger.beat):
-                result = await _in_fleet(request, plan, written)
+                result = await _in_fleet(request, plan, written, numbers)
         write_report(wanted.spec, wanted.state, [(ledger.delivery, events)], _report(request, ledger.delivery))
         ledger.attach(_report(request, ledger.delivery))
     return result
 
 
-async def _in_fleet(request: Request, plan: Plan, written: Written) -> Result:
+def _kept(ledger: MlflowLedger, request: Request) -> str | None:
+    """Where the spec lies among the kept files; a delivery without them goes on, but cannot be resumed."""
+    try:
+        return keep_spec(ledger, request.spec_path, request.wanted.spec)
+    except TidegateError as error:
+        note(f"the spec is not kept, so that `tidegate resume` will not be possible: {error}")
+        return None
+
+
+async def _in_fleet(request: Request, plan: Plan, written: Written, numbers: Callable[[], Iterable[Metric]]) -> Result:
     """The delivery inside its fleet. What goes wrong before it begins closes the ledger too."""
     result: Result | None = None
     try:
         async with AsyncExitStack() as stack:
-            metrics = MetricsServer(written.numbers, *request.metrics)
+            metrics = MetricsServer(numbers, *request.metrics)
             stack.push_async_callback(metrics.close)
             ground = await stack.enter_async_context(ground_of(request.wanted, metrics))
             result = await deliver(context_of(request.wanted, plan, written, ground))

@@ -17,8 +17,8 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 @asynccontextmanager
-async def cancelled_by_signals() -> AsyncIterator[None]:
-    """Within the context the first signal cancels the current task."""
+async def cancelled_by_signals(first: str = "every region goes back first") -> AsyncIterator[None]:
+    """Within the context the first signal cancels the current task; `first` says what is still done then."""
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None, "only a task can be cancelled"
     heard: list[signal.Signals] = []
@@ -26,7 +26,7 @@ async def cancelled_by_signals() -> AsyncIterator[None]:
     def hear(number: signal.Signals) -> None:
         if not heard:
             task.cancel()
-        note("stopping: every region goes back first" if not heard else "already stopping; please wait")
+        note(f"stopping: {first}" if not heard else "already stopping; please wait")
         heard.append(number)
 
     for number in SIGNALS:

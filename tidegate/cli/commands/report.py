@@ -30,13 +30,13 @@ def run(spec_path: Path, state: Path, tracking_uri: str | None, *, last: int, ta
     for delivery in reversed(found):
         local = EventFile(folder.delivery(delivery.id) / "events.jsonl")
         # The ledger has every event of every machine; the file has more looks at each gate.
-        sources.append((delivery.id, local if local.path.exists() else _Recorded(ledgers.events(delivery.id))))
+        sources.append((delivery.id, local if local.path.exists() else Recorded(ledgers.events(delivery.id))))
     write_report(spec, folder, sources, target)
     print(target)
     return 0
 
 
-class _Recorded:
+class Recorded:
     """Events that the ledger gave back."""
 
     def __init__(self, events: Iterable[Event]) -> None:
@@ -46,7 +46,7 @@ class _Recorded:
         return self._events
 
 
-Source = EventFile | _Recorded
+Source = EventFile | Recorded
 
 
 def write_report(spec: Delivery, state: StateFolder, sources: Sequence[tuple[str, Source]], target: Path) -> None:

@@ -1,0 +1,93 @@
+"""What a delivery needs beside its events, kept with them: its spec, the files that this names, its transcripts.
+
+A process that goes on with a delivery may run on another machine, where neither the spec nor the evidence is.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path, PurePosixPath
+from tempfile import TemporaryDirectory
+from typing import Protocol
+
+from pipelines.ports import Ledger
+from pipelines.spec import Delivery
+from pipelines.trials import FOLDER as EVIDENCE
+from tidegate.core.errors import UsageError
+
+SPEC = "spec"
+"""Of a delivery's folder and of its artifacts: the spec and the files it names, as they lay beside each other."""
+
+
+class KeptFiles(Protocol):
+    """Where the files of deliveries are kept."""
+
+    def fetch(self, delivery: str, folder: str, into: Path) -> Sequence[Path]:
+        """Copy the files below one folder of a delivery's artifacts."""
+        ...
+
+
+def named_files(spec: Delivery) -> Iterator[Path]:
+    """The files that a spec names, as it names them."""
+    if spec.offline:
+        yield spec.offline.dataset
+    if spec.traffic and spec.traffic.prompts:
+        yield spec.traffic.prompts
+
+
+def refuse_unkeepable(spec: Delivery) -> None:
+    """Say no to a spec that names a file by a path that is right on this machine only.
+
+    Raises:
+        UsageError: it does.
+    """
+    absolute = next((str(path) for path in named_files(spec) if path.is_absolute()), None)
+    if absolute is not None:
+        raise UsageError(
+            f"the spec names {absolute}, which other machines do not have",
+            hint="name it by its path from the spec, so that it can be kept with the delivery",
+        )
+
+
+def keep_spec(ledger: Ledger, spec_path: Path, spec: Delivery) -> str:
+    """Keep the spec and what it names; returns where the spec lies among them.
+
+    Raises:
+        UsageError: as `refuse_unkeepable`.
+    """
+    refuse_unkeepable(spec)
+    paths = [Path(os.path.normpath(spec_path.absolute()))]
+    paths += [Path(os.path.normpath(paths[0].parent / path)) for path in named_files(spec)]
+    root = Path(os.path.commonpath([path.parent for path in paths]))
+    for path in dict.fromkeys(paths):
+        ledger.attach(path, folder=str(PurePosixPath(SPEC, path.parent.relative_to(root).as_posix())))
+    return paths[0].relative_to(root).as_posix()
+
+
+def bring_spec(kept: KeptFiles, delivery: str, spec_file: str, folder: Path) -> Path:
+    """The spec of a delivery, brought to `folder` with the files that it names.
+
+    Raises:
+        UsageError: it was not kept.
+    """
+    shutil.rmtree(folder / SPEC, ignore_errors=True)
+    kept.fetch(delivery, SPEC, folder)
+    path = folder / SPEC / spec_file
+    if not path.exists():
+        raise UsageError(f"the spec of delivery {delivery} was not kept", hint="deliver the version again")
+    return path
+
+
+def bring_evidence(kept: KeptFiles, delivery: str, folder: Path) -> None:
+    """Bring the transcripts of a delivery to its folder; one that goes further here stays as it is."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=folder) as fresh:
+        for path in kept.fetch(delivery, EVIDENCE, Path(fresh)):
+            here = folder / EVIDENCE / path.name
+            # A process that died here may have written more than it had kept; another's may have gone another way.
+            if here.exists() and here.read_bytes().startswith(path.read_bytes()):
+                continue
+            here.parent.mkdir(parents=True, exist_ok=True)
+            path.replace(here)

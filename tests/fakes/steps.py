@@ -1,0 +1,81 @@
+"""A delivery in memory, each step in surroundings of its own, as fresh processes on other machines would have."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from fakes.world import World
+from pipelines.context import Context
+from pipelines.journal import Journal
+from pipelines.kept_files import bring_evidence
+from pipelines.model import Result
+from pipelines.recorded import plan_of
+from pipelines.single import Taken, close, take_step
+from pipelines.trials import Trials
+
+
+class Attached:
+    """The files that a delivery's ledger keeps."""
+
+    def __init__(self, files: dict[str, bytes]) -> None:
+        self._files = files
+
+    def fetch(self, delivery: str, folder: str, into: Path) -> Sequence[Path]:
+        found = []
+        for place, content in sorted(self._files.items()):
+            if Path(folder) in Path(place).parents:
+                (into / place).parent.mkdir(parents=True, exist_ok=True)
+                (into / place).write_bytes(content)
+                found.append(into / place)
+        return found
+
+
+class Steps:
+    """Processes that share nothing but the ledger and the world."""
+
+    def __init__(self, world: World, disks: Path) -> None:
+        self.world = world
+        self._disks = (disks / str(number) for number in itertools.count(1))
+        world.context().journal.opened(world.plan, spec_file="delivery.yaml")
+
+    @property
+    def ids(self) -> list[str]:
+        """Every step of the plan, as the ledger has it."""
+        return [step.id for step in plan_of(self.world.ledger.events).steps]
+
+    def process(self) -> Context:
+        """What a process has that has just begun, on a machine where nothing of the delivery is."""
+        disk, ledger = next(self._disks), self.world.ledger
+        disk.mkdir()
+        bring_evidence(Attached(ledger.files), ledger.delivery, disk)
+        return replace(
+            self.world.context(),
+            plan=plan_of(ledger.events),
+            journal=Journal(ledger, self.world.clock, [self.world.recorder]),
+            trials=Trials(disk, ledger),
+        )
+
+    async def take(self, step: str) -> Taken:
+        """One step, in a process of its own."""
+        return await take_step(self.process(), step)
+
+    async def until(self, last: str) -> list[Taken]:
+        """Every step up to that one, or up to the first that is not done."""
+        taken: list[Taken] = []
+        for step in self.ids[: self.ids.index(last) + 1]:
+            taken.append(await self.take(step))
+            if not taken[-1].done:
+                break
+        return taken
+
+    async def close(self) -> Result:
+        """What an exit handler does."""
+        return await close(self.process())
+
+    async def deliver(self) -> Result:
+        """All of them, then the exit handler."""
+        await self.until(self.ids[-1])
+        return await self.close()

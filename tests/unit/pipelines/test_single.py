@@ -1,0 +1,236 @@
+"""A delivery step by step, each step a fresh process: it ends as one process would have ended it."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from fakes.steps import Steps
+from fakes.world import CHALLENGER, CHAMPION, World
+
+from pipelines.model import Ending
+from pipelines.single import take_step
+from registry.errors import DeliveryLost
+from tidegate.core.errors import ExitCode, OutsideError, UsageError
+
+EVERYWHERE = {"eu-west-1": CHALLENGER, "us-east-1": CHALLENGER}
+NOWHERE = {"eu-west-1": CHAMPION, "us-east-1": CHAMPION}
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+@pytest.fixture
+def steps(world: World, tmp_path: Path) -> Steps:
+    return Steps(world, tmp_path)
+
+
+def told(world: World) -> list[tuple[str, str]]:
+    return [(event.step, event.kind) for event in world.ledger.events]
+
+
+async def test_step_by_step_it_is_delivered_as_by_one_process(steps: Steps, world: World) -> None:
+    result = await steps.deliver()
+    assert (result.ending, result.exit_code) == (Ending.DELIVERED, ExitCode.DELIVERED)
+    assert result.reason == "version 2 serves eu-west-1, us-east-1"
+    assert world.stable_versions() == EVERYWHERE
+    assert world.registry.champion == CHALLENGER
+    assert world.said("done") == steps.ids
+    assert world.ledger.outcome == "delivered"
+
+
+async def test_a_step_that_is_done_is_not_done_again(steps: Steps, world: World) -> None:
+    await steps.until("deploy@eu-west-1")
+    before = told(world)
+    taken = await steps.take("deploy@eu-west-1")
+    assert (taken.done, taken.exit_code, taken.reason) == (True, ExitCode.DELIVERED, "done before")
+    assert told(world) == before
+
+
+async def test_no_step_goes_before_those_that_it_comes_after(steps: Steps) -> None:
+    await steps.until("smoke@eu-west-1")
+    with pytest.raises(UsageError, match=r"promote@eu-west-1 comes after offline@eu-west-1, which is not done"):
+        await steps.take("promote@eu-west-1")
+
+
+async def test_a_step_that_the_plan_does_not_have_is_told_beside_those_it_has(steps: Steps) -> None:
+    with pytest.raises(UsageError, match=r"`canary@eu-west-1/25` is no step.*canary@eu-west-1/10, canary@eu-west-1/50"):
+        await steps.take("canary@eu-west-1/25")
+
+
+async def test_a_verdict_takes_its_region_back_before_anybody_closes(steps: Steps, world: World) -> None:
+    world.evidence.serves("canary", CHALLENGER, failed=0.2)
+    *_, last = await steps.until("finalize")
+    assert (last.step, last.done, last.exit_code) == ("canary@eu-west-1/10", False, ExitCode.ROLLED_BACK)
+    assert world.fleets["eu-west-1"].proxy.routes.weight == 0
+    result = await steps.close()
+    assert (result.ending, result.exit_code) == (Ending.ROLLED_BACK, ExitCode.ROLLED_BACK)
+    assert result.reason.startswith("canary@eu-west-1/10: gate errors: canary failed")
+    assert world.stable_versions() == NOWHERE
+    assert world.registry.marks["tidegate.outcome"] == "rolled-back"
+
+
+async def test_after_a_verdict_no_step_is_tried_again(steps: Steps, world: World) -> None:
+    world.evidence.serves("canary", CHALLENGER, failed=0.2)
+    await steps.until("finalize")
+    world.evidence.serves("canary", CHALLENGER)
+    again = await steps.take("canary@eu-west-1/10")
+    assert (again.done, again.exit_code) == (False, ExitCode.ROLLED_BACK)
+    assert again.reason.startswith("the delivery goes no further: canary@eu-west-1/10: gate errors")
+
+
+async def test_a_verdict_in_the_second_wave_takes_the_first_back_too(steps: Steps, world: World) -> None:
+    await steps.until("bake@1")
+    world.evidence.serves("canary", CHALLENGER, failed=0.2)
+    await steps.until("finalize")
+    assert world.stable_versions()["eu-west-1"] == CHALLENGER
+    assert (await steps.close()).ending is Ending.ROLLED_BACK
+    assert world.stable_versions() == NOWHERE
+
+
+@pytest.mark.parametrize("at", ["build", "deploy@eu-west-1", "shadow@eu-west-1", "canary@us-east-1/50", "finalize"])
+async def test_a_step_that_is_killed_is_said_again_and_the_delivery_ends_well(
+    steps: Steps, world: World, at: str
+) -> None:
+    if steps.ids.index(at):
+        await steps.until(steps.ids[steps.ids.index(at) - 1])
+    killed = asyncio.create_task(_stuck(steps, world, at))
+    await asyncio.sleep(0.05)
+    killed.cancel()
+    await asyncio.wait([killed])
+    assert (at, "done") not in told(world)
+    result = await steps.deliver()
+    assert result.ending is Ending.DELIVERED
+    assert told(world).count((at, "started")) == 2
+    assert all(told(world).count((step, "done")) == 1 for step in steps.ids)
+    assert world.stable_versions() == EVERYWHERE
+
+
+async def _stuck(steps: Steps, world: World, at: str) -> None:
+    """As killed by the kernel right after the step began: nothing more is said."""
+
+    class KilledError(BaseException):
+        pass
+
+    def die() -> None:
+        raise KilledError
+
+    world.when(at, "started", die)
+    with pytest.raises(KilledError):
+        await steps.take(at)
+
+
+async def test_what_was_not_there_may_be_there_when_the_step_is_tried_again(steps: Steps, world: World) -> None:
+    await steps.until("bake@2")
+    world.registry.gone = True
+    with pytest.raises(OutsideError):
+        await steps.take("finalize")
+    world.registry.gone = False
+    assert (await steps.take("finalize")).done
+    assert (await steps.close()).ending is Ending.DELIVERED
+
+
+async def test_a_step_that_never_came_back_ends_the_delivery_with_its_own_ending(steps: Steps, world: World) -> None:
+    await steps.until("bake@2")
+    world.registry.gone = True
+    with pytest.raises(OutsideError):
+        await steps.take("finalize")
+    result = await steps.close()
+    assert (result.ending, result.exit_code) == (Ending.FAILED, ExitCode.OUTSIDE)
+    assert result.reason == "finalize: the registry is not there"
+    assert world.stable_versions() == NOWHERE
+
+
+async def test_a_workflow_that_stops_between_two_steps_is_taken_back(steps: Steps, world: World) -> None:
+    await steps.until("canary@us-east-1/10")
+    result = await steps.close()
+    assert (result.ending, result.exit_code) == (Ending.INTERRUPTED, ExitCode.ROLLED_BACK)
+    assert result.reason == "ended before canary@us-east-1/50 was done"
+    assert world.stable_versions() == NOWHERE
+
+
+async def test_a_step_that_is_asked_to_stop_says_so_and_leaves_the_rest_to_whoever_closes(
+    steps: Steps, world: World
+) -> None:
+    await steps.until("shadow@eu-west-1")
+    task = asyncio.create_task(steps.take("canary@eu-west-1/10"))
+    world.when("canary@eu-west-1/10", "traffic", task.cancel)
+    taken = await task
+    assert (taken.done, taken.exit_code) == (False, ExitCode.ROLLED_BACK)
+    assert (await steps.close()).reason == "canary@eu-west-1/10: asked to stop before the end"
+    assert world.stable_versions() == NOWHERE
+
+
+async def test_closing_again_changes_nothing_and_says_the_same(steps: Steps, world: World) -> None:
+    first = await steps.deliver()
+    before = told(world)
+    assert await steps.close() == first
+    assert told(world) == before
+
+
+async def test_closing_that_died_before_its_end_is_finished(steps: Steps, world: World) -> None:
+    await steps.until("finalize")
+    world.when("delivery", "closed", lambda: exec("raise KeyboardInterrupt"))
+    with pytest.raises(KeyboardInterrupt):
+        await steps.close()
+    assert world.ledger.outcome is None
+    assert (await steps.close()).ending is Ending.DELIVERED
+    assert world.ledger.outcome == "delivered"
+    assert told(world).count(("delivery", "closed")) == 1
+
+
+async def test_a_delivery_that_others_closed_is_not_touched(steps: Steps, world: World) -> None:
+    await steps.until("canary@eu-west-1/10")
+    world.ledger.bury()
+    swaps = len(world.fleets["eu-west-1"].proxy.swaps)
+    with pytest.raises(DeliveryLost):
+        await steps.take("canary@eu-west-1/50")
+    with pytest.raises(DeliveryLost):
+        await steps.close()
+    assert len(world.fleets["eu-west-1"].proxy.swaps) == swaps
+
+
+async def test_evidence_goes_on_from_weight_to_weight_though_each_is_another_machine(
+    steps: Steps, world: World, tmp_path: Path
+) -> None:
+    await steps.until("canary@eu-west-1/10")
+    first = world.ledger.files["evidence/canary@eu-west-1.jsonl"]
+    await steps.take("canary@eu-west-1/50")
+    second = world.ledger.files["evidence/canary@eu-west-1.jsonl"]
+    assert second.startswith(first)
+    assert second.count(b'"kind":"terms"') == 1
+    assert b'{"kind":"restart","step":"canary@eu-west-1/50"}' in second
+
+
+async def test_a_bug_is_in_the_ledger_and_keeps_its_traceback(steps: Steps, world: World) -> None:
+    await steps.until("bake@2")
+
+    def broken(version: object) -> None:
+        raise ZeroDivisionError
+
+    world.registry.promote = broken  # type: ignore[method-assign]
+    with pytest.raises(ZeroDivisionError):
+        await steps.take("finalize")
+    result = await steps.close()
+    assert (result.ending, result.exit_code) == (Ending.FAILED, ExitCode.OUTSIDE)
+    assert "a bug in tidegate: ZeroDivisionError" in result.reason
+
+
+async def test_regions_of_one_wave_do_not_wait_for_each_other(tmp_path: Path) -> None:
+    from fakes.world import a_spec
+
+    world = World(tmp_path, a_spec(regions="regions: {waves: [[eu-west-1, us-east-1]], bake: 10s}"))
+    steps = Steps(world, tmp_path)
+    await steps.take("build")
+    lanes = [[each for each in steps.ids if f"@{region}" in each] for region in ("eu-west-1", "us-east-1")]
+
+    async def walk(lane: list[str]) -> None:
+        for step in lane:
+            assert (await take_step(steps.process(), step)).done
+
+    await asyncio.gather(*(walk(lane) for lane in lanes))
+    assert (await steps.deliver()).ending is Ending.DELIVERED
+    assert world.stable_versions() == EVERYWHERE

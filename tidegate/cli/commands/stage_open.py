@@ -1,0 +1,107 @@
+"""`tidegate stage open`: the beginning of a delivery that is carried step by step."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from datetime import timedelta
+from hashlib import sha256
+from pathlib import Path
+
+from pipelines.journal import Journal
+from pipelines.kept_files import keep_spec, refuse_unkeepable
+from pipelines.model import Ending, Plan
+from pipelines.recorded import plan_of
+from pipelines.resumption import say_what_is_lost
+from pipelines.spec import Delivery, LocalFleet
+from registry.adapters.mlflow_deliveries import MlflowDeliveries
+from registry.adapters.mlflow_ledger import MlflowLedger
+from rollouts.watchdog import lend
+from tidegate.cli.compose import make_plan_of, open_deliveries, open_registry, read_delivery
+from tidegate.cli.joined import Joined, context_for, joined, require_fleet
+from tidegate.cli.output import print_json
+from tidegate.core.clock import SystemClock
+from tidegate.core.errors import TidegateError, UsageError
+from tidegate.core.quantities import parse_duration
+
+
+@dataclass(frozen=True)
+class Opening:
+    """What the person or the workflow asked for."""
+
+    spec: Path
+    version: str | None
+    key: str | None
+    delivery: str | None
+    patience: str
+
+
+def run(opening: Opening, state: Path, tracking_uri: str | None, *, as_json: bool) -> int:
+    """Open the delivery, or carry on the one that is named; print its id."""
+    patience = _patience(opening.patience)
+    deliveries = open_deliveries(state, tracking_uri)
+    if opening.delivery:
+        ledger = _carried_on(deliveries, opening, patience, state, tracking_uri)
+    else:
+        ledger = _opened(deliveries, opening, patience, state, tracking_uri)
+    plan = plan_of(ledger.recorded())
+    if as_json:
+        steps = [step.model_dump(mode="json", exclude={"gates"}) | {"id": step.id} for step in plan.steps]
+        print_json({"delivery": ledger.delivery, "version": plan.version.version, "steps": steps})
+    else:
+        print(ledger.delivery)
+    return 0
+
+
+def _opened(
+    deliveries: MlflowDeliveries, opening: Opening, patience: timedelta, state: Path, tracking_uri: str | None
+) -> MlflowLedger:
+    spec = read_delivery(opening.spec)
+    refuse_unkeepable(spec)
+    plan = make_plan_of(spec, opening.spec.parent, open_registry(state, tracking_uri), version=opening.version)
+    digest = sha256(opening.spec.read_bytes()).hexdigest()
+    ledger = deliveries.open_delivery(
+        plan.version, plan.champion, spec_digest=digest, patience=patience, key=opening.key
+    )
+    # With a key it may have been opened before, by a process that was killed when it had done this or had not.
+    if not ledger.recorded():
+        _begin(ledger, opening.spec, spec, plan)
+    if isinstance(spec.fleet, LocalFleet):
+        lend(state, SystemClock().now() + patience)
+    return ledger
+
+
+def _begin(ledger: MlflowLedger, spec_path: Path, spec: Delivery, plan: Plan) -> None:
+    journal = Journal(ledger, SystemClock())
+    try:
+        journal.opened(plan, spec_file=keep_spec(ledger, spec_path, spec))
+    except TidegateError as error:
+        # No step could ever find its way; the next delivery must not have to wait for this one.
+        journal.closed(Ending.FAILED, str(error), error.exit_code)
+        raise
+
+
+def _carried_on(
+    deliveries: MlflowDeliveries, opening: Opening, patience: timedelta, state: Path, tracking_uri: str | None
+) -> MlflowLedger:
+    assert opening.delivery is not None, "only a delivery that is named can be carried on"
+    if opening.key and deliveries.summary(opening.delivery).key == opening.key:
+        return deliveries.join(opening.delivery)
+    ledger = deliveries.take_over(opening.delivery, patience=patience, key=opening.key)
+    asyncio.run(_look(joined(deliveries, ledger, state, tracking_uri, patience=patience)))
+    return ledger
+
+
+async def _look(here: Joined) -> None:
+    """What the regions no longer show is not done, whatever the ledger said before."""
+    await require_fleet(here)
+    async with context_for(here, []) as context:
+        context.journal.say("delivery", "evidence", "carried on step by step")
+        await say_what_is_lost(context)
+
+
+def _patience(text: str) -> timedelta:
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise UsageError(f"--patience {text}: expected {error}") from None

@@ -1,0 +1,112 @@
+"""A delivery that another process opened, with all that this one needs in order to go on with it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+from rich.console import Console
+
+from pipelines.context import Context
+from pipelines.journal import Journal, Listener
+from pipelines.kept_files import bring_evidence, bring_spec
+from pipelines.model import Plan
+from pipelines.ports import Event
+from pipelines.recorded import plan_of, spec_file_of
+from pipelines.spec import Delivery, LocalFleet
+from pipelines.state import StateFolder
+from pipelines.story import tell
+from pipelines.trials import Trials
+from registry.adapters.mlflow_deliveries import MlflowDeliveries
+from registry.adapters.mlflow_ledger import MlflowLedger
+from rollouts.adapters.host_client import attach
+from rollouts.watchdog import lend
+from tidegate.cli.compose import open_registry, read_delivery
+from tidegate.cli.delivery import Written, context_of, heartbeat
+from tidegate.cli.ground import Wanted, ground_of
+from tidegate.cli.progress import Progress, follow
+from tidegate.core.clock import SystemClock
+from tidegate.core.errors import Refused, UsageError
+
+
+@dataclass(frozen=True)
+class Joined:
+    """What the ledger and the files beside it say."""
+
+    ledger: MlflowLedger
+    plan: Plan
+    spec: Delivery
+    spec_path: Path
+    spec_file: str
+    state: StateFolder
+    tracking_uri: str | None
+    patience: timedelta
+    """Until the next process must be heard of; zero when this one carries the delivery to its end."""
+
+    @property
+    def folder(self) -> Path:
+        """What is the delivery's own on this machine."""
+        return self.state.delivery(self.ledger.delivery)
+
+
+def joined(
+    deliveries: MlflowDeliveries, ledger: MlflowLedger, state: Path, tracking_uri: str | None, *, patience: timedelta
+) -> Joined:
+    """Read the plan, and bring the spec and the evidence here.
+
+    Raises:
+        UsageError: they were not kept.
+    """
+    events, folder = ledger.recorded(), StateFolder(state)
+    plan, spec_file = plan_of(events), spec_file_of(events)
+    if spec_file is None:
+        raise UsageError(f"the spec of delivery {ledger.delivery} was not kept", hint="deliver the version again")
+    path = bring_spec(deliveries, ledger.delivery, spec_file, folder.delivery(ledger.delivery))
+    bring_evidence(deliveries, ledger.delivery, folder.delivery(ledger.delivery))
+    return Joined(ledger, plan, read_delivery(path), path, spec_file, folder, tracking_uri, patience)
+
+
+def shown(events: list[Event]) -> Progress:
+    """A display that knows what happened before."""
+    progress = follow(Console(stderr=True, highlight=False), SystemClock())
+    progress.story = tell(events)
+    return progress
+
+
+@asynccontextmanager
+async def context_for(here: Joined, listeners: list[Listener]) -> AsyncIterator[Context]:
+    """The delivery's surroundings; its heart beats inside, and a canary on this machine may stay."""
+    wanted = Wanted(
+        spec=here.spec,
+        folder=here.spec_path.parent,
+        state=here.state,
+        registry=open_registry(here.state.root, here.tracking_uri),
+        users=False,
+        keep=False,
+    )
+    journal = Journal(here.ledger, SystemClock(), listeners)
+    written = Written(journal, Trials(here.folder, here.ledger), here.spec_file)
+    async with heartbeat(_sign_of_life(here)), ground_of(wanted) as ground:
+        yield context_of(wanted, here.plan, written, ground)
+
+
+def _sign_of_life(here: Joined) -> Callable[[], None]:
+    def say() -> None:
+        here.ledger.beat()
+        if here.patience and isinstance(here.spec.fleet, LocalFleet):
+            lend(here.state.root, SystemClock().now() + here.patience)
+
+    return say
+
+
+async def require_fleet(here: Joined) -> None:
+    """A fleet on this machine must be up already: one that a step starts would end with the step.
+
+    Raises:
+        Refused: none is.
+    """
+    if isinstance(here.spec.fleet, LocalFleet) and await attach(here.state.root) is None:
+        raise Refused("no fleet runs here", hint="start it with `tidegate fleet up --detach`")
