@@ -115,8 +115,9 @@ def applied(kind: Kind, live: Json, config: Json, *, manager: str, subresource: 
     dropped = owners.of(manager, "Apply", subresource) - set(wanted)
     theirs = {path for _, fields in owners.others(manager, subresource) for path in fields}
     result: Json = _merged(live, config, ())
-    for path in _to_remove(dropped, theirs):
+    for path in _to_remove(dropped, theirs | set(wanted)):
         _remove(result, path)
+    result = _merged(result, config, ())  # an empty map or list that is wanted went with what was in it
     owners.take(manager, "Apply", subresource, set(wanted), now)
     if leaves(result) != has:
         owners.touch(manager, "Apply", subresource, now)
@@ -124,14 +125,13 @@ def applied(kind: Kind, live: Json, config: Json, *, manager: str, subresource: 
     return result
 
 
-def _to_remove(dropped: set[Path], theirs: set[Path]) -> list[Path]:
-    """What nobody wants any more: whole items where nobody else owns a part, and never an item's key alone."""
+def _to_remove(dropped: set[Path], kept: set[Path]) -> list[Path]:
+    """What nobody wants any more: nothing in which anybody wants a part, and never an item's key alone."""
     chosen: list[Path] = []
-    for path in sorted(dropped - theirs, key=len):
-        is_item = not path[-1].startswith("f:")
+    for path in sorted(dropped - kept, key=lambda path: (len(path), path)):
         is_key = len(path) > 1 and path[-2].startswith("k:") and path[-1][2:] in json.loads(path[-2][2:])
-        shared = is_item and any(other[: len(path)] == path for other in theirs)
-        if not (is_key or shared or any(path[: len(above)] == above for above in chosen)):
+        needed = any(other[: len(path)] == path for other in kept)
+        if not (is_key or needed or any(path[: len(above)] == above for above in chosen)):
             chosen.append(path)
     return chosen
 

@@ -193,6 +193,7 @@ for (const [file, { from, kinds }] of Object.entries(PACKAGES)) {
     if (values) definitions[name].enum = values;
     for (const [field, limits] of Object.entries(fields)) Object.assign(definitions[name].properties[field], limits);
   }
+  if (definitions.IIntOrString) definitions.IIntOrString.type = ["string", "integer"]; // no fractions, whatever TypeScript says
   const version = JSON.parse(readFileSync(join(root(from), "package.json"))).version;
   const lines = Object.keys(definitions).sort().map((name) => `  ${JSON.stringify(name)}: ${JSON.stringify(definitions[name])}`);
   const head = `{\n"source": "${from} ${version}",\n"kinds": ${JSON.stringify(roots, null, 1)},\n"definitions": {\n`;

@@ -6,7 +6,7 @@ from typing import Any
 
 from fakes.kube.cluster import FakeCluster
 from fakes.kube.field_paths import differing, from_fields, leaves, to_fields
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rollouts.kube.resources import CONFIG_MAPS, ROLLOUTS
@@ -33,6 +33,7 @@ def rollout(containers: dict[str, Json]) -> Json:
     return {"metadata": {"name": "a"}, "spec": {"template": {"spec": {"containers": listed}}}}
 
 
+@settings(deadline=None)
 @given(WRITES)
 def test_an_apply_by_force_always_holds_and_again_changes_nothing(writes: list[tuple[str, dict[str, str]]]) -> None:
     cluster = FakeCluster()
@@ -42,6 +43,7 @@ def test_an_apply_by_force_always_holds_and_again_changes_nothing(writes: list[t
         assert cluster.apply(CONFIG_MAPS, note(data), manager=manager) == after
 
 
+@settings(deadline=None)
 @given(WRITES)
 def test_what_is_there_somebody_wants_as_it_is(writes: list[tuple[str, dict[str, str]]]) -> None:
     cluster = FakeCluster()
@@ -53,6 +55,7 @@ def test_what_is_there_somebody_wants_as_it_is(writes: list[tuple[str, dict[str,
             assert value in {each.get(key) for each in wanted.values()}
 
 
+@settings(deadline=None)
 @given(st.lists(CONTAINERS, min_size=1, max_size=6))
 def test_a_single_applier_gets_exactly_what_it_says(history: list[dict[str, Json]]) -> None:
     cluster = FakeCluster()
@@ -65,12 +68,14 @@ def test_a_single_applier_gets_exactly_what_it_says(history: list[dict[str, Json
     assert has == history[-1]
 
 
+@settings(deadline=None)
 @given(CONTAINERS)
 def test_managed_fields_say_the_same_when_read_back(containers: dict[str, Json]) -> None:
     paths = set(leaves(rollout(containers)))
     assert from_fields(to_fields(paths)) == paths
 
 
+@settings(deadline=None)
 @given(st.dictionaries(st.sampled_from("xyz"), VALUES), st.dictionaries(st.sampled_from("xyz"), VALUES))
 def test_what_differs_is_found_without_looking_at_the_rest(before: Json, after: Json) -> None:
     def changes(old: Json, new: Json) -> set[tuple[tuple[str, ...], str]]:

@@ -89,6 +89,11 @@ def test_a_good_rollout_has_no_problem() -> None:
             None,
             "spec.template.spec.containers[0].name: a required field is missing",
         ),
+        (
+            "spec/strategy/canary/steps/1",
+            {"pause": {"duration": 1.5}},
+            'spec.strategy.canary.steps[1].pause.duration: 1.5 is not of types "integer", "string"',
+        ),
         ("metadata/label", {}, 'metadata.label: unknown field "label"; did you mean labels?'),
     ],
 )
