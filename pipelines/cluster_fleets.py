@@ -14,6 +14,7 @@ from rollouts.cluster.route import RouteKind
 from rollouts.cluster.virtual_service import VirtualServices
 from rollouts.kube.model import Json
 from rollouts.kube.ports import Cluster
+from rollouts.manifests.nodes_spec import GpuLabels
 from rollouts.manifests.objects.rollout import SLACK
 from rollouts.manifests.parts import Part
 from rollouts.manifests.release import Release
@@ -56,6 +57,7 @@ def place_of(spec: Delivery, fleet: ArgoFleetSpec, region: str, patience: timede
         # As long as the Rollout itself waits for progress: whoever gives up first says why.
         start_seconds=(fleet.pod.start_within + SLACK).total_seconds(),
         patience_seconds=patience.total_seconds(),
+        nodes_grow=fleet.nodes.karpenter is not None or fleet.nodes.gpu_labels is GpuLabels.KARPENTER,
     )
 
 

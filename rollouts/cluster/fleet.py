@@ -17,6 +17,7 @@ from rollouts.cluster.lookout import Lookout
 from rollouts.cluster.patience import Patience
 from rollouts.cluster.place import Place
 from rollouts.cluster.ports import Render, Served
+from rollouts.cluster.precheck import require_room
 from rollouts.cluster.revisions import Revision, as_deployed, next_attempt
 from rollouts.cluster.route import RouteKind
 from rollouts.cluster.seen import Seen
@@ -97,8 +98,9 @@ class ArgoFleet:
         """Everything that it needs, the Rollout last: then nothing is missing when its pods start."""
         if seen.argo.paused_by_spec:
             raise NotPossible(f"somebody holds {self._place.name}", hint="let it go: tidegate rollout promote")
-        await self._copy(seen, 0)
         *others, rollout = self._render(engine)
+        await require_room(self._cluster, self._place, seen, rollout, engine.version)
+        await self._copy(seen, 0)
         for manifest in others:
             await self._cluster.apply(said_again(manifest, await self._live(manifest)), force=True)
         rollout = numbered(rollout, next_attempt(engine.version, seen.revisions))

@@ -21,3 +21,5 @@ class Place(Value):
     """How long a version may take from being asked for until all its engines are ready."""
     patience_seconds: float = 600.0
     """How long the region may be silent before a wish is given up; it goes on serving meanwhile."""
+    nodes_grow: bool = False
+    """Whether nodes come when pods ask for them: then those that are there say nothing of room."""

@@ -9,7 +9,7 @@ from fakes.fleet_contract import versions
 from rollouts.errors import EngineDidNotStart, FleetError, NotPossible
 from rollouts.kube.model import Json
 from rollouts.kube.resources import PODS, REPLICA_SETS, SERVICES
-from rollouts.manifests.conventions import POD_TEMPLATE_HASH, PREVIOUS, stable_service
+from rollouts.manifests.conventions import POD_TEMPLATE_HASH, PREVIOUS, ROLE, stable_service
 from rollouts.manifests.manifest import Site
 from rollouts.manifests.objects.access import access
 from rollouts.manifests.release import Release
@@ -138,10 +138,15 @@ class TestWaysBack:
 
     async def test_an_abort_leaves_no_rollout_that_asks_for_what_it_does_not_serve(self, region: ClusterRegion) -> None:
         await on_trial(region)
+        serving = pods_of(region, "1")
         await region.fleet.shift(50)
         await region.fleet.rollback("1")
         assert region.rollout["status"]["phase"] == "Healthy"
-        assert region.rollout["spec"]["template"]["metadata"]["labels"]["tidegate.dev/version"] == "1"
+        labels = region.rollout["spec"]["template"]["metadata"]["labels"]
+        assert labels["tidegate.dev/version"] == "1"
+        # The role is the controller's: asked for by us, it would be another template, with new pods.
+        assert ROLE not in labels
+        assert pods_of(region, "1") == serving
 
     async def test_a_version_that_was_stable_not_long_ago_is_tried_again_from_the_start(
         self, region: ClusterRegion

@@ -1,0 +1,132 @@
+"""Whether a version's engines fit beside those that serve, asked before anything is changed. Pure.
+
+A trial needs all its engines again: Argo Rollouts promotes only when the new version is whole, and the stable one
+stays whole until then. A trial that fits at its beginning and not at its promotion would hold users in between.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
+
+from rollouts.doctor.placing import Fit, fit
+from rollouts.doctor.quantity import amount, requested, spelled
+from rollouts.errors import CapacityError
+from rollouts.kube.model import Json
+from rollouts.manifests.conventions import PLACEHOLDER
+from tidegate.core.model import Value
+
+ENDED = {"Succeeded", "Failed"}
+"""Phases of pods that hold nothing any more."""
+
+
+class Need(Value):
+    """Engines of a version beside those that serve."""
+
+    first: int
+    """Until it gets users."""
+    most: int
+    """At its height."""
+    dynamic: bool = False
+    """Whether the stable gives engines away as users leave it."""
+
+
+class Room(Value):
+    """How many more engines there is room for."""
+
+    engines: int
+    bound_by: str
+    """What there is no more of, for people."""
+
+
+def need_of(rollout: Json, live: Json | None) -> Need:
+    """What a Rollout, as it is rendered, asks for; with an autoscaler it is as many as it has now."""
+    spec = rollout["spec"]
+    said = spec.get("replicas") or ((live or {}).get("spec") or {}).get("replicas")
+    replicas = 1 if said is None else int(said)
+    strategy = spec["strategy"]
+    if live is None:
+        return Need(first=replicas, most=replicas)
+    if "blueGreen" in strategy:
+        return Need(first=int(strategy["blueGreen"].get("previewReplicaCount") or replicas), most=replicas)
+    scales = (step["setCanaryScale"] for step in strategy["canary"]["steps"] if "setCanaryScale" in step)
+    scale: Json = next(scales, {})
+    first = int(scale.get("replicas") or math.ceil(replicas * int(scale.get("weight") or 0) / 100) or 1)
+    if strategy["canary"].get("dynamicStableScale"):
+        return Need(first=first, most=first, dynamic=True)
+    return Need(first=first, most=max(first, replicas))
+
+
+def room_on(nodes: Sequence[Json], pods: Sequence[Json], engine: Json) -> Room | None:
+    """How many pods such as `engine` the nodes take now; None where no node is known.
+
+    Placeholders make room the moment that an engine comes, so they count for nothing.
+    """
+    if not nodes:
+        return None
+    taken: dict[str, list[Json]] = defaultdict(list)
+    for pod in pods:
+        if (pod.get("status") or {}).get("phase") not in ENDED and PLACEHOLDER not in _labels(pod):
+            taken[(pod.get("spec") or {}).get("nodeName") or ""].append(pod)
+    fitting = [node for node in nodes if fit(engine, [node])[0] is Fit.ALL]
+    engines = sum(_room_of(node, taken[node["metadata"]["name"]], engine) for node in fitting)
+    if fitting:
+        return Room(engines=engines, bound_by=f"{len(fitting)} nodes take such pods")
+    return Room(engines=0, bound_by="; ".join(("no node takes such a pod", *fit(engine, nodes)[1])))
+
+
+def room_in(quotas: Sequence[Json], engine: Json) -> Iterator[Room]:
+    """How many each quota of the namespace allows."""
+    asked: Mapping[str, Decimal] = {**requested(engine), "pods": Decimal(1)}
+    for quota in quotas:
+        status = quota.get("status") or {}
+        for key, hard in (status.get("hard") or {}).items():
+            each = asked.get(key.removeprefix("requests."))
+            if each:
+                left = amount(hard) - amount((status.get("used") or {}).get(key, "0"))
+                name = quota["metadata"]["name"]
+                yield Room(engines=max(0, int(left // each)), bound_by=f"quota {name} has {spelled(left)} {key} left")
+
+
+def refuse_without_room(version: str, need: Need, rooms: Sequence[Room]) -> None:
+    """Say no while nothing is changed, with what would fit.
+
+    Raises:
+        CapacityError: with the numbers.
+    """
+    tightest = min(rooms, key=lambda room: room.engines, default=None)
+    if tightest is None or need.most <= tightest.engines:
+        return
+    raise CapacityError(
+        f"version {version} needs {need.most} engines beside those that serve, and there is room for "
+        f"{tightest.engines}: {tightest.bound_by}",
+        hint=_ways_out(need, tightest.engines),
+    )
+
+
+def _ways_out(need: Need, room: int) -> str:
+    more = f"bring nodes for {need.most - room} more, or serve with fewer `replicas`"
+    if room < 1 or need.dynamic:
+        return more
+    fewer = "" if need.first <= room else f" and `canary.replicas: {room}`"
+    return (
+        f"{more}; or set `canary.dynamic_stable: true`, `previous: null`{fewer}, which fits, and going back then waits "
+        "for starts"
+    )
+
+
+def _room_of(node: Json, taken: Sequence[Json], engine: Json) -> int:
+    has = (node.get("status") or {}).get("allocatable") or {}
+    asked: Mapping[str, Decimal] = {**requested(engine), "pods": Decimal(1)}
+    used: dict[str, Decimal] = defaultdict(Decimal)
+    for pod in taken:
+        for name, quantity in {**requested(pod), "pods": Decimal(1)}.items():
+            used[name] += quantity
+    limits = [int((amount(has[name]) - used[name]) // each) for name, each in asked.items() if name in has and each > 0]
+    return max(0, min(limits, default=0))
+
+
+def _labels(pod: Json) -> Mapping[str, str]:
+    return pod["metadata"].get("labels") or {}
