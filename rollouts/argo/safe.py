@@ -19,6 +19,7 @@ from rollouts.argo.phase import says_aborted
 from rollouts.argo.revisions import of_hash, target, template_to_restore
 from rollouts.errors import NotPossible
 from rollouts.kube.model import Json, PatchKind, Request
+from rollouts.kube.requests import STRICT
 from tidegate.core.model import Value
 
 
@@ -217,15 +218,19 @@ def set_image(
     requests = patches.set_image(rollout, container, image, workload=workload)
     holder = workload if ref and workload else rollout
     same = containers_of(with_image(holder, container, image)) == containers_of(holder)
-    return () if same else requests
+    return () if same else renewed(requests, Rollout(holder).resource_version)
 
 
 def renewed(requests: Requests, resource_version: str) -> Requests:
-    """The same requests, valid only while the object has this resource version."""
-    return tuple(request.model_copy(update={"body": _held(request, resource_version)}) for request in requests)
+    """The same requests as ours, valid only while the object has this resource version."""
+    return tuple(
+        request.model_copy(update={"body": _held(request, resource_version), "query": STRICT}) for request in requests
+    )
 
 
 def _held(request: Request, resource_version: str) -> Json | list[Any] | None:
+    if request.method == "PUT":
+        return request.body  # has it, as it was read
     if isinstance(request.body, dict):
         metadata = {**request.body.get("metadata", {}), "resourceVersion": resource_version}
         return {"metadata": metadata, **{key: value for key, value in request.body.items() if key != "metadata"}}

@@ -20,6 +20,7 @@ from rollouts.argo.phase import calculated_phase, phase_of
 from rollouts.argo.safe import Expected
 from rollouts.errors import NotPossible
 from rollouts.kube.model import Json
+from rollouts.kube.requests import STRICT
 
 RECORDS = Path(__file__).parents[3] / "golden" / "rollouts"
 STATES = sorted(path.name for path in (RECORDS / "states").iterdir())
@@ -68,7 +69,9 @@ def test_requests(state: str, action: str, form: str) -> None:
         with pytest.raises(NotPossible, match=wanted):
             ask()
     else:
-        assert [_sent(request) for request in ask()] == [_wanted(request) for request in wanted]
+        requests = ask()
+        assert [_sent(request) for request in requests] == [_wanted(request) for request in wanted]
+        assert all(request.query == (STRICT if form == "safe" else {}) for request in requests)
 
 
 def _sent(request: Any) -> tuple[object, ...]:
