@@ -1,0 +1,228 @@
+"""The pure parts of a fleet on Kubernetes: steps, arrivals, revisions, dying pods, patience."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from fakes.clock import FakeClock
+
+from rollouts.argo.model import Rollout
+from rollouts.cluster.holds import Hold, entry_of, holds_of, way_to
+from rollouts.cluster.patience import Patience, passes
+from rollouts.cluster.pods import hopeless, problems
+from rollouts.cluster.proof import Proof, copies_of, gained, share_of
+from rollouts.cluster.revisions import INJECTED, Revision, as_deployed, next_attempt
+from rollouts.errors import (
+    ApiError,
+    Conflict,
+    EngineDidNotStart,
+    FleetError,
+    Forbidden,
+    Gone,
+    Invalid,
+    NotFound,
+    NotPossible,
+    TooManyRequests,
+    Unauthorized,
+    Unreachable,
+)
+from rollouts.kube.model import Json
+
+PAUSE: Json = {"pause": {}}
+STEPS: list[Json] = [
+    {"setCanaryScale": {"replicas": 1}},
+    PAUSE,
+    {"setWeight": 5},
+    PAUSE,
+    {"setCanaryScale": {"weight": 50}},
+    {"setWeight": 50},
+    {"pause": {"duration": "10m"}},
+    PAUSE,
+]
+
+
+def at(index: int, *, paused: bool = True) -> Rollout:
+    conditions = [{"reason": "CanaryPauseStep"}] if paused else []
+    return Rollout(
+        {
+            "metadata": {"name": "support-llm"},
+            "spec": {"strategy": {"canary": {"steps": STEPS}}},
+            "status": {"currentStepIndex": index, "pauseConditions": conditions},
+        }
+    )
+
+
+class TestHolds:
+    def test_every_pause_without_an_end_is_one(self) -> None:
+        assert holds_of(STEPS) == (
+            Hold(weight=0, first=0, weigh=0, pause=1),
+            Hold(weight=5, first=2, weigh=2, pause=3),
+            Hold(weight=50, first=4, weigh=5, pause=7),
+        )
+
+    @pytest.mark.parametrize(
+        ("index", "paused", "weight", "way"),
+        [
+            pytest.param(1, True, 5, [(5, 2)], id="up to the next"),
+            pytest.param(1, True, 50, [(5, 2), (50, 4)], id="up past one"),
+            pytest.param(7, True, 5, [(5, 2)], id="down, users before engines"),
+            pytest.param(7, True, 0, [(0, 0)], id="down to none"),
+            pytest.param(3, True, 5, [], id="there already"),
+            pytest.param(3, False, 5, [(5, 3)], id="there, and the controller has not come to rest"),
+            pytest.param(5, False, 50, [(50, 5)], id="on its way there"),
+        ],
+    )
+    def test_ways(self, index: int, paused: bool, weight: int, way: list[tuple[int, int]]) -> None:
+        rollout = at(index, paused=paused)
+        assert [(hold.weight, entry_of(rollout, hold)) for hold in way_to(rollout, weight)[:1]] == way[:1]
+        assert [hold.weight for hold in way_to(rollout, weight)] == [each for each, _ in way]
+
+    def test_a_weight_that_no_step_has(self) -> None:
+        with pytest.raises(NotPossible, match="no step with 7 % of users"):
+            way_to(at(1), 7)
+
+
+class TestArrivals:
+    @pytest.mark.parametrize(
+        ("weight", "canary", "stable", "proof"),
+        [
+            (5, 0, 20, Proof.OPEN),
+            (5, 5, 95, Proof.HOLDS),
+            (5, 50, 50, Proof.CONTRADICTED),
+            (5, 0, 400, Proof.CONTRADICTED),
+            (5, 0, 60, Proof.OPEN),
+            (25, 30, 70, Proof.HOLDS),
+            (25, 0, 100, Proof.CONTRADICTED),
+            (50, 44, 56, Proof.HOLDS),
+            (50, 300, 0, Proof.CONTRADICTED),
+            (99, 0, 100, Proof.CONTRADICTED),
+        ],
+    )
+    def test_a_share_contradicts_a_weight_only_when_chance_cannot(
+        self, weight: int, canary: float, stable: float, proof: Proof
+    ) -> None:
+        assert share_of(weight, canary, stable) is proof
+
+    @pytest.mark.parametrize(
+        ("percent", "copies", "stable", "proof"),
+        [(100, 1, 1, Proof.HOLDS), (100, 0, 19, Proof.OPEN), (100, 0, 20, Proof.CONTRADICTED), (5, 0, 300, Proof.OPEN)],
+    )
+    def test_one_copy_proves_a_mirror(self, percent: int, copies: float, stable: float, proof: Proof) -> None:
+        assert copies_of(percent, copies, stable) is proof
+
+    def test_an_engine_that_is_new_or_began_again_counts_from_zero(self) -> None:
+        assert gained({"a": 10, "b": 50}, {"a": 15, "b": 3, "c": 4}) == 5 + 3 + 4
+
+
+class TestRevisions:
+    def test_a_version_is_tried_once_more_than_any_that_is_remembered(self) -> None:
+        known = [
+            Revision(hash=version, version=version, digest="d", number=1, attempt=attempt, wanted=0, available=0)
+            for version, attempt in (("1", 1), ("1", 3), ("2", 7))
+        ]
+        assert [next_attempt(version, known) for version in ("1", "2", "3")] == [4, 8, 1]
+
+    def test_what_the_controller_put_into_a_template_is_not_asked_for(self) -> None:
+        labels = {"tidegate.dev/version": "1", "tidegate.dev/role": "stable"}
+        replica_set: Json = {
+            "metadata": {"annotations": {INJECTED: json.dumps({"labels": {"tidegate.dev/role": "stable"}})}},
+            "spec": {"template": {"metadata": {"labels": labels}}},
+        }
+        assert as_deployed(replica_set)["spec"]["template"]["metadata"]["labels"] == {"tidegate.dev/version": "1"}
+        assert replica_set["spec"]["template"]["metadata"]["labels"] == labels
+
+
+def pod(**container: object) -> Json:
+    return {"metadata": {"name": "p"}, "status": {"containerStatuses": [{"name": "engine", **container}]}}
+
+
+class TestPods:
+    def test_the_tail_of_a_log_is_told(self) -> None:
+        died = pod(
+            state={"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 5m0s"}},
+            lastState={"terminated": {"exitCode": 1, "reason": "Error", "message": "CUDA out of memory\n"}},
+        )
+        assert hopeless([died]) == "p: CrashLoopBackOff: back-off 5m0s: CUDA out of memory"
+
+    def test_without_last_words_the_exit_code_is(self) -> None:
+        died = pod(state={"terminated": {"exitCode": 137, "reason": "OOMKilled"}})
+        assert problems([died]) == "p: OOMKilled, exit code 137"
+        assert hopeless([died]) == ""
+
+    def test_a_container_that_is_being_made_is_no_problem(self) -> None:
+        assert problems([pod(state={"waiting": {"reason": "ContainerCreating"}})]) == ""
+
+    def test_a_pod_without_a_node_waits_for_one(self) -> None:
+        waiting: Json = {
+            "metadata": {"name": "p"},
+            "status": {"conditions": [{"type": "PodScheduled", "status": "False", "message": "0/3 nodes"}]},
+        }
+        assert (problems([waiting]), hopeless([waiting])) == ("no node for p: 0/3 nodes", "")
+
+
+class Silent:
+    """A wish that fails until a time."""
+
+    def __init__(self, clock: FakeClock, error: FleetError, *, until: float, lasting: float = 0.0) -> None:
+        self._clock, self._error, self._until, self._lasting = clock, error, until, lasting
+        self.said = 0
+
+    async def __call__(self) -> str:
+        self.said += 1
+        self._clock.elapsed += self._lasting
+        if self._clock.elapsed < self._until:
+            raise self._error
+        return "done"
+
+
+class TestPatience:
+    @pytest.mark.parametrize(
+        "error",
+        [
+            Unreachable("away"),
+            Conflict("somebody was faster", status=409),
+            Gone("too old", status=410),
+            TooManyRequests("busy", status=429),
+            ApiError("no leader", status=503),
+            Unauthorized("expired", status=401),
+        ],
+    )
+    async def test_what_passes_is_waited_for(self, error: FleetError) -> None:
+        clock = FakeClock()
+        assert await Patience(clock, seconds=60).keep(Silent(clock, error, until=50)) == "done"
+
+    @pytest.mark.parametrize(
+        "error",
+        [
+            NotPossible("no canary"),
+            EngineDidNotStart("it died"),
+            Forbidden("rbac", status=403),
+            NotFound("gone", status=404),
+            Invalid("wrong", status=422),
+        ],
+    )
+    async def test_what_does_not_pass_is_said_once(self, error: FleetError) -> None:
+        clock = FakeClock()
+        wish = Silent(clock, error, until=50)
+        with pytest.raises(type(error)):
+            await Patience(clock, seconds=60).keep(wish)
+        assert (wish.said, passes(error)) == (1, False)
+
+    async def test_it_ends(self) -> None:
+        clock = FakeClock()
+        with pytest.raises(Unreachable):
+            await Patience(clock, seconds=60).keep(Silent(clock, Unreachable("away"), until=1000))
+        assert 60 <= clock.elapsed <= 80
+
+    async def test_without_any_a_wish_is_said_once(self) -> None:
+        clock = FakeClock()
+        wish = Silent(clock, Unreachable("away"), until=50)
+        with pytest.raises(Unreachable):
+            await Patience(clock, seconds=0).keep(wish)
+        assert wish.said == 1
+
+    async def test_a_region_that_answered_for_long_is_silent_anew(self) -> None:
+        clock = FakeClock()
+        wish = Silent(clock, Unreachable("away"), until=500, lasting=100)
+        assert await Patience(clock, seconds=60).keep(wish) == "done"
