@@ -159,7 +159,10 @@ def scale_down_others_of_canary(r: Reconciliation) -> bool:
     for rs in _newest_first(others):
         if spare <= 0:
             break
-        if rs.replicas == 0 or (r.rollout.traffic is not None and is_referenced(r, rs)):
+        if rs.replicas == 0:
+            continue
+        if r.rollout.traffic is not None and is_referenced(r, rs):
+            _leave(r, rs)
             continue
         old = rs.replicas
         if r.rollout.traffic is None:
@@ -177,10 +180,17 @@ def scale_down_others_of_canary(r: Reconciliation) -> bool:
 def scale_down_others_of_blue_green(r: Reconciliation) -> bool:
     kept, scaled = 0, False
     for rs in _newest_first([rs for rs in r.others if rs.replicas > 0]):
-        if not is_referenced(r, rs):
+        if is_referenced(r, rs):
+            _leave(r, rs)
+        else:
             kept, count = _keep_until_deadline(r, rs, kept)
             scaled = scale(r, rs, count) or scaled
     return scaled
+
+
+def _leave(r: Reconciliation, rs: ReplicaSet) -> None:
+    """Only say that `spec.replicas` was seen; upstream says nothing, and takes it for a scaling event for ever."""
+    scale(r, rs, rs.replicas)
 
 
 def is_referenced(r: Reconciliation, rs: ReplicaSet) -> bool:
