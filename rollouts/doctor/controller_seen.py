@@ -20,8 +20,10 @@ LEASE = "argo-rollouts-controller-lock"
 _LABEL = "app.kubernetes.io/name=argo-rollouts"
 _COMPONENT = "app.kubernetes.io/component"
 _METRICS = "/api/v1/namespaces/{namespace}/services/argo-rollouts-metrics:8090/proxy/metrics"
-_LOG = "/api/v1/namespaces/{namespace}/pods/{pod}/log?tailLines=500{previous}"
+_LOG = "/api/v1/namespaces/{namespace}/pods/{pod}/log?tailLines=500{which}"
 _TROUBLE = re.compile(r"level=(error|fatal)|panic:|fatal", re.IGNORECASE)
+SINCE_SECONDS = 1800
+"""The controller tries again every 1000 s at the latest; what is older may have been mended."""
 LOG_LINES = 3
 """Enough to name a cause; the whole log is a kubectl away."""
 
@@ -94,9 +96,9 @@ async def _log(region: Region, namespace: str, pods: list[Json], rollout: str) -
     lines: list[str] = []
     for pod in pods:
         waits = any("waiting" in (state.get("state") or {}) for state in container_states(pod))
-        previous = "&previous=true" if waits else ""
+        which = "&previous=true" if waits else f"&sinceSeconds={SINCE_SECONDS}"
         try:
-            text = await region.text(_LOG.format(namespace=namespace, pod=name_of(pod), previous=previous))
+            text = await region.text(_LOG.format(namespace=namespace, pod=name_of(pod), which=which))
         except ApiError:
             continue
         about = (rollout, "plugin")

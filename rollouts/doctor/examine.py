@@ -62,5 +62,7 @@ def _not_looked_at(snapshot: Snapshot) -> Iterator[Finding]:
     hidden = [resource.plural for resource, reading in snapshot.objects.items() if reading.unread is Unread.FORBIDDEN]
     if not snapshot.controller.readable:
         hidden.append(f"the controller's namespace {snapshot.controller.namespace}")
+    elif snapshot.controller.config_unread:
+        hidden.append("the controller's configuration")
     if hidden:
         yield NOT_LOOKED_AT.found(f"{len(hidden)} kinds of objects were not looked at", ", ".join(hidden))

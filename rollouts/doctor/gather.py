@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from rollouts.doctor.controller_seen import controller_of
 from rollouts.doctor.errors import QueryRefused
@@ -76,7 +76,7 @@ async def gather(region: Region, prometheus: Prometheus | None, patient: Patient
         region=patient.region,
         delivery=patient.delivery,
         namespace=region.namespace,
-        now=clock.now(),
+        now=clock.now() + (region.ahead or timedelta()),
         objects=dict(zip(resources, readings, strict=True)),
         controller=await controller_of(region, patient.controller_namespace, patient.delivery),
         access=tuple([Access(question=right, allowed=await region.allowed(right)) for right in patient.rights]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -88,6 +89,16 @@ class Controller(Value):
     """The last lines of its log that speak of an error and of this Rollout or of a plugin."""
 
     @property
+    def version(self) -> tuple[int, int] | None:
+        """Of its image; None when no tag tells. Tags of Argo Rollouts begin with v."""
+        for deployment in self.deployments:
+            for container in deployment["spec"]["template"]["spec"]["containers"]:
+                found = re.search(r"argo-rollouts\S*:v?(\d+)\.(\d+)", str(container.get("image", "")))
+                if found:
+                    return int(found[1]), int(found[2])
+        return None
+
+    @property
     def words(self) -> tuple[str, ...]:
         """What it says of its failures with this Rollout; nothing when it has none."""
         looks = f", in {self.reconciles:.0f} looks" if self.reconciles else ""
@@ -110,6 +121,7 @@ class Snapshot(Value):
     """The delivery's name, which is that of its Rollout."""
     namespace: str
     now: datetime
+    """By the API server's clock, as all times in its objects."""
     objects: Mapping[Resource, Reading] = {}
     controller: Controller
     access: tuple[Access, ...] = ()

@@ -18,7 +18,7 @@ from fakes.kube.simulated_time import RealTime, SimulatedTime
 from fakes.kube.transport import FakeTransport
 from rollouts.adapters.kube.access import Access
 from rollouts.adapters.kube.client import KubeClient
-from rollouts.doctor import Finding, Patient, Question, Severity, examine, gather
+from rollouts.doctor import Finding, Patient, Question, Severity, diagnose, examine, gather
 from rollouts.doctor.errors import QueryRefused
 from rollouts.doctor.questions import metrics_of
 from rollouts.doctor.rights import questions_of
@@ -187,8 +187,10 @@ class Region:
         for change in self.at_last:
             change()
 
-    async def examined(self, *, rights: bool = True, namespace: str = CONTROLLER) -> tuple[Finding, ...]:
-        """What the doctor finds, through the API server."""
+    async def examined(
+        self, *, rights: bool = True, namespace: str = CONTROLLER, twice: bool = False
+    ) -> tuple[Finding, ...]:
+        """What the doctor finds, through the API server; `twice` as the command does, which takes its time."""
         self.be_looked_at()
         patient = Patient(
             region=self.name,
@@ -205,6 +207,8 @@ class Region:
             transport=FakeTransport(self.api),
         )
         try:
+            if twice:
+                return await diagnose(client, self.prometheus, patient, self.cluster.time)
             return examine(await gather(client, self.prometheus, patient, self.cluster.time))
         finally:
             await client.close()

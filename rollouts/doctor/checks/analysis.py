@@ -46,8 +46,9 @@ NO_CONDITION = Ailment(
 NEVER_MEASURED = Ailment(
     code="analysis-never-measured",
     severity=Severity.ERROR,
-    cause="the metric waits longer than the others take; when they are done the run ends, and passes without it",
-    cure="make initialDelay shorter than the shortest `count` times `interval` of the others, or raise their count",
+    cause="the metric waits longer than the others take; before v1.1 the controller ends the run when they are done, "
+    "and it passes without the metric",
+    cure="upgrade Argo Rollouts, or make initialDelay shorter than `count` times `interval` of the others",
 )
 PASSED_UNMEASURED = Ailment(
     code="analysis-without-samples",
@@ -74,8 +75,8 @@ AILMENTS = (
 )
 
 _UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600}
-ERROR_LIMIT = 4
-"""consecutiveErrorLimit of a metric that does not say; one more error ends the run."""
+WAITS_FOR_ALL = (1, 1)
+"""The first version of Argo Rollouts in which a run waits for metrics that have not begun (PR 1407)."""
 
 
 def templates(snapshot: Snapshot) -> Iterator[Finding]:
@@ -94,21 +95,24 @@ def conditions(snapshot: Snapshot) -> Iterator[Finding]:
     """What a metric says of nothing at all."""
     for template in _used(snapshot):
         for metric in at(template, "spec", "metrics", default=[]):
-            # A job and a web hook say themselves how they ended.
-            if "job" in at(metric, "provider", default={}):
+            # A job says itself how it ended, and a dry run decides nothing.
+            if "job" in at(metric, "provider", default={}) or _is_dry(template, metric):
                 continue
             passes, fails = at(metric, "successCondition"), at(metric, "failureCondition")
             what = f"{said(template)}: metric {metric.get('name')}"
             if not passes and not fails:
                 yield NO_CONDITION.found(f"{what} has no condition")
-            elif not passes and "isNaN" not in fails:
+            elif not passes and "isNaN" not in fails and _may_be_nan(metric):
                 yield NAN_PASSES.found(f"{what} passes when there is no traffic", f"failureCondition: {fails}")
-            elif not fails and "isNaN" not in passes:
+            elif not fails and "isNaN" not in passes and _may_be_nan(metric):
                 yield NAN_FAILS.found(f"{what} fails when there is no traffic", f"successCondition: {passes}")
 
 
 def delays(snapshot: Snapshot) -> Iterator[Finding]:
-    """No metric waits longer than the run lasts."""
+    """No metric waits longer than the run lasts, under a controller that does not wait for it."""
+    version = snapshot.controller.version
+    if version is None or version >= WAITS_FOR_ALL:
+        return
     for template in _used(snapshot):
         metrics = at(template, "spec", "metrics", default=[])
         for metric in metrics:
@@ -143,6 +147,17 @@ def runs(snapshot: Snapshot) -> Iterator[Finding]:
 def seconds(text: str) -> float:
     """A duration of Go, such as 1m30s; 0 for what is none."""
     return sum(float(number) * _UNITS[unit] for number, unit in re.findall(r"([\d.]+)(ms|s|m|h)", str(text)))
+
+
+def _may_be_nan(metric: Json) -> bool:
+    """A count is never NaN; a share and a quantile of nothing are. Of what is not Prometheus nobody knows here."""
+    query = at(metric, "provider", "prometheus", "query")
+    return query is None or "/" in re.sub(r'"[^"]*"', "", query) or "quantile" in query
+
+
+def _is_dry(template: Json, metric: Json) -> bool:
+    names = [str(one.get("metricName")) for one in at(template, "spec", "dryRun", default=[])]
+    return any(re.fullmatch(name, str(metric.get("name"))) for name in names)
 
 
 def _used(snapshot: Snapshot) -> list[Json]:

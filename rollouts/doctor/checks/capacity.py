@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
 from decimal import Decimal
 
 from rollouts.argo.model import POD_TEMPLATE_HASH as HASH
 from rollouts.doctor.checks.pods import own_pods
 from rollouts.doctor.model import Ailment, Finding, Severity, Snapshot
-from rollouts.doctor.objects import at, condition, is_ready, labels_of, said
+from rollouts.doctor.objects import at, condition, labels_of, said, time_at
 from rollouts.doctor.placing import Fit, fit
 from rollouts.doctor.quantity import amount, requested, spelled
 from rollouts.doctor.strategy import canary, pods_wanted, replicas, routers, template
@@ -51,6 +52,9 @@ NODES_TOO_SMALL = Ailment(
 )
 AILMENTS = (QUOTA_TOO_SMALL, UNSCHEDULABLE, TAINT_NOT_TOLERATED, NO_SUCH_NODES, NODES_TOO_SMALL)
 
+NODE_COMES_WITHIN = timedelta(minutes=10)
+"""A node that Karpenter or an autoscaler buys is there in a few minutes, with its GPU's driver."""
+
 _OF_FIT = {Fit.LABELS: NO_SUCH_NODES, Fit.SIZE: NODES_TOO_SMALL, Fit.TAINTS: TAINT_NOT_TOLERATED}
 
 
@@ -77,25 +81,21 @@ def quotas(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def nodes(snapshot: Snapshot) -> Iterator[Finding]:
-    """Some node takes the newest pods; pods of the same template that run already are proof of it."""
+    """No pod of the newest version waits for a node for longer than it takes to bring one."""
     rollout = snapshot.rollout
     if rollout is None:
         return
     newest = at(rollout, "status", "currentPodHash")
-    mine = [pod for pod in own_pods(snapshot) if labels_of(pod).get(HASH) == newest]
-    waiting = [pod for pod in mine if _reason(pod) == "Unschedulable"]
-    pod = template(snapshot, rollout)
-    known = snapshot.all(NODES)
-    proven = any(is_ready(one) for one in mine) and not waiting
-    if known and pod and not proven:
-        best, evidence = fit(pod, known)
-        if best in _OF_FIT:
-            yield _OF_FIT[best].found(f"no node takes the pods of {said(rollout)}", *evidence)
-            return
-    if waiting:
-        found = condition(waiting[0], "PodScheduled") or {}
-        what = f"{len(waiting)} pods of {said(rollout)} wait for a node"
-        yield UNSCHEDULABLE.found(what, f"{said(waiting[0])}: {found.get('message', 'no message')}")
+    waiting = [pod for pod in own_pods(snapshot) if labels_of(pod).get(HASH) == newest and _waits(snapshot, pod)]
+    if not waiting:
+        return
+    best, evidence = fit(template(snapshot, rollout), snapshot.all(NODES))
+    if best in _OF_FIT:
+        yield _OF_FIT[best].found(f"no node takes the pods of {said(rollout)}", *evidence)
+        return
+    message = at(condition(waiting[0], "PodScheduled"), "message", default="no message")
+    what = f"{len(waiting)} pods of {said(rollout)} wait for a node"
+    yield UNSCHEDULABLE.found(what, f"{said(waiting[0])}: {message}")
 
 
 def _most(rollout: Json) -> int:
@@ -112,9 +112,12 @@ def _most(rollout: Json) -> int:
     return wanted + pods_wanted(at(canary(rollout), "maxSurge"), wanted, default=-(-wanted // 4))
 
 
-def _reason(pod: Json) -> str:
+def _waits(snapshot: Snapshot, pod: Json) -> bool:
     found = condition(pod, "PodScheduled")
-    return str(at(found, "reason", default="")) if found and found.get("status") == "False" else ""
+    if found is None or found.get("status") != "False" or found.get("reason") != "Unschedulable":
+        return False
+    since = time_at(found, "lastTransitionTime")
+    return since is None or snapshot.now - since > NODE_COMES_WITHIN
 
 
 CHECKS = (quotas, nodes)

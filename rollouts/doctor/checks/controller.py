@@ -9,7 +9,7 @@ from rollouts.argo.health import STUCK_AFTER_SECONDS, lag_of, likely_cause
 from rollouts.argo.model import Rollout
 from rollouts.argo.owed import UNSCALED, debt_of
 from rollouts.doctor.model import Ailment, Finding, Severity, Snapshot
-from rollouts.doctor.objects import at, container_states, is_ready, name_of, said, time_at
+from rollouts.doctor.objects import at, container_states, containers_of, is_ready, name_of, said, time_at
 from rollouts.doctor.strategy import ago
 from rollouts.kube.model import Json
 
@@ -82,7 +82,7 @@ def led(snapshot: Snapshot) -> Iterator[Finding]:
     """A lease that somebody renews. A controller without leader election has none."""
     lease = snapshot.controller.lease
     renewed = time_at(lease, "spec", "renewTime") if lease else None
-    if not (lease and renewed and any(is_ready(pod) for pod in snapshot.controller.pods)):
+    if _alone(snapshot) or not (lease and renewed and any(is_ready(pod) for pod in snapshot.controller.pods)):
         return
     length = int(at(lease, "spec", "leaseDurationSeconds", default=LEASE_SECONDS))
     if snapshot.now - renewed > MISSED_LEASES * timedelta(seconds=length):
@@ -91,6 +91,12 @@ def led(snapshot: Snapshot) -> Iterator[Finding]:
             "no replica of the controller leads",
             f"{said(lease)}: held by {holder}, renewed {ago(renewed, snapshot.now)} ago, lasts {length} s",
         )
+
+
+def _alone(snapshot: Snapshot) -> bool:
+    """Whether it was told to do without leader election; a lease may be left over from before."""
+    containers = [one for pod in snapshot.controller.pods for one in containers_of(pod)]
+    return any("--leader-elect=false" in at(one, "args", default=[]) for one in containers)
 
 
 def reconciled(snapshot: Snapshot) -> Iterator[Finding]:

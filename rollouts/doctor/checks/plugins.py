@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 from typing import Any
 
 import yaml
@@ -11,6 +12,7 @@ import yaml
 from rollouts.doctor.model import Ailment, Finding, Severity, Snapshot
 from rollouts.doctor.objects import at, last_written, said, time_at
 from rollouts.doctor.strategy import ago, plugins
+from rollouts.kube.model import Json
 from rollouts.kube.resources import EVENTS
 
 CONFIG_UNREADABLE = Ailment(
@@ -28,7 +30,7 @@ PLUGIN_UNKNOWN = Ailment(
 )
 PLUGIN_ADDED_LATER = Ailment(
     code="plugin-added-later",
-    severity=Severity.ERROR,
+    severity=Severity.WARNING,
     cause="the controller reads argo-rollouts-config when it starts and never again; it runs since before the change",
     cure="restart the controller: kubectl rollout restart",
 )
@@ -45,6 +47,9 @@ AILMENTS = (CONFIG_UNREADABLE, PLUGIN_UNKNOWN, PLUGIN_ADDED_LATER, PLUGIN_FAILS)
 _NAME = re.compile(r"[a-zA-Z0-9-]+/[a-zA-Z0-9_.-]+")
 """As `utils/config` of Argo Rollouts checks it when the controller starts."""
 _LOCATION = re.compile(r"(https?|file)://.+")
+
+RECENT = timedelta(minutes=30)
+"""The controller tries again every 17 min at the latest."""
 
 _FAILURE = re.compile(
     r"exec: Stdout already set|unable to find plugin|exec format error|rpc error|connection is shut down|"
@@ -86,12 +91,18 @@ def answering(snapshot: Snapshot) -> Iterator[Finding]:
         at(event, "message", default="")
         for event in snapshot.all(EVENTS)
         if at(event, "type") == "Warning"
+        and _recent(snapshot, event)
         and at(event, "involvedObject", "kind") == "Rollout"
         and at(event, "involvedObject", "name") == snapshot.delivery
     ]
     words = [line for line in (*told, *snapshot.controller.log) if _FAILURE.search(line)]
     if words:
         yield PLUGIN_FAILS.found(f"a traffic plugin of {said(rollout)} fails", *dict.fromkeys(words))
+
+
+def _recent(snapshot: Snapshot, event: Json) -> bool:
+    last = time_at(event, "lastTimestamp") or time_at(event, "eventTime")
+    return last is None or snapshot.now - last < RECENT
 
 
 def _entries(snapshot: Snapshot) -> dict[str, Any]:
@@ -127,7 +138,7 @@ def _after_the_start(snapshot: Snapshot, name: str) -> Iterator[Finding]:
         )
 
 
-def _started(pod: Any) -> Any:
+def _started(pod: Json) -> datetime | None:
     """When its container last started; a container that was restarted has read the ConfigMap again."""
     running = time_at(pod, "status", "containerStatuses", 0, "state", "running", "startedAt")
     return running or time_at(pod, "status", "startTime")

@@ -19,7 +19,7 @@ from rollouts.doctor.objects import (
 from rollouts.doctor.strategy import ago, template
 from rollouts.kube.model import Json
 from rollouts.kube.resources import POD_DISRUPTION_BUDGETS, PODS, REPLICA_SETS
-from rollouts.manifests.conventions import DELIVERY, PORT_NAME, REGION, VERSION
+from rollouts.manifests.conventions import DELIVERY, ENGINE, PORT_NAME, REGION, VERSION
 
 IMAGE_NOT_PULLED = Ailment(
     code="image-not-pulled",
@@ -117,10 +117,8 @@ def probes(snapshot: Snapshot) -> Iterator[Finding]:
     rollout = snapshot.rollout
     if rollout is None:
         return
-    for container in containers_of(template(snapshot, rollout)):
+    for container in _engines(template(snapshot, rollout)):
         what = f"{said(rollout)}: container {container.get('name')}"
-        if not container.get("ports"):
-            continue
         if "readinessProbe" not in container:
             yield NOT_ASKED_WHETHER_READY.found(f"{what} has no readiness probe")
         if "livenessProbe" in container and "startupProbe" not in container:
@@ -183,6 +181,14 @@ def own_pods(snapshot: Snapshot) -> list[Json]:
 
 
 _LABELS = (DELIVERY, REGION, VERSION)
+
+
+def _engines(pod: Json) -> list[Json]:
+    """The containers that load a model: those with GPUs, else the one of our name, else the first."""
+    found = containers_of(pod)
+    with_gpus = [one for one in found if any("gpu" in name for name in at(one, "resources", "limits", default={}))]
+    named = [one for one in found if one.get("name") == ENGINE]
+    return with_gpus or named or found[:1]
 
 
 def _ours(rollout: Json) -> bool:

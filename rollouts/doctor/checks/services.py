@@ -86,10 +86,10 @@ def selecting(snapshot: Snapshot) -> Iterator[Finding]:
                 f"selector: {_written(selector)}",
                 f"labels of the pod template: {_written(labels)}",
             )
-        elif strangers := [name_of(pod) for pod in _strangers(snapshot, rollout) if selects(selector, labels_of(pod))]:
+        elif strangers := [name_of(pod) for pod in _strangers(snapshot, rollout) if _selects(service, pod)]:
             yield SELECTOR_TOO_WIDE.found(
                 f"{said(service)} selects pods that are not of {said(rollout)}",
-                f"selector: {_written(selector)}",
+                f"selector: {_written(at(service, 'spec', 'selector', default={}))}",
                 f"also selected: {', '.join(sorted(strangers)[:3])}",
             )
 
@@ -126,6 +126,11 @@ def unshared(snapshot: Snapshot) -> Iterator[Finding]:
 def _managed(snapshot: Snapshot, rollout: Json) -> list[Json]:
     names = dict.fromkeys(services(rollout).values())
     return [service for name in names if (service := snapshot.named(SERVICES, name))]
+
+
+def _selects(service: Json, pod: Json) -> bool:
+    """With the controller's part of the selector, which no other workload's pods have."""
+    return selects(at(service, "spec", "selector", default={}), labels_of(pod))
 
 
 def _own_part(service: Json) -> Labels:

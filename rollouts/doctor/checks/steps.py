@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
-from typing import Any
 
 from rollouts.doctor.model import Ailment, Finding, Severity, Snapshot
-from rollouts.doctor.objects import at, name_of, said
+from rollouts.doctor.objects import at, said
 from rollouts.doctor.strategy import canary, gateway_plugins, replicas, routers, routing, services, steps
 from rollouts.kube.model import Json
+from rollouts.manifests.schema import problems_in
 
 WEIGHTS_BLIND = Ailment(
     code="weights-blind",
@@ -132,7 +131,7 @@ def mirrors(snapshot: Snapshot) -> Iterator[Finding]:
         return
     told = [step["setMirrorRoute"] for step in steps(rollout) if "setMirrorRoute" in step]
     if told and gateway_plugins(rollout):
-        version = _controller_version(snapshot)
+        version = snapshot.controller.version
         old = version is not None and version < (1, 10)
         ailment = MIRROR_REFUSED if old else MIRROR_DOES_NOTHING
         known = ".".join(map(str, version)) if version else "unknown"
@@ -209,25 +208,16 @@ def way_back(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _dropped(rollout: Json) -> list[str]:
-    """Fields of the strategy that kubectl applied last and that the object does not have."""
-    applied = at(rollout, "metadata", "annotations", "kubectl.kubernetes.io/last-applied-configuration", default="{}")
+    """Fields that kubectl applied last, that the object does not have, and that no Rollout has."""
+    text = at(rollout, "metadata", "annotations", "kubectl.kubernetes.io/last-applied-configuration", default="{}")
     try:
-        wanted = at(json.loads(applied), "spec", "strategy", default={})
+        applied = json.loads(text)
     except ValueError:
         return []
-    return [f"applied and dropped: spec.strategy.{path}" for path in _lost(wanted, at(rollout, "spec", "strategy"))]
-
-
-def _lost(wanted: Any, there: Any) -> Iterator[str]:
-    """Paths of keys in `wanted` that `there` lacks; lists are others' to change, and are not looked into."""
-    if not (isinstance(wanted, dict) and isinstance(there, dict)):
-        return
-    for key, value in wanted.items():
-        # An empty value is dropped by some clients of their own accord.
-        if key not in there and value not in ({}, [], None):
-            yield key
-        elif key in there:
-            yield from (f"{key}.{path}" for path in _lost(value, there[key]))
+    if not isinstance(applied, dict) or "kind" not in applied:
+        return []
+    unknown = [problem for problem in problems_in(applied) if problem.unknown]
+    return [f"applied and dropped: {one.path}" for one in unknown if at(rollout, *one.where) is None]
 
 
 def _coarse(rollout: Json) -> Iterator[Finding]:
@@ -252,16 +242,6 @@ def _has_pods(scale: Json, weight: int) -> bool:
 
 def _written(step: Json) -> str:
     return ", ".join(f"{key}: {value}" for key, value in step.items())
-
-
-def _controller_version(snapshot: Snapshot) -> tuple[int, int] | None:
-    """Of the controller's image: tags of Argo Rollouts begin with v."""
-    for deployment in snapshot.controller.deployments:
-        for container in at(deployment, "spec", "template", "spec", "containers", default=[]):
-            found = re.search(r":v?(\d+)\.(\d+)", str(container.get("image", "")))
-            if found and "argo-rollouts" in f"{name_of(deployment)} {container.get('image')}":
-                return int(found[1]), int(found[2])
-    return None
 
 
 CHECKS = (weights, mirrors, managed, pods_behind, way_back)

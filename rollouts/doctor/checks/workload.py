@@ -92,8 +92,10 @@ def autoscalers(snapshot: Snapshot) -> Iterator[Finding]:
     for one in on_rollout:
         yield from _counting(rollout, one)
     for one in snapshot.all(HORIZONTAL_POD_AUTOSCALERS):
-        active = condition(one, "ScalingActive")
-        if _target(one) == ("Rollout", snapshot.delivery) and active and active.get("status") == "False":
+        active = condition(one, "ScalingActive") or {}
+        # Scaling that was switched off, by 0 replicas, is no blindness.
+        blind = active.get("status") == "False" and active.get("reason") != "ScalingDisabled"
+        if blind and _target(one) == ("Rollout", snapshot.delivery):
             yield SCALES_BLINDLY.found(
                 f"{said(one)} cannot scale {said(rollout)}", f"{active.get('reason')}: {active.get('message')}"
             )

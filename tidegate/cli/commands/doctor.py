@@ -15,7 +15,7 @@ from pipelines.spec import Delivery
 from rollouts.adapters.http import Http
 from rollouts.adapters.kube.connect import connect
 from rollouts.adapters.prometheus_query import PrometheusQuery
-from rollouts.doctor import Finding, Patient, Severity, examine, gather
+from rollouts.doctor import Finding, Patient, Severity, diagnose
 from rollouts.doctor.rights import questions_of
 from rollouts.errors import FleetError
 from rollouts.manifests.spec import ArgoFleetSpec
@@ -96,7 +96,7 @@ async def _look_at(
         return Seen(problem=str(error))
     try:
         async with Http() as http:
-            return Seen(examine(await gather(cluster, PrometheusQuery(place.prometheus, http), patient, clock)))
+            return Seen(await diagnose(cluster, PrometheusQuery(place.prometheus, http), patient, clock))
     except FleetError as error:
         return Seen(problem=str(error))
     finally:

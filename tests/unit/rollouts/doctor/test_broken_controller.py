@@ -118,6 +118,19 @@ async def test_no_replica_that_leads(region: Region) -> None:
     assert await region.found() == {"controller-without-leader"}
 
 
+async def test_a_lease_of_a_controller_that_needs_none(region: Region) -> None:
+    await region.examined()
+    region.controller_dead = True
+    region.edit(
+        DEPLOYMENTS,
+        "argo-rollouts",
+        lambda it: it["spec"]["template"]["spec"]["containers"][0].update(args=["--leader-elect=false"]),
+        namespace=CONTROLLER,
+    )
+    region.wait(120)
+    assert await region.found() == set()
+
+
 async def test_a_plugin_that_does_not_load_looks_like_progress_for_ever(region: Region) -> None:
     region.simulation.plugin_broken = True
     region.deploy("8")

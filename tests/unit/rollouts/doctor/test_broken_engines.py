@@ -52,6 +52,16 @@ async def test_no_startup_probe(region: Region) -> None:
     assert (found.code, "30 s after its start" in found.evidence[0]) == ("startup-probe-missing", True)
 
 
+async def test_a_container_beside_the_engine_may_have_other_probes(region: Region) -> None:
+    def add(it: Json) -> None:
+        proxy = {"name": "proxy", "image": "proxy:1", "livenessProbe": {"tcpSocket": {"port": 15000}}}
+        it["spec"]["template"]["spec"]["containers"].append(proxy)
+
+    region.rollout(add)
+    region.wait(60)
+    assert await region.found() == set()
+
+
 async def test_no_readiness_probe(region: Region) -> None:
     region.container(readinessProbe=None)
     region.wait(60)
@@ -94,14 +104,14 @@ async def test_gpus_that_are_all_taken() -> None:
     region = Region(fleet(replicas=16))
     region.cluster.patch(RESOURCE_QUOTAS, "gpus", {"spec": {"hard": {f"requests.{GPU}": "64"}}})
     region.deploy("8")
-    region.wait(60)
+    region.wait(900)
     (found,) = await region.examined()
     assert (found.code, f"Insufficient {GPU}" in found.evidence[0]) == ("pods-unschedulable", True)
 
 
 async def test_a_taint_that_the_new_version_does_not_tolerate(region: Region) -> None:
     region.rollout(lambda it: it["spec"]["template"]["spec"].pop("tolerations"))
-    region.wait(60)
+    region.wait(900)
     (found,) = await region.examined()
     assert (found.code, found.evidence) == ("taint-not-tolerated", (f"taint {GPU}:NoSchedule (4 nodes)",))
 
@@ -109,7 +119,7 @@ async def test_a_taint_that_the_new_version_does_not_tolerate(region: Region) ->
 async def test_a_gpu_that_no_node_has(region: Region) -> None:
     selector = {"nvidia.com/gpu.product": "NVIDIA-B200"}
     region.rollout(lambda it: it["spec"]["template"]["spec"].update(nodeSelector=selector))
-    region.wait(60)
+    region.wait(900)
     assert await region.found() == {"no-such-nodes"}
 
 
@@ -117,7 +127,7 @@ async def test_a_pod_that_is_larger_than_any_node(region: Region) -> None:
     asked = {"requests": {"cpu": "8", "memory": "64Gi", GPU: "8"}, "limits": {GPU: "8"}}
     region.cluster.patch(RESOURCE_QUOTAS, "gpus", {"spec": {"hard": {f"requests.{GPU}": "64"}}})
     region.container(resources=asked)
-    region.wait(60)
+    region.wait(900)
     (found,) = await region.examined()
     assert (found.code, found.evidence) == ("nodes-too-small", (f"a pod asks for 8 {GPU}, a node has 4 (4 nodes)",))
 
@@ -202,6 +212,14 @@ async def test_an_autoscaler_without_a_metric() -> None:
     status = {"status": {"conditions": [blind]}}
     region.cluster.patch(HORIZONTAL_POD_AUTOSCALERS, NAME, status, subresource="status")
     assert await region.found() == {"autoscaler-blind"}
+
+
+async def test_a_node_that_is_being_bought_is_no_finding() -> None:
+    region = Region(fleet(replicas=16))
+    region.cluster.patch(RESOURCE_QUOTAS, "gpus", {"spec": {"hard": {f"requests.{GPU}": "64"}}})
+    region.deploy("8")
+    region.wait(300)
+    assert await region.found() == set()
 
 
 @pytest.mark.parametrize("lost", ["gpu-1", "gpu-2"])

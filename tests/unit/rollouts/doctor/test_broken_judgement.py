@@ -8,7 +8,7 @@ from typing import Any
 from fakes.region import NAME, Region
 
 from rollouts.doctor import Question
-from rollouts.kube.resources import ANALYSIS_RUNS, ANALYSIS_TEMPLATES, ROLLOUTS
+from rollouts.kube.resources import ANALYSIS_RUNS, ANALYSIS_TEMPLATES, DEPLOYMENTS, ROLLOUTS
 
 Json = dict[str, Any]
 
@@ -68,8 +68,20 @@ async def test_no_condition(region: Region) -> None:
     assert await region.found() == {"analysis-without-condition"}
 
 
-async def test_a_metric_whose_turn_never_comes(region: Region) -> None:
+async def test_a_count_is_never_nan(region: Region) -> None:
+    watched(region, metric(query='sum(increase(errors{path="a/b"}[5m]))', failureCondition="result[0] > 5"))
+    assert await region.found() == set()
+
+
+async def test_a_metric_whose_turn_never_comes_under_an_old_controller(region: Region) -> None:
     watched(region, metric(**BOTH), metric("latency", initialDelay="10m", **BOTH))
+    assert await region.found() == set()
+
+    def older(it: Json) -> None:
+        it["spec"]["template"]["spec"]["containers"][0]["image"] = "quay.io/argoproj/argo-rollouts:v1.0.2"
+
+    region.edit(DEPLOYMENTS, "argo-rollouts", older, namespace="argo-rollouts")
+    region.wait(60)
     (found,) = await region.examined()
     assert (found.code, found.evidence) == (
         "analysis-never-measured",
@@ -177,9 +189,9 @@ async def test_a_right_that_is_missing(region: Region) -> None:
 
 
 async def test_clocks_that_differ(region: Region) -> None:
-    region.api.clock_skew_seconds = 90
+    region.api.clock_skew_seconds = 40
     (found,) = await region.examined()
-    assert (found.code, "90 s ahead of" in found.what) == ("clock-skew", True)
+    assert (found.code, "40 s ahead of" in found.what) == ("clock-skew", True)
 
 
 async def test_a_second_of_difference_is_none(region: Region) -> None:

@@ -40,7 +40,9 @@ async def test_a_field_that_does_not_exist_is_dropped_and_weights_are_blind(regi
 
 
 async def test_what_kubectl_applied_tells_which_field_was_dropped(region: Region) -> None:
-    wanted = {"spec": {"strategy": {"canary": {"trafficRouting": {"gatewayAPI": {"httpRoute": NAME}}}}}}
+    wanted = region.cluster.get(ROLLOUTS, NAME)
+    wanted = {key: wanted[key] for key in ("apiVersion", "kind", "spec")} | {"metadata": {"name": NAME}}
+    wanted["spec"]["strategy"]["canary"]["trafficRouting"] = {"gatewayAPI": {"httpRoute": NAME}}
     applied = {"kubectl.kubernetes.io/last-applied-configuration": json.dumps(wanted)}
     region.strategy(trafficRouting={}, scaleDownDelaySeconds=None)
     region.rollout(lambda it: it["metadata"].setdefault("annotations", {}).update(applied))
