@@ -172,7 +172,12 @@ async def measure(arguments: argparse.Namespace) -> dict[str, Any]:
         for client in clients.values():
             await client.close()
     size = {"regions": len(names), "rollouts": len(watcher.versions), "bytes_of_a_rollout": right["bytes"]}
-    end = {"same_as_the_servers": mine == right["versions"], "told_twice": watcher.repeated, "told": watcher.told}
+    end = {
+        "same_as_the_servers": mine == right["versions"],
+        "told_twice": watcher.repeated,
+        "told": watcher.told,
+        "lists": right["lists"],
+    }
     machine["load_after"] = round(os.getloadavg()[0], 1)
     return {"machine": machine, "size": size, **parts, "end": end}
 
@@ -291,6 +296,7 @@ async def obey(order: dict[str, Any], apis: dict[str, Api]) -> Any:
         case "versions":
             return {
                 "bytes": len(json.dumps(next(iter(apis.values())).cluster.get(ROLLOUTS, "delivery-0"))),
+                "lists": sum(call.verb == "list" for api in apis.values() for call in api.calls),
                 "versions": {name: versions(api) for name, api in apis.items()},
             }
     return time.monotonic() - begun
