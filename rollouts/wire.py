@@ -13,6 +13,7 @@ KNOWN: dict[str, type[TidegateError]] = {
         errors.EngineDidNotStart,
         errors.Unreachable,
         errors.NoConnection,
+        errors.NotConfirmed,
         errors.NotPossible,
         errors.NoAccess,
         errors.ApiError,
