@@ -24,7 +24,7 @@ from tidegate.core.spec import SpecError, parse_spec
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
-CALL = re.compile(r"\btidegate ((?:[a-z]+ ?){1,2})")
+CALL = re.compile(r"\btidegate ((?:[a-z][a-z-]* ?){1,2})")
 PACKAGES = sorted(path.parent.name for path in ROOT.glob("*/__init__.py"))
 SPECS = sorted([ROOT / "tidegate/cli/templates/delivery.yaml", *(ROOT / "examples").rglob("delivery.yaml")])
 
