@@ -30,7 +30,7 @@ NOT_LOOKED_AT = Ailment(
     cure="run the doctor as somebody who may, to have these looked at too",
 )
 
-_ROOMS = (
+_MODULES = (
     definitions,
     controller,
     plugins,
@@ -45,8 +45,8 @@ _ROOMS = (
     analysis,
     evidence,
 )
-CHECKS: tuple[Check, ...] = tuple(check for room in _ROOMS for check in room.CHECKS)
-AILMENTS: tuple[Ailment, ...] = (*(ailment for room in _ROOMS for ailment in room.AILMENTS), NOT_LOOKED_AT)
+CHECKS: tuple[Check, ...] = tuple(check for module in _MODULES for check in module.CHECKS)
+AILMENTS: tuple[Ailment, ...] = (*(ailment for module in _MODULES for ailment in module.AILMENTS), NOT_LOOKED_AT)
 
 _WEIGHT = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.NOTE: 2}
 

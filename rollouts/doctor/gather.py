@@ -12,7 +12,7 @@ from rollouts.doctor.model import Access, Reading, Snapshot, Unread
 from rollouts.doctor.objects import at
 from rollouts.doctor.ports import Prometheus, Region
 from rollouts.doctor.questions import Answer, Question, metrics_of
-from rollouts.doctor.strategy import http_routes, services, virtual_services
+from rollouts.doctor.strategy import http_routes, route_namespace, services, virtual_services
 from rollouts.doctor.templates import questions as of_templates
 from rollouts.doctor.templates import template_names
 from rollouts.errors import Forbidden, NotFound, Unreachable
@@ -71,7 +71,10 @@ async def gather(region: Region, prometheus: Prometheus | None, patient: Patient
     rollout = await _one(region, ROLLOUTS, patient.delivery)
     names = _named_in(rollout, patient.delivery)
     resources = list(names)
-    readings = await asyncio.gather(*(_read(region, resource, names[resource]) for resource in resources))
+    places = {HTTP_ROUTES: route_namespace(rollout or {})}
+    readings = await asyncio.gather(
+        *(_read(region, resource, names[resource], places.get(resource)) for resource in resources)
+    )
     seen = Snapshot(
         region=patient.region,
         delivery=patient.delivery,
@@ -112,17 +115,17 @@ def _named_in(rollout: Json | None, delivery: str) -> dict[Resource, tuple[str, 
     }
 
 
-async def _read(region: Region, resource: Resource, names: Iterable[str]) -> Reading:
+async def _read(region: Region, resource: Resource, names: Iterable[str], namespace: str | None) -> Reading:
     """All of a kind; where it may not be listed, those of these names."""
     try:
-        return Reading(items=(await region.list(resource)).items)
+        return Reading(items=(await region.list(resource, namespace=namespace)).items)
     except NotFound:
         return Reading(unread=Unread.ABSENT)
     except Forbidden:
         pass
     wanted = tuple(names)
     try:
-        found = [await _one(region, resource, name) for name in wanted]
+        found = [await _one(region, resource, name, namespace) for name in wanted]
     except Forbidden:
         found = []
         wanted = ()
@@ -130,9 +133,9 @@ async def _read(region: Region, resource: Resource, names: Iterable[str]) -> Rea
     return Reading(items=items, unread=None if wanted else Unread.FORBIDDEN)
 
 
-async def _one(region: Region, resource: Resource, name: str) -> Json | None:
+async def _one(region: Region, resource: Resource, name: str, namespace: str | None = None) -> Json | None:
     try:
-        return await region.get(resource, name)
+        return await region.get(resource, name, namespace=namespace)
     except NotFound:
         return None
 

@@ -66,6 +66,12 @@ def http_routes(rollout: Json) -> list[str]:
     return list(dict.fromkeys([*single, *several]))
 
 
+def route_namespace(rollout: Json) -> str | None:
+    """Where the plugin is told to look for its routes; None for the Rollout's own namespace."""
+    told = [one["namespace"] for one in gateway_plugins(rollout).values() if at(one, "namespace")]
+    return str(told[0]) if told else None
+
+
 def virtual_services(rollout: Json) -> list[str]:
     """The VirtualServices of the region whose weights the controller sets; those of other namespaces are left out."""
     istio = at(routing(rollout), "istio", default={})

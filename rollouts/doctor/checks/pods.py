@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from rollouts.doctor.model import Ailment, Finding, Severity, Snapshot
 from rollouts.doctor.objects import (
     at,
+    condition,
     container_states,
     containers_of,
     labels_of,
@@ -26,6 +27,13 @@ IMAGE_NOT_PULLED = Ailment(
     severity=Severity.ERROR,
     cause="the node cannot pull the image: no such tag, no credentials for the registry, or no way to it",
     cure="try the reference with `tidegate engine inspect`; check imagePullSecrets and the node's way to the registry",
+)
+PODS_REFUSED = Ailment(
+    code="pods-refused",
+    severity=Severity.ERROR,
+    cause="the API server does not let the replica set make its pods: no service account or priority class of that "
+    "name, a quota that is used up, or a policy that refuses them",
+    cure="apply the set-up part of `tidegate rollout render`, or mend what the message names",
 )
 POD_CRASHES = Ailment(
     code="pod-crashes",
@@ -78,6 +86,7 @@ PORT_UNNAMED = Ailment(
     cure="name the engine's port http",
 )
 AILMENTS = (
+    PODS_REFUSED,
     IMAGE_NOT_PULLED,
     POD_CRASHES,
     KILLED_WHILE_LOADING,
@@ -92,6 +101,16 @@ AILMENTS = (
 _NO_IMAGE = {"ImagePullBackOff", "ErrImagePull", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable"}
 DEFAULT_DEADLINE = 600
 """progressDeadlineSeconds of a Rollout that does not say."""
+
+
+def made(snapshot: Snapshot) -> Iterator[Finding]:
+    """No replica set is kept from making its pods; nothing but its own condition and events says so."""
+    rollout = snapshot.rollout
+    for replica_set in snapshot.all(REPLICA_SETS):
+        failed = condition(replica_set, "ReplicaFailure")
+        if rollout and failed and failed.get("status") == "True" and owned_by(replica_set, rollout):
+            what = f"{said(replica_set)} cannot make its pods"
+            yield PODS_REFUSED.found(what, str(failed.get("message") or failed.get("reason")))
 
 
 def starting(snapshot: Snapshot) -> Iterator[Finding]:
@@ -224,4 +243,4 @@ def _allowance(budget: Json) -> str:
     return ", ".join(f"{key}: {spec[key]}" for key in ("minAvailable", "maxUnavailable") if key in spec)
 
 
-CHECKS = (starting, probes, evidence, budgets)
+CHECKS = (made, starting, probes, evidence, budgets)

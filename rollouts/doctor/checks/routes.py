@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from rollouts.doctor.model import Ailment, Finding, Severity, Snapshot
 from rollouts.doctor.objects import at, said
-from rollouts.doctor.strategy import http_routes, in_progress, lags, services, virtual_services
+from rollouts.doctor.strategy import http_routes, in_progress, lags, route_namespace, services, virtual_services
 from rollouts.kube.model import Json
 from rollouts.kube.resources import HTTP_ROUTES, SERVICES, VIRTUAL_SERVICES
 
@@ -39,7 +39,8 @@ ROUTE_NOT_ACCEPTED = Ailment(
 ROUTE_TO_POOL = Ailment(
     code="route-to-pool",
     severity=Severity.ERROR,
-    cause="the Gateway API plugin sets weights on Services by name and knows no InferencePool",
+    cause="the Gateway API plugin sets weights on Services by name and knows no InferencePool, and gateways refuse to "
+    "mirror to one",
     cure="let the route name Services, and put the pool behind them",
 )
 WEIGHT_DIFFERS = Ailment(
@@ -91,7 +92,9 @@ def gateway_api(snapshot: Snapshot) -> Iterator[Finding]:
     for name in http_routes(rollout):
         route = snapshot.named(HTTP_ROUTES, name)
         if route is None:
-            yield ROUTE_MISSING.found(f"there is no HTTPRoute {name}", f"{said(rollout)}: httpRoute: {name}")
+            where = route_namespace(rollout) or snapshot.namespace
+            what = f"there is no HTTPRoute {name} in namespace {where}"
+            yield ROUTE_MISSING.found(what, f"{said(rollout)}: httpRoute: {name}")
             continue
         yield from _backends(rollout, route)
         yield from _accepted(route)
@@ -118,12 +121,9 @@ def istio(snapshot: Snapshot) -> Iterator[Finding]:
 
 def _backends(rollout: Json, route: Json) -> Iterator[Finding]:
     rules = at(route, "spec", "rules", default=[])
-    pools = [
-        ref["name"]
-        for rule in rules
-        for ref in at(rule, "backendRefs", default=[])
-        if ref.get("kind", "Service") != "Service"
-    ]
+    mirrored = [at(one, "requestMirror", "backendRef") for rule in rules for one in at(rule, "filters", default=[])]
+    weighted = [reference for rule in rules for reference in at(rule, "backendRefs", default=[])]
+    pools = [one["name"] for one in (*weighted, *mirrored) if one and one.get("kind", "Service") != "Service"]
     if pools:
         yield ROUTE_TO_POOL.found(
             f"{said(route)} sends requests to what is no Service", f"backends: {', '.join(pools)}"
@@ -188,7 +188,7 @@ def _mirrors(snapshot: Snapshot, rollout: Json, route: Json) -> Iterator[Finding
     for rule in at(route, "spec", "rules", default=[]):
         for item in at(rule, "filters", default=[]):
             target = at(item, "requestMirror", "backendRef", "name")
-            if target is None:
+            if target is None or at(item, "requestMirror", "backendRef", "kind", default="Service") != "Service":
                 continue
             if not snapshot.unread(SERVICES) and snapshot.named(SERVICES, target) is None:
                 yield MIRROR_NOWHERE.found(f"{said(route)} copies requests to Service {target}, which is not there")

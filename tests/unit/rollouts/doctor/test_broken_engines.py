@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from fakes.kube.kinds import Kind
+from fakes.kube.refusal import Refusal
 from fakes.region import GPU, NAME, Region, fleet, node
 
 from rollouts.kube.resources import (
@@ -29,6 +31,18 @@ async def test_an_image_that_cannot_be_pulled(region: Region) -> None:
     region.wait(120)
     (found,) = await region.examined()
     assert (found.code, "ImagePullBackOff" in found.evidence[0]) == ("image-not-pulled", True)
+
+
+async def test_pods_that_the_api_server_refuses(region: Region) -> None:
+    def refuse(verb: str, kind: Kind, body: Json) -> None:
+        if (verb, kind.plural) == ("create", "pods"):
+            raise Refusal(403, "Forbidden", 'pods "x" is forbidden: no PriorityClass with name llm-engines was found')
+
+    region.cluster.admission.append(refuse)
+    region.deploy("8")
+    region.wait(60)
+    (found,) = await region.examined()
+    assert (found.code, "no PriorityClass" in found.evidence[0]) == ("pods-refused", True)
 
 
 async def test_an_engine_that_crashes(region: Region) -> None:

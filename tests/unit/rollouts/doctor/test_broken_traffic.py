@@ -71,6 +71,19 @@ async def test_a_route_that_is_not_there(region: Region) -> None:
     assert "route-missing" in await region.found()
 
 
+async def test_a_route_that_is_looked_for_in_another_namespace(region: Region) -> None:
+    region.strategy(trafficRouting={"plugins": {PLUGIN: {"httpRoute": NAME, "namespace": "default"}}})
+    region.wait(30)
+    found = {one.code: one for one in await region.examined()}
+    assert found["route-missing"].what == f"there is no HTTPRoute {NAME} in namespace default"
+
+
+async def test_copies_to_an_inference_pool(trial: Region) -> None:
+    pool = {"group": "inference.networking.k8s.io", "kind": "InferencePool", "name": NAME}
+    rule(trial, filters=[{"type": "RequestMirror", "requestMirror": {"backendRef": pool}}])
+    assert await trial.found() == {"route-to-pool"}
+
+
 async def test_a_route_to_a_service_of_another_name(region: Region) -> None:
     rule(region, backendRefs=[{"name": STABLE, "port": 80}, {"name": "support-llm-preview", "port": 80}])
     assert await region.found() == {"route-without-service"}

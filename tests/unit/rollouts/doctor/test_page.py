@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,13 @@ def test_every_finding_is_on_the_page(ailment: Ailment) -> None:
 def test_nothing_else_is_on_the_page() -> None:
     codes = [line.split("`")[1] for line in PAGE.splitlines() if line.startswith("| `")]
     assert codes == [ailment.code for ailment in AILMENTS]
+
+
+def test_what_people_met_is_told_by_findings_that_exist() -> None:
+    table = PAGE.partition("## What people met")[2].partition("## Every finding")[0]
+    named = set(re.findall(r"`([a-z-]+)`", table))
+    assert named
+    assert named - {ailment.code for ailment in AILMENTS} == set()
 
 
 def test_no_two_findings_have_one_code() -> None:
