@@ -64,8 +64,9 @@ async def carry_out(errand: Errand, cluster: Cluster, clock: Clock) -> Outcome:
         if errand.done(errand.before, rollout) and await _workload_seen(cluster, rollout):
             break
         if clock.monotonic() + pause > deadline:
-            waited = f"{errand.name}: sent, and nothing came of it in {errand.within_seconds:.0f} s"
-            raise NotConfirmed(waited, hint=likely_cause(Rollout(rollout)))
+            waited = f"nothing came of it in {errand.within_seconds:.0f} s"
+            said = f"{errand.name}: sent, and {waited}" if sent else f"{errand.name}: said before, and {waited}"
+            raise NotConfirmed(said, hint=likely_cause(Rollout(rollout)))
         await clock.sleep(pause)
     return Outcome(sent=sent, rollout=rollout)
 
@@ -82,7 +83,8 @@ async def _send(errand: Errand, cluster: Cluster, clock: Clock, deadline: float)
             raise
         except (Unreachable, ApiError) as error:
             lost = lost or _may_be_done(error)
-            if not (lost or isinstance(error, Conflict)) or clock.monotonic() + pause > deadline:
+            again = isinstance(error, Conflict) or _may_be_done(error)
+            if not again or clock.monotonic() + pause > deadline:
                 raise
         else:
             return sent
