@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
+from rollouts.doctor.checking import Check
 from rollouts.doctor.checks import (
     access,
     analysis,
@@ -20,8 +21,6 @@ from rollouts.doctor.checks import (
     workload,
 )
 from rollouts.doctor.model import Ailment, Finding, Severity, Snapshot, Unread
-
-Check = Callable[[Snapshot], Iterator[Finding]]
 
 NOT_LOOKED_AT = Ailment(
     code="not-looked-at",

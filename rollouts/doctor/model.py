@@ -91,8 +91,8 @@ class Controller(Value):
     @property
     def version(self) -> tuple[int, int] | None:
         """Of its image; None when no tag tells. Tags of Argo Rollouts begin with v."""
-        for deployment in self.deployments:
-            for container in deployment["spec"]["template"]["spec"]["containers"]:
+        for pod in self.pods:
+            for container in pod["spec"]["containers"]:
                 found = re.search(r"argo-rollouts\S*:v?(\d+)\.(\d+)", str(container.get("image", "")))
                 if found:
                     return int(found[1]), int(found[2])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from rollouts.doctor.checking import of_rollout
 from rollouts.doctor.model import Ailment, Finding, Severity, Snapshot
 from rollouts.doctor.objects import at, name_of, owned_by, said
 from rollouts.doctor.strategy import in_progress
@@ -128,11 +129,9 @@ def delays(snapshot: Snapshot) -> Iterator[Finding]:
                 )
 
 
-def runs(snapshot: Snapshot) -> Iterator[Finding]:
+@of_rollout
+def runs(snapshot: Snapshot, rollout: Json) -> Iterator[Finding]:
     """What became of the analyses of this Rollout: of the newest of each template, as names tell them apart."""
-    rollout = snapshot.rollout
-    if rollout is None:
-        return
     for run in snapshot.all(ANALYSIS_RUNS):
         if not owned_by(run, rollout):
             continue

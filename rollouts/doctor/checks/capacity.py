@@ -7,6 +7,7 @@ from datetime import timedelta
 from decimal import Decimal
 
 from rollouts.argo.model import POD_TEMPLATE_HASH as HASH
+from rollouts.doctor.checking import of_rollout
 from rollouts.doctor.checks.pods import own_pods
 from rollouts.doctor.model import Ailment, Finding, Severity, Snapshot
 from rollouts.doctor.objects import at, condition, labels_of, said, time_at
@@ -58,11 +59,11 @@ NODE_COMES_WITHIN = timedelta(minutes=10)
 _OF_FIT = {Fit.LABELS: NO_SUCH_NODES, Fit.SIZE: NODES_TOO_SMALL, Fit.TAINTS: TAINT_NOT_TOLERATED}
 
 
-def quotas(snapshot: Snapshot) -> Iterator[Finding]:
+@of_rollout
+def quotas(snapshot: Snapshot, rollout: Json) -> Iterator[Finding]:
     """Every quota has room for the pods that a delivery adds."""
-    rollout = snapshot.rollout
-    pod = template(snapshot, rollout) if rollout else {}
-    if rollout is None or not pod:
+    pod = template(snapshot, rollout)
+    if not pod:
         return
     both = {at(rollout, "status", "currentPodHash"), at(rollout, "status", "stableRS")}
     more = _most(rollout) - sum(labels_of(one).get(HASH) in both for one in own_pods(snapshot))
@@ -80,11 +81,9 @@ def quotas(snapshot: Snapshot) -> Iterator[Finding]:
                 )
 
 
-def nodes(snapshot: Snapshot) -> Iterator[Finding]:
+@of_rollout
+def nodes(snapshot: Snapshot, rollout: Json) -> Iterator[Finding]:
     """No pod of the newest version waits for a node for longer than it takes to bring one."""
-    rollout = snapshot.rollout
-    if rollout is None:
-        return
     newest = at(rollout, "status", "currentPodHash")
     waiting = [pod for pod in own_pods(snapshot) if labels_of(pod).get(HASH) == newest and _waits(snapshot, pod)]
     if not waiting:

@@ -8,6 +8,7 @@ from datetime import timedelta
 from rollouts.argo.health import STUCK_AFTER_SECONDS, lag_of, likely_cause
 from rollouts.argo.model import Rollout
 from rollouts.argo.owed import UNSCALED, debt_of
+from rollouts.doctor.checking import of_rollout
 from rollouts.doctor.model import Ailment, Finding, Severity, Snapshot
 from rollouts.doctor.objects import at, container_states, containers_of, is_ready, name_of, said, time_at
 from rollouts.doctor.strategy import ago
@@ -99,11 +100,9 @@ def _alone(snapshot: Snapshot) -> bool:
     return any("--leader-elect=false" in at(one, "args", default=[]) for one in containers)
 
 
-def reconciled(snapshot: Snapshot) -> Iterator[Finding]:
+@of_rollout
+def reconciled(snapshot: Snapshot, rollout: Json) -> Iterator[Finding]:
     """The status belongs to the spec; no condition ever says that it does not."""
-    rollout = snapshot.rollout
-    if rollout is None:
-        return
     seen = snapshot.controller
     debt = debt_of(rollout)
     # A new version that is observed and never scaled is `progress`'s to tell.

@@ -9,6 +9,7 @@ from typing import Any
 
 import yaml
 
+from rollouts.doctor.checking import of_rollout
 from rollouts.doctor.model import Ailment, Finding, Severity, Snapshot
 from rollouts.doctor.objects import at, last_written, said, time_at
 from rollouts.doctor.strategy import ago, plugins
@@ -63,11 +64,11 @@ class _Unreadable(Exception):
     """The controller would refuse its configuration."""
 
 
-def configured(snapshot: Snapshot) -> Iterator[Finding]:
+@of_rollout
+def configured(snapshot: Snapshot, rollout: Json) -> Iterator[Finding]:
     """Each plugin of the Rollout is in the ConfigMap, and was when the controller started."""
-    rollout = snapshot.rollout
-    wanted = plugins(rollout) if rollout else {}
-    if not (rollout and wanted and snapshot.controller.readable) or snapshot.controller.config_unread:
+    wanted, controller = plugins(rollout), snapshot.controller
+    if not wanted or not controller.readable or controller.config_unread:
         return
     try:
         known = _entries(snapshot)
@@ -82,10 +83,10 @@ def configured(snapshot: Snapshot) -> Iterator[Finding]:
             yield from _after_the_start(snapshot, name)
 
 
-def answering(snapshot: Snapshot) -> Iterator[Finding]:
+@of_rollout
+def answering(snapshot: Snapshot, rollout: Json) -> Iterator[Finding]:
     """Nothing in events or in the controller's log speaks of a plugin that fails."""
-    rollout = snapshot.rollout
-    if rollout is None or not plugins(rollout):
+    if not plugins(rollout):
         return
     told = [
         at(event, "message", default="")

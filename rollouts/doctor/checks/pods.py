@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rollouts.doctor.checking import of_rollout
 from rollouts.doctor.model import Ailment, Finding, Severity, Snapshot
 from rollouts.doctor.objects import (
     at,
@@ -103,12 +104,12 @@ DEFAULT_DEADLINE = 600
 """progressDeadlineSeconds of a Rollout that does not say."""
 
 
-def made(snapshot: Snapshot) -> Iterator[Finding]:
+@of_rollout
+def made(snapshot: Snapshot, rollout: Json) -> Iterator[Finding]:
     """No replica set is kept from making its pods; nothing but its own condition and events says so."""
-    rollout = snapshot.rollout
     for replica_set in snapshot.all(REPLICA_SETS):
         failed = condition(replica_set, "ReplicaFailure")
-        if rollout and failed and failed.get("status") == "True" and owned_by(replica_set, rollout):
+        if failed and failed.get("status") == "True" and owned_by(replica_set, rollout):
             what = f"{said(replica_set)} cannot make its pods"
             yield PODS_REFUSED.found(what, str(failed.get("message") or failed.get("reason")))
 
@@ -131,11 +132,9 @@ def starting(snapshot: Snapshot) -> Iterator[Finding]:
                 yield POD_CRASHES.found(f"{said(pod)} crashes", *_last_end(snapshot, state))
 
 
-def probes(snapshot: Snapshot) -> Iterator[Finding]:
+@of_rollout
+def probes(snapshot: Snapshot, rollout: Json) -> Iterator[Finding]:
     """An engine is given the time that it needs to load, and no users before."""
-    rollout = snapshot.rollout
-    if rollout is None:
-        return
     for container in _engines(template(snapshot, rollout)):
         what = f"{said(rollout)}: container {container.get('name')}"
         if "readinessProbe" not in container:
@@ -154,10 +153,10 @@ def probes(snapshot: Snapshot) -> Iterator[Finding]:
             )
 
 
-def evidence(snapshot: Snapshot) -> Iterator[Finding]:
+@of_rollout
+def evidence(snapshot: Snapshot, rollout: Json) -> Iterator[Finding]:
     """Pods of a delivery of ours can be scraped and told apart. Others' Rollouts have none of our labels."""
-    rollout = snapshot.rollout
-    if rollout is None or not _ours(rollout):
+    if not _ours(rollout):
         return
     pod = template(snapshot, rollout)
     labels = at(pod, "metadata", "labels", default={})

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 from rollouts.argo.model import Rollout
+from rollouts.doctor.checking import of_rollout
 from rollouts.doctor.model import Ailment, Finding, Severity, Snapshot
 from rollouts.doctor.objects import at, condition, said, time_at
 from rollouts.doctor.strategy import ago, lags, replicas, steps
@@ -97,11 +98,9 @@ def deployed(snapshot: Snapshot) -> Iterator[Finding]:
         yield NOTHING_SERVES.found(f"{said(rollout)} has no available pod", f"spec.replicas: {replicas(rollout)}")
 
 
-def degraded(snapshot: Snapshot) -> Iterator[Finding]:
+@of_rollout
+def degraded(_: Snapshot, rollout: Json) -> Iterator[Finding]:
     """None of the conditions by which the controller calls a Rollout Degraded (`CalculateRolloutPhase`)."""
-    rollout = snapshot.rollout
-    if rollout is None:
-        return
     invalid = condition(rollout, "InvalidSpec")
     if invalid:
         yield INVALID_SPEC.found(f"{said(rollout)} is not valid", str(invalid.get("message", "")))
@@ -114,10 +113,10 @@ def degraded(snapshot: Snapshot) -> Iterator[Finding]:
         yield DEADLINE.found(f"{said(rollout)} did not get on in time", message)
 
 
-def moving(snapshot: Snapshot) -> Iterator[Finding]:
+@of_rollout
+def moving(snapshot: Snapshot, rollout: Json) -> Iterator[Finding]:
     """A rollout that is under way gets on, or waits for somebody who knows."""
-    rollout = snapshot.rollout
-    if rollout is None or at(rollout, "status", "abort") or lags(rollout):
+    if at(rollout, "status", "abort") or lags(rollout):
         return
     pauses = at(rollout, "status", "pauseConditions", default=[])
     for pause in pauses:

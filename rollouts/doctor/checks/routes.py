@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rollouts.doctor.checking import of_rollout
 from rollouts.doctor.model import Ailment, Finding, Severity, Snapshot
 from rollouts.doctor.objects import at, said
 from rollouts.doctor.strategy import http_routes, in_progress, lags, route_namespace, services, virtual_services
@@ -84,10 +85,10 @@ AILMENTS = (
 _CONDITIONS = ("Accepted", "ResolvedRefs")
 
 
-def gateway_api(snapshot: Snapshot) -> Iterator[Finding]:
+@of_rollout
+def gateway_api(snapshot: Snapshot, rollout: Json) -> Iterator[Finding]:
     """Every HTTPRoute that the plugin is told of."""
-    rollout = snapshot.rollout
-    if rollout is None or snapshot.unread(HTTP_ROUTES):
+    if snapshot.unread(HTTP_ROUTES):
         return
     for name in http_routes(rollout):
         route = snapshot.named(HTTP_ROUTES, name)
@@ -102,10 +103,10 @@ def gateway_api(snapshot: Snapshot) -> Iterator[Finding]:
         yield from _sticky(route)
 
 
-def istio(snapshot: Snapshot) -> Iterator[Finding]:
+@of_rollout
+def istio(snapshot: Snapshot, rollout: Json) -> Iterator[Finding]:
     """Every VirtualService of this namespace that the controller is told of."""
-    rollout = snapshot.rollout
-    if rollout is None or snapshot.unread(VIRTUAL_SERVICES):
+    if snapshot.unread(VIRTUAL_SERVICES):
         return
     for name in virtual_services(rollout):
         route = snapshot.named(VIRTUAL_SERVICES, name)

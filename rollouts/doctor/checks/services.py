@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rollouts.argo.model import POD_TEMPLATE_HASH as HASH
+from rollouts.doctor.checking import of_rollout
 from rollouts.doctor.model import Ailment, Finding, Severity, Snapshot
 from rollouts.doctor.objects import Labels, at, labels_of, name_of, owned_by, said, selects
 from rollouts.doctor.strategy import in_progress, lags, services, template
@@ -58,10 +59,10 @@ AILMENTS = (
 )
 
 
-def present(snapshot: Snapshot) -> Iterator[Finding]:
+@of_rollout
+def present(snapshot: Snapshot, rollout: Json) -> Iterator[Finding]:
     """Every Service that the Rollout names is there, once."""
-    rollout = snapshot.rollout
-    if rollout is None or snapshot.unread(SERVICES):
+    if snapshot.unread(SERVICES):
         return
     named = services(rollout)
     for field, name in named.items():
@@ -72,11 +73,9 @@ def present(snapshot: Snapshot) -> Iterator[Finding]:
         yield SERVICES_THE_SAME.found(f"{said(rollout)} has one Service for both versions", fields)
 
 
-def selecting(snapshot: Snapshot) -> Iterator[Finding]:
+@of_rollout
+def selecting(snapshot: Snapshot, rollout: Json) -> Iterator[Finding]:
     """Each selects this Rollout's pods, and only these."""
-    rollout = snapshot.rollout
-    if rollout is None:
-        return
     labels = at(template(snapshot, rollout), "metadata", "labels")
     for service in _managed(snapshot, rollout):
         selector = _own_part(service)
@@ -94,10 +93,10 @@ def selecting(snapshot: Snapshot) -> Iterator[Finding]:
             )
 
 
-def apart(snapshot: Snapshot) -> Iterator[Finding]:
+@of_rollout
+def apart(snapshot: Snapshot, rollout: Json) -> Iterator[Finding]:
     """While two versions run, the two selectors differ in the pod hash. Steady, both rightly select the same pods."""
-    rollout = snapshot.rollout
-    if rollout is None or not in_progress(rollout) or lags(rollout):
+    if not in_progress(rollout) or lags(rollout):
         return
     pair = _managed(snapshot, rollout)
     if len(pair) < 2 or _settling(snapshot, rollout):
@@ -110,11 +109,9 @@ def apart(snapshot: Snapshot) -> Iterator[Finding]:
         )
 
 
-def unshared(snapshot: Snapshot) -> Iterator[Finding]:
+@of_rollout
+def unshared(snapshot: Snapshot, rollout: Json) -> Iterator[Finding]:
     """No other Rollout names the same Service."""
-    rollout = snapshot.rollout
-    if rollout is None:
-        return
     mine = set(services(rollout).values())
     for other in snapshot.all(ROLLOUTS):
         both = mine & set(services(other).values())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
+from rollouts.doctor.checking import of_rollout
 from rollouts.doctor.model import Ailment, Finding, Severity, Snapshot
 from rollouts.doctor.objects import at, said
 from rollouts.doctor.strategy import canary, gateway_plugins, replicas, routers, routing, services, steps
@@ -103,11 +104,9 @@ WARM_SECONDS = 300
 """Less than this is over before anybody has looked at a promoted version."""
 
 
-def weights(snapshot: Snapshot) -> Iterator[Finding]:
+@of_rollout
+def weights(_: Snapshot, rollout: Json) -> Iterator[Finding]:
     """Somebody sets the weights, and they can be made."""
-    rollout = snapshot.rollout
-    if rollout is None:
-        return
     if dropped := _dropped(rollout):
         yield FIELD_DROPPED.found(f"{said(rollout)} has lost what was applied", *dropped)
         return
@@ -124,11 +123,9 @@ def weights(snapshot: Snapshot) -> Iterator[Finding]:
         yield from _coarse(rollout)
 
 
-def mirrors(snapshot: Snapshot) -> Iterator[Finding]:
+@of_rollout
+def mirrors(snapshot: Snapshot, rollout: Json) -> Iterator[Finding]:
     """A step that mirrors does mirror."""
-    rollout = snapshot.rollout
-    if rollout is None:
-        return
     told = [step["setMirrorRoute"] for step in steps(rollout) if "setMirrorRoute" in step]
     if told and gateway_plugins(rollout):
         version = snapshot.controller.version
@@ -150,11 +147,9 @@ def mirrors(snapshot: Snapshot) -> Iterator[Finding]:
                 )
 
 
-def managed(snapshot: Snapshot) -> Iterator[Finding]:
+@of_rollout
+def managed(_: Snapshot, rollout: Json) -> Iterator[Finding]:
     """Routes that steps set are the controller's to set."""
-    rollout = snapshot.rollout
-    if rollout is None:
-        return
     listed = {route.get("name") for route in at(routing(rollout), "managedRoutes", default=[])}
     for step in steps(rollout):
         for kind in ("setHeaderRoute", "setMirrorRoute"):
@@ -166,10 +161,10 @@ def managed(snapshot: Snapshot) -> Iterator[Finding]:
                 )
 
 
-def pods_behind(snapshot: Snapshot) -> Iterator[Finding]:
+@of_rollout
+def pods_behind(_: Snapshot, rollout: Json) -> Iterator[Finding]:
     """No step gives users to a canary without pods, nor lets it lose its header route for want of them."""
-    rollout = snapshot.rollout
-    if rollout is None or not routers(rollout):
+    if not routers(rollout):
         return
     scale: Json = {}
     weight, header = 0, ""
@@ -191,10 +186,10 @@ def pods_behind(snapshot: Snapshot) -> Iterator[Finding]:
         return
 
 
-def way_back(snapshot: Snapshot) -> Iterator[Finding]:
+@of_rollout
+def way_back(_: Snapshot, rollout: Json) -> Iterator[Finding]:
     """Going back needs no cold start."""
-    rollout = snapshot.rollout
-    if rollout is None or not routers(rollout):
+    if not routers(rollout):
         return
     if at(canary(rollout), "dynamicStableScale"):
         yield DYNAMIC_STABLE.found(

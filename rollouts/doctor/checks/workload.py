@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rollouts.doctor.checking import of_rollout
 from rollouts.doctor.model import Ailment, Finding, Severity, Snapshot
 from rollouts.doctor.objects import at, condition, name_of, said
 from rollouts.doctor.strategy import routers
@@ -59,11 +60,11 @@ AILMENTS = (
 )
 
 
-def workload(snapshot: Snapshot) -> Iterator[Finding]:
+@of_rollout
+def workload(snapshot: Snapshot, rollout: Json) -> Iterator[Finding]:
     """A Deployment whose template is borrowed has no pods of its own."""
-    rollout = snapshot.rollout
     borrowed = at(rollout, "spec", "workloadRef", default={})
-    if rollout is None or borrowed.get("kind") != "Deployment" or snapshot.unread(DEPLOYMENTS):
+    if borrowed.get("kind") != "Deployment" or snapshot.unread(DEPLOYMENTS):
         return
     deployment = snapshot.named(DEPLOYMENTS, str(borrowed.get("name")))
     if deployment is None:
@@ -76,11 +77,9 @@ def workload(snapshot: Snapshot) -> Iterator[Finding]:
         yield WORKLOAD_DOUBLES.found(what, f"workloadRef.scaleDown: {borrowed.get('scaleDown', 'never, by default')}")
 
 
-def autoscalers(snapshot: Snapshot) -> Iterator[Finding]:
+@of_rollout
+def autoscalers(snapshot: Snapshot, rollout: Json) -> Iterator[Finding]:
     """One autoscaler, on the Rollout, with a metric that does not count both versions."""
-    rollout = snapshot.rollout
-    if rollout is None:
-        return
     behind = at(rollout, "spec", "workloadRef", "name")
     on_rollout = [one for one in _scaling(snapshot) if _target(one) == ("Rollout", snapshot.delivery)]
     for one in _scaling(snapshot):
