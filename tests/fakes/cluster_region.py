@@ -13,7 +13,7 @@ from fakes.kube.api import Api
 from fakes.kube.call import Call
 from fakes.kube.cluster import FakeCluster
 from fakes.kube.faults import Fault, Meanwhile
-from fakes.kube.simulated_time import SimulatedTime
+from fakes.kube.simulated_time import SimulatedTime, Time
 from fakes.kube.store import Event
 from fakes.kube.transport import FakeTransport
 from rollouts.adapters.kube.access import Access, Credential, Server
@@ -105,7 +105,7 @@ class ClusterRegion:
         region: str = "eu-west-1",
         *,
         spec: ArgoFleetSpec | None = None,
-        time: SimulatedTime | None = None,
+        time: Time | None = None,
         render: Render | None = None,
         users_per_second: float = 0.0,
         patience_seconds: float = 600.0,
@@ -114,7 +114,8 @@ class ClusterRegion:
         self.spec = spec or a_fleet(region)
         self.time = time or SimulatedTime()
         self.cluster = FakeCluster(region, namespace=NAMESPACE, time=self.time)
-        self.simulation = Simulation(self.cluster, start_seconds=4)
+        simulated = isinstance(self.time, SimulatedTime)
+        self.simulation = Simulation(self.cluster, start_seconds=4 if simulated else 0.2, reacts=simulated)
         self.api = Api(self.cluster)
         self.users = Users(self, per_second=users_per_second)
         self.splits: list[tuple[int, int]] = []

@@ -1,0 +1,163 @@
+"""`tidegate deliver`, `status` and `rollback` against API servers and engines on sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import uvicorn
+import yaml
+from fakes.cluster_region import NAMESPACE, ClusterRegion
+from fakes.kube.server import FakeServers, serving
+from fakes.kube.simulated_time import RealTime
+from fakes.terminal import Tidegate
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from engine_images.adapters.tokenizer import FileTokenizer
+from registry.adapters.mlflow_models import MlflowRegistry
+from registry.adapters.mlflow_store import embedded_uri
+from registry.conventions import ENGINE_IMAGE
+from rollouts.kube.resources import ROLLOUTS
+from rollouts.manifests.spec import ArgoFleetSpec
+
+REGIONS = ("eu-west-1", "us-east-1")
+NOBODY = "http://127.0.0.1:9"
+
+
+def spec_of(name: str, engine: str) -> dict[str, object]:
+    """A delivery whose gates need no traffic: questions with known answers, and health."""
+    region = {"entry": "https://llm.example", "stable_url": f"{engine}/stable", "canary_url": f"{engine}/canary"}
+    return {
+        "apiVersion": "tidegate/v1",
+        "kind": "Delivery",
+        "metadata": {"name": "support-llm"},
+        "model": {"name": name},
+        "engine": {"vllm": {"version": "0.32.0"}},
+        "gates": {"quality": {"scorer": "contains", "min_prompts": 10, "max_drop": "0.1"}},
+        "stages": [{"offline": {"dataset": "golden.jsonl"}}],
+        "regions": {"waves": [[each] for each in REGIONS], "bake": "1s"},
+        "fleet": {
+            "kind": "argo",
+            "namespace": NAMESPACE,
+            "gateway": {"name": "public", "hosts": ["llm.example"]},
+            "regions": {each: region | {"context": each, "prometheus": NOBODY} for each in REGIONS},
+        },
+    }
+
+
+@contextmanager
+def an_engine(folder: Path) -> Iterator[str]:
+    """Answers "four" to everything, and reads conversations as the files in `folder` do."""
+    words = ("It", " is", " four")
+
+    async def chat(_: Request) -> Response:
+        def events() -> Iterator[str]:
+            for number, word in enumerate(words):
+                choice = {"index": 0, "delta": {"content": word}, "finish_reason": None, "token_ids": [number]}
+                yield _event({"choices": [choice]})
+            yield _event({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
+            yield "data: [DONE]\n\n"
+
+        return StreamingResponse(events(), media_type="text/event-stream")
+
+    async def tokenize(request: Request) -> Response:
+        messages = (await request.json())["messages"]
+        return JSONResponse({"tokens": FileTokenizer().encode(folder, messages)})
+
+    listener = socket.create_server(("127.0.0.1", 0))
+    routes = [
+        Route("/{arm}/v1/chat/completions", chat, methods=["POST"]),
+        Route("/{arm}/tokenize", tokenize, methods=["POST"]),
+    ]
+    server = uvicorn.Server(uvicorn.Config(Starlette(routes=routes), log_config=None, lifespan="off"))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join()
+        listener.close()
+
+
+def _event(body: dict[str, object]) -> str:
+    return f"data: {json.dumps({'id': 'c', 'object': 'chat.completion.chunk', 'created': 0, 'model': 'm'} | body)}\n\n"
+
+
+@pytest.fixture
+def spec(registered: Path, tmp_path: Path, name: str, state: Path) -> Iterator[dict[str, object]]:
+    """The delivery, its golden set and the images of both its versions."""
+    golden = [{"prompt": f"What is {number} minus {number - 4}?", "expected": "four"} for number in range(4, 16)]
+    (tmp_path / "golden.jsonl").write_text("\n".join(json.dumps(entry) for entry in golden))
+    registry = MlflowRegistry(embedded_uri(state))
+    for version in registry.versions(name):
+        image = f"registry.example/support-llm@sha256:{version.version.zfill(64)}"
+        registry.mark(version, {ENGINE_IMAGE: image})
+    with an_engine(tmp_path / "champion" / "model") as engine:
+        said = spec_of(name, engine)
+        registered.write_text(yaml.safe_dump(said))
+        yield said
+
+
+@pytest.fixture
+def servers(spec: dict[str, object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeServers]:
+    """Two empty regions, with their controllers."""
+    fleet = ArgoFleetSpec.model_validate(spec["fleet"])
+    regions = {each: ClusterRegion(each, spec=fleet, time=RealTime()) for each in REGIONS}
+    with serving({each: region.api for each, region in regions.items()}, tmp_path, namespace=NAMESPACE) as served:
+        monkeypatch.setenv("KUBECONFIG", str(served.kubeconfig))
+        running = [
+            served.do(lambda region=region: asyncio.ensure_future(region.simulation.run()))
+            for region in regions.values()
+        ]
+        yield served
+        for task in running:
+            served.do(task.cancel)
+
+
+def test_a_delivery_to_clusters_and_back(tidegate: Tidegate, servers: FakeServers) -> None:
+    said = tidegate("deliver", "delivery.yaml", "--output", "json")
+    assert (said.code, said.json["ending"]) == (0, "delivered"), said.err
+    told = tidegate("status", "delivery.yaml").out.splitlines()
+    assert told[1:] == [f"{region}: steady, stable 2, previous 1, at https://llm.example" for region in REGIONS]
+    back = tidegate("rollback", "delivery.yaml")
+    assert (back.code, back.out) == (0, "".join(f"{region}: version 1\n" for region in REGIONS))
+
+
+def test_a_region_that_is_away_does_not_hide_the_others(tidegate: Tidegate, servers: FakeServers) -> None:
+    servers.vanish("us-east-1")
+    told = tidegate("status", "delivery.yaml").out.splitlines()
+    assert told[1] == "eu-west-1: empty, empty, at https://llm.example"
+    assert told[2].startswith("us-east-1: cannot be seen: ")
+
+
+def test_a_version_without_an_image_is_refused_before_anything_is_applied(
+    tidegate: Tidegate, servers: FakeServers, name: str, state: Path, tmp_path: Path
+) -> None:
+    MlflowRegistry(embedded_uri(state)).mark(
+        MlflowRegistry(embedded_uri(state)).resolve(name, "challenger"), {ENGINE_IMAGE: "registry.example/llm:7"}
+    )
+    said = tidegate("deliver", "delivery.yaml", "--output", "json")
+    assert (said.code, said.json["ending"]) == (2, "failed")
+    assert "names its engine image by a tag, which may move" in said.json["reason"]
+    assert servers.do(lambda: servers.api("eu-west-1").cluster.list(ROLLOUTS)) == []
+
+
+@pytest.mark.parametrize(
+    "command", [("fleet", "up", "delivery.yaml"), ("traffic", "delivery.yaml", "--seconds", "1")], ids=lambda it: it[0]
+)
+def test_what_is_for_this_machine_says_so(
+    tidegate: Tidegate, spec: dict[str, object], command: tuple[str, ...]
+) -> None:
+    said = tidegate(*command)
+    assert said.code == 2
+    assert "on this machine" in said.err
