@@ -57,7 +57,9 @@ class Attempt:
             OutsideError: it did not start, or did not answer.
         """
         self._clear()
-        told = launch.model_copy(update={"environment": {**launch.environment, KEY_VARIABLE: str(self.key)}})
+        # The person's own VLLM_LOGGING_LEVEL may hide what the proof reads.
+        environment = {"VLLM_LOGGING_LEVEL": "INFO", **launch.environment, KEY_VARIABLE: str(self.key)}
+        told = launch.model_copy(update={"environment": environment})
         server = await servers.start(told, self.log)
         try:
             answers = await scorer.score(server.url, model, prompts)
