@@ -30,6 +30,8 @@ _FILES = {
     "monitoring.coreos.com": "prometheus-operator",
 }
 """Where a group's kinds are; all others are Kubernetes' own."""
+_WORKFLOWS = frozenset({"Workflow", "WorkflowTemplate"})
+"""Kinds of Argo Workflows, whose group is that of Argo Rollouts."""
 
 
 class Problem(Value):
@@ -61,7 +63,7 @@ def problems_in(manifest: Json) -> tuple[Problem, ...]:
         validator = _validator(str(manifest.get("apiVersion", "")), str(manifest.get("kind", "")))
     except UnknownKind as unknown:
         return (Problem(where=("kind",), message=str(unknown)),)
-    definitions = _document(_file(manifest["apiVersion"]))["definitions"]
+    definitions = _document(_file(manifest["apiVersion"], manifest["kind"]))["definitions"]
     errors = validator.iter_errors(manifest)
     found = dict.fromkeys(problem for error in errors for problem in _problems(error, definitions))
     return tuple(sorted(found, key=lambda problem: [str(part) for part in problem.where]))
@@ -69,10 +71,12 @@ def problems_in(manifest: Json) -> tuple[Problem, ...]:
 
 def has_schema(api_version: str, kind: str) -> bool:
     """Whether `problems_in` can judge such manifests."""
-    return f"{api_version} {kind}" in _document(_file(api_version))["kinds"]
+    return f"{api_version} {kind}" in _document(_file(api_version, kind))["kinds"]
 
 
-def _file(api_version: str) -> str:
+def _file(api_version: str, kind: str) -> str:
+    if kind in _WORKFLOWS:
+        return "argo-workflows"
     return _FILES.get(api_version.rpartition("/")[0], "kubernetes")
 
 
@@ -84,7 +88,7 @@ def _document(name: str) -> Json:
 
 @lru_cache
 def _validator(api_version: str, kind: str) -> Any:
-    document = _document(_file(api_version))
+    document = _document(_file(api_version, kind))
     root = document["kinds"].get(f"{api_version} {kind}")
     if root is None:
         known = ", ".join(document["kinds"])

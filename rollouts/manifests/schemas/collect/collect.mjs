@@ -17,6 +17,10 @@ const PACKAGES = {
       "argoproj.io/v1alpha1": ["AnalysisRun", "AnalysisTemplate", "ClusterAnalysisTemplate", "Experiment", "Rollout"],
     },
   },
+  "argo-workflows": {
+    from: "@kubernetes-models/argo-workflows",
+    kinds: { "argoproj.io/v1alpha1": ["Workflow", "WorkflowTemplate"] },
+  },
   "gateway-api": {
     from: "@kubernetes-models/gateway-api",
     kinds: { "gateway.networking.k8s.io/v1": ["Gateway", "GatewayClass", "HTTPRoute"] },
@@ -68,6 +72,9 @@ const BESIDES = {
 
 /** Kinds with a type of the same name as one of Kubernetes' own, which a schema cannot hold both of: by their spec. */
 const APART = ["NodePool"];
+
+/** Types that share their name with another that the same kind refers to, by package: the file, the name, a new name. */
+const RENAMED = { "@kubernetes-models/argo-workflows": ["argoproj.io/v1alpha1/HTTPHeader.d.ts", "IHTTPHeader", "IWorkflowHTTPHeader"] };
 
 const root = (name) => join(HERE, "node_modules", name);
 
@@ -174,6 +181,11 @@ function validators(from, name) {
   return (stable.length ? stable : found).map((file) => join(folder, file));
 }
 
+for (const [from, [file, name, other]] of Object.entries(RENAMED)) {
+  const path = join(root(from), file);
+  writeFileSync(path, readFileSync(path, "utf8").replaceAll(new RegExp(`\\b${name}\\b`, "g"), other));
+}
+
 for (const [file, { from, kinds }] of Object.entries(PACKAGES)) {
   const definitions = {};
   const roots = {};
@@ -193,6 +205,8 @@ for (const [file, { from, kinds }] of Object.entries(PACKAGES)) {
     if (values) definitions[name].enum = values;
     for (const [field, limits] of Object.entries(fields)) Object.assign(definitions[name].properties[field], limits);
   }
+  // Argo Workflows calls a template's container `main` itself.
+  if (definitions.ITemplate) definitions.IContainer.required = definitions.IContainer.required.filter((name) => name !== "name");
   if (definitions.IIntOrString) definitions.IIntOrString.type = ["string", "integer"]; // no fractions, whatever TypeScript says
   const version = JSON.parse(readFileSync(join(root(from), "package.json"))).version;
   const lines = Object.keys(definitions).sort().map((name) => `  ${JSON.stringify(name)}: ${JSON.stringify(definitions[name])}`);
