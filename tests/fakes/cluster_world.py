@@ -99,11 +99,16 @@ class ClusterWorld:
             chat=self.chat,
             tokenizer=FakeTokenizer(),
             proxy=self.evidence,
-            trials=Trials(self._folder, self.ledger),
+            trials=Trials(self._folder / self.ledger.delivery, self.ledger),
         )
 
     async def deliver(self) -> Result:
         return await deliver(self.context())
+
+    async def deliver_again(self) -> Result:
+        """The next delivery of the same version."""
+        self.ledger = FakeLedger(self.time, f"{self.ledger.delivery}-again")
+        return await self.deliver()
 
     def when(self, step: str, kind: str, reaction: Callable[[], object]) -> None:
         """Call `reaction` the first time that step says that kind of thing."""

@@ -113,3 +113,33 @@ async def test_the_next_delivery_mends_what_one_that_died_left(world: ClusterWor
     result = await world.deliver()
     assert result.ending is Ending.DELIVERED, result.reason
     assert world.stable_versions() == EVERYWHERE
+
+
+async def test_a_region_that_is_away_for_a_whole_stage_is_waited_for(world: ClusterWorld) -> None:
+    region = world.regions[REGIONS[1]]
+
+    def go_away() -> None:
+        region.api.vanish()
+        world.time.call_later(500, region.api.come_back)
+
+    world.when(f"canary@{region.region}/50", "traffic", go_away)
+    result = await world.deliver()
+    assert result.ending is Ending.DELIVERED, result.reason
+    assert world.time.elapsed > 500
+    assert world.stable_versions() == EVERYWHERE
+    assert region.splits == [(0, 0), (0, 100), (0, 0), (50, 0), (0, 0)]
+
+
+async def test_a_region_that_stays_away_takes_the_others_back_and_is_mended_later(world: ClusterWorld) -> None:
+    lost = world.regions[REGIONS[1]]
+    world.when(f"canary@{lost.region}/50", "traffic", lost.api.vanish)
+    result = await world.deliver()
+    assert (result.ending, result.exit_code) == (Ending.FAILED, ExitCode.OUTSIDE)
+    assert f"undo@{lost.region}" in world.said("failed")
+    assert world.stable_versions() == NOWHERE
+    # Half of its users stay on the canary: nobody can reach it, and only its own analysis guards them.
+    assert lost.splits[-1] == (50, 0)
+    lost.api.come_back()
+    again = await world.deliver_again()
+    assert again.ending is Ending.DELIVERED, again.reason
+    assert world.stable_versions() == EVERYWHERE
