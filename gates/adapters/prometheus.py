@@ -43,18 +43,21 @@ class PrometheusSource:
         pod_label: str = POD,
         proxy_pod_label: str = "",
         counting: Counting = BY_PROXY,
+        only: Mapping[str, str] | None = None,
     ) -> None:
         """`url` is Prometheus' own address, or one for each region; nothing is asked yet.
 
         `settles_within` is the scrape timeout: a sample has the time at which its scrape began.
         `pod_label` tells the engines of an arm apart. Where what counts requests does so for one engine alone,
-        `proxy_pod_label` tells for which; a gateway's pods are not those of an arm.
+        `proxy_pod_label` tells for which; a gateway's pods are not those of an arm. `only` are labels that everything
+        has to have: where deliveries share a Prometheus, another's version 7 is not ours.
         """
         self.settles_within = settles_within
         self._api = api_of_region(url, timeout_seconds=timeout_seconds)
         self._pod_label = pod_label
         self._proxy_pod_label = proxy_pod_label
         self._counting = counting
+        self._only = dict(only or {})
 
     def batch(self, stable: ArmKey, canary: ArmKey, since: datetime, until: datetime) -> Batch:
         """As `EvidenceSource`; choose windows of three scrape intervals or more.
@@ -66,7 +69,7 @@ class PrometheusSource:
         lives = [
             series
             for region in sorted({stable.region, canary.region})
-            for series in self._api(region).samples([UP, PROCESS_START], {"region": region}, start, until)
+            for series in self._api(region).samples([UP, PROCESS_START], self._only | {"region": region}, start, until)
         ]
         targets = Targets(
             [(series.labels, series.values) for series in lives if series.name == UP],
@@ -87,4 +90,4 @@ class PrometheusSource:
         )
 
     def _labels(self, key: ArmKey) -> dict[str, str]:
-        return {**key.model_dump(), "role": self._counting.roles.get(key.role, key.role)}
+        return {**self._only, **key.model_dump(), "role": self._counting.roles.get(key.role, key.role)}

@@ -84,7 +84,9 @@ async def _clusters(wanted: Wanted, fleet: ArgoFleetSpec) -> AsyncIterator[Groun
         yield Ground(
             fleets=fleets,
             engines=engines_of(wanted.spec, wanted.state, wanted.registry),
-            proxy=PrometheusSource(urls, counting=BY_ENGINE, proxy_pod_label=POD),
+            proxy=PrometheusSource(
+                urls, counting=BY_ENGINE, proxy_pod_label=POD, only={"service": wanted.spec.metadata.name}
+            ),
             events=PrometheusEvents(urls),
         )
 

@@ -1,0 +1,90 @@
+"""What gates and fleets read of clusters, from real Prometheis that hold two deliveries' engines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from fakes.prometheus_server import prometheus, written_down
+
+from gates.adapters.prometheus import PrometheusSource
+from gates.evidence import Arm
+from gates.model import ArmKey
+from gates.scraped.conventions import POD
+from gates.scraped.counting import BY_ENGINE
+from pipelines.adapters.served import ServedByPrometheus
+
+BEGUN = datetime.now(UTC).replace(microsecond=0) - timedelta(minutes=4)
+SCRAPES = 16
+INTERVAL = 15
+STABLE = ArmKey(region="eu-west-1", role="stable", version="1")
+CANARY = ArmKey(region="us-east-1", role="canary", version="2")
+SHADOW = CANARY.model_copy(update={"role": "shadow"})
+
+
+def scraped(service: str, region: str, role: str, version: str, pod: str, **per_scrape: int) -> list[str]:
+    """An engine's counters by status class, `c5` for 5xx, growing by so much at each scrape."""
+    own = {"service": service, "region": region, "role": role, "version": version, "pod": pod}
+    target = own | {"job": "engines", "instance": pod}
+    lines = []
+    for number in range(SCRAPES):
+        at = (BEGUN + timedelta(seconds=INTERVAL * number)).timestamp()
+        lines += [_line("up", target, 1, at), _line("process_start_time_seconds", target, BEGUN.timestamp() - 900, at)]
+        for status, each in per_scrape.items():
+            asked = {"method": "POST", "handler": "/v1/chat/completions", "status": f"{status[1:]}xx"}
+            lines.append(_line("http_requests_total", target | asked, 1000 + each * number, at))
+        probed = {"method": "GET", "handler": "/v1/models", "status": "2xx"}
+        lines.append(_line("http_requests_total", target | probed, 99 * number, at))
+    return lines
+
+
+def _line(name: str, labels: dict[str, str], value: float, at: float) -> str:
+    told = ",".join(f'{key}="{text}"' for key, text in labels.items())
+    return f"{name}{{{told}}} {value} {at:.3f}"
+
+
+@pytest.fixture(scope="module")
+def urls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """A Prometheus for each region; another delivery has the same versions in the same roles."""
+    held = {
+        "eu-west-1": [
+            *scraped("support-llm", "eu-west-1", "stable", "1", "a", c2=30),
+            *scraped("other-llm", "eu-west-1", "stable", "1", "z", c2=500, c5=500),
+        ],
+        "us-east-1": [
+            *scraped("support-llm", "us-east-1", "canary", "2", "b", c2=9, c5=1),
+            *scraped("support-llm", "us-east-1", "canary", "2", "c", c2=10, c4=2),
+            *scraped("other-llm", "us-east-1", "canary", "2", "y", c2=700),
+        ],
+    }
+    homes = {region: tmp_path_factory.mktemp(region) for region in held}
+    for region, lines in held.items():
+        # OpenMetrics wants the samples of one metric together, each series in order of time.
+        written_down(homes[region], sorted(lines, key=lambda line: line.partition("{")[0]))
+    with prometheus(homes["eu-west-1"]) as eu, prometheus(homes["us-east-1"]) as us:
+        yield {"eu-west-1": eu, "us-east-1": us}
+
+
+@pytest.fixture
+def source(urls: dict[str, str]) -> PrometheusSource:
+    return PrometheusSource(urls, counting=BY_ENGINE, proxy_pod_label=POD, only={"service": "support-llm"})
+
+
+@pytest.mark.parametrize("canary", [CANARY, SHADOW], ids=["users", "copies"])
+def test_each_arm_is_read_from_its_regions_own_and_by_pod(source: PrometheusSource, canary: ArmKey) -> None:
+    since = BEGUN + timedelta(seconds=3 * INTERVAL)
+    batch = source.batch(STABLE, canary, since, since + timedelta(seconds=10 * INTERVAL))
+    found = {(pod.arm, pod.pod): (pod.requests, pod.errors, pod.refused) for pod in batch.arms}
+    assert found == {
+        (Arm.STABLE, "a"): (300, 0, 0),
+        (Arm.CANARY, "b"): (100, 10, 0),
+        (Arm.CANARY, "c"): (120, 0, 20),
+    }
+
+
+async def test_a_fleet_knows_what_each_engine_answered(urls: dict[str, str]) -> None:
+    served = ServedByPrometheus(urls["us-east-1"], delivery="support-llm", region="us-east-1")
+    last = SCRAPES - 1
+    assert await served.served("2") == {"b": 2000 + 10 * last, "c": 2000 + 12 * last}
+    assert await served.served("9") == {}
