@@ -10,7 +10,6 @@ same name and arguments with different defaults. So metrics are named after thei
 
 from __future__ import annotations
 
-import math
 from datetime import timedelta
 
 from slo.kubernetes.arm_query import count_of_arm, of_arm
@@ -19,6 +18,14 @@ from slo.kubernetes.manifest import Manifest, manifest
 from slo.kubernetes.question import Question, Stage, question_of
 from slo.model import KubernetesNames, Slo
 from slo.windows import Windows
+
+NEVER = 1_000_000
+"""So many undecided measurements in a row end a background run: at one every 10 seconds, after 115 days.
+
+A background run that ends undecided while a step waits for engines sets `controllerPause`, and Argo Rollouts takes
+that, without a pause of the step's own, for the end of every pause that follows (`CompletedCanaryPauseStep`): the
+version would be promoted without anybody's word.
+"""
 
 _OVER = "over"
 """A label that tells the two windows' shares apart, until the lower one is taken."""
@@ -54,7 +61,6 @@ def _defaults(asked: Question, prometheus: str) -> list[Manifest]:
 
 def _metric(slo: Slo, asked: Question, pair: Pair, stage: Stage) -> Manifest:
     times = 0 if stage.background else max(1, stage.length // stage.interval)
-    until_warm = math.ceil(stage.length / stage.interval)
     query = _burn(asked, pair, slo.error_budget)
     return {
         "name": f"{slo.name}-{pair.name}-burn",
@@ -63,7 +69,7 @@ def _metric(slo: Slo, asked: Question, pair: Pair, stage: Stage) -> Manifest:
         "failureCondition": f"len(result) == 1 && all(result, {{# > {pair.factor:g}}})",
         "successCondition": f"len(result) == 1 && all(result, {{# <= {pair.factor:g}}})",
         "failureLimit": 0,  # both windows burn: that is no blip
-        "inconclusiveLimit": until_warm if stage.background else times // 2,
+        "inconclusiveLimit": NEVER if stage.background else times // 2,
         "consecutiveErrorLimit": 4,
         "provider": {"prometheus": {"address": "{{args.prometheus}}", "query": query}},
     }

@@ -8,7 +8,7 @@ import promql_parser
 import pytest
 from fakes.analysis import filled_in, outcome, together
 
-from slo.kubernetes.analysis import analysis_template
+from slo.kubernetes.analysis import NEVER, analysis_template
 from slo.kubernetes.arm_query import count_of_arm, of_arm, series_of
 from slo.kubernetes.burn import SHORTEST, paging, scaled
 from slo.kubernetes.question import BY_HASH, BY_VERSION, Stage, arm_of
@@ -61,7 +61,7 @@ def test_a_stage_is_asked_a_number_of_times_and_a_background_run_without_end() -
     assert (stage["count"], stage["inconclusiveLimit"], stage["failureLimit"]) == (10, 5, 0)
     background = metrics_of(Stage(length=timedelta(minutes=10), background=True))[0]
     assert "count" not in background
-    assert background["inconclusiveLimit"] == 10
+    assert background["inconclusiveLimit"] == NEVER
 
 
 def test_windows_shrink_with_the_stage_but_not_below_what_a_rate_needs() -> None:
