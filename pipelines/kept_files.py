@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import Protocol
@@ -57,13 +57,23 @@ def keep_spec(ledger: Ledger, spec_path: Path, spec: Delivery) -> str:
     Raises:
         UsageError: as `refuse_unkeepable`.
     """
+    spec_file, paths = laid_out(spec_path, spec)
+    for place, path in paths.items():
+        ledger.attach(path, folder=str(PurePosixPath(SPEC, place).parent))
+    return spec_file
+
+
+def laid_out(spec_path: Path, spec: Delivery) -> tuple[str, Mapping[str, Path]]:
+    """Where the spec lies among the files that it names, and all of them by their places in one folder.
+
+    Raises:
+        UsageError: as `refuse_unkeepable`.
+    """
     refuse_unkeepable(spec)
     paths = [Path(os.path.normpath(spec_path.absolute()))]
     paths += [Path(os.path.normpath(paths[0].parent / path)) for path in named_files(spec)]
     root = Path(os.path.commonpath([path.parent for path in paths]))
-    for path in dict.fromkeys(paths):
-        ledger.attach(path, folder=str(PurePosixPath(SPEC, path.parent.relative_to(root).as_posix())))
-    return paths[0].relative_to(root).as_posix()
+    return paths[0].relative_to(root).as_posix(), {path.relative_to(root).as_posix(): path for path in paths}
 
 
 def bring_spec(kept: KeptFiles, delivery: str, spec_file: str, folder: Path) -> Path:

@@ -9,6 +9,7 @@ from gates.planning.forecast import Exposure, GateForecast
 from gates.planning.forecasts import forecasts, quality_forecast
 from gates.planning.remedies import round_up, with_remedy
 from gates.terms import Source, terms_of
+from pipelines.approvals import with_approvals
 from pipelines.budget import OFFLINE, shares
 from pipelines.errors import PlanRefused
 from pipelines.exposure import CANARY_SOURCES, SHADOW_SOURCES, canary_exposure, shadow_exposure
@@ -32,9 +33,14 @@ def make_plan(spec: Delivery, version: ModelVersion, champion: ModelVersion, *, 
         PlanRefused: when a stage could not reach a verdict: too few prompts, or too little time at the stated traffic.
     """
     refuse_small_golden_set(spec, prompts)
-    steps = tuple(_steps(spec, prompts))
+    steps = steps_of(spec, prompts=prompts)
     refuse_hopeless(steps)
     return Plan(name=spec.metadata.name, version=version, champion=champion, regions=spec.regions.names, steps=steps)
+
+
+def steps_of(spec: Delivery, *, prompts: int) -> tuple[Step, ...]:
+    """Every step of a delivery by this spec, whatever the version."""
+    return tuple(with_approvals(spec.approvals, tuple(_steps(spec, prompts))))
 
 
 def _steps(spec: Delivery, prompts: int) -> Iterator[Step]:

@@ -45,11 +45,18 @@ async def say_what_is_lost(context: Context) -> None:
 def lost(plan: Plan, done: frozenset[str], states: Mapping[str, RegionState]) -> Iterator[Step]:
     """The steps that are done by the ledger and undone by the world, as after a region went back by itself."""
     gone = {region for region, state in states.items() if not _stands(plan, region, done, state)}
+    # A region that serves nobody is one of a new fleet: whatever came first there would be its stable.
+    anew = any(state.stable is None for state in states.values())
     waves = {step.wave for step in plan.steps if step.region in gone}
     for step in plan.steps:
-        baked_in_vain = step.stage is StageName.BAKE and step.wave in waves
-        if step.id in done and (baked_in_vain or (step.region in gone and step.stage in MADE)):
+        in_vain = step.stage is StageName.BAKE and step.wave in waves
+        if step.id in done and (in_vain or (step.region in gone and step.stage in MADE) or (anew and _sets_up(step))):
             yield step
+
+
+def _sets_up(step: Step) -> bool:
+    """Whether the step's work is in the fleet, and went with it."""
+    return step.stage in MADE | {StageName.BUILD, StageName.BAKE}
 
 
 def _stands(plan: Plan, region: str, done: frozenset[str], state: RegionState) -> bool:

@@ -8,6 +8,7 @@ from itertools import groupby
 
 from pipelines.context import Context
 from pipelines.errors import Stopped
+from pipelines.hold import until_allowed
 from pipelines.model import EXIT_CODES, Ending, Result, Step
 from pipelines.stages import STAGES
 from pipelines.unwind import unwind
@@ -90,8 +91,9 @@ async def _lane(context: Context, lane: list[Step]) -> None:
 
 async def run_step(context: Context, step: Step) -> None:
     """Say that the step starts, do it, say that it is done: in this order, so that a crash can be told."""
-    context.journal.say(step.id, "started")
     try:
+        await until_allowed(context, step)
+        context.journal.say(step.id, "started")
         await STAGES[step.stage](context, step)
     except Stopped as stop:
         context.journal.failed(step, stop.ending, stop.reason, EXIT_CODES[stop.ending])

@@ -13,8 +13,11 @@ from pydantic import AfterValidator, Discriminator, Field, Tag, field_validator,
 from engine_images.accelerators import Accelerator
 from engine_images.spec import EngineSettings
 from gates.spec import Gates
+from pipelines.approval_spec import ApprovalSpec, Around, FreezeSpec
+from pipelines.approval_spec import odds_with as odds_with_approvals
 from pipelines.slo_gate import odds_with as odds_with_slos
-from rollouts.manifests.odds import Around, odds_with
+from rollouts.manifests.odds import Around as AroundFleet
+from rollouts.manifests.odds import odds_with as odds_with_fleet
 from rollouts.manifests.spec import ArgoFleetSpec
 from slo.metrics.vllm import ALTERED_BY
 from slo.spec import CostSpec, CountedBy, SloSpec, named_twice
@@ -162,6 +165,8 @@ class Delivery(SpecModel):
     regions: Regions
     fleet: Fleet = LocalFleet()
     traffic: Traffic | None = None
+    approvals: tuple[ApprovalSpec, ...] = ()
+    freeze: tuple[FreezeSpec, ...] = ()
     slos: tuple[SloSpec, ...] = ()
     cost: CostSpec | None = None
 
@@ -181,9 +186,17 @@ class Delivery(SpecModel):
         if isinstance(self.fleet, LocalFleet):
             yield from self._on_this_machine(self.fleet)
         else:
-            for odd in odds_with(self.fleet, self._around_fleet()):
+            for odd in odds_with_fleet(self.fleet, self._around_fleet()):
                 yield replace(odd, where=("fleet", *odd.where))
         yield from self._around_slos()
+        around = Around(
+            regions=self.regions.names,
+            waves=len(self.regions.waves),
+            stages=[stage.name for stage in self.stages],
+            weights=self.canary.weights if self.canary else (),
+        )
+        for odd in odds_with_approvals(self.approvals, around):
+            yield replace(odd, where=("approvals", *odd.where))
 
     def _on_this_machine(self, fleet: LocalFleet) -> Iterator[Contradiction]:
         for region in fleet.ports:
@@ -195,8 +208,8 @@ class Delivery(SpecModel):
             found = f"{self.engine.accelerator} in the local fleet"
             yield Contradiction(("engine", "accelerator"), found, "cpu, all that this machine has")
 
-    def _around_fleet(self) -> Around:
-        return Around(
+    def _around_fleet(self) -> AroundFleet:
+        return AroundFleet(
             name=self.metadata.name,
             regions=self.regions.names,
             bake=self.regions.bake,

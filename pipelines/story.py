@@ -201,6 +201,10 @@ def _traffic(story: Story, event: Event) -> Story:
     return story.with_traffic(move.region, change)
 
 
+def _waiting(story: Story, event: Event) -> Story:
+    return story.with_step(event, message=event.message)
+
+
 def _evidence(story: Story, event: Event) -> Story:
     count = Count.model_validate(event.data)
     progress = None if count.done is None or count.total is None else (count.done, count.total)
@@ -258,6 +262,7 @@ def _closed(story: Story, event: Event) -> Story:
 
 _FOLDS: Mapping[str, Callable[[Story, Event], Story]] = {
     "started": _started,
+    "waiting": _waiting,
     "traffic": _traffic,
     "evidence": _evidence,
     "verdict": _verdict,

@@ -174,7 +174,7 @@ class MlflowDeliveries:
                 if error.error_code != "RESOURCE_DOES_NOT_EXIST":
                     raise
                 return []
-            return [Path(self._client.download_artifacts(delivery, path, str(into))) for path in found]
+            return [self._brought(delivery, path, into) for path in found]
 
     def is_alive(self, delivery: DeliverySummary) -> bool:
         """Whether it has not ended and its process still shows signs of life."""
@@ -186,6 +186,14 @@ class MlflowDeliveries:
                 yield from self._files(delivery, file.path)
             else:
                 yield file.path
+
+    def _brought(self, delivery: str, path: str, into: Path) -> Path:
+        """One artifact, at its own place below `into`: whether MLflow keeps its folders depends on the store."""
+        found, wanted = Path(self._client.download_artifacts(delivery, path, str(into))), into / path
+        if found != wanted:
+            wanted.parent.mkdir(parents=True, exist_ok=True)
+            found.replace(wanted)
+        return wanted
 
     def _run(self, delivery: str) -> Run:
         from mlflow.exceptions import MlflowException

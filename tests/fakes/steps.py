@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from fakes.world import World
 from pipelines.context import Context
 from pipelines.journal import Journal
-from pipelines.kept_files import bring_evidence
+from pipelines.kept_files import KeptFiles, bring_evidence
 from pipelines.model import Result
+from pipelines.ports import Ledger
 from pipelines.recorded import plan_of
+from pipelines.resumption import resume
 from pipelines.single import Taken, close, take_step
 from pipelines.trials import Trials
 
@@ -36,24 +38,29 @@ class Attached:
 class Steps:
     """Processes that share nothing but the ledger and the world."""
 
-    def __init__(self, world: World, disks: Path) -> None:
+    def __init__(
+        self, world: World, disks: Path, *, join: Callable[[], Ledger] | None = None, kept: KeptFiles | None = None
+    ) -> None:
+        """`join` gives each process its ledger and `kept` the files beside it; both are in memory unless given."""
         self.world = world
+        self._join = join or (lambda: world.ledger)
+        self._kept = kept or Attached(world.ledger.files)
         self._disks = (disks / str(number) for number in itertools.count(1))
-        world.context().journal.opened(world.plan, spec_file="delivery.yaml")
+        Journal(self._join(), world.clock, [world.recorder]).opened(world.plan, spec_file="delivery.yaml")
 
     @property
     def ids(self) -> list[str]:
         """Every step of the plan, as the ledger has it."""
-        return [step.id for step in plan_of(self.world.ledger.events).steps]
+        return [step.id for step in plan_of(self._join().recorded()).steps]
 
     def process(self) -> Context:
         """What a process has that has just begun, on a machine where nothing of the delivery is."""
-        disk, ledger = next(self._disks), self.world.ledger
+        disk, ledger = next(self._disks), self._join()
         disk.mkdir()
-        bring_evidence(Attached(ledger.files), ledger.delivery, disk)
+        bring_evidence(self._kept, ledger.delivery, disk)
         return replace(
             self.world.context(),
-            plan=plan_of(ledger.events),
+            plan=plan_of(ledger.recorded()),
             journal=Journal(ledger, self.world.clock, [self.world.recorder]),
             trials=Trials(disk, ledger),
         )
@@ -70,6 +77,10 @@ class Steps:
             if not taken[-1].done:
                 break
         return taken
+
+    async def resume(self) -> Result:
+        """What a person says after all of it was lost."""
+        return await resume(self.process())
 
     async def close(self) -> Result:
         """What an exit handler does."""

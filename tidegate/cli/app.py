@@ -78,6 +78,52 @@ def deliver(
 
 
 @app.command()
+def resume(
+    delivery: Annotated[str, typer.Argument(help="The delivery's id.")],
+    state: State = STATE,
+    tracking_uri: Tracking = None,
+    output: As = Output.TEXT,
+) -> int:
+    """Carry a delivery whose process died to its end, here: finished steps are not repeated.
+
+    Moves traffic and aliases as `deliver` does. What a region no longer shows, because it went back by itself,
+    is done again. A verdict that was given stands: then every region goes back. Refused while a process carries it.
+
+    \b
+    Examples:
+      tidegate resume 0f3c41d28a1b4c7e9d5f6a7b8c9d0e1f
+    """
+    from tidegate.cli.commands.resume import run
+
+    return run(delivery, state, tracking_uri, as_json=output is Output.JSON)
+
+
+@app.command()
+def approve(
+    delivery: Annotated[str, typer.Argument(help="The delivery's id.")],
+    asked: Annotated[str, typer.Argument(metavar="STEP", help="What is asked: a step's id, wave@2, or freeze.")],
+    by: Annotated[str, typer.Option(help="Who says so.")],
+    reason: Annotated[str, typer.Option(help="Why; a refusal needs one.")] = "",
+    refuse: Annotated[bool, typer.Option("--refuse", help="Say no: the delivery is taken back.")] = False,
+    state: State = STATE,
+    tracking_uri: Tracking = None,
+) -> int:
+    """Answer a delivery that waits for an approval; the answer stands in its ledger.
+
+    Moves nothing itself: the step that waits reads the answer there. `freeze` lets a delivery go on though a
+    freeze holds. The last answer before the step begins counts.
+
+    \b
+    Examples:
+      tidegate approve 0f3c41d28a1b4c7e9d5f6a7b8c9d0e1f wave@2 --by ann
+      tidegate approve 0f3c41d28a1b4c7e9d5f6a7b8c9d0e1f wave@2 --refuse --by ann --reason "sale starts at noon"
+    """
+    from tidegate.cli.commands.approve import Answer, run
+
+    return run(Answer(delivery=delivery, asked=asked, by=by, reason=reason, refuse=refuse), state, tracking_uri)
+
+
+@app.command()
 def plan(spec: Spec = SPEC, state: State = STATE, tracking_uri: Tracking = None, output: As = Output.TEXT) -> int:
     """Show every step of a delivery, what each gate needs, and how long it takes. Changes nothing.
 

@@ -84,11 +84,12 @@ def stage_step(
 
     Moves that step's region. One that is done already is not done again and exits with 0; one that was cut
     short is said again. A verdict takes the step's region back at once; `stage close` sees to all of them.
+    `tidegate stage STEP` says the same.
 
     \b
     Examples:
       tidegate stage step canary@eu-west-1/25 --delivery ID
-      tidegate stage canary --region eu-west-1 --weight 25 --delivery ID
+      tidegate stage step canary --region eu-west-1 --weight 25 --delivery ID
     """
     from tidegate.cli.commands.stage_step import run, step_id
 
@@ -98,16 +99,27 @@ def stage_step(
 
 @stage.command("close")
 def stage_close(
-    delivery: Delivery, state: State = STATE, tracking_uri: Tracking = None, output: As = Output.TEXT
+    delivery: Annotated[
+        str | None, typer.Option(envvar="TIDEGATE_DELIVERY", help="The delivery's id, as `stage open` printed it.")
+    ] = None,
+    key: Annotated[
+        str | None, typer.Option(help="Instead of the id: the key with which `stage open` opened, if it came so far.")
+    ] = None,
+    spec: Annotated[Path, typer.Option("-f", "--file", help="With --key: the delivery's spec.")] = SPEC,
+    state: State = STATE,
+    tracking_uri: Tracking = None,
+    output: As = Output.TEXT,
 ) -> int:
     """End a delivery: delivered when every step is done, else take every region back. For exit handlers.
 
     Writes the report, and exits as `deliver` would have. Said again it changes nothing and exits the same.
+    With a key that opened nothing it exits with 0.
 
     \b
     Examples:
       tidegate stage close --delivery ID
+      tidegate stage close -f delivery.yaml --key "$WORKFLOW_UID"
     """
-    from tidegate.cli.commands.stage_close import run
+    from tidegate.cli.commands.stage_close import Closing, run
 
-    return run(delivery, state, tracking_uri, as_json=output is Output.JSON)
+    return run(Closing(delivery, key, spec), state, tracking_uri, as_json=output is Output.JSON)

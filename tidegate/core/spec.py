@@ -19,6 +19,7 @@ from pydantic_core import ErrorDetails
 
 from tidegate.core.errors import UsageError
 from tidegate.core.model import AT_ODDS, Loc, SpecModel
+from tidegate.core.plain_yaml import PlainLoader
 from tidegate.core.quantities import FROM_FILE, format_duration
 
 Spec = TypeVar("Spec", bound=SpecModel)
@@ -82,8 +83,8 @@ def load_spec(path: Path, kind: type[Spec]) -> Spec:
 def parse_spec(text: str, kind: type[Spec], *, file: str) -> Spec:
     """As `load_spec`, for text at hand; `file` is the name used in problems."""
     with _syntax_errors(file):
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
-        data = yaml.safe_load(text)
+        root = yaml.compose(text, Loader=PlainLoader)
+        data = yaml.load(text, Loader=PlainLoader)
     return _checked(root, data, kind, file)
 
 
@@ -100,8 +101,8 @@ def parse_documents(
     documents: list[Document[Spec]] = []
     problems: list[Problem] = []
     with _syntax_errors(file):
-        roots = [root for root in yaml.compose_all(text, Loader=yaml.SafeLoader) if root.tag != _NULL]
-        contents = [content for content in yaml.safe_load_all(text) if content is not None]
+        roots = [root for root in yaml.compose_all(text, Loader=PlainLoader) if root.tag != _NULL]
+        contents = [content for content in yaml.load_all(text, Loader=PlainLoader) if content is not None]
     for root, data in zip(roots, contents, strict=True):
         kind = kind_of(data)
         if kind is None:

@@ -43,6 +43,9 @@ def print_plan(plan: Plan) -> None:
     head = f"{plan.version.uri} -> {', '.join(plan.regions)}; champion is version {plan.champion.version}"
     console.print(head, soft_wrap=True)
     console.print(table)
+    for step in plan.steps:
+        if step.approvals:
+            console.print(f"{step.id} waits for an approval of {', '.join(step.approvals)}", soft_wrap=True)
     console.print(f"about {duration(plan.expected_seconds)} when every gate answers as soon as it can")
     shown = [forecast for step in plan.steps for gate in step.gates for forecast in gate.forecasts]
     for line in notes(shown, Assumptions()) if shown else ():

@@ -3,24 +3,40 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
 from pipelines.model import EXIT_CODES, Ending, Result
 from pipelines.recorded import outcome_of
 from pipelines.single import close
+from pipelines.spec import Delivery
+from registry.adapters.mlflow_deliveries import MlflowDeliveries
 from registry.model import DeliverySummary
 from rollouts.watchdog import end_lease
-from tidegate.cli.commands.report import Recorded, write_report
 from tidegate.cli.compose import open_deliveries
-from tidegate.cli.joined import Joined, context_for, joined, require_fleet, shown
+from tidegate.cli.joined import Joined, attach_report, context_for, joined, require_fleet, shown
 from tidegate.cli.output import note, print_json
-from tidegate.core.errors import TidegateError
+from tidegate.core.errors import ExitCode, UsageError
+from tidegate.core.spec import load_spec
 
 
-def run(delivery: str, state: Path, tracking_uri: str | None, *, as_json: bool) -> int:
+@dataclass(frozen=True)
+class Closing:
+    """Which delivery is meant: by its id, or by the key of whoever opened it."""
+
+    delivery: str | None
+    key: str | None
+    spec: Path
+
+
+def run(closing: Closing, state: Path, tracking_uri: str | None, *, as_json: bool) -> int:
     """Close; returns the exit code that tells the ending."""
     deliveries = open_deliveries(state, tracking_uri)
+    delivery = _meant(closing, deliveries)
+    if delivery is None:
+        note(f"nothing to close: no delivery was opened with the key {closing.key}")
+        return int(ExitCode.DELIVERED)
     summary = deliveries.summary(delivery)
     ledger = deliveries.join(delivery)
     if summary.ended is not None:
@@ -29,7 +45,7 @@ def run(delivery: str, state: Path, tracking_uri: str | None, *, as_json: bool) 
         patience = timedelta(seconds=summary.patience_seconds)
         here = joined(deliveries, ledger, state, tracking_uri, patience=patience)
         result = asyncio.run(_close(here))
-        report(here)
+        attach_report(here)
         end_lease(state)
     if as_json:
         print_json(result.model_dump(mode="json"))
@@ -38,23 +54,23 @@ def run(delivery: str, state: Path, tracking_uri: str | None, *, as_json: bool) 
     return int(result.exit_code)
 
 
+def _meant(closing: Closing, deliveries: MlflowDeliveries) -> str | None:
+    """The delivery's id; None when nothing was opened with the key."""
+    if closing.delivery:
+        return closing.delivery
+    if not closing.key:
+        raise UsageError("which delivery?", hint="name it by --delivery, or by --key and its spec")
+    model = load_spec(closing.spec, Delivery).model.name
+    # The newest: a workflow that is retried after its end opens another delivery with the same key.
+    return next((each.id for each in deliveries.deliveries(model) if each.key == closing.key), None)
+
+
 async def _close(here: Joined) -> Result:
     await require_fleet(here)
     progress = shown(here.ledger.recorded())
     with progress:
         async with context_for(here, [progress]) as context:
             return await close(context)
-
-
-def report(here: Joined) -> None:
-    """Write the report and keep it with the delivery. The ledger has closed: nothing may undo that any more."""
-    target = here.folder / "report.html"
-    source = Recorded(here.ledger.recorded())
-    write_report(here.spec, here.state, [(here.ledger.delivery, source)], target)
-    try:
-        here.ledger.attach(target)
-    except TidegateError as error:
-        note(f"the report is at {target}, and not with the delivery: {error}")
 
 
 def _closed_by_others(summary: DeliverySummary) -> Result:

@@ -1,0 +1,102 @@
+"""`approvals` and `freeze` of a delivery's spec: when a person is asked, and when nothing may begin."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Literal
+from zoneinfo import ZoneInfo
+
+from pydantic import Field, field_validator, model_validator
+
+from pipelines.moments import Moment
+from tidegate.core.model import Contradiction, SpecModel, at_odds
+from tidegate.core.quantities import Duration
+
+IN_REGIONS = frozenset({"deploy", "shadow", "canary", "promote"})
+"""Stages that one region may ask for and another not."""
+
+
+class ApprovalSpec(SpecModel):
+    """Something that begins only after a person has said yes."""
+
+    before: Literal["wave", "deploy", "shadow", "canary", "promote", "finalize"]
+    """A whole wave, once for all its regions; or a stage, once for each region."""
+    wave: int | None = Field(default=None, ge=1)
+    """Which one, from 1; only with `before: wave`."""
+    region: str | None = None
+    """Where; every region when it is left out."""
+    weight: int | None = Field(default=None, ge=1, le=99)
+    """Before which weight of the canary; before the first when it is left out."""
+    within: Duration = timedelta(days=1)
+    """Without an answer for so long the delivery is taken back, as inconclusive."""
+
+    @model_validator(mode="after")
+    def _fits(self) -> ApprovalSpec:
+        if (self.before == "wave") != (self.wave is not None):
+            raise at_odds(
+                f"before: {self.before}, wave: {self.wave or 'none'}", "`wave` with `before: wave`, only there"
+            )
+        if self.region is not None and self.before not in IN_REGIONS:
+            raise at_odds(f"a region with before: {self.before}", "one of " + ", ".join(sorted(IN_REGIONS)))
+        if self.weight is not None and self.before != "canary":
+            raise at_odds(f"a weight with before: {self.before}", "a weight with `before: canary`")
+        return self
+
+
+@dataclass(frozen=True)
+class Around:
+    """What the rest of the spec says."""
+
+    regions: Sequence[str]
+    waves: int
+    stages: Collection[str]
+    """Those of the list `stages`."""
+    weights: Sequence[int]
+
+
+def odds_with(approvals: Sequence[ApprovalSpec], around: Around) -> Iterator[Contradiction]:
+    """Approvals of what this delivery does not have: nobody would ever be asked."""
+    for at, approval in enumerate(approvals):
+        if approval.wave is not None and approval.wave > around.waves:
+            yield Contradiction((at, "wave"), str(approval.wave), f"a wave from 1 to {around.waves}")
+        if approval.region is not None and approval.region not in around.regions:
+            yield Contradiction((at, "region"), "an unknown region", "one of " + ", ".join(around.regions))
+        if approval.before in ("shadow", "canary") and approval.before not in around.stages:
+            yield Contradiction(
+                (at, "before"), f"{approval.before}, which is none of `stages`", "a stage that is there"
+            )
+        elif approval.weight is not None and approval.weight not in around.weights:
+            weights = ", ".join(map(str, around.weights))
+            yield Contradiction((at, "weight"), str(approval.weight), f"one of the canary's weights: {weights}")
+
+
+class FreezeSpec(SpecModel):
+    """A time in which no region is changed."""
+
+    start: Moment = Field(alias="from")
+    """Of every week, as `fri 16:00`, or of one year, as `2026-12-20` or `2026-12-20 18:00`."""
+    end: Moment = Field(alias="to")
+    """In the same way; a day without a time is its beginning."""
+    timezone: str = "UTC"
+    """Whose clock is meant, such as Europe/Berlin."""
+    reason: str = Field(min_length=1)
+    """Told to whoever waits."""
+
+    @field_validator("timezone")
+    @classmethod
+    def _known(cls, name: str) -> str:
+        try:
+            ZoneInfo(name)
+        except (ValueError, OSError, LookupError):
+            raise ValueError("a time zone that this machine knows, such as UTC or Europe/Berlin") from None
+        return name
+
+    @model_validator(mode="after")
+    def _some_time(self) -> FreezeSpec:
+        if self.start.weekly != self.end.weekly:
+            raise at_odds(f"from {self.start} to {self.end}", "two days of the week, or two dates")
+        if self.start == self.end or (not self.start.weekly and self.start > self.end):
+            raise at_odds(f"from {self.start} to {self.end}", "an end after the start")
+        return self

@@ -1,0 +1,203 @@
+"""People are asked before what the spec says, once for what belongs together, and their word stays in the ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from fakes.steps import Steps
+from fakes.world import CHALLENGER, CHAMPION, World, a_spec
+
+from pipelines.approvals import refuse_useless
+from pipelines.hold import POLL_SECONDS
+from pipelines.journal import Journal
+from pipelines.model import Ending
+from pipelines.spec import Delivery
+from registry.model import Event
+from tidegate.core.errors import ExitCode, OutsideError, Refused, UsageError
+from tidegate.core.spec import SpecError
+
+EVERYWHERE = {"eu-west-1": CHALLENGER, "us-east-1": CHALLENGER}
+NOWHERE = {"eu-west-1": CHAMPION, "us-east-1": CHAMPION}
+
+
+def asking(*approvals: str, regions: str = "waves: [[eu-west-1], [us-east-1]]") -> Delivery:
+    return a_spec(
+        traffic=f"traffic: {{requests_per_second: 200}}\napprovals: [{', '.join(approvals)}]",
+        regions=f"regions: {{{regions}, bake: 10s}}",
+    )
+
+
+def asked(world: World) -> dict[str, tuple[str, ...]]:
+    return {step.id: step.approvals for step in world.plan.steps if step.approvals}
+
+
+def says(world: World, word: str, what: str, *, by: str = "ann", reason: str = "") -> Callable[[], None]:
+    """As `tidegate approve` does it, from a process of its own."""
+    message = f"{by}: {reason}" if reason else by
+    return lambda: Journal(world.ledger, world.clock, [world.recorder]).say(what, word, message, {"by": by})
+
+
+@pytest.mark.parametrize(
+    ("approval", "expected"),
+    [
+        ("{before: wave, wave: 2}", {"deploy@us-east-1": ("wave@2",)}),
+        ("{before: canary}", {f"canary@{name}/10": (f"canary@{name}/10",) for name in EVERYWHERE}),
+        ("{before: canary, region: us-east-1, weight: 50}", {"canary@us-east-1/50": ("canary@us-east-1/50",)}),
+        ("{before: promote, region: eu-west-1}", {"promote@eu-west-1": ("promote@eu-west-1",)}),
+        ("{before: finalize}", {"finalize": ("finalize",)}),
+    ],
+)
+def test_what_is_asked_stands_in_the_plan(tmp_path: Path, approval: str, expected: dict[str, tuple[str, ...]]) -> None:
+    assert asked(World(tmp_path, asking(approval))) == expected
+
+
+def test_one_answer_is_for_all_regions_of_a_wave(tmp_path: Path) -> None:
+    world = World(tmp_path, asking("{before: wave, wave: 1}", regions="waves: [[eu-west-1, us-east-1]]"))
+    assert asked(world) == {"deploy@eu-west-1": ("wave@1",), "deploy@us-east-1": ("wave@1",)}
+
+
+@pytest.mark.parametrize(
+    ("approval", "complaint"),
+    [
+        ("{before: wave}", "found before: wave, wave: none; expected `wave` with `before: wave`"),
+        ("{before: canary, wave: 1}", "expected `wave` with `before: wave`"),
+        ("{before: wave, wave: 3}", r"approvals\[0\].wave: found 3; expected a wave from 1 to 2"),
+        (
+            "{before: canary, region: mars}",
+            r"\[0\].region: found an unknown region; expected one of eu-west-1",
+        ),
+        (
+            "{before: canary, weight: 25}",
+            r"\[0\].weight: found 25; expected one of the canary's weights: 10, 50",
+        ),
+        ("{before: promote, weight: 10}", "expected a weight with `before: canary`"),
+        ("{before: finalize, region: eu-west-1}", "found a region with before: finalize"),
+    ],
+)
+def test_asking_for_what_is_not_there_is_an_error_of_the_spec(approval: str, complaint: str) -> None:
+    with pytest.raises(SpecError, match=complaint):
+        asking(approval)
+
+
+async def test_a_step_waits_until_somebody_approves(tmp_path: Path) -> None:
+    world = World(tmp_path, asking("{before: wave, wave: 2}"))
+    world.when("deploy@us-east-1", "waiting", says(world, "approved", "wave@2", reason="looks fine"))
+    result = await world.deliver()
+    assert result.ending is Ending.DELIVERED, result.reason
+    [waiting] = [event for event in world.ledger.events if event.kind == "waiting"]
+    assert waiting.message == "for an approval of wave@2: `tidegate approve 1 wave@2 --by NAME`"
+    assert waiting.data == {"approval": "wave@2"}
+    order = [(event.step, event.kind) for event in world.ledger.events]
+    assert order.index(("bake@1", "done")) < order.index(("wave@2", "approved"))
+    assert order.index(("wave@2", "approved")) < order.index(("deploy@us-east-1", "started"))
+
+
+async def test_the_regions_of_a_wave_go_on_at_one_word(tmp_path: Path) -> None:
+    world = World(tmp_path, asking("{before: wave, wave: 1}", regions="waves: [[eu-west-1, us-east-1]]"))
+    world.when("deploy@eu-west-1", "waiting", says(world, "approved", "wave@1"))
+    assert (await world.deliver()).ending is Ending.DELIVERED
+    assert world.said("waiting") == ["deploy@eu-west-1"]
+
+
+async def test_a_refusal_takes_everything_back_in_the_words_of_whoever_refused(tmp_path: Path) -> None:
+    world = World(tmp_path, asking("{before: wave, wave: 2}"))
+    world.when("deploy@us-east-1", "waiting", says(world, "refused", "wave@2", by="bob", reason="sale at noon"))
+    result = await world.deliver()
+    assert (result.ending, result.exit_code) == (Ending.ROLLED_BACK, ExitCode.ROLLED_BACK)
+    assert result.reason == "deploy@us-east-1: wave@2 was refused by bob: sale at noon"
+    assert world.stable_versions() == NOWHERE
+
+
+async def test_without_an_answer_it_is_undecided_after_the_time_it_was_given(tmp_path: Path) -> None:
+    world = World(tmp_path, asking("{before: wave, wave: 2, within: 2h}"))
+    result = await world.deliver()
+    assert (result.ending, result.exit_code) == (Ending.INCONCLUSIVE, ExitCode.INCONCLUSIVE)
+    assert "nobody has approved or refused wave@2 since 2026-01-01" in result.reason
+    assert world.stable_versions() == NOWHERE
+
+
+async def test_an_answer_may_come_before_the_question(tmp_path: Path) -> None:
+    world = World(tmp_path, asking("{before: wave, wave: 2}"))
+    world.when("build", "started", says(world, "approved", "wave@2"))
+    assert (await world.deliver()).ending is Ending.DELIVERED
+    assert world.said("waiting") == []
+
+
+async def test_the_last_word_counts(tmp_path: Path) -> None:
+    world = World(tmp_path, asking("{before: wave, wave: 2}"))
+    world.when("build", "started", says(world, "approved", "wave@2"))
+    world.when("bake@1", "started", says(world, "refused", "wave@2", by="bob", reason="no"))
+    assert (await world.deliver()).ending is Ending.ROLLED_BACK
+
+
+async def test_a_canary_that_dies_while_it_waits_is_taken_back(tmp_path: Path) -> None:
+    world = World(tmp_path, asking("{before: canary, region: eu-west-1, weight: 50}"))
+    world.when("canary@eu-west-1/50", "waiting", lambda: world.fleets["eu-west-1"].kill(CHALLENGER))
+    result = await world.deliver()
+    assert result.ending is Ending.ROLLED_BACK
+    assert "the canary does not serve" in result.reason
+
+
+async def test_a_ledger_that_is_not_there_for_a_while_does_not_end_the_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(tmp_path, asking("{before: wave, wave: 2}"))
+    read, silent = world.ledger.recorded, iter(range(100))
+
+    def unreadable() -> list[Event]:
+        if next(silent, None) is None:
+            return read()
+        raise OutsideError("MLflow store: no answer")
+
+    def lose() -> None:
+        says(world, "approved", "wave@2")()
+        monkeypatch.setattr(world.ledger, "recorded", unreadable)
+
+    world.when("deploy@us-east-1", "waiting", lose)
+    before = world.clock.elapsed
+    assert (await world.deliver()).ending is Ending.DELIVERED
+    assert world.clock.elapsed - before > 100 * POLL_SECONDS
+
+
+async def test_an_approval_survives_the_process_that_waited_for_it(tmp_path: Path) -> None:
+    world = World(tmp_path, asking("{before: wave, wave: 2, within: 1h}"))
+    steps = Steps(world, tmp_path)
+    await steps.until("bake@1")
+
+    class KilledError(BaseException):
+        pass
+
+    def die() -> None:
+        raise KilledError
+
+    world.when("deploy@us-east-1", "waiting", die)
+    with pytest.raises(KilledError):
+        await steps.take("deploy@us-east-1")
+    says(world, "approved", "wave@2")()
+    assert (await steps.take("deploy@us-east-1")).done
+    assert world.said("waiting") == ["deploy@us-east-1"]
+
+
+async def test_the_time_to_answer_does_not_begin_anew_with_each_process(tmp_path: Path) -> None:
+    world = World(tmp_path, asking("{before: wave, wave: 2, within: 1h}"))
+    steps = Steps(world, tmp_path)
+    await steps.until("bake@1")
+    world.when("deploy@us-east-1", "waiting", lambda: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        await steps.take("deploy@us-east-1")
+    world.clock.elapsed += 3600
+    taken = await steps.take("deploy@us-east-1")
+    assert (taken.done, taken.exit_code) == (False, ExitCode.INCONCLUSIVE)
+
+
+def test_an_answer_that_nobody_waits_for_is_refused(tmp_path: Path) -> None:
+    world = World(tmp_path, asking("{before: wave, wave: 2}"))
+    plan, started = world.plan, Event(at=world.now(), step="deploy@us-east-1", kind="started", message="")
+    refuse_useless(plan, [], "wave@2")
+    refuse_useless(plan, [], "freeze")
+    with pytest.raises(UsageError, match="asks nobody for `wave@3`; it asks for: wave@2; or freeze"):
+        refuse_useless(plan, [], "wave@3")
+    with pytest.raises(Refused, match="deploy@us-east-1 has begun already"):
+        refuse_useless(plan, [started], "wave@2")

@@ -1,0 +1,148 @@
+"""While a freeze holds no region is changed: of every week or once, by the clock of any place."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from fakes.steps import Steps
+from fakes.world import CHALLENGER, World, a_spec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipelines.approval_spec import FreezeSpec
+from pipelines.freezes import frozen
+from pipelines.journal import Journal
+from pipelines.model import Ending
+from pipelines.moments import DAYS, AMoment, parse_moment
+from tidegate.core.spec import SpecError
+
+
+def freeze(start: str, end: str, timezone: str = "UTC") -> FreezeSpec:
+    return FreezeSpec.model_validate({"from": start, "to": end, "timezone": timezone, "reason": "weekend"})
+
+
+def until(freezes: list[FreezeSpec], now: str) -> str | None:
+    found = frozen(freezes, datetime.fromisoformat(now).replace(tzinfo=UTC))
+    return f"{found.until.astimezone(UTC):%a %d %H:%M}" if found else None
+
+
+@pytest.mark.parametrize(
+    ("now", "expected"),
+    [
+        ("2026-01-02 15:59", None),
+        ("2026-01-02 16:00", "Mon 05 08:00"),
+        ("2026-01-04 23:59", "Mon 05 08:00"),
+        ("2026-01-05 07:59", "Mon 05 08:00"),
+        ("2026-01-05 08:00", None),
+        ("2026-01-07 12:00", None),
+    ],
+)
+def test_a_weekend_comes_every_week(now: str, expected: str | None) -> None:
+    assert until([freeze("fri 16:00", "mon 08:00")], now) == expected
+
+
+@pytest.mark.parametrize(
+    ("now", "expected"),
+    [("2026-12-19 23:59", None), ("2026-12-20 00:00", "Mon 04 08:00"), ("2027-01-04 08:00", None)],
+)
+def test_a_date_comes_once(now: str, expected: str | None) -> None:
+    assert until([freeze("2026-12-20", "2027-01-04 08:00")], now) == expected
+
+
+def test_a_day_of_the_same_name_ends_it_later_that_day_or_a_week_later() -> None:
+    assert until([freeze("fri 12:00", "fri 14:00")], "2026-01-02 13:00") == "Fri 02 14:00"
+    assert until([freeze("fri 14:00", "fri 12:00")], "2026-01-03 13:00") == "Fri 09 12:00"
+
+
+@pytest.mark.parametrize(
+    ("now", "expected"),
+    [
+        ("2026-03-27 14:59", None),
+        ("2026-03-27 15:00", "Mon 30 06:00"),  # the clocks go forward in between: 16:00 is 15:00 UTC, 08:00 is 06:00
+        ("2026-03-30 05:59", "Mon 30 06:00"),
+        ("2026-03-30 06:00", None),
+    ],
+)
+def test_the_clock_on_the_wall_of_that_place_counts(now: str, expected: str | None) -> None:
+    assert until([freeze("fri 16:00", "mon 08:00", "Europe/Berlin")], now) == expected
+
+
+def test_of_several_the_one_that_ends_last_is_told() -> None:
+    assert until([freeze("fri 16:00", "mon 08:00"), freeze("2026-01-01", "2026-01-10")], "2026-01-03") == "Sat 10 00:00"
+
+
+@given(st.sampled_from(DAYS), st.times(), st.datetimes(datetime(2026, 1, 1), datetime(2027, 1, 1)))
+def test_a_week_has_exactly_one_of_each_moment(day: str, clock: object, at: datetime) -> None:
+    moment, now = parse_moment(f"{day} {clock:%H:%M}"), at.replace(tzinfo=UTC)
+    last, following = moment.last_before(now, UTC), moment.next_after(now, UTC)
+    assert last <= now < following
+    assert (following - last).days == 7
+    assert moment.last_before(following, UTC) == following
+
+
+@given(st.one_of(st.integers(0, 6), st.dates()), st.times())
+def test_a_moment_is_read_back_as_it_is_written(day: object, clock: object) -> None:
+    moment = AMoment(day, clock.replace(second=0, microsecond=0))  # type: ignore[arg-type, attr-defined]
+    assert parse_moment(str(moment)) == moment
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        ("{from: friday, to: mon, reason: x}", r"freeze\[0\].from: found 'friday'; expected a day of the week such as"),
+        ("{from: 2026-02-30, to: 2026-03-01, reason: x}", "expected a day of the week such as"),
+        ("{from: fri 25:00, to: mon, reason: x}", "expected a day of the week such as"),
+        ("{from: fri, to: 2026-03-01, reason: x}", "expected two days of the week, or two dates"),
+        ("{from: 2026-03-02, to: 2026-03-01, reason: x}", "expected an end after the start"),
+        ("{from: fri, to: mon, timezone: Mars/North, reason: x}", "expected a time zone that this machine knows"),
+        ("{from: fri, to: mon}", "reason"),
+    ],
+)
+def test_a_freeze_that_cannot_be_is_an_error_of_the_spec(line: str, complaint: str) -> None:
+    with pytest.raises(SpecError, match=complaint):
+        a_spec(traffic=f"traffic: {{requests_per_second: 200}}\nfreeze: [{line}]")
+
+
+def frozen_world(folder: Path, line: str) -> World:
+    return World(folder, a_spec(traffic=f"traffic: {{requests_per_second: 200}}\nfreeze: [{line}]"))
+
+
+FIRST_HOURS = "{from: 2026-01-01, to: 2026-01-01 06:00, reason: new year}"
+
+
+async def test_no_region_is_changed_before_it_ends_and_then_all_goes_on(tmp_path: Path) -> None:
+    world = frozen_world(tmp_path, FIRST_HOURS)
+    result = await world.deliver()
+    assert result.ending is Ending.DELIVERED, result.reason
+    begun = {event.step: event.at for event in world.recorder.events if event.kind == "started"}
+    assert begun["build"] < datetime(2026, 1, 1, 0, 1, tzinfo=UTC)
+    assert begun["deploy@eu-west-1"] >= datetime(2026, 1, 1, 6, tzinfo=UTC)
+    [waiting] = [event for event in world.recorder.events if event.kind == "waiting"]
+    assert (waiting.step, waiting.message) == (
+        "deploy@eu-west-1", "until 2026-01-01 06:00 UTC: frozen: new year",
+    )  # fmt: skip
+
+
+async def test_somebody_may_let_it_go_on_and_that_stands_in_the_ledger(tmp_path: Path) -> None:
+    world = frozen_world(tmp_path, FIRST_HOURS)
+    approve = Journal(world.ledger, world.clock, [world.recorder])
+    world.when(
+        "deploy@eu-west-1", "waiting", lambda: approve.say("freeze", "approved", "ann: mends a leak", {"by": "ann"})
+    )
+    assert (await world.deliver()).ending is Ending.DELIVERED
+    assert world.now() < datetime(2026, 1, 1, 6, tzinfo=UTC)
+    assert ("freeze", "approved") in [(event.step, event.kind) for event in world.ledger.events]
+
+
+async def test_a_canary_that_a_freeze_holds_is_still_looked_at(tmp_path: Path) -> None:
+    world = frozen_world(tmp_path, FIRST_HOURS)
+    world.clock.elapsed = 6 * 3600
+    steps = Steps(world, tmp_path)
+    await steps.until("canary@eu-west-1/10")
+    world.clock.elapsed = 3 * 3600
+    world.when("canary@eu-west-1/50", "waiting", lambda: world.fleets["eu-west-1"].kill(CHALLENGER))
+    taken = await steps.take("canary@eu-west-1/50")
+    assert not taken.done
+    assert "the canary does not serve" in taken.reason

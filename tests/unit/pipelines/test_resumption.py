@@ -1,0 +1,109 @@
+"""A delivery whose process died goes on: what stands is not done again, what is lost is, a verdict stays."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from fakes.fleet import FakeFleet
+from fakes.steps import Steps
+from fakes.world import CHALLENGER, CHAMPION, World, right
+
+from pipelines.model import Ending
+from pipelines.recorded import done_steps
+
+EVERYWHERE = {"eu-west-1": CHALLENGER, "us-east-1": CHALLENGER}
+NOWHERE = {"eu-west-1": CHAMPION, "us-east-1": CHAMPION}
+
+
+class KilledError(BaseException):
+    """As by the kernel: nothing more is said."""
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+@pytest.fixture
+def steps(world: World, tmp_path: Path) -> Steps:
+    # Engines that are started again are at other addresses.
+    world.chat.scripts |= {f"http://127.0.0.1:{port}": right for port in (8003, 8004)}
+    return Steps(world, tmp_path)
+
+
+async def died_in(steps: Steps, step: str) -> None:
+    def die() -> None:
+        raise KilledError
+
+    await steps.until(steps.ids[steps.ids.index(step) - 1])
+    steps.world.when(step, "started", die)
+    with pytest.raises(KilledError):
+        await steps.take(step)
+
+
+def starts(world: World) -> dict[str, int]:
+    said = world.said("started")
+    return {step: said.count(step) for step in said if step != "delivery"}
+
+
+async def test_finished_steps_are_not_repeated_and_the_half_done_one_is_said_again(steps: Steps, world: World) -> None:
+    await died_in(steps, "canary@us-east-1/50")
+    result = await steps.resume()
+    assert result.ending is Ending.DELIVERED, result.reason
+    assert world.stable_versions() == EVERYWHERE
+    assert starts(world) == {step: 2 if step == "canary@us-east-1/50" else 1 for step in steps.ids}
+
+
+async def test_a_region_that_went_back_meanwhile_is_begun_again_and_what_was_shown_stays(
+    steps: Steps, world: World
+) -> None:
+    await died_in(steps, "canary@us-east-1/50")
+    await world.fleets["us-east-1"].rollback(CHAMPION)
+    result = await steps.resume()
+    assert result.ending is Ending.DELIVERED, result.reason
+    again = [step for step, times in starts(world).items() if times == 2]
+    assert again == ["deploy@us-east-1", "smoke@us-east-1", "canary@us-east-1/10", "canary@us-east-1/50"]
+    assert world.said("undone") == ["deploy@us-east-1", "smoke@us-east-1", "canary@us-east-1/10"]
+
+
+async def test_a_promoted_region_that_went_back_is_promoted_and_baked_again(steps: Steps, world: World) -> None:
+    await died_in(steps, "deploy@us-east-1")
+    await world.fleets["eu-west-1"].rollback(CHAMPION)
+    result = await steps.resume()
+    assert result.ending is Ending.DELIVERED, result.reason
+    assert world.stable_versions() == EVERYWHERE
+    assert "bake@1" in world.said("undone")
+    assert "shadow@eu-west-1" not in world.said("undone")
+
+
+async def test_a_fleet_that_is_new_serves_the_champion_first(steps: Steps, world: World) -> None:
+    await died_in(steps, "canary@us-east-1/10")
+    world.fleets.update({name: FakeFleet(name, clock=world.clock) for name in world.fleets})
+    result = await steps.resume()
+    assert result.ending is Ending.DELIVERED, result.reason
+    assert world.said("undone")[:2] == ["build", "deploy@eu-west-1"]
+    assert world.stable_versions() == EVERYWHERE
+
+
+async def test_a_verdict_that_was_given_stands(steps: Steps, world: World) -> None:
+    world.evidence.serves("canary", CHALLENGER, failed=0.2)
+    await steps.until("finalize")
+    world.evidence.serves("canary", CHALLENGER)
+    result = await steps.resume()
+    assert result.ending is Ending.ROLLED_BACK
+    assert result.reason.startswith("canary@eu-west-1/10: gate errors")
+    assert world.stable_versions() == NOWHERE
+
+
+async def test_what_was_missing_is_tried_again(steps: Steps, world: World) -> None:
+    await steps.until("bake@2")
+    world.registry.gone = True
+    assert (await steps.resume()).ending is Ending.FAILED
+    assert world.stable_versions() == NOWHERE
+
+
+async def test_a_delivery_that_died_after_its_last_step_is_closed(steps: Steps, world: World) -> None:
+    await steps.until("finalize")
+    assert (await steps.resume()).ending is Ending.DELIVERED
+    assert done_steps(world.ledger.events) == set(steps.ids)

@@ -1,0 +1,54 @@
+"""`tidegate resume`: a delivery whose process died goes on here."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from pathlib import Path
+
+from rich.console import Console
+
+from pipelines.adapters.lock import delivery_lock
+from pipelines.event_file import EventFile
+from pipelines.journal import Listener
+from pipelines.model import Result
+from pipelines.resumption import resume
+from rollouts.watchdog import end_lease
+from tidegate.cli.compose import open_deliveries
+from tidegate.cli.interrupt import cancelled_by_signals
+from tidegate.cli.joined import Joined, attach_report, context_for, joined, shown
+from tidegate.cli.output import print_json
+from tidegate.cli.progress import Progress
+from tidegate.cli.view import summary
+
+
+def run(delivery: str, state: Path, tracking_uri: str | None, *, as_json: bool) -> int:
+    """Carry the delivery to its end; returns the exit code that tells it."""
+    deliveries = open_deliveries(state, tracking_uri)
+    ledger = deliveries.take_over(delivery)
+    here = joined(deliveries, ledger, state, tracking_uri, patience=timedelta(0))
+    progress = shown(ledger.recorded())
+    result = asyncio.run(_locked(here, progress))
+    report = here.folder / "report.html"
+    if as_json:
+        print_json(result.model_dump(mode="json") | {"report": str(report)})
+    else:
+        Console(highlight=False).print(summary(progress.story))
+        print(f"report: {report}")
+    return int(result.exit_code)
+
+
+async def _locked(here: Joined, progress: Progress) -> Result:
+    with delivery_lock(here.state.lock):
+        # The lock is the sign of life from here on.
+        end_lease(here.state.root)
+        listeners: list[Listener] = [progress]
+        events = EventFile(here.folder / "events.jsonl")
+        # Only where it began: elsewhere the ledger has more of the delivery than a file that begins now.
+        if events.path.exists():
+            listeners.insert(0, events)
+        with progress:
+            async with cancelled_by_signals(), context_for(here, listeners) as context:
+                result = await resume(context)
+    attach_report(here)
+    return result
