@@ -49,7 +49,7 @@ def test_a_command_ends_with_examples_of_itself(name: str) -> None:
     assert all(line.startswith(f"  tidegate {name}") for line in examples)
 
 
-@pytest.mark.parametrize("name", READ_ONLY)
+@pytest.mark.parametrize("name", sorted(READ_ONLY))
 def test_a_command_that_changes_nothing_says_so(name: str) -> None:
     assert "Changes nothing." in paragraphs(commands()[name])[0]
 

@@ -28,7 +28,11 @@ def test_signing_again_gives_the_same_bytes() -> None:
     assert KEY.sign(b"manifest") == SigningKey(PEM).sign(b"manifest")
 
 
-@pytest.mark.parametrize("signature", [KEY.sign(b"other"), b"", b"no base64!", base64.b64encode(b"no signature")])
+@pytest.mark.parametrize(
+    "signature",
+    [KEY.sign(b"other"), b"", b"no base64!", base64.b64encode(b"no signature")],
+    ids=["of-something-else", "empty", "no-base64", "no-signature"],
+)
 def test_anything_else_is_refused(signature: bytes) -> None:
     with pytest.raises(BadSignature, match="another key, or changed"):
         verify(KEY.public_pem, b"manifest", signature)
@@ -63,6 +67,7 @@ def test_a_key_may_have_a_password() -> None:
         ec.generate_private_key(ec.SECP384R1()).private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()),
         rsa.generate_private_key(65537, 2048).private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()),
     ],
+    ids=["empty", "no-key", "another-curve", "rsa"],
 )
 def test_another_kind_of_key_is_refused_with_how_to_make_one(pem: bytes) -> None:
     with pytest.raises(BadKey, match="openssl ecparam") as caught:
