@@ -226,7 +226,9 @@ class ArgoFleet:
             await self._undo(seen, seen.previous)
 
         def there(now: Seen) -> bool:
-            return now.settled or now.waits_for_users
+            if now.settled:
+                return now.stable is not None and now.stable.version == to
+            return now.waits_for_users
 
         what = f"all users on version {to}"
         seen = await self._lookout.until(there, what, within=self._place.start_seconds, going_back=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 
 from rollouts.argo.health import STUCK_AFTER_SECONDS, State
 from rollouts.cluster.place import Place
@@ -53,10 +54,10 @@ class Lookout:
             replica_sets=sets.items,
             route=route,
         )
-        if rollout is None or all(each is None or each.whole for each in (seen.stable or _MISSING, seen.trial)):
+        if rollout is None or seen.complete:
             return seen
         pods = await self._cluster.list(PODS, labels=self._ours)
-        return Seen(seen.at, self._routes, rollout, sets.items, route, pods.items)
+        return replace(seen, pods=pods.items)
 
     async def until(self, holds: Callable[[Seen], bool], what: str, *, within: float, going_back: bool = False) -> Seen:
         """The first look at which it holds; `what` says in an error what was waited for.
@@ -92,15 +93,6 @@ class Lookout:
     @property
     def _ours(self) -> str:
         return f"{DELIVERY}={self._place.name}"
-
-
-class _Missing:
-    """Stands for a stable version that is not there yet: reason enough to look at pods."""
-
-    whole = False
-
-
-_MISSING = _Missing()
 
 
 def refuse_stuck(seen: Seen) -> None:

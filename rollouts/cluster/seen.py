@@ -91,6 +91,11 @@ class Seen:
         return self.routes.mirror(self.route, self.argo.name) if self.route else 0
 
     @property
+    def complete(self) -> bool:
+        """Whether there is a stable version, and no engine is missing of any that should be up."""
+        return self.stable is not None and all(each.whole for each in (self.stable, self.trial) if each)
+
+    @property
     def settled(self) -> bool:
         """Whether one version serves everybody, and the controller has nothing left to do."""
         return (

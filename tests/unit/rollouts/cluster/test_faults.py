@@ -10,7 +10,7 @@ from fakes.cluster_region import NAME, ClusterRegion, an_image
 from fakes.fleet_contract import versions
 from fakes.kube.call import Call
 from fakes.kube.faults import WRITES, Effect, Fault, LoseAnswer, LoseRequest, Meanwhile, Refuse
-from fakes.kube.refusal import Refusal, conflict
+from fakes.kube.refusal import Refusal, conflict, expired
 
 from rollouts.argo.revisions import revision_of
 from rollouts.cluster.fleet import ArgoFleet
@@ -88,6 +88,7 @@ def interfere(region: ClusterRegion) -> Callable[[Call], None]:
         pytest.param(("update", "patch"), CONFLICT, id="a conflict on every write"),
         pytest.param((), BUSY, id="429 with Retry-After on every request"),
         pytest.param((), UNAVAILABLE, id="503 on every request"),
+        pytest.param(("list",), Refuse(expired("too old resource version")), id="410 on every list"),
         pytest.param((), LoseRequest(), id="no connection for every request"),
         pytest.param((), LoseAnswer(), id="no answer to any request that was done"),
     ],
@@ -102,6 +103,12 @@ async def test_each_request_fails_once_in_every_wish(
         region.api.faults.once_each(Fault(effect, verbs=verbs))
         assert told(await wish(region.fleet)) == state, what
     assert done_in(region) == done_in(well)
+
+
+async def test_no_wish_depends_on_a_watch(calm: tuple[list[Seen], ClusterRegion]) -> None:
+    """What was cut, expired or missed cannot leave a wish waiting: each looks anew."""
+    _, well = calm
+    assert "watch" not in {call.verb for call in well.api.calls}
 
 
 async def test_somebody_else_writes_before_every_write_of_ours(calm: tuple[list[Seen], ClusterRegion]) -> None:
