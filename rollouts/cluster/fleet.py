@@ -8,30 +8,23 @@ from __future__ import annotations
 
 import logging
 
-from rollouts.argo import safe
-from rollouts.argo.actions import Rollouts
-from rollouts.argo.safe import Expected
 from rollouts.cluster.arrivals import Arrivals
-from rollouts.cluster.holds import Hold, entry_of, rests_at, way_to
+from rollouts.cluster.holds import way_to
 from rollouts.cluster.lookout import Lookout
+from rollouts.cluster.moves import Moves
 from rollouts.cluster.patience import Patience
 from rollouts.cluster.place import Place
 from rollouts.cluster.ports import Render, Served
 from rollouts.cluster.precheck import require_room
-from rollouts.cluster.revisions import Revision, as_deployed, next_attempt
+from rollouts.cluster.revisions import Revision
 from rollouts.cluster.route import RouteKind
 from rollouts.cluster.seen import Seen
 from rollouts.cluster.state import state_of, taken_back
-from rollouts.cluster.wanted import is_here, numbered, remembering, said_again, succeeding
-from rollouts.errors import EngineDidNotStart, FleetError, NotConfirmed, NotFound, NotPossible
-from rollouts.kube.model import Json
+from rollouts.cluster.wanted import is_here
+from rollouts.errors import EngineDidNotStart, FleetError, NotPossible
 from rollouts.kube.ports import Cluster
-from rollouts.kube.resources import ROLLOUTS, resource_of
 from rollouts.model import Engine, RegionState
 from tidegate.core.clock import Clock
-
-SETTLE_SECONDS = 120.0
-"""For what a controller does at once when it is well."""
 
 log = logging.getLogger(__name__)
 
@@ -53,10 +46,9 @@ class ArgoFleet:
         self.region = place.region
         self._place = place
         self._cluster = cluster
-        self._routes = routes
         self._render = render
-        self._rollouts = Rollouts(cluster, clock)
         self._lookout = Lookout(place, cluster, routes, clock)
+        self._moves = Moves(place, cluster, routes, self._lookout, clock)
         self._arrivals = Arrivals(place.region, served, clock)
         self._patience = Patience(clock, seconds=place.patience_seconds)
 
@@ -95,26 +87,14 @@ class ArgoFleet:
             raise
 
     async def _bring_up(self, seen: Seen, engine: Engine) -> None:
-        """Everything that it needs, the Rollout last: then nothing is missing when its pods start."""
         if seen.argo.paused_by_spec:
-            raise NotPossible(f"somebody holds {self._place.name}", hint="let it go: tidegate rollout promote")
-        *others, rollout = self._render(engine)
-        await require_room(self._cluster, self._place, seen, rollout, engine.version)
-        await self._copy(seen, 0)
-        for manifest in others:
-            await self._cluster.apply(said_again(manifest, await self._live(manifest)), force=True)
-        rollout = numbered(rollout, next_attempt(engine.version, seen.revisions))
-        if seen.rollout is None:
-            await self._cluster.apply(rollout, force=True)
-        else:
-            await self._cluster.replace(ROLLOUTS, succeeding(rollout, seen.rollout))
+            name = self._place.name
+            raise NotPossible(f"somebody holds {name}", hint=f"let it go: tidegate rollout promote {name}")
+        manifests = self._render(engine)
+        await require_room(self._cluster, self._place, seen, manifests[-1], engine.version)
+        await self._moves.copy(seen, 0)
+        await self._moves.ask_for(manifests, engine.version, seen)
         log.info("%s: version %s was asked for", self.region, engine.version)
-
-    async def _live(self, manifest: Json) -> Json | None:
-        try:
-            return await self._cluster.get(resource_of(manifest), manifest["metadata"]["name"])
-        except NotFound:
-            return None
 
     async def _give_up(self, engine: Engine, why: EngineDidNotStart) -> None:
         """Ask for the stable again: no user met the version that did not start. Must not hide why it did not."""
@@ -130,20 +110,9 @@ class ArgoFleet:
         seen = await self._lookout.look()
         versions = _both(seen, f"mirror {percent} % of requests to") if percent else None
         before = await self._arrivals.look(versions)
-        seen = await self._copy(seen, percent)
+        seen = await self._moves.copy(seen, percent)
         await self._arrivals.prove_copies(percent, before)
         return seen
-
-    async def _copy(self, seen: Seen, percent: int) -> Seen:
-        """Our own filter on the route, read back."""
-        if seen.mirror == percent:
-            return seen
-        if seen.route is None:
-            raise NotPossible(f"{self._routes.resource.kind} {self._place.name} is gone: nothing can be mirrored")
-        await self._cluster.replace(self._routes.resource, self._routes.mirrored(seen.route, self._place.name, percent))
-        return await self._lookout.until(
-            lambda now: now.mirror == percent, f"a mirror of {percent} %", within=SETTLE_SECONDS
-        )
 
     async def _shift(self, weight: int) -> Seen:
         _require_percent(weight)
@@ -152,14 +121,7 @@ class ArgoFleet:
         if seen.trial is None or seen.argo.aborted:
             return seen
         for hold in way_to(seen.argo, weight):
-            there = Expected(pod_hash=seen.argo.pod_hash)
-            await self._rollouts.to_step(self._place.name, entry_of(seen.argo, hold), there)
-
-            def rests(now: Seen, hold: Hold = hold) -> bool:
-                return now.observed and rests_at(now.argo, hold) and now.weight == hold.weight
-
-            what = f"a weight of {hold.weight} %"
-            seen = await self._lookout.until(rests, what, within=self._place.start_seconds)
+            seen = await self._moves.hold_at(seen, hold)
             log.info("%s: %s %% of users are on the canary", self.region, seen.weight)
         await self._arrivals.prove_share(weight, await self._arrivals.look(versions))
         return seen
@@ -172,26 +134,16 @@ class ArgoFleet:
             raise NotPossible("there is no canary to promote", hint="deploy one first")
         stable, version = _both(seen, "promote")
         # Said first: a promotion without it would leave no way back.
-        if seen.remembered != stable:
-            await self._cluster.patch(ROLLOUTS, self._place.name, remembering(seen, stable))
-        await self._copy(seen, 0)
-        await self._rollouts.promote_full(self._place.name, Expected(pod_hash=seen.argo.pod_hash))
-        return await self._settled(version)
-
-    async def _settled(self, version: str, *, going_back: bool = False) -> Seen:
-        """Once that version serves everybody."""
-
-        def serves(now: Seen) -> bool:
-            return now.settled and now.stable is not None and now.stable.version == version
-
-        what = f"all users on version {version}"
-        return await self._lookout.until(serves, what, within=self._place.start_seconds, going_back=going_back)
+        await self._moves.remember(seen, stable)
+        await self._moves.copy(seen, 0)
+        await self._moves.promote_full(seen)
+        return await self._moves.settled(version)
 
     async def _rollback(self, to: str) -> Seen:
         seen = await self._lookout.look()
         if seen.argo.paused_by_spec:
             # Held by hand, nothing moves, and users come first.
-            await self._rollouts.resume(self._place.name)
+            await self._moves.let_go()
             seen = await self._lookout.look()
         if seen.stable and seen.stable.version == to:
             return await self._without_trial(seen, seen.stable)
@@ -205,25 +157,16 @@ class ArgoFleet:
     async def _without_trial(self, seen: Seen, stable: Revision) -> Seen:
         """Users first, by an abort; then the template, so that the Rollout asks for what it serves."""
         if seen.trial and not seen.argo.aborted:
-            await self._abort(seen)
-        seen = await self._copy(await self._lookout.look(), 0)
-        await self._undo(seen, stable)
-        return await self._settled(stable.version, going_back=True)
-
-    async def _abort(self, seen: Seen) -> None:
-        try:
-            await self._rollouts.abort(self._place.name, Expected(pod_hash=seen.argo.pod_hash))
-        except NotConfirmed as error:
-            log.warning("%s: %s; the route is set to the stable without the controller", self.region, error)
-            route = (await self._lookout.look()).route
-            if route is not None:
-                await self._cluster.replace(self._routes.resource, self._routes.without_canary(route, self._place.name))
+            await self._moves.abort(seen)
+        seen = await self._moves.copy(await self._lookout.look(), 0)
+        await self._moves.undo(seen, stable)
+        return await self._moves.settled(stable.version, going_back=True)
 
     async def _restored(self, seen: Seen, to: str) -> Seen:
         """The warm version before; past all steps as long as it is inside the Rollout's `rollbackWindow`."""
-        seen = await self._copy(seen, 0)
+        seen = await self._moves.copy(seen, 0)
         if seen.previous:
-            await self._undo(seen, seen.previous)
+            await self._moves.undo(seen, seen.previous)
 
         def there(now: Seen) -> bool:
             if now.settled:
@@ -233,17 +176,10 @@ class ArgoFleet:
         what = f"all users on version {to}"
         seen = await self._lookout.until(there, what, within=self._place.start_seconds, going_back=True)
         if not seen.settled:
-            await self._rollouts.promote_full(self._place.name, Expected(pod_hash=seen.argo.pod_hash))
-            seen = await self._settled(to, going_back=True)
-        await self._cluster.patch(ROLLOUTS, self._place.name, remembering(seen, None))
+            await self._moves.promote_full(seen)
+            seen = await self._moves.settled(to, going_back=True)
+        await self._moves.remember(seen, None)
         return seen
-
-    async def _undo(self, seen: Seen, wanted: Revision) -> None:
-        """Ask for that revision's template again; nothing when it is asked for."""
-        assert seen.rollout is not None, "there is a revision of a Rollout that is not there"
-        sets = [as_deployed(each) for each in seen.replica_sets]
-        for request in safe.undo(seen.rollout, sets, wanted.number):
-            await self._cluster.send(request)
 
     def _state(self, seen: Seen) -> RegionState:
         return state_of(self._place, seen)
