@@ -6,6 +6,7 @@ import asyncio
 import json
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -159,3 +160,32 @@ def test_what_is_for_this_machine_says_so(tidegate: Tidegate, spec: dict[str, ob
     said = tidegate(*command.split())
     assert said.code == 2
     assert "on this machine" in said.err
+
+
+def test_a_delivery_to_clusters_step_by_step_each_a_command(tidegate: Tidegate, servers: FakeServers) -> None:
+    opened = tidegate("stage", "open", "-f", "delivery.yaml", "--output", "json").json
+    delivery, ids = opened["delivery"], [step["id"] for step in opened["steps"]]
+    early = tidegate("stage", ids[1], "--delivery", delivery)
+    assert (early.code, f"{ids[1]} comes after build, which is not done" in early.err) == (2, True)
+    for step in ids:
+        said = tidegate("stage", step, "--delivery", delivery)
+        assert said.code == 0, said.err
+    again = tidegate("stage", ids[-1], "--delivery", delivery, "--output", "json")
+    assert (again.code, again.json["reason"]) == (0, "done before")
+    closed = tidegate("stage", "close", "--delivery", delivery, "--output", "json")
+    assert (closed.code, closed.json["ending"]) == (0, "delivered")
+    told = tidegate("status", "delivery.yaml").out.splitlines()
+    assert told[1:] == [f"{region}: steady, stable 2, previous 1, at https://llm.example" for region in REGIONS]
+
+
+def test_a_delivery_to_clusters_that_nobody_carries_any_more_is_resumed(
+    tidegate: Tidegate, servers: FakeServers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = tidegate("stage", "open", "-f", "delivery.yaml", "--patience", "1s", "--output", "json").json
+    for step in opened["steps"][:3]:
+        assert tidegate("stage", step["id"], "--delivery", opened["delivery"]).code == 0
+    time.sleep(1)
+    said = tidegate("resume", opened["delivery"], "--output", "json")
+    assert (said.code, said.json["ending"]) == (0, "delivered"), said.err
+    assert "build: started" not in said.err
+    assert "offline@eu-west-1: started" in said.err

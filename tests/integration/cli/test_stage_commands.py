@@ -1,0 +1,99 @@
+"""`tidegate stage`, `approve` and `resume` where MLflow has versions and nothing serves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from fakes.terminal import Tidegate
+
+from registry.adapters.mlflow_deliveries import MlflowDeliveries
+from registry.adapters.mlflow_store import embedded_uri
+from rollouts.watchdog import is_leased
+
+
+@pytest.fixture
+def opened(tidegate: Tidegate, registered: Path) -> str:
+    """A delivery that asks before its second wave."""
+    registered.write_text(registered.read_text() + "\napprovals: [{before: wave, wave: 2}]\n")
+    said = tidegate("stage", "open", "-f", "delivery.yaml", "--key", "one")
+    assert (said.code, said.err) == (0, "")
+    return said.out.strip()
+
+
+def test_a_delivery_is_opened_once_for_one_key_and_refused_to_others(
+    tidegate: Tidegate, opened: str, name: str, state: Path
+) -> None:
+    again = tidegate("stage", "open", "-f", "delivery.yaml", "--key", "one", "--output", "json")
+    assert again.json["delivery"] == opened
+    assert again.json["version"] == "2"
+    assert [step["id"] for step in again.json["steps"] if step["approvals"] == ["wave@2"]] == ["deploy@us-east-1"]
+    other = tidegate("stage", "open", "-f", "delivery.yaml", "--key", "two")
+    assert (other.code, other.out) == (2, "")
+    assert f"delivery {opened} of {name} runs since" in other.err
+    assert is_leased(state)
+
+
+def test_a_delivery_names_its_version(tidegate: Tidegate, registered: Path) -> None:
+    said = tidegate("stage", "open", "-f", "delivery.yaml", "--version", "1", "--output", "json")
+    assert said.json["version"] == "1"
+
+
+def test_a_step_needs_a_fleet_that_stays(tidegate: Tidegate, opened: str) -> None:
+    for step in (["build"], ["step", "build"]):
+        said = tidegate("stage", *step, "--delivery", opened)
+        assert (said.code, said.err) == (
+            2, "tidegate: no fleet runs here; start it with `tidegate fleet up --detach`\n",
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("step", "complaint"),
+    [
+        ("canary@mars/10", "`canary@mars/10` is no step of this delivery; one of: canary@eu-west-1/10,"),
+        ("canry --region eu-west-1", "`canry` is no stage; one of: build, deploy"),
+        ("canary --region mars --weight 10", "`canary@mars/10` is no step"),
+        ("bake --wave 3", "`bake@3` is no step of this delivery; one of: bake@1, bake@2"),
+    ],
+)
+def test_a_step_that_is_not_there_is_told_beside_those_that_are(
+    tidegate: Tidegate, opened: str, step: str, complaint: str
+) -> None:
+    said = tidegate("stage", *step.split(), "--delivery", opened)
+    assert said.code == 2
+    assert complaint in said.err
+
+
+def test_an_answer_stands_in_the_ledger(tidegate: Tidegate, opened: str, name: str, state: Path) -> None:
+    said = tidegate("approve", opened, "wave@2", "--by", "ann", "--reason", "looks fine")
+    assert (said.code, said.out) == (0, f"approved: wave@2 of {name} 2\n")
+    event = MlflowDeliveries(embedded_uri(state)).events(opened)[-1]
+    assert (event.step, event.kind, event.message) == ("wave@2", "approved", "ann: looks fine")
+    assert event.data == {"by": "ann", "reason": "looks fine"}
+
+
+def test_an_answer_that_helps_nobody_is_refused(tidegate: Tidegate, opened: str) -> None:
+    assert "asks nobody for `wave@3`" in tidegate("approve", opened, "wave@3", "--by", "ann").err
+    assert "a refusal without a reason" in tidegate("approve", opened, "wave@2", "--refuse", "--by", "ann").err
+
+
+def test_what_is_alive_is_not_resumed_and_what_is_over_neither(tidegate: Tidegate, opened: str, state: Path) -> None:
+    alive = tidegate("resume", opened)
+    assert alive.code == 2
+    assert f"delivery {opened} of" in alive.err
+    MlflowDeliveries(embedded_uri(state)).join(opened).close("interrupted", "the test says so")
+    over = f"delivery {opened} is over: interrupted: the test says so"
+    for words in (
+        ["resume", opened],
+        ["approve", opened, "wave@2", "--by", "a"],
+        ["stage", "build", "--delivery", opened],
+    ):
+        said = tidegate(*words)
+        assert (said.code, over in said.err) == (2, True)
+    closed = tidegate("stage", "close", "--delivery", opened)
+    assert (closed.code, closed.out) == (1, "interrupted: the test says so\n")
+
+
+def test_a_delivery_that_nobody_opened_is_told(tidegate: Tidegate, registered: Path) -> None:
+    said = tidegate("stage", "build", "--delivery", "abc")
+    assert (said.code, said.err) == (2, "tidegate: there is no delivery abc; `tidegate status` names the last one\n")

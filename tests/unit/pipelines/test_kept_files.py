@@ -1,0 +1,91 @@
+"""Transcripts that another process wrote are held again; a spec keeps the files that it names where it names them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from fakes.clock import FakeClock
+from fakes.ledger import FakeLedger
+from fakes.steps import Attached, Steps
+from fakes.world import World, a_spec
+
+from gates.transcript import read, replay
+from pipelines.kept_files import bring_evidence, bring_spec, keep_spec
+from pipelines.trials import RecordedTrial
+from tidegate.core.errors import UsageError
+
+PLACE = "evidence/canary@eu-west-1.jsonl"
+
+
+async def a_transcript(folder: Path) -> Path:
+    """Of a canary that two processes watched, at two weights."""
+    world = World(folder)
+    await Steps(world, folder).until("canary@eu-west-1/50")
+    path = folder / "transcript.jsonl"
+    path.write_bytes(world.ledger.files[PLACE])
+    return path
+
+
+async def test_a_trial_that_goes_on_is_the_trial_that_was(tmp_path: Path) -> None:
+    path = await a_transcript(tmp_path)
+    lines = list(read(path.read_text().splitlines(keepends=True), file="t"))
+    assert replay(lines) == []
+    trial = RecordedTrial.continued(path)
+    assert not trial.is_new
+    verdicts = trial.verdicts(deadline_passed=False)
+    assert tuple(verdicts) == lines[-1].verdicts  # type: ignore[union-attr]
+
+
+async def test_a_line_that_a_crash_cut_short_is_left_out_before_the_next_is_written(tmp_path: Path) -> None:
+    path = await a_transcript(tmp_path)
+    whole = path.read_bytes()
+    path.write_bytes(whole + '{"kind":"batch","step":"é'.encode()[:-1])
+    RecordedTrial.continued(path).begin("canary@eu-west-1/50")
+    assert path.read_bytes() == whole + b'{"kind":"restart","step":"canary@eu-west-1/50"}\n'
+
+
+@pytest.mark.parametrize(
+    ("here", "kept", "left"),
+    [
+        (None, b"1\n2\n", b"1\n2\n"),
+        (b"1\n2\n3\n", b"1\n2\n", b"1\n2\n3\n"),  # this machine had not kept its last line
+        (b"1\n", b"1\n2\n", b"1\n2\n"),  # another machine went on
+        (b"1\nother\nthird\n", b"1\n2\n", b"1\n2\n"),  # another machine went another way, and kept it
+    ],
+)
+def test_the_transcript_that_goes_further_on_the_kept_way_stays(
+    tmp_path: Path, here: bytes | None, kept: bytes, left: bytes
+) -> None:
+    path = tmp_path / PLACE
+    if here is not None:
+        path.parent.mkdir()
+        path.write_bytes(here)
+    bring_evidence(Attached({PLACE: kept}), "1", tmp_path)
+    assert path.read_bytes() == left
+    assert [each.name for each in tmp_path.iterdir()] == ["evidence"]
+
+
+def test_files_lie_beside_each_other_as_they_did(tmp_path: Path) -> None:
+    (tmp_path / "a" / "specs").mkdir(parents=True)
+    (tmp_path / "a" / "data").mkdir()
+    (tmp_path / "a" / "specs" / "delivery.yaml").write_text("the spec")
+    (tmp_path / "a" / "data" / "golden.jsonl").write_text("the questions")
+    spec = a_spec(offline="  - offline: {dataset: ../data/golden.jsonl}")
+    ledger = FakeLedger(FakeClock())
+    spec_file = keep_spec(ledger, tmp_path / "a" / "specs" / "delivery.yaml", spec)
+    assert (spec_file, sorted(ledger.files)) == (
+        "specs/delivery.yaml", ["spec/data/golden.jsonl", "spec/specs/delivery.yaml"],
+    )  # fmt: skip
+    path = bring_spec(Attached(ledger.files), "1", spec_file, tmp_path / "b")
+    assert path.read_text() == "the spec"
+    assert (path.parent / "../data/golden.jsonl").read_text() == "the questions"
+
+
+def test_what_other_machines_do_not_have_is_refused(tmp_path: Path) -> None:
+    spec = a_spec(offline="  - offline: {dataset: /data/golden.jsonl}")
+    ledger = FakeLedger(FakeClock())
+    with pytest.raises(UsageError, match=r"the spec names /data/golden.jsonl, which other machines do not have"):
+        keep_spec(ledger, tmp_path / "delivery.yaml", spec)
+    with pytest.raises(UsageError, match="the spec of delivery 1 was not kept"):
+        bring_spec(Attached(ledger.files), "1", "delivery.yaml", tmp_path)
