@@ -179,7 +179,7 @@ def test_a_delivery_to_clusters_step_by_step_each_a_command(tidegate: Tidegate, 
 
 
 def test_a_delivery_to_clusters_that_nobody_carries_any_more_is_resumed(
-    tidegate: Tidegate, servers: FakeServers, monkeypatch: pytest.MonkeyPatch
+    tidegate: Tidegate, servers: FakeServers
 ) -> None:
     opened = tidegate("stage", "open", "-f", "delivery.yaml", "--patience", "1s", "--output", "json").json
     for step in opened["steps"][:3]:

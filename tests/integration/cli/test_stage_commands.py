@@ -83,12 +83,8 @@ def test_what_is_alive_is_not_resumed_and_what_is_over_neither(tidegate: Tidegat
     assert f"delivery {opened} of" in alive.err
     MlflowDeliveries(embedded_uri(state)).join(opened).close("interrupted", "the test says so")
     over = f"delivery {opened} is over: interrupted: the test says so"
-    for words in (
-        ["resume", opened],
-        ["approve", opened, "wave@2", "--by", "a"],
-        ["stage", "build", "--delivery", opened],
-    ):
-        said = tidegate(*words)
+    for words in (f"resume {opened}", f"approve {opened} wave@2 --by ann", f"stage build --delivery {opened}"):
+        said = tidegate(*words.split())
         assert (said.code, over in said.err) == (2, True)
     closed = tidegate("stage", "close", "--delivery", opened)
     assert (closed.code, closed.out) == (1, "interrupted: the test says so\n")

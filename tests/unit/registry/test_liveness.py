@@ -30,6 +30,13 @@ def test_the_process_table_of_this_machine_says_nothing_about_another() -> None:
     assert alive(delivery(host="there"), process=False)
 
 
+def test_one_that_many_processes_carry_lives_for_its_patience_whoever_wrote_last() -> None:
+    carried = delivery(silent=899).model_copy(update={"patience_seconds": 900.0})
+    assert alive(carried, process=False)
+    assert not alive(carried.model_copy(update={"patience_seconds": 899.0}))
+    assert why_dead(carried) == "nobody went on with it; its last sign of life was 2026-01-01 11:45:01 UTC"
+
+
 def test_the_reason_names_process_host_and_last_sign() -> None:
     assert why_dead(delivery()) == "process 7 on here died; its last sign of life was 2026-01-01 12:00:00 UTC"
 

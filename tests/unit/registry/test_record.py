@@ -49,6 +49,14 @@ def test_an_event_with_a_part_missing_did_not_happen_and_its_number_is_not_used_
     assert next_number(tags) == 3
 
 
+def test_processes_that_choose_the_same_number_do_not_write_over_each_other() -> None:
+    tags = event_tags(1, event("open")) | event_tags(2, event("b"), "bbbb") | event_tags(2, event("a" * 5000), "aaaa")
+    tags |= event_tags(3, event("last"), "aaaa")
+
+    assert [one.message[:4] for one in read_events(tags)] == ["open", "aaaa", "b", "last"]
+    assert next_number(tags) == 4
+
+
 def test_an_event_that_no_request_can_carry_is_refused_before_it_is_sent() -> None:
     with pytest.raises(ValueError, match="the ledger keeps at most"):
         event_tags(1, event("x" * (MAX_PARTS + 1) * TAG_CHARACTERS))
