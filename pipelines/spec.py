@@ -16,6 +16,8 @@ from gates.spec import Gates
 from pipelines.approval_spec import ApprovalSpec, Around, FreezeSpec
 from pipelines.approval_spec import odds_with as odds_with_approvals
 from pipelines.slo_gate import odds_with as odds_with_slos
+from pipelines.workflow.spec import WorkflowSpec
+from pipelines.workflow.spec import odds_with as odds_with_workflow
 from rollouts.manifests.odds import Around as AroundFleet
 from rollouts.manifests.odds import odds_with as odds_with_fleet
 from rollouts.manifests.spec import ArgoFleetSpec
@@ -167,6 +169,7 @@ class Delivery(SpecModel):
     traffic: Traffic | None = None
     approvals: tuple[ApprovalSpec, ...] = ()
     freeze: tuple[FreezeSpec, ...] = ()
+    workflow: WorkflowSpec | None = None
     slos: tuple[SloSpec, ...] = ()
     cost: CostSpec | None = None
 
@@ -197,6 +200,10 @@ class Delivery(SpecModel):
         )
         for odd in odds_with_approvals(self.approvals, around):
             yield replace(odd, where=("approvals", *odd.where))
+        if self.workflow:
+            clusters = self.fleet if isinstance(self.fleet, ArgoFleetSpec) else None
+            for odd in odds_with_workflow(self.workflow, clusters):
+                yield replace(odd, where=("workflow", *odd.where))
 
     def _on_this_machine(self, fleet: LocalFleet) -> Iterator[Contradiction]:
         for region in fleet.ports:

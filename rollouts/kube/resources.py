@@ -23,6 +23,9 @@ CLUSTER_ANALYSIS_TEMPLATES = _in(
 )
 EXPERIMENTS = _in(ARGO, "v1alpha1", "experiments", "Experiment")
 
+WORKFLOWS = _in(ARGO, "v1alpha1", "workflows", "Workflow")
+WORKFLOW_TEMPLATES = _in(ARGO, "v1alpha1", "workflowtemplates", "WorkflowTemplate")
+
 PODS = _core("pods", "Pod")
 POD_TEMPLATES = _core("podtemplates", "PodTemplate")
 SERVICES = _core("services", "Service")

@@ -13,6 +13,7 @@ from tidegate.cli.options import SPEC, STATE, As, Output, Spec, State, Tracking
 from tidegate.cli.rollout_app import rollout
 from tidegate.cli.slo_app import slo
 from tidegate.cli.stage_app import stage
+from tidegate.cli.workflow_app import workflow
 
 app = typer.Typer(
     name="tidegate",
@@ -32,6 +33,7 @@ app.add_typer(slo, name="slo")
 app.add_typer(engine, name="engine")
 app.add_typer(rollout, name="rollout")
 app.add_typer(stage, name="stage")
+app.add_typer(workflow, name="workflow")
 
 
 @app.command()

@@ -17,7 +17,7 @@ _WITHOUT_STATUS = frozenset(
         *("leases", "endpointslices", "networkpolicies", "priorityclasses", "storageclasses"),
         *("roles", "rolebindings", "clusterroles", "clusterrolebindings"),
         *("analysisruns", "analysistemplates", "clusteranalysistemplates", "triggerauthentications"),
-        "referencegrants",
+        *("workflows", "workflowtemplates", "referencegrants"),
     }
 )
 """Kinds without a `/status`: a status in such an object is a field like any other. AnalysisRuns are among them

@@ -1,0 +1,101 @@
+"""What all containers of a workflow have in common: variables, disks, limits. Secrets are named, never written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from hera.workflows.models import (
+    Capabilities,
+    ConfigMapVolumeSource,
+    EmptyDirVolumeSource,
+    EnvFromSource,
+    EnvVar,
+    KeyToPath,
+    PodSecurityContext,
+    ResourceRequirements,
+    SecretEnvSource,
+    SecretVolumeSource,
+    SecurityContext,
+    Volume,
+    VolumeMount,
+)
+from hera.workflows.models.io.k8s.apimachinery.pkg.api.resource import Quantity
+
+from pipelines.workflow import conventions as names
+from pipelines.workflow.blueprint import Blueprint
+from pipelines.workflow.spec import BuildSpec
+
+SPEC, STATE, KUBE, LOGIN = "spec", "state", "kubeconfig", "login"
+"""Volumes."""
+
+
+def environment(blueprint: Blueprint, build: BuildSpec | None = None) -> list[EnvVar]:
+    """Variables that are no secrets."""
+    variables = {
+        "MLFLOW_TRACKING_URI": blueprint.settings.tracking_uri,
+        "TIDEGATE_STATE": names.STATE_FOLDER,
+        "HOME": names.STATE_FOLDER,
+    }
+    if blueprint.settings.kubeconfig:
+        variables["KUBECONFIG"] = f"{names.KUBE_FOLDER}/config"
+    if build and build.credentials:
+        variables["DOCKER_CONFIG"] = names.LOGIN_FOLDER
+    return [EnvVar(name=name, value=value) for name, value in variables.items()]
+
+
+def secrets(blueprint: Blueprint) -> list[EnvFromSource] | None:
+    """Secrets that become variables, by their names."""
+    return [EnvFromSource(secret_ref=SecretEnvSource(name=name)) for name in blueprint.settings.secrets] or None
+
+
+def mounts(blueprint: Blueprint, *, spec: bool) -> list[VolumeMount]:
+    """The disks of a container; the spec where it is not in the ledger yet."""
+    found = [VolumeMount(name=STATE, mount_path=names.STATE_FOLDER)]
+    if spec:
+        found.append(VolumeMount(name=SPEC, mount_path=names.SPEC_FOLDER, read_only=True))
+    if blueprint.settings.kubeconfig:
+        found.append(VolumeMount(name=KUBE, mount_path=names.KUBE_FOLDER, read_only=True))
+    return found
+
+
+def volumes(blueprint: Blueprint) -> list[Volume]:
+    """What `mounts` names."""
+    items = [KeyToPath(key=key_of(place), path=place) for place in blueprint.files]
+    found = [
+        Volume(name=SPEC, config_map=ConfigMapVolumeSource(name=names.files(blueprint.name), items=items)),
+        Volume(name=STATE, empty_dir=EmptyDirVolumeSource(size_limit=Quantity(blueprint.settings.scratch))),
+    ]
+    if blueprint.settings.kubeconfig:
+        found.append(Volume(name=KUBE, secret=SecretVolumeSource(secret_name=blueprint.settings.kubeconfig)))
+    return found
+
+
+def volumes_of_build(build: BuildSpec) -> list[Volume]:
+    """A larger disk under the same name, and who may push."""
+    found = [Volume(name=STATE, empty_dir=EmptyDirVolumeSource(size_limit=Quantity(build.scratch)))]
+    if build.credentials:
+        items = [KeyToPath(key=".dockerconfigjson", path="config.json")]
+        found.append(Volume(name=LOGIN, secret=SecretVolumeSource(secret_name=build.credentials, items=items)))
+    return found
+
+
+def key_of(place: str) -> str:
+    """Of a file in the ConfigMap, where keys know no folders."""
+    return place.replace("/", "_")
+
+
+def resources(cpu: str, memory: str, accelerators: Mapping[str, str] | None = None) -> ResourceRequirements:
+    """Memory has a limit, or a step could take the node's; processors have none, or it would wait for nothing."""
+    return ResourceRequirements.model_validate(
+        {"requests": {"cpu": cpu, "memory": memory}, "limits": {"memory": memory, **(accelerators or {})}}
+    )
+
+
+def security() -> SecurityContext:
+    """No step needs any privilege."""
+    return SecurityContext(allow_privilege_escalation=False, capabilities=Capabilities(drop=["ALL"]))
+
+
+def whose() -> PodSecurityContext:
+    """Whom processes run as; disks are theirs."""
+    return PodSecurityContext(run_as_non_root=True, run_as_user=names.USER, fs_group=names.USER)

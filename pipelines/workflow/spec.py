@@ -1,0 +1,73 @@
+"""`workflow` of a delivery's spec: where its steps run when Argo Workflows carries it, and with what."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+
+from pydantic import Field
+
+from rollouts.manifests.spec import ArgoFleetSpec
+from rollouts.manifests.written import Bytes, Cores, LabelKey, LabelText, ObjectName, Url
+from tidegate.core.model import Contradiction, SpecModel
+from tidegate.core.quantities import Duration
+
+
+class BuildSpec(SpecModel):
+    """An engine image that the workflow builds and pushes itself, before the delivery begins."""
+
+    image: str = Field(min_length=1)
+    """What it is built in: tidegate and the pinned vLLM."""
+    base: str = Field(min_length=1)
+    """What the engine image continues, as `engine build --base` takes it."""
+    repository: str = Field(pattern=r"^[^\s:@]+(:\d+)?(/[^\s:@]+)+$")
+    """REGISTRY/REPOSITORY to which it is pushed, tagged with the version's number."""
+    credentials: ObjectName | None = None
+    """A Secret of type `kubernetes.io/dockerconfigjson`: whoever may push there."""
+    cpu: Cores = "8"
+    memory: Bytes = "64Gi"
+    scratch: Bytes = "200Gi"
+    """Disk for weights, what was compiled, and the image."""
+    within: Duration = timedelta(hours=4)
+    """After so long a build is ended."""
+    remember: Duration = timedelta(days=30)
+    """How long a version that was built with the same settings is not built again."""
+
+
+class WorkflowSpec(SpecModel):
+    """The cluster that runs the steps; the regions may be others."""
+
+    image: str = Field(min_length=1)
+    """The toolchain: what every step runs in. By digest, or else a delivery may change its code half-way."""
+    tracking_uri: Url
+    """MLflow, as pods reach it."""
+    namespace: ObjectName | None = None
+    """The fleet's when it is left out."""
+    secrets: tuple[ObjectName, ...] = ()
+    """Secrets whose keys become environment variables of every step: credentials of MLflow, addresses to notify."""
+    kubeconfig: ObjectName | None = None
+    """A Secret with the key `config`: the contexts that `fleet.regions` name."""
+    cpu: Cores = "500m"
+    memory: Bytes = "2Gi"
+    scratch: Bytes = "50Gi"
+    """Disk of a step: the first ones bring the model version's files."""
+    selector: Mapping[LabelKey, LabelText] = {}
+    """Labels of the nodes on which steps run; a build chooses its nodes by the engine's accelerator."""
+    pull_secrets: tuple[ObjectName, ...] = ()
+    retries: int = Field(default=3, ge=0, le=20)
+    """How often a step is said again that was killed, or that found something outside not there."""
+    patience: Duration = Field(default=timedelta(minutes=30), gt=timedelta(0))
+    """How long the next step may take to start; after that another delivery of the model may begin."""
+    keep: Duration = timedelta(days=7)
+    """How long workflows that have ended are kept; the ledger is kept for good."""
+    build: BuildSpec | None = None
+    """Nobody builds here when it is left out: the version's engine image was pushed before."""
+
+
+def odds_with(workflow: WorkflowSpec, fleet: ArgoFleetSpec | None) -> Iterator[Contradiction]:
+    """Steps whose regions no pod can reach; `fleet` is None when it is on this machine."""
+    if fleet is None:
+        yield Contradiction((), "with a fleet on this machine, which no pod can reach", "`fleet: {kind: argo, ...}`")
+    elif workflow.kubeconfig is None and (named := [name for name, region in fleet.regions.items() if region.context]):
+        found = f"none, but fleet.regions.{named[0]} names a context"
+        yield Contradiction(("kubeconfig",), found, "the name of a Secret that holds a kubeconfig")

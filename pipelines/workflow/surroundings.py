@@ -1,0 +1,93 @@
+"""What a WorkflowTemplate needs around it: who its pods are, the spec's files, the notes of what was built."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pipelines.workflow import conventions as names
+from pipelines.workflow.blueprint import Blueprint
+from pipelines.workflow.pods import key_of
+from rollouts.kube.model import Json, Resource
+from rollouts.kube.resources import (
+    CLUSTER_ROLE_BINDINGS,
+    CLUSTER_ROLES,
+    CONFIG_MAPS,
+    ROLE_BINDINGS,
+    ROLES,
+    SERVICE_ACCOUNTS,
+)
+from rollouts.manifests.conventions import DELIVERY, MANAGED_BY, cluster_wide, driver
+from tidegate.core.errors import UsageError
+
+LARGEST = 1024 * 1024
+"""Bytes of a ConfigMap, as API servers limit them."""
+
+
+def surroundings(blueprint: Blueprint) -> Iterator[Json]:
+    """In the order in which they can be applied.
+
+    Raises:
+        UsageError: the files do not fit into a ConfigMap.
+    """
+    name, account = blueprint.name, names.account(blueprint.name)
+    yield _object(blueprint, SERVICE_ACCOUNTS, account)
+    # Pods tell the controller their outputs in such objects.
+    rule = {"apiGroups": ["argoproj.io"], "resources": ["workflowtaskresults"], "verbs": ["create", "patch"]}
+    yield _object(blueprint, ROLES, account, rules=[rule])
+    yield _bound(blueprint, ROLE_BINDINGS, account, ROLES, account)
+    yield from _rights_here(blueprint)
+    yield _object(blueprint, CONFIG_MAPS, names.files(name), data=_files(blueprint))
+    if blueprint.settings.build:
+        kind = {"workflows.argoproj.io/configmap-type": "Cache"}
+        yield _object(blueprint, CONFIG_MAPS, names.memory(name), labels=kind)
+
+
+def _rights_here(blueprint: Blueprint) -> Iterator[Json]:
+    """In the cluster that is a region itself, pods act as the driver that `rollout render --part setup` made."""
+    if all(region.context for region in blueprint.fleet.regions.values()):
+        return
+    account, role = names.account(blueprint.name), driver(blueprint.name)
+    namespace = blueprint.fleet.namespace
+    yield _bound(blueprint, ROLE_BINDINGS, f"{account}-here", ROLES, role, namespace=namespace)
+    name = cluster_wide(blueprint.namespace, account)
+    yield _bound(blueprint, CLUSTER_ROLE_BINDINGS, name, CLUSTER_ROLES, cluster_wide(namespace, role), namespace=None)
+
+
+def _files(blueprint: Blueprint) -> dict[str, str]:
+    data = {key_of(place): text for place, text in blueprint.files.items()}
+    size = sum(len(text.encode()) for text in data.values())
+    if size > LARGEST:
+        raise UsageError(
+            f"the spec and the files that it names have {size:,} bytes; a ConfigMap holds {LARGEST:,}",
+            hint="name a smaller golden set or fewer prompts",
+        )
+    return data
+
+
+def _bound(
+    blueprint: Blueprint, kind: Resource, name: str, role_kind: Resource, role: str, *, namespace: str | None = ""
+) -> Json:
+    account = names.account(blueprint.name)
+    return _object(
+        blueprint,
+        kind,
+        name,
+        namespace=namespace,
+        roleRef={"apiGroup": ROLES.group, "kind": role_kind.kind, "name": role},
+        subjects=[{"kind": SERVICE_ACCOUNTS.kind, "name": account, "namespace": blueprint.namespace}],
+    )
+
+
+def _object(
+    blueprint: Blueprint,
+    kind: Resource,
+    name: str,
+    *,
+    namespace: str | None = "",
+    labels: dict[str, str] | None = None,
+    **parts: object,
+) -> Json:
+    """`namespace`: the workflow's when it is empty; None for objects that have none."""
+    placed = {} if namespace is None else {"namespace": namespace or blueprint.namespace}
+    metadata = {"name": name, **placed, "labels": {**MANAGED_BY, DELIVERY: blueprint.name, **(labels or {})}}
+    return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, **parts}

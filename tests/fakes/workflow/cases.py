@@ -1,0 +1,31 @@
+"""The specs of `tests/golden/workflows`, and what is rendered for them."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+
+from pipelines.spec import Delivery
+from pipelines.workflow.blueprint import Blueprint
+from pipelines.workflow.render import blueprint_of, rendered
+from rollouts.kube.model import Json
+from tidegate.core.spec import load_spec
+
+GOLDEN = Path(__file__).parents[2] / "golden" / "workflows"
+CASES = sorted(path.name for path in GOLDEN.iterdir() if path.is_dir())
+
+
+@lru_cache
+def blueprint(case: str) -> Blueprint:
+    path = GOLDEN / case / "delivery.yaml"
+    return blueprint_of(load_spec(path, Delivery), path)
+
+
+@lru_cache
+def objects(case: str) -> tuple[Json, ...]:
+    return rendered(blueprint(case))
+
+
+def template(case: str) -> Json:
+    """The WorkflowTemplate alone."""
+    return objects(case)[-1]

@@ -1,0 +1,196 @@
+"""Walks a WorkflowTemplate as Argo Workflows does: dependencies, fan-out, conditions, tries, mutex, exit handler.
+
+Containers are run by whoever is given: this decides which, when, with which arguments, and how often. It knows what
+is rendered here and no more; anything else in a template is an error, so that nothing is passed by unseen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+
+from fakes.workflow.expressions import filled, holds, tries_again
+
+from rollouts.kube.model import Json
+
+SUCCEEDED, FAILED, ERROR, SKIPPED, OMITTED = "Succeeded", "Failed", "Error", "Skipped", "Omitted"
+GOOD = (SUCCEEDED, SKIPPED)
+LOST = -1
+"""The exit code of a pod whose node went away."""
+
+
+@dataclass(frozen=True)
+class Pod:
+    """One try of one container."""
+
+    node: str
+    """Such as `deliver.wave-1(0:eu-west-1).canary-25`."""
+    argv: tuple[str, ...]
+    variables: Mapping[str, str]
+    deadline_seconds: float
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a container ended."""
+
+    code: int
+    out: str = ""
+
+
+Run = Callable[[Pod], Awaitable[Ended]]
+
+
+@dataclass
+class Node:
+    """What became of a task."""
+
+    phase: str
+    result: str = ""
+    code: int = 0
+
+
+@dataclass
+class Workflow:
+    """One run of a template, and everything that happened in it."""
+
+    uid: str
+    template: Json
+    arguments: Mapping[str, str]
+    phase: str = "Pending"
+    nodes: dict[str, Node] = field(default_factory=dict)
+    pods: list[Pod] = field(default_factory=list)
+
+    def tries(self, node: str) -> int:
+        return sum(pod.node == node for pod in self.pods)
+
+    @property
+    def closed(self) -> Node:
+        """What became of the exit handler."""
+        return self.nodes["onExit"]
+
+
+class Controller:
+    """Runs workflows; those that want the same mutex one after the other."""
+
+    def __init__(self, run: Run, *, sleep: Callable[[float], Awaitable[object]] = asyncio.sleep) -> None:
+        self._run = run
+        self._sleep = sleep
+        self._mutexes: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._remembered: dict[str, Node] = {}
+        self._submitted = 0
+
+    async def submit(self, template: Json, **arguments: str) -> Workflow:
+        """As `argo submit --from workflowtemplate/NAME -p ...`, to its end."""
+        workflow = self.workflow(template, **arguments)
+        await self.carry(workflow)
+        return workflow
+
+    def workflow(self, template: Json, **arguments: str) -> Workflow:
+        """A workflow that has not begun."""
+        self._submitted += 1
+        said = {each["name"]: each.get("value") for each in template["spec"]["arguments"]["parameters"]} | arguments
+        missing = [name for name, value in said.items() if value is None]
+        assert not missing, f"Argo Workflows refuses a workflow without {missing}"
+        return Workflow(f"uid-{self._submitted}", template, {name: str(value) for name, value in said.items()})
+
+    async def carry(self, workflow: Workflow) -> None:
+        """Until its exit handler has ended; cancelled, it is as if controller and pods were gone."""
+        spec = workflow.template["spec"]
+        (mutex,) = spec["synchronization"]["mutexes"]
+        async with self._mutexes[mutex["name"]]:
+            workflow.phase = "Running"
+            node = await self._template(workflow, spec["entrypoint"], spec["entrypoint"], {})
+            closed = await self._template(workflow, "onExit", spec["onExit"], {})
+            workflow.nodes["onExit"] = closed
+            workflow.phase = node.phase if closed.phase in GOOD else closed.phase
+
+    async def _template(self, workflow: Workflow, node: str, name: str, inputs: Mapping[str, str]) -> Node:
+        (template,) = (each for each in workflow.template["spec"]["templates"] if each["name"] == name)
+        wanted = {each["name"] for each in template.get("inputs", {}).get("parameters", [])}
+        assert wanted == set(inputs), f"{name} wants {wanted} and gets {set(inputs)}"
+        known = {f"inputs.parameters.{key}": value for key, value in inputs.items()}
+        known |= {f"workflow.parameters.{key}": value for key, value in workflow.arguments.items()}
+        known["workflow.uid"] = workflow.uid
+        if "dag" in template:
+            return await self._dag(workflow, node, template["dag"]["tasks"], known)
+        return await self._container(workflow, node, filled(template, known))
+
+    async def _dag(self, workflow: Workflow, above: str, tasks: list[Json], known: Mapping[str, str]) -> Node:
+        done: dict[str, Node] = {}
+        running: dict[asyncio.Task[Node], str] = {}
+        ahead = {task["name"]: task for task in tasks}
+        try:
+            while ahead or running:
+                for name in [name for name, task in ahead.items() if set(task.get("dependencies", ())) <= set(done)]:
+                    task, node = ahead.pop(name), f"{above}.{name}"
+                    # Fail fast: nothing begins once something has failed.
+                    if any(each.phase not in GOOD for each in done.values()):
+                        done[name] = workflow.nodes[node] = Node(OMITTED)
+                        break
+                    results = {f"tasks.{key}.outputs.result": each.result for key, each in done.items()}
+                    running[asyncio.create_task(self._task(workflow, node, task, {**known, **results}))] = name
+                else:
+                    ended, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+                    for each in ended:
+                        done[running.pop(each)] = each.result()
+        finally:
+            for each in running:
+                each.cancel()
+            if running:
+                await asyncio.wait(running)
+        bad = next((node for node in done.values() if node.phase in (FAILED, ERROR)), None)
+        return Node(bad.phase, code=bad.code) if bad else Node(SUCCEEDED)
+
+    async def _task(self, workflow: Workflow, node: str, task: Json, known: Mapping[str, str]) -> Node:
+        items = task.get("withItems")
+        if items is None:
+            return await self._call(workflow, node, task, known)
+        calls = (
+            self._call(workflow, f"{node}({at}:{item})", task, {**known, "item": item}) for at, item in enumerate(items)
+        )
+        found = await asyncio.gather(*calls)
+        bad = next((each for each in found if each.phase not in GOOD), None)
+        workflow.nodes[node] = Node(bad.phase, code=bad.code) if bad else Node(SUCCEEDED)
+        return workflow.nodes[node]
+
+    async def _call(self, workflow: Workflow, node: str, task: Json, known: Mapping[str, str]) -> Node:
+        said = {each["name"]: each["value"] for each in task.get("arguments", {}).get("parameters", [])}
+        if "when" in task and not holds(filled(task["when"], known)):
+            found = Node(SKIPPED)
+        else:
+            found = await self._template(workflow, node, task["template"], filled(said, known))
+        workflow.nodes[node] = found
+        return found
+
+    async def _container(self, workflow: Workflow, node: str, template: Json) -> Node:
+        key = template.get("memoize", {}).get("key")
+        if key in self._remembered:
+            return self._remembered[key]
+        strategy = template["retryStrategy"]
+        pause = float(strategy["backoff"]["duration"].removesuffix("s"))
+        for left in range(int(strategy["limit"]), -1, -1):
+            found = await self._try(workflow, node, template)
+            again = tries_again(strategy["expression"], status=found.phase, code=found.code)
+            if found.phase == SUCCEEDED or not again or not left:
+                break
+            await self._sleep(pause)
+            pause *= strategy["backoff"]["factor"]
+        if key and found.phase == SUCCEEDED:
+            self._remembered[key] = found
+        return found
+
+    async def _try(self, workflow: Workflow, node: str, template: Json) -> Node:
+        """Containers before the main one first; Argo Workflows calls it an error when one of them fails."""
+        deadline = float(template["activeDeadlineSeconds"])
+        for container in (*template.get("initContainers", ()), template["container"]):
+            variables = {each["name"]: each["value"] for each in container["env"]}
+            pod = Pod(node, (*container["command"], *container["args"]), variables, deadline)
+            workflow.pods.append(pod)
+            ended = await self._run(pod)
+            if ended.code:
+                first = container is not template["container"]
+                return Node(ERROR if first or ended.code == LOST else FAILED, code=LOST if first else ended.code)
+        return Node(SUCCEEDED, result=ended.out.strip())

@@ -1,0 +1,89 @@
+"""What is rendered for each kind of spec, whole: `tests/golden/workflows/CASE/delivery.yaml` gives `expected.yaml`.
+
+After an intended change: `TIDEGATE_REGENERATE=1 pytest tests/unit/pipelines/workflow`; read the diff.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+
+import pytest
+from fakes.workflow.cases import CASES, GOLDEN, objects, template
+from fakes.workflow.references import names, reachable, tags, tasks, texts
+
+from rollouts.manifests.schema import problems_in
+from tidegate.core.yaml_text import yaml_text
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_spec_becomes_these_objects(case: str) -> None:
+    written = "".join(f"---\n{yaml_text(each)}" for each in objects(case))
+    expected = GOLDEN / case / "expected.yaml"
+    if "TIDEGATE_REGENERATE" in os.environ:
+        assert "CI" not in os.environ, "what CI compares with is written by people"
+        expected.write_text(written)
+    assert written == expected.read_text()
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_each_of_them_is_valid_to_the_letter(case: str) -> None:
+    found = {(each["kind"], each["metadata"]["name"]): problems_in(each) for each in objects(case)}
+    assert {name: problems for name, problems in found.items() if problems} == {}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_template_is_reached(case: str) -> None:
+    spec = template(case)["spec"]
+    assert {each["name"] for each in spec["templates"]} == reachable(spec)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_parameter_is_used_and_every_use_has_one(case: str) -> None:
+    spec = template(case)["spec"]
+    assert {f"workflow.parameters.{name}" for name in names(spec["arguments"])} == {
+        tag for tag in tags(spec["templates"]) if tag.startswith("workflow.parameters.")
+    }
+    for each in spec["templates"]:
+        used = {tag for tag in tags(each) if tag.startswith("inputs.parameters.")}
+        assert {f"inputs.parameters.{name}" for name in names(each.get("inputs"))} == used, each["name"]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_call_gives_what_its_template_asks_for(case: str) -> None:
+    templates = {each["name"]: each for each in template(case)["spec"]["templates"]}
+    for caller in templates.values():
+        for task in tasks(caller):
+            assert names(task.get("arguments")) == names(templates[task["template"]].get("inputs")), task["name"]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_volume_is_there_and_mounted(case: str) -> None:
+    spec = template(case)["spec"]
+    mounted = set()
+    for each in spec["templates"]:
+        containers = [*each.get("initContainers", ()), *([each["container"]] if "container" in each else ())]
+        wanted = {mount["name"] for container in containers for mount in container["volumeMounts"]}
+        own = {volume["name"] for volume in each.get("volumes", ())}
+        assert own <= wanted <= own | {volume["name"] for volume in spec["volumes"]}
+        mounted |= wanted
+    assert {volume["name"] for volume in spec["volumes"]} <= mounted
+
+
+SECRET = re.compile(r"(?i)(password|passwd|token|secret|api[-_]?key|authorization)\s*[:=]\s*\S|-----BEGIN|hooks\.slack")
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_secrets_are_named_and_never_written(case: str) -> None:
+    for each in objects(case):
+        assert each["kind"] != "Secret"
+        assert [text for text in texts(each) if SECRET.search(text)] == []
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_everything_has_a_limit(case: str) -> None:
+    for each in template(case)["spec"]["templates"]:
+        if "container" in each:
+            assert {"activeDeadlineSeconds", "retryStrategy"} <= set(each), each["name"]
+            assert each["container"]["resources"]["limits"]["memory"]
+            assert each["container"]["securityContext"]["allowPrivilegeEscalation"] is False

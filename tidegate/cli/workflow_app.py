@@ -1,0 +1,82 @@
+"""`tidegate workflow`: its commands' names, options and help; what a command does is imported when it is called."""
+
+# click wants the backspace that keeps examples unwrapped, and a command has as many options as it has.
+# ruff: noqa: D301, PLR0917
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tidegate.cli.options import SPEC, As, Output, Spec
+
+workflow = typer.Typer(help="Deliveries as Argo Workflows: their template, their runs.")
+
+Context = Annotated[
+    str | None, typer.Option(help="Of the kubeconfig: the cluster that runs workflows; default: the current one.")
+]
+
+
+@workflow.command("render")
+def render(spec: Spec = SPEC, output: As = Output.TEXT) -> int:
+    """Print the WorkflowTemplate of a delivery and what it needs around it, as YAML for `kubectl apply`.
+
+    Reads the spec and the files that it names; asks no cluster and no registry, changes nothing.
+
+    \b
+    Examples:
+      tidegate workflow render delivery.yaml | kubectl apply -f -
+      tidegate workflow render delivery.yaml --output json
+    """
+    from tidegate.cli.commands.workflow_render import run
+
+    return run(spec, as_json=output is Output.JSON)
+
+
+@workflow.command("submit")
+def submit(
+    version: Annotated[str, typer.Option(help="Number of the model version.", show_default=False)],
+    spec: Spec = SPEC,
+    delivery: Annotated[
+        str, typer.Option(help="Carry on this delivery, whose workflow was lost, instead of a new one.")
+    ] = "",
+    apply: Annotated[
+        bool, typer.Option("--apply", help="Apply first what `workflow render` prints: the spec as it is here.")
+    ] = False,
+    context: Context = None,
+    output: As = Output.TEXT,
+) -> int:
+    """Start a delivery in the cluster, by the WorkflowTemplate that is there, and print the workflow's name.
+
+    Returns at once. A workflow of the same model that runs is waited for by the cluster.
+
+    \b
+    Examples:
+      tidegate workflow submit delivery.yaml --version 7 --apply
+      tidegate workflow submit delivery.yaml --version 7 --delivery 0f3c41d28a1b4c7e9d5f6a7b8c9d0e1f
+    """
+    from tidegate.cli.commands.workflow_submit import Asked, run
+
+    return run(spec, Asked(version, delivery, apply, context), as_json=output is Output.JSON)
+
+
+@workflow.command("watch")
+def watch(
+    name: Annotated[str, typer.Argument(help="The workflow, as `workflow submit` printed it.")],
+    spec: Annotated[Path, typer.Option("-f", "--file", help="The delivery's spec.")] = SPEC,
+    context: Context = None,
+    output: As = Output.TEXT,
+) -> int:
+    """Tell every step of a workflow as it begins and ends, until the workflow is over. Changes nothing.
+
+    Exits as `deliver` would have.
+
+    \b
+    Examples:
+      tidegate workflow watch support-llm-7-x2v9k
+    """
+    from tidegate.cli.commands.workflow_watch import run
+
+    return run(name, spec, context, as_json=output is Output.JSON)
