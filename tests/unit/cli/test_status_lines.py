@@ -49,7 +49,18 @@ def a_region(**changes: object) -> RegionState:
             a_delivery(last_step="build"),
             False,
             "delivery 01234567 of version 3: died at build; process 4711 on here is gone; "
-            "the next `tidegate deliver` closes it and starts anew",
+            f"`tidegate resume {a_delivery().id}` carries it on, the next `tidegate deliver` closes it and starts anew",
+        ),
+        (
+            a_delivery(last_step="bake@1", patience_seconds=900.0),
+            True,
+            "delivery 01234567 of version 3: at bake@1, carried step by step",
+        ),
+        (
+            a_delivery(last_step="bake@1", patience_seconds=900.0),
+            False,
+            "delivery 01234567 of version 3: died at bake@1; nobody carries it; "
+            f"`tidegate resume {a_delivery().id}` carries it on, the next `tidegate deliver` closes it and starts anew",
         ),
     ],
 )

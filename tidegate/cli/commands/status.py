@@ -70,11 +70,11 @@ def _delivery_line(last: DeliverySummary | None, *, alive: bool) -> str:
         return f"{head}: {last.outcome}: {last.reason}"
     step = last.last_step or "its start"
     if not alive:
-        return (
-            f"{head}: died at {step}; process {last.pid} on {last.host} is gone; "
-            "the next `tidegate deliver` closes it and starts anew"
-        )
-    return f"{head}: at {step}, process {last.pid} on {last.host}"
+        gone = "nobody carries it" if last.patience_seconds else f"process {last.pid} on {last.host} is gone"
+        hint = f"`tidegate resume {last.id}` carries it on, the next `tidegate deliver` closes it and starts anew"
+        return f"{head}: died at {step}; {gone}; {hint}"
+    carried = "carried step by step" if last.patience_seconds else f"process {last.pid} on {last.host}"
+    return f"{head}: at {step}, {carried}"
 
 
 def _region_line(region: RegionState) -> str:
