@@ -1,0 +1,120 @@
+"""`tidegate workflow ...` against an API server behind a socket, as a person would type it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from fakes.kube.api import Api
+from fakes.kube.cluster import FakeCluster
+from fakes.kube.server import FakeServers, serving
+from fakes.kube.simulated_time import RealTime
+from fakes.terminal import Tidegate
+from fakes.workflow.cases import GOLDEN
+
+from rollouts.kube.model import Json
+from rollouts.kube.resources import CONFIG_MAPS, WORKFLOW_TEMPLATES, WORKFLOWS
+from rollouts.manifests.schema import problems_in
+
+HUB = "hub"
+SPEC = str(GOLDEN / "one-region" / "delivery.yaml")
+
+
+class Hub:
+    """The cluster that runs workflows; its controller is the test."""
+
+    def __init__(self, servers: FakeServers) -> None:
+        self._servers = servers
+        self.cluster = servers.api(HUB).cluster
+
+    def workflows(self) -> list[Json]:
+        found: list[Json] = self._servers.do(lambda: self.cluster.list(WORKFLOWS))
+        return found
+
+    def report(self, name: str, phase: str, *nodes: Json) -> None:
+        """As the controller writes it."""
+        status = {"phase": phase, "nodes": {node["id"]: node for node in nodes}}
+        self._servers.do(lambda: self.cluster.patch(WORKFLOWS, name, {"status": status}))
+
+
+@pytest.fixture
+def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+    api = Api(FakeCluster(HUB, namespace="serving", time=RealTime()))
+    with serving({HUB: api}, tmp_path, namespace="serving") as servers:
+        monkeypatch.setenv("KUBECONFIG", str(servers.kubeconfig))
+        yield Hub(servers)
+
+
+def a_pod(step: str, phase: str, code: int | None = None, *, template: str = "stage", at: str = "") -> Json:
+    outputs = {"outputs": {"exitCode": str(code)}} if code is not None else {}
+    parameters = [{"name": "step", "value": step}, {"name": "delivery", "value": "d"}]
+    inputs = {"inputs": {"parameters": parameters}} if template == "stage" else {}
+    return {"id": step, "type": "Pod", "templateName": template, "phase": phase, "finishedAt": at, **inputs, **outputs}
+
+
+def test_submit_brings_the_template_and_starts_it(tidegate: Tidegate, hub: Hub) -> None:
+    said = tidegate("workflow", "submit", SPEC, "--version", "7", "--apply")
+    (created,) = hub.workflows()
+    assert (said.code, said.out) == (0, f"{created['metadata']['name']}\n")
+    assert created["metadata"]["name"].startswith("support-llm-7-")
+    assert problems_in(created) == ()
+    assert created["spec"]["workflowTemplateRef"] == {"name": "support-llm"}
+    assert created["spec"]["arguments"]["parameters"] == [{"name": "version", "value": "7"}]
+    template = hub.cluster.get(WORKFLOW_TEMPLATES, "support-llm")
+    written = yaml.safe_load_all((GOLDEN / "one-region" / "expected.yaml").read_text())
+    assert template["spec"] == list(written)[-1]["spec"]
+    assert "golden.jsonl" in hub.cluster.get(CONFIG_MAPS, "support-llm-spec")["data"]
+
+
+def test_submit_again_finds_the_template_there(tidegate: Tidegate, hub: Hub) -> None:
+    tidegate("workflow", "submit", SPEC, "--version", "7", "--apply")
+    said = tidegate("workflow", "submit", SPEC, "--version", "7", "--delivery", "0f3c", "--output", "json")
+    assert said.json["namespace"] == "serving"
+    parameters = [each["spec"]["arguments"]["parameters"] for each in hub.workflows()]
+    assert {"name": "delivery", "value": "0f3c"} in parameters[0] + parameters[1]
+
+
+def test_submit_without_a_template_says_what_brings_it(tidegate: Tidegate, hub: Hub) -> None:
+    said = tidegate("workflow", "submit", SPEC, "--version", "7")
+    assert said.code == 2
+    assert "there is no WorkflowTemplate support-llm in the namespace serving" in said.err
+    assert hub.workflows() == []
+
+
+def test_submit_wants_a_number(tidegate: Tidegate, hub: Hub) -> None:
+    assert tidegate("workflow", "submit", SPEC, "--version", "challenger").code == 2
+
+
+def test_watch_tells_every_step_and_exits_as_the_delivery_ended(tidegate: Tidegate, hub: Hub) -> None:
+    name = tidegate("workflow", "submit", SPEC, "--version", "7", "--apply").out.strip()
+
+    def controller() -> None:
+        build = a_pod("build", "Running")
+        hub.report(name, "Running", build)
+        ended = a_pod("build", "Failed", 3, at="2026-01-01T09:00:00Z")
+        hub.report(name, "Failed", ended, a_pod("close", "Failed", 1, template="close", at="2026-01-01T09:05:00Z"))
+
+    later = threading.Timer(0.5, controller)
+    later.start()
+    said = tidegate("workflow", "watch", name, "-f", SPEC)
+    later.join()
+    assert said.out.splitlines()[0] == f"{name}: pending"
+    assert said.out.splitlines()[-3:] == [
+        "build: failed, exit code 3",
+        "close: failed, exit code 1",
+        f"{name}: failed",
+    ]
+    assert said.code == 1
+
+
+def test_watch_of_what_is_not_there(tidegate: Tidegate, hub: Hub) -> None:
+    said = tidegate("workflow", "watch", "support-llm-9-abcde", "-f", SPEC)
+    assert (said.code, said.err) == (2, "tidegate: there is no workflow support-llm-9-abcde here\n")
+
+
+def test_a_spec_without_a_workflow_says_so(tidegate: Tidegate, delivery: Path) -> None:
+    said = tidegate("workflow", "render", str(delivery))
+    assert (said.code, "has no `workflow`" in said.err) == (2, True)

@@ -1,0 +1,58 @@
+"""What a Workflow object tells: its pods, what is new, and how the delivery ended."""
+
+from __future__ import annotations
+
+import pytest
+
+from pipelines.workflow.seen import news, seen
+from rollouts.kube.model import Json
+from tidegate.core.errors import ExitCode
+
+
+def a_workflow(phase: str, *nodes: Json, message: str = "") -> Json:
+    status = {"phase": phase, "message": message, "nodes": {node["id"]: node for node in nodes}}
+    return {"metadata": {"name": "support-llm-7-x2v9k"}, "status": status}
+
+
+def a_pod(template: str, phase: str, code: int | None = None, *, at: str = "") -> Json:
+    outputs = {} if code is None else {"outputs": {"exitCode": str(code)}}
+    return {
+        "id": f"{template}{at}",
+        "type": "Pod",
+        "templateName": template,
+        "phase": phase,
+        "finishedAt": at,
+        **outputs,
+    }
+
+
+def test_one_that_no_controller_has_seen_is_pending() -> None:
+    now = seen({"metadata": {"name": "support-llm-7-x2v9k"}})
+    assert (now.phase, now.over, now.pods) == ("Pending", False, ())
+    assert list(news(None, now)) == ["support-llm-7-x2v9k: pending"]
+
+
+def test_only_what_is_new_is_told() -> None:
+    before = seen(a_workflow("Running", a_pod("open", "Succeeded", 0), a_pod("engine", "Running")))
+    after = seen(a_workflow("Failed", a_pod("open", "Succeeded", 0), a_pod("engine", "Error"), message="no node"))
+    assert list(news(before, after)) == ["engine: error", "support-llm-7-x2v9k: failed: no node"]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "expected"),
+    [
+        # The exit handler knows how it ended, whatever code the step had.
+        ((a_pod("stage", "Failed", 4, at="09:00"), a_pod("close", "Failed", 3, at="09:05")), ExitCode.INCONCLUSIVE),
+        ((a_pod("close", "Failed", 4, at="09:05"), a_pod("close", "Failed", 1, at="09:09")), ExitCode.ROLLED_BACK),
+        # Nothing was opened: there was nothing to close, which is no success.
+        ((a_pod("open", "Failed", 2, at="09:00"), a_pod("close", "Succeeded", 0, at="09:01")), ExitCode.USAGE),
+        ((a_pod("stage", "Failed", 137, at="09:00"),), ExitCode.OUTSIDE),
+        ((), ExitCode.OUTSIDE),
+    ],
+)
+def test_a_workflow_that_failed_exits_as_its_delivery_did(nodes: tuple[Json, ...], expected: ExitCode) -> None:
+    assert seen(a_workflow("Failed", *nodes)).exit_code is expected
+
+
+def test_one_that_succeeded_has_delivered() -> None:
+    assert seen(a_workflow("Succeeded", a_pod("close", "Succeeded", 0))).exit_code is ExitCode.DELIVERED
