@@ -11,6 +11,7 @@ from pipelines.context import Context
 from pipelines.errors import Stopped
 from pipelines.freezes import Frozen, frozen
 from pipelines.model import Ending, StageName, Step
+from pipelines.payloads import Waiting
 from pipelines.ports import Event
 from pipelines.recorded import answers, outcome_of
 from pipelines.watch import refuse_dead_canary
@@ -95,4 +96,5 @@ def _recorded(context: Context) -> Sequence[Event]:
 
 def _asked_at(events: Sequence[Event], asked: str) -> datetime | None:
     """When that was first asked, perhaps by a process before this one."""
-    return next((each.at for each in events if each.kind == "waiting" and each.data.get("approval") == asked), None)
+    waiting = (each for each in events if each.kind == "waiting")
+    return next((each.at for each in waiting if Waiting.model_validate(each.data).approval == asked), None)

@@ -7,6 +7,7 @@ older tidegate still shows what a newer one recorded.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 
 from pydantic import BaseModel, Field, field_validator
 
@@ -75,6 +76,23 @@ class Said(BaseModel):
     @classmethod
     def _by_name(cls, value: object) -> object:
         return Outcome[value.upper()] if isinstance(value, str) else value
+
+
+class Waiting(BaseModel):
+    """`waiting`: what holds a step back, which is one of the two."""
+
+    approval: str | None = None
+    """What somebody must approve, as `wave@2`."""
+    frozen_until: datetime | None = None
+    reason: str = ""
+    """Of the freeze."""
+
+
+class Answer(BaseModel):
+    """`approved` and `refused`; the event's step is what was asked."""
+
+    by: str
+    reason: str = ""
 
 
 class Failure(BaseModel):
