@@ -59,7 +59,8 @@ async def _take(context: Context, step: Step) -> Taken:
     except asyncio.CancelledError:
         cancellation_is_heard()
         context.journal.failed(step, Ending.INTERRUPTED, "asked to stop before the end", ExitCode.ROLLED_BACK)
-        return Taken(step=step.id, done=False, reason="asked to stop", exit_code=ExitCode.ROLLED_BACK)
+        # No verdict: a node that is emptied asks so too, and then the step is to be said again elsewhere.
+        return Taken(step=step.id, done=False, reason="asked to stop", exit_code=ExitCode.OUTSIDE)
     except TidegateError:
         raise
     # A bug keeps its traceback; whoever closes the delivery finds here why it ended.
