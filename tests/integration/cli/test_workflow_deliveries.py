@@ -1,0 +1,241 @@
+"""A rendered workflow, walked task by task: each container is the real `tidegate stage`, a process with its own disk.
+
+What they share is what pods share in a cluster: MLflow, the regions' API servers and engines, behind sockets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from fakes.cluster_region import NAMESPACE, ClusterRegion
+from fakes.kube.server import FakeServers, serving
+from fakes.kube.simulated_time import RealTime
+from fakes.workflow.commands import Commands
+from fakes.workflow.engine import Engines, engines
+from fakes.workflow.interpreter import Controller, Workflow
+
+from pipelines.spec import Delivery
+from pipelines.workflow.conventions import SPEC_FOLDER
+from pipelines.workflow.render import blueprint_of, rendered
+from registry.adapters.mlflow_deliveries import MlflowDeliveries
+from registry.adapters.mlflow_models import MlflowRegistry
+from registry.adapters.mlflow_store import embedded_uri
+from registry.conventions import ENGINE_IMAGE
+from registry.model import DeliverySummary
+from rollouts.kube.model import Json
+from rollouts.manifests.spec import ArgoFleetSpec
+from tidegate.core.spec import load_spec
+
+# Up to forty processes one after the other, on machines that may do other things meanwhile.
+pytestmark = pytest.mark.timeout(900)
+
+FIRST, SECOND, THIRD = "eu-west-1", "us-east-1", "ap-south-1"
+REGIONS = (FIRST, SECOND, THIRD)
+STEPS = [
+    "build",
+    *(f"{stage}@{FIRST}" for stage in ("deploy", "smoke", "offline", "promote")),
+    "bake@1",
+    *(f"{stage}@{region}" for region in (SECOND, THIRD) for stage in ("deploy", "smoke", "promote")),
+    "bake@2",
+    "finalize",
+]
+
+
+def spec_of(name: str, engine: str) -> dict[str, Any]:
+    """Two waves; gates that need no traffic: questions with known answers, and health."""
+    region = {"entry": "https://llm.example", "stable_url": f"{engine}/stable", "canary_url": f"{engine}/canary"}
+    return {
+        "apiVersion": "tidegate/v1",
+        "kind": "Delivery",
+        "metadata": {"name": "support-llm"},
+        "model": {"name": name},
+        "engine": {"vllm": {"version": "0.32.0"}},
+        "gates": {"quality": {"scorer": "contains", "min_prompts": 10, "max_drop": "0.1"}},
+        "stages": [{"offline": {"dataset": "golden.jsonl"}}],
+        "regions": {"waves": [[FIRST], [SECOND, THIRD]], "bake": "1s"},
+        "fleet": {
+            "kind": "argo",
+            "namespace": NAMESPACE,
+            "gateway": {"name": "public", "hosts": ["llm.example"]},
+            "regions": {each: region | {"context": each, "prometheus": "http://127.0.0.1:9"} for each in REGIONS},
+        },
+        "workflow": {
+            "image": "registry.example/tidegate:1",
+            "tracking_uri": "http://mlflow.example",
+            "kubeconfig": "clusters",
+            "patience": "3s",
+        },
+    }
+
+
+class Clusters:
+    """The regions' API servers and controllers."""
+
+    def __init__(self, servers: FakeServers, regions: Mapping[str, ClusterRegion]) -> None:
+        self.servers = servers
+        self._regions = regions
+
+    def versions(self) -> list[str]:
+        """Whom users reach, region by region."""
+        return [self.servers.do(lambda one=one: one.versions()[0]) for one in self._regions.values()]
+
+
+@contextmanager
+def clusters(fleet: ArgoFleetSpec, folder: Path) -> Iterator[Clusters]:
+    regions = {each: ClusterRegion(each, spec=fleet, time=RealTime()) for each in REGIONS}
+    with serving({each: one.api for each, one in regions.items()}, folder, namespace=NAMESPACE) as servers:
+        running = [servers.do(lambda one=one: asyncio.ensure_future(one.simulation.run())) for one in regions.values()]
+        yield Clusters(servers, regions)
+        for task in running:
+            servers.do(task.cancel)
+
+
+class Place:
+    """Everything around a workflow, and what to look at afterwards."""
+
+    def __init__(self, spec_path: Path, name: str, state: Path, clusters: Clusters, served: Engines) -> None:
+        self.engines, self.clusters = served, clusters
+        self.registry, self.deliveries = MlflowRegistry(embedded_uri(state)), MlflowDeliveries(embedded_uri(state))
+        self._spec_path, self._name = spec_path, name
+        self.folder = spec_path.parent
+        variables = {
+            "MLFLOW_TRACKING_URI": embedded_uri(state),
+            "KUBECONFIG": str(clusters.servers.kubeconfig),
+            "CI": "1",
+        }
+        self._mounted = spec_path.parent / "mounted"
+        self.commands = Commands(spec_path.parent / "pods", variables, {SPEC_FOLDER: self._mounted})
+        self.controller = Controller(self.commands.run, sleep=_at_once)
+
+    def change(self, **parts: Any) -> None:
+        """Change the spec, before anything is rendered."""
+        said = yaml.safe_load(self._spec_path.read_text())
+        self._spec_path.write_text(yaml.safe_dump(said | parts))
+
+    def template(self) -> Json:
+        """The template, whose ConfigMap lies where pods have it mounted."""
+        objects = rendered(blueprint_of(load_spec(self._spec_path, Delivery), self._spec_path))
+        (files,) = (each["data"] for each in objects if each["kind"] == "ConfigMap")
+        (volume,) = (each for each in objects[-1]["spec"]["volumes"] if "configMap" in each)
+        for item in volume["configMap"]["items"]:
+            place = self._mounted / item["path"]
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_text(files[item["key"]])
+        return objects[-1]
+
+    async def submit(self, **arguments: str) -> Workflow:
+        return await self.controller.submit(self.template(), version="2", **arguments)
+
+    @property
+    def delivery(self) -> DeliverySummary:
+        """The only one."""
+        (found,) = self.deliveries.deliveries(self._name)
+        return found
+
+    def said(self, kind: str) -> list[str]:
+        return [event.step for event in self.deliveries.events(self.delivery.id) if event.kind == kind]
+
+    def has_said(self, step: str, kind: str) -> Callable[[], bool]:
+        def look() -> bool:
+            found = self.deliveries.deliveries(self._name)
+            return bool(found) and step in self.said(kind)
+
+        return look
+
+    @property
+    def champion(self) -> str:
+        return self.registry.resolve(self._name, "champion").version
+
+
+async def _at_once(_: float) -> None:
+    """Pauses between tries are the cluster's."""
+
+
+@pytest.fixture
+def place(registered: Path, tmp_path: Path, name: str, state: Path) -> Iterator[Place]:
+    golden = [{"prompt": f"What is {number} minus {number - 4}?", "expected": "four"} for number in range(4, 16)]
+    (tmp_path / "golden.jsonl").write_text("\n".join(json.dumps(entry) for entry in golden))
+    registry = MlflowRegistry(embedded_uri(state))
+    for version in registry.versions(name):
+        registry.mark(version, {ENGINE_IMAGE: f"registry.example/support-llm@sha256:{version.version.zfill(64)}"})
+    with engines(tmp_path / "champion" / "model") as served:
+        registered.write_text(yaml.safe_dump(spec_of(name, served.url)))
+        fleet = load_spec(registered, Delivery).fleet
+        assert isinstance(fleet, ArgoFleetSpec)
+        with clusters(fleet, tmp_path) as there:
+            yield Place(registered, name, state, there, served)
+
+
+async def test_it_is_delivered(place: Place) -> None:
+    workflow = await place.submit()
+    assert workflow.phase == "Succeeded", place.commands.errors
+    assert place.delivery.outcome == "delivered"
+    assert sorted(place.said("done")) == sorted(STEPS)
+    assert (place.champion, place.clusters.versions()) == ("2", ["2"] * 3)
+
+
+async def test_a_bad_version_is_taken_back_and_no_verdict_is_asked_twice(place: Place) -> None:
+    place.engines.bad_canary = True
+    workflow = await place.submit()
+    assert (workflow.phase, workflow.closed.code) == ("Failed", 1), place.commands.errors
+    assert place.delivery.outcome == "rolled-back"
+    assert (place.delivery.reason or "").startswith(f"offline@{FIRST}: gate quality:")
+    assert workflow.tries(f"deliver.wave-1(0:{FIRST}).offline") == 1
+    assert workflow.nodes["deliver.bake-1"].phase == "Omitted"
+    assert (place.champion, place.clusters.versions()) == ("1", ["1"] * 3)
+
+
+async def test_a_wave_that_is_refused_takes_the_first_one_back(place: Place) -> None:
+    place.change(approvals=[{"before": "wave", "wave": 2}])
+    running = asyncio.create_task(place.submit())
+    await until(place.has_said(f"deploy@{SECOND}", "waiting"), running)
+    refusal = ["approve", place.delivery.id, "wave@2", "--refuse", "--by", "ann", "--reason", "the sale begins"]
+    assert (await place.commands.command(refusal, new_folder(place))).code == 0
+    workflow = await running
+    assert (workflow.phase, workflow.closed.code) == ("Failed", 1), place.commands.errors
+    assert place.delivery.outcome == "rolled-back"
+    assert "wave@2 was refused by ann" in (place.delivery.reason or "")
+    assert (place.champion, place.clusters.versions()) == ("1", ["1"] * 3)
+
+
+async def test_a_step_that_is_killed_is_tried_again(place: Place) -> None:
+    place.commands.kill_when["bake@1"] = place.has_said("bake@1", "started")
+    workflow = await place.submit()
+    assert workflow.phase == "Succeeded", place.commands.errors
+    assert workflow.tries("deliver.bake-1") == 2
+    assert (place.said("started").count("bake@1"), place.said("done").count("bake@1")) == (2, 1)
+    assert (place.delivery.outcome, place.champion, place.clusters.versions()) == ("delivered", "2", ["2"] * 3)
+
+
+async def test_a_workflow_that_is_lost_is_carried_on_by_another(place: Place) -> None:
+    lost = asyncio.create_task(place.submit())
+    await until(place.has_said("bake@1", "started"), lost)
+    lost.cancel()
+    await asyncio.wait([lost])
+    assert place.delivery.outcome is None
+    # It asked for so long between two steps; until then it might only be slow.
+    await asyncio.sleep(4)
+    workflow = await place.submit(delivery=place.delivery.id)
+    assert workflow.phase == "Succeeded", place.commands.errors
+    assert (place.delivery.outcome, place.champion, place.clusters.versions()) == ("delivered", "2", ["2"] * 3)
+    assert all(place.said("started").count(step) == 1 for step in STEPS if step != "bake@1")
+
+
+async def until(look: Callable[[], bool], running: asyncio.Task[Workflow]) -> None:
+    """Wait for what `look` sees while the workflow goes on."""
+    while not look():
+        assert not running.done(), running.result()
+        await asyncio.sleep(0.2)
+
+
+def new_folder(place: Place) -> Path:
+    folder = place.folder / "person"
+    folder.mkdir()
+    return folder
