@@ -67,9 +67,7 @@ CHANGES = (
     Changed("variable VLLM_ALLOW_RUNTIME_LORA_UPDATING", environment={"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1"}),
     Changed("variable VLLM_CPU_OMP_THREADS_BIND", environment={"VLLM_CPU_OMP_THREADS_BIND": "nobind"}),
     Changed("compiler CXX", environment={"CXX": shutil.which("g++") or "g++"}),
-    Changed("model config hidden_act", config={"hidden_act": "gelu"}),
     Changed("model config rms_norm_eps", config={"rms_norm_eps": 0.1}),
-    Changed("model config rope_theta", config={"rope_theta": 12345.0}),
 )
 
 

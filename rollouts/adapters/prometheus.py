@@ -98,16 +98,20 @@ class Prometheus:
             self._rules = text
 
     async def _read(self, rules: str) -> None:
-        """Make it read `rules`; one that died, also just now, is first started again with those of before."""
-        for last in (False, True):
-            if not self.alive:
-                await self._start()
-            replace_text(self._rules_file, rules)
-            try:
-                return await self._reload()
-            except Unreachable:
-                if last or not await self._ends_within(DYING_SECONDS):
-                    raise
+        """Make it read `rules`, also one that died just now and nobody knows yet."""
+        try:
+            await self._read_once(rules)
+        except Unreachable:
+            if not await self._ends_within(DYING_SECONDS):
+                raise
+            await self._read_once(rules)
+
+    async def _read_once(self, rules: str) -> None:
+        """One that is dead is first started again with the rules of before."""
+        if not self.alive:
+            await self._start()
+        replace_text(self._rules_file, rules)
+        await self._reload()
 
     async def _start(self) -> None:
         program = binary()

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from copy import deepcopy
 
 from rollouts.argo.model import POD_TEMPLATE_HASH, Rollout, revision_of
 from rollouts.errors import NotPossible
 from rollouts.kube.model import Json
+
+INJECTED = "rollout.argoproj.io/ephemeral-metadata"
+"""Annotation of a ReplicaSet: what the controller put into its template, such as the role."""
 
 
 def controlled_by(rollout: Json, things: Sequence[Json]) -> list[Json]:
@@ -55,6 +59,21 @@ def template_to_restore(replica_set: Json) -> Json:
     labels = template.get("metadata", {}).get("labels")
     if labels:
         labels.pop(POD_TEMPLATE_HASH, None)
+    return template
+
+
+def template_as_asked(replica_set: Json) -> Json:
+    """The pod template that somebody once asked for, without anything that the controller put into it.
+
+    Restored with a role in it, the template would be a new one with new pods: the role is the controller's, and
+    `undo` of kubectl's plugin takes nothing but the hash away.
+    """
+    template = template_to_restore(replica_set)
+    injected = json.loads((replica_set["metadata"].get("annotations") or {}).get(INJECTED) or "{}")
+    metadata = template.get("metadata") or {}
+    for part in ("labels", "annotations"):
+        for key in injected.get(part) or {}:
+            (metadata.get(part) or {}).pop(key, None)
     return template
 
 

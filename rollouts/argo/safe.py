@@ -16,7 +16,7 @@ from rollouts.argo.images import containers_of, with_image
 from rollouts.argo.model import Rollout
 from rollouts.argo.patches import Requests, next_step, patch_status, require_step
 from rollouts.argo.phase import says_aborted
-from rollouts.argo.revisions import of_hash, target, template_to_restore
+from rollouts.argo.revisions import of_hash, target, template_as_asked
 from rollouts.errors import NotPossible
 from rollouts.kube.model import Json, PatchKind, Request
 from rollouts.kube.requests import STRICT
@@ -184,11 +184,11 @@ def template_of(rollout: Json, replica_sets: Sequence[Json], revision: int = 0) 
     """
     seen = Rollout(rollout)
     if revision or not (seen.in_progress and seen.stable_hash):
-        return template_to_restore(target(rollout, replica_sets, revision))
+        return template_as_asked(target(rollout, replica_sets, revision))
     stable = of_hash(rollout, replica_sets, seen.stable_hash)
     if stable is None:
         raise NotPossible(f"the stable ReplicaSet of {seen.name} is gone", hint="say which: --to-revision N")
-    return template_to_restore(stable)
+    return template_as_asked(stable)
 
 
 def restore(rollout: Json, template: Json, expected: Expected = ANYWHERE, *, workload: Json | None = None) -> Requests:

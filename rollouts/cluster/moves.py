@@ -11,7 +11,7 @@ from rollouts.argo.safe import Expected
 from rollouts.cluster.holds import Hold, entry_of, rests_at
 from rollouts.cluster.lookout import Lookout
 from rollouts.cluster.place import Place
-from rollouts.cluster.revisions import Revision, as_deployed, next_attempt
+from rollouts.cluster.revisions import Revision, next_attempt
 from rollouts.cluster.route import RouteKind
 from rollouts.cluster.seen import Seen
 from rollouts.cluster.wanted import numbered, remembering, said_again, succeeding
@@ -89,8 +89,7 @@ class Moves:
     async def undo(self, seen: Seen, wanted: Revision) -> None:
         """Ask for that revision's template again; nothing when it is asked for."""
         assert seen.rollout is not None, "there is a revision of a Rollout that is not there"
-        sets = [as_deployed(each) for each in seen.replica_sets]
-        for request in safe.undo(seen.rollout, sets, wanted.number):
+        for request in safe.undo(seen.rollout, seen.replica_sets, wanted.number):
             await self._cluster.send(request)
 
     async def remember(self, seen: Seen, version: str | None) -> None:

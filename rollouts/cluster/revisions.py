@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
-from copy import deepcopy
 from dataclasses import dataclass
 
 from rollouts.argo.model import revision_of
 from rollouts.argo.revisions import hash_of
 from rollouts.kube.model import Json
 from rollouts.manifests.conventions import ATTEMPT, DIGEST, VERSION
-
-INJECTED = "rollout.argoproj.io/ephemeral-metadata"
-"""Annotation of a ReplicaSet: what the controller put into its template, such as the role."""
 
 
 @dataclass(frozen=True)
@@ -61,18 +56,3 @@ def labelled(template: Json) -> tuple[str, str, int]:
 def next_attempt(version: str, known: Iterable[Revision]) -> int:
     """The number of the next trial of a version: one more than any that the region remembers."""
     return max((each.attempt for each in known if each.version == version), default=0) + 1
-
-
-def as_deployed(replica_set: Json) -> Json:
-    """With the template that somebody once asked for, without what the controller put into it.
-
-    Restored with a role in it, the template would be a new one with new pods: the role is the controller's, and
-    `undo` of kubectl's plugin takes nothing but the hash away.
-    """
-    injected = json.loads((replica_set["metadata"].get("annotations") or {}).get(INJECTED) or "{}")
-    restored = deepcopy(replica_set)
-    metadata = restored["spec"]["template"].get("metadata") or {}
-    for part in ("labels", "annotations"):
-        for key in injected.get(part) or {}:
-            (metadata.get(part) or {}).pop(key, None)
-    return restored

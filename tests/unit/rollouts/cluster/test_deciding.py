@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 from fakes.clock import FakeClock
 
@@ -12,7 +10,7 @@ from rollouts.cluster.holds import Hold, entry_of, holds_of, way_to
 from rollouts.cluster.patience import Patience, passes
 from rollouts.cluster.pods import hopeless, problems
 from rollouts.cluster.proof import Proof, copies_of, gained, share_of
-from rollouts.cluster.revisions import INJECTED, Revision, as_deployed, next_attempt
+from rollouts.cluster.revisions import Revision, next_attempt
 from rollouts.errors import (
     ApiError,
     Conflict,
@@ -122,15 +120,6 @@ class TestRevisions:
             for version, attempt in (("1", 1), ("1", 3), ("2", 7))
         ]
         assert [next_attempt(version, known) for version in ("1", "2", "3")] == [4, 8, 1]
-
-    def test_what_the_controller_put_into_a_template_is_not_asked_for(self) -> None:
-        labels = {"tidegate.dev/version": "1", "tidegate.dev/role": "stable"}
-        replica_set: Json = {
-            "metadata": {"annotations": {INJECTED: json.dumps({"labels": {"tidegate.dev/role": "stable"}})}},
-            "spec": {"template": {"metadata": {"labels": labels}}},
-        }
-        assert as_deployed(replica_set)["spec"]["template"]["metadata"]["labels"] == {"tidegate.dev/version": "1"}
-        assert replica_set["spec"]["template"]["metadata"]["labels"] == labels
 
 
 def pod(**container: object) -> Json:
