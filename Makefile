@@ -18,10 +18,11 @@ demo: setup ## Deliver a real model on this machine and take back two bad ones.
 	@$(BIN)/python examples/demo/run.py
 
 test: lint type check-gen setup test-tools ## Everything that must hold: lint, types, generated files, all tests.
-	@$(BIN)/pytest
+	@$(BIN)/pytest -n logical tests/unit
+	@$(BIN)/pytest tests/integration tests/e2e
 
-unit: $(VENV)/installed ## The tests that need nothing but Python (seconds).
-	@$(BIN)/pytest tests/unit
+unit: $(VENV)/installed ## The tests that need nothing but Python.
+	@$(BIN)/pytest -n logical tests/unit
 
 integration: setup test-tools ## The tests against real engines, proxies and servers (minutes).
 	@$(BIN)/pytest tests/integration
