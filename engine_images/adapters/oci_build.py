@@ -41,7 +41,7 @@ def build_image(
     """
     signature = key.sign(manifest_bytes(contents.manifest)) if key else None
     planned = planned_layers(contents, signature)
-    _bring(base, layout)
+    bring(base, layout)
     layers = [write_layer(layout, layer.title, layer.files, executable=frozenset()) for layer in planned]
     labelled = runtime.model_copy(update={"labels": labels_of(contents.manifest) | dict(runtime.labels)})
     config = layout.put(canonical(config_of(base.config, layers, labelled, base.platform)), CONFIG)
@@ -76,7 +76,7 @@ def _files(folder: Path) -> dict[str, Path]:
     return {path.relative_to(start).as_posix(): path for path in sorted(start.rglob("*")) if path.is_file()}
 
 
-def _bring(base: Base, layout: OciLayout) -> None:
+def bring(base: Base, layout: OciLayout) -> None:
     """Let `layout` hold the layers of a base that is on this machine, without a second copy where disks allow."""
     if base.layout is None or base.layout.resolve() == layout.root.resolve():
         return

@@ -26,7 +26,7 @@ from engine_images.manifest import (
     EngineManifest,
 )
 from engine_images.oci.base import Base
-from engine_images.oci.model import BASE_NAME, TITLE, Source, canonical
+from engine_images.oci.model import BASE_DIGEST, BASE_NAME, TITLE, Source, canonical
 
 ENGINE_LAYER = "engine"
 CACHE_LAYER = "compile cache"
@@ -88,7 +88,7 @@ def annotations_of(manifest: EngineManifest, base: Base) -> dict[str, str]:
     said = {
         TITLE: manifest.model.name,
         "org.opencontainers.image.version": manifest.model.version,
-        "org.opencontainers.image.base.digest": base.digest,
+        BASE_DIGEST: base.digest,
         BASE_NAME: base.reference,
         **labels_of(manifest),
     }

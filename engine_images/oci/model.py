@@ -34,6 +34,7 @@ REFERENCE = "org.opencontainers.image.ref.name"
 TITLE = "org.opencontainers.image.title"
 BASE_LAYER = "base layer"
 """What people are told of a layer without a title: ours have one."""
+BASE_DIGEST = "org.opencontainers.image.base.digest"
 BASE_NAME = "org.opencontainers.image.base.name"
 """The annotation that says where the base image can be pulled."""
 

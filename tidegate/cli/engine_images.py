@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ from engine_images.adapters.oci_layout import OciLayout, split_layout
 from engine_images.adapters.oci_read import Images, InLayout, InRegistry
 from engine_images.adapters.oci_registry import Access, Repository
 from engine_images.adapters.registry_credentials import Credentials, docker_config, find_credentials
+from engine_images.oci.model import Platform
 from engine_images.oci.reference import Reference
 from tidegate.core.errors import UsageError
 
@@ -50,6 +52,15 @@ class Login:
         """What was given for this registry; else what docker knows."""
         given = self.given if reference.registry == self.registry else None
         return Access(given or find_credentials(reference.registry, docker_config()), self.insecure)
+
+
+GO_NAMES = {"x86_64": "amd64", "aarch64": "arm64"}
+"""How images name what Python calls a machine."""
+
+
+def this_platform() -> Platform:
+    """What images that are built on this machine run on."""
+    return Platform(architecture=GO_NAMES.get(platform.machine(), platform.machine()))
 
 
 @contextmanager

@@ -62,6 +62,40 @@ def submit(
     return run(spec, Asked(version, delivery, apply, context), as_json=output is Output.JSON)
 
 
+@workflow.command("image")
+def image(
+    installed: Annotated[Path, typer.Argument(metavar="FOLDER", help="Into which tidegate was installed.")],
+    base: Annotated[
+        str,
+        typer.Option(
+            help="An image with Python of the same version: a layout's PATH[:NAME], or REGISTRY/REPOSITORY@DIGEST.",
+            show_default=False,
+        ),
+    ],
+    layout: Annotated[Path, typer.Option(help="OCI layout that gets the image.")] = Path("images"),
+    push: Annotated[
+        str | None, typer.Option(metavar="REFERENCE", help="Push it there too: REGISTRY/REPOSITORY:TAG.")
+    ] = None,
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="Plain http also to other machines; never with a password.")
+    ] = False,
+    output: As = Output.TEXT,
+) -> int:
+    """Build the image that steps run in, without a container daemon, and print its name.
+
+    FOLDER is what `pip install --target FOLDER tidegate` leaves. The libraries are a layer of their own, which most releases share. The same folder gives the same digest.
+
+    \b
+    Examples:
+      tidegate workflow image installed --base registry.example.com/python@sha256:...
+      tidegate workflow image installed --base base-layout --push registry.example.com/tidegate:1
+    """
+    from tidegate.cli.commands.workflow_image import Request, run
+    from tidegate.cli.engine_images import Login
+
+    return run(Request(installed, base, layout, push), Login(None, "", insecure), as_json=output is Output.JSON)
+
+
 @workflow.command("watch")
 def watch(
     name: Annotated[str, typer.Argument(help="The workflow, as `workflow submit` printed it.")],

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import platform
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,20 +15,17 @@ from engine_images.build.model import Built, Order, Record
 from engine_images.compile.proof import Started
 from engine_images.manifest import ENTRYPOINT_FOLDER, ROOT
 from engine_images.oci.compose import Contents
-from engine_images.oci.model import Descriptor, Platform, Runtime
+from engine_images.oci.model import Descriptor, Runtime
 from engine_images.sbom import sbom_of
 from engine_images.signature import SigningKey
 from pipelines.spec import Delivery
 from pipelines.state import StateFolder
 from registry.conventions import ENGINE, ENGINE_PROOF, name_and_reference
 from tidegate.cli.compose import local_engines, open_registry
-from tidegate.cli.engine_images import Login
+from tidegate.cli.engine_images import Login, this_platform
 from tidegate.cli.engine_view import aligned, in_bytes, read_key
 from tidegate.cli.output import note, print_json
 from tidegate.core.spec import load_spec
-
-GO_NAMES = {"x86_64": "amd64", "aarch64": "arm64"}
-"""How images name what Python calls a machine."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +47,7 @@ def run(request: Request, login: Login, *, as_json: bool) -> int:
     """Build, and pack what was built."""
     # Before minutes of compiling: a key or a base that cannot be read.
     key = SigningKey(read_key(request.sign_key)) if request.sign_key else None
-    base = base_at(request.base, _here(), login.access) if request.base else None
+    base = base_at(request.base, this_platform(), login.access) if request.base else None
     spec, state = load_spec(request.spec, Delivery), StateFolder(request.state)
     registry = open_registry(request.state, request.tracking_uri)
     version = registry.resolve(*name_and_reference(request.model))
@@ -94,10 +90,6 @@ def _runtime(order: Order) -> Runtime:
         environment={"PYTHONPATH": f"{ROOT}/{ENTRYPOINT_FOLDER}", "PYTHONSAFEPATH": "1"},
         workdir=ROOT,
     )
-
-
-def _here() -> Platform:
-    return Platform(architecture=GO_NAMES.get(platform.machine(), platform.machine()))
 
 
 def _starts(record: Record) -> list[tuple[str, ...]]:

@@ -1,0 +1,70 @@
+"""tidegate itself as an image: what a workflow's steps run in. Pure.
+
+base          the operating system and Python
+libraries     what tidegate needs: the same for many releases
+tidegate      our own packages, and the command
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+
+from engine_images.errors import BrokenImage
+from engine_images.oci.base import Base
+from engine_images.oci.compose import PlannedLayer
+from engine_images.oci.model import BASE_DIGEST, BASE_NAME, TITLE, Runtime
+
+HOME = "/opt/tidegate"
+COMMAND = f"{HOME}/bin/tidegate"
+PACKAGES = frozenset({"tidegate", "pipelines", "rollouts", "gates", "registry", "engine_images", "slo"})
+USER = "10001"
+LAUNCHER = b"""#!/usr/bin/env python3
+import sys
+
+from tidegate.cli import main
+
+sys.exit(main())
+"""
+"""The one that pip writes names the Python of the machine on which it was installed."""
+
+
+def toolchain_layers(installed: Mapping[str, Path]) -> tuple[PlannedLayer, PlannedLayer]:
+    """The layers of a folder into which tidegate was installed; files by their places in it.
+
+    Raises:
+        BrokenImage: tidegate is not among them.
+    """
+    if "tidegate/cli/__init__.py" not in installed:
+        raise BrokenImage("tidegate is not in that folder", hint="`pip install --target FOLDER tidegate` puts it there")
+    ours = {place: path for place, path in installed.items() if _is_ours(place)}
+    libraries = {f"{HOME}/{place}": path for place, path in installed.items() if place not in ours}
+    tool = {f"{HOME}/{place}": path for place, path in ours.items()}
+    return (
+        PlannedLayer(title="libraries", files=libraries),
+        PlannedLayer(title="tidegate", files={**tool, COMMAND: LAUNCHER}),
+    )
+
+
+def toolchain_runtime(base: Base) -> Runtime:
+    """`tidegate` as the first process, found by its name too, as no privileged user."""
+    before = dict(entry.split("=", 1) for entry in (base.config.get("config") or {}).get("Env") or ())
+    path = before.get("PATH", "/usr/local/bin:/usr/bin:/bin")
+    variables = {
+        "PATH": f"{HOME}/bin:{path}",
+        "PYTHONPATH": HOME,
+        "PYTHONSAFEPATH": "1",
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+    return Runtime(entrypoint=("tidegate",), environment=variables, user=USER)
+
+
+def toolchain_annotations(base: Base) -> dict[str, str]:
+    """Where a push finds the layers of the base."""
+    said = {TITLE: "tidegate", BASE_DIGEST: base.digest, BASE_NAME: base.reference}
+    return {name: text for name, text in said.items() if text}
+
+
+def _is_ours(place: str) -> bool:
+    top = PurePosixPath(place).parts[0]
+    return top in PACKAGES or (top.startswith("tidegate-") and top.endswith(".dist-info"))

@@ -1,0 +1,45 @@
+"""`tidegate workflow image`: the toolchain that steps run in, as an OCI image."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from engine_images.adapters.oci_base import base_at
+from engine_images.adapters.oci_layout import OciLayout
+from engine_images.adapters.oci_push import push_image
+from engine_images.adapters.oci_toolchain import build_toolchain
+from engine_images.oci.reference import Reference
+from tidegate import __version__
+from tidegate.cli.engine_images import Login, this_platform
+from tidegate.cli.output import note, print_json
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the person asked for."""
+
+    installed: Path
+    base: str
+    layout: Path
+    push: str | None
+
+
+def run(request: Request, login: Login, *, as_json: bool) -> int:
+    """Build, and push where a registry is named."""
+    target = Reference.parse(request.push) if request.push else None
+    base = base_at(request.base, this_platform(), login.access)
+    layout, name = OciLayout(request.layout), f"tidegate:{__version__}"
+    image = build_toolchain(layout, name=name, base=base, installed=request.installed)
+    pushed = push_image(layout, image, target, login.access, sleep=_wait).reference if target else None
+    if as_json:
+        print_json({"image": f"{request.layout}:{name}", "digest": image.digest, "pushed": pushed})
+    else:
+        print(pushed or f"{request.layout}:{name}, {image.digest}")
+    return 0
+
+
+def _wait(seconds: float) -> None:
+    note(f"the registry is away; next attempt in {seconds:g} s")
+    time.sleep(seconds)
