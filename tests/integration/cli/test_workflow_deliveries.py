@@ -9,6 +9,7 @@ import asyncio
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -103,7 +104,7 @@ class Place:
     def __init__(self, spec_path: Path, name: str, state: Path, clusters: Clusters, served: Engines) -> None:
         self.engines, self.clusters = served, clusters
         self.registry, self.deliveries = MlflowRegistry(embedded_uri(state)), MlflowDeliveries(embedded_uri(state))
-        self._spec_path, self._name = spec_path, name
+        self._spec_path, self.name = spec_path, name
         self.folder = spec_path.parent
         variables = {
             "MLFLOW_TRACKING_URI": embedded_uri(state),
@@ -136,7 +137,7 @@ class Place:
     @property
     def delivery(self) -> DeliverySummary:
         """The only one."""
-        (found,) = self.deliveries.deliveries(self._name)
+        (found,) = self.deliveries.deliveries(self.name)
         return found
 
     def said(self, kind: str) -> list[str]:
@@ -144,14 +145,14 @@ class Place:
 
     def has_said(self, step: str, kind: str) -> Callable[[], bool]:
         def look() -> bool:
-            found = self.deliveries.deliveries(self._name)
+            found = self.deliveries.deliveries(self.name)
             return bool(found) and step in self.said(kind)
 
         return look
 
     @property
     def champion(self) -> str:
-        return self.registry.resolve(self._name, "champion").version
+        return self.registry.resolve(self.name, "champion").version
 
 
 async def _at_once(_: float) -> None:
@@ -226,6 +227,15 @@ async def test_a_workflow_that_is_lost_is_carried_on_by_another(place: Place) ->
     assert workflow.phase == "Succeeded", place.commands.errors
     assert (place.delivery.outcome, place.champion, place.clusters.versions()) == ("delivered", "2", ["2"] * 3)
     assert all(place.said("started").count(step) == 1 for step in STEPS if step != "bake@1")
+
+
+async def test_beside_another_delivery_nothing_is_opened_and_nothing_is_closed(place: Place) -> None:
+    version, champion = (place.registry.resolve(place.name, alias) for alias in ("challenger", "champion"))
+    other = place.deliveries.open_delivery(version, champion, spec_digest="", patience=timedelta(hours=1))
+    workflow = await place.submit()
+    assert (workflow.phase, workflow.nodes["deliver.open"].code, workflow.closed.code) == ("Failed", 2, 0)
+    assert workflow.tries("deliver.open") == 1
+    assert (place.delivery.id, place.delivery.outcome) == (other.delivery, None)
 
 
 async def until(look: Callable[[], bool], running: asyncio.Task[Workflow]) -> None:
