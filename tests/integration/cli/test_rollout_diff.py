@@ -95,7 +95,7 @@ def test_a_context_that_nobody_knows_is_told(
     tidegate: Tidegate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(
-        "KUBECONFIG", str(write_kubeconfig(tmp_path / "kubeconfig", {"elsewhere": "http://127.0.0.1:9"}))
+        "KUBECONFIG", str(write_kubeconfig(tmp_path / "kubeconfig", {"elsewhere": "http://127.0.0.1:9"}, b""))
     )
     said = rollout(tidegate, "diff")
     assert said.code == 4
