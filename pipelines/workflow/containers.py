@@ -11,6 +11,7 @@ from hera.workflows.models import (
     Memoize,
     Toleration,
     UserContainer,
+    ValueFrom,
     VolumeMount,
 )
 from hera.workflows.models.io.k8s.apimachinery.pkg.util.intstr import IntOrString
@@ -108,6 +109,8 @@ def building(blueprint: Blueprint, build: BuildSpec) -> Container:
         active_deadline_seconds=int(build.within.total_seconds()),
         # A build that failed as such, which Argo Workflows tells as LOST, would fail again, on the same GPU.
         retry_strategy=again(blueprint, WORTH_IT),
+        # Argo Workflows remembers only what has an output; the layout's index names the image by its digest.
+        outputs=[Parameter(name="image", value_from=ValueFrom(path=f"{layout}/index.json"))],
         memoize=Memoize(
             key=f"{version}-{blueprint.engine_key}",
             max_age=f"{build.remember.total_seconds() / 3600:.0f}h",

@@ -167,6 +167,7 @@ class Controller:
 
     async def _container(self, workflow: Workflow, node: str, template: Json) -> Node:
         key = template.get("memoize", {}).get("key")
+        assert not key or template["outputs"]["parameters"], "Argo Workflows remembers nothing without an output"
         if key in self._remembered:
             return self._remembered[key]
         strategy = template["retryStrategy"]
