@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from gates.planning.expected import Assumptions
+from pipelines.engine_count import EngineCount, engine_counts
 from pipelines.model import GatePlan, Plan, Step
 from pipelines.wording import duration
 from tidegate.cli.compose import make_plan_of, open_registry, read_delivery
@@ -20,10 +21,23 @@ def run(spec_path: Path, state: Path, tracking_uri: str | None, *, as_json: bool
     plan = make_plan_of(spec, spec_path.parent, open_registry(state, tracking_uri))
     if as_json:
         steps = [step.model_dump(mode="json") | {"id": step.id} for step in plan.steps]
-        print_json(plan.model_dump(mode="json") | {"steps": steps, "expected_seconds": plan.expected_seconds})
+        engines = [each.model_dump(mode="json") for each in engine_counts(spec)]
+        told = {"steps": steps, "expected_seconds": plan.expected_seconds, "engines": engines}
+        print_json(plan.model_dump(mode="json") | told)
     else:
         print_plan(plan)
+        for each in engine_counts(spec):
+            print(_held(each))
     return 0
+
+
+def _held(count: EngineCount) -> str:
+    cost = f", {count.per_hour:,.2f} {count.currency} an hour" if count.per_hour is not None else ""
+    warm = f"; up to {count.warm} more are kept warm after promotions" if count.warm else ""
+    return (
+        f"{count.region}: {count.serving} engines serve, {count.first} more come without users, "
+        f"{count.most} at most{cost}{warm}"
+    )
 
 
 def print_plan(plan: Plan) -> None:
