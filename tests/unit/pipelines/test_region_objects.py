@@ -93,7 +93,7 @@ def test_stages_become_steps() -> None:
 
 
 def test_blue_green_judges_after_all_users_have_moved_with_analyses_that_end() -> None:
-    canary = "  - canary: {weights: [5, 25, 50], within: 30m, gates: [latency, errors, burn_rate]}\n"
+    canary = "  - canary: {weights: [5, 25, 50], within: 1h, gates: [latency, errors, burn_rate]}\n"
     objects = of(delivery((canary, ""), ("kind: argo", "kind: argo\n  strategy: blue-green")))
     strategy = objects[-1]["spec"]["strategy"]["blueGreen"]
     assert [each["templateName"] for each in strategy["postPromotionAnalysis"]["templates"]] == [
