@@ -1,5 +1,10 @@
-"""The words of end-to-end stories assert, too; pytest explains only what it is told to."""
+"""What holds for all tests: stories assert too, and no generated input fails because the machine is busy."""
 
 import pytest
+from hypothesis import HealthCheck, settings
 
+# The words of end-to-end stories: pytest explains only the asserts that it is told to.
 pytest.register_assert_rewrite("e2e")
+
+settings.register_profile("tidegate", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("tidegate")

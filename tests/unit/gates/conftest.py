@@ -2,5 +2,5 @@
 
 from hypothesis import settings
 
-settings.register_profile("gates", derandomize=True, database=None, deadline=None, max_examples=40)
+settings.register_profile("gates", settings.get_profile("tidegate"), derandomize=True, database=None, max_examples=40)
 settings.load_profile("gates")
