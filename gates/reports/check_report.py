@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from xml.etree import ElementTree
 
 from gates.model import Outcome
+from gates.reports.junit import Case, Mark, Suite, case_of, junit_xml
+from gates.reports.markup import table_cell
 from gates.reports.verdict_line import GateVerdict, OutcomeName
 from tidegate.core.model import Value
 
@@ -50,36 +50,21 @@ def as_json(judgement: Judgement) -> str:
 
 
 def as_junit(judgement: Judgement) -> str:
-    """One test case for each gate.
-
-    A gate without a verdict is an `error`, not `skipped`: CI shows skipped tests as if nothing were wrong.
-    """
-    outcomes = [verdict.outcome for verdict in judgement.verdicts]
-    failures = outcomes.count(Outcome.FAIL)
-    totals = {
-        "tests": len(outcomes) + len(judgement.not_asked),
-        "failures": failures,
-        "errors": len(outcomes) - failures - outcomes.count(Outcome.PASS),
-        "skipped": len(judgement.not_asked),
-    }
-    counts = {name: str(total) for name, total in totals.items()} | {"time": f"{judgement.seconds:.3f}"}
-    root = ElementTree.Element("testsuites", counts)
-    moment = {} if judgement.since is None else {"timestamp": f"{_moment(judgement.since):%Y-%m-%dT%H:%M:%S}"}
-    suite = ElementTree.SubElement(root, "testsuite", {"name": _legal(judgement.name), **counts, **moment})
-    for verdict in judgement.verdicts:
-        _add_case(suite, verdict)
-    for gate in judgement.not_asked:
-        case = ElementTree.SubElement(suite, "testcase", {"classname": "tidegate.gates", "name": gate})
-        ElementTree.SubElement(case, "skipped", {"message": NOT_ASKED})
-    ElementTree.indent(root)
-    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
+    """One test case for each gate."""
+    judged = [case_of(verdict, group="tidegate.gates") for verdict in judgement.verdicts]
+    others = [
+        Case(group="tidegate.gates", name=gate, mark=Mark.SKIPPED, reason=NOT_ASKED) for gate in judgement.not_asked
+    ]
+    since = None if judgement.since is None else _moment(judgement.since)
+    suite = Suite(name=judgement.name, cases=(*judged, *others), seconds=judgement.seconds, since=since)
+    return junit_xml([suite])
 
 
 def as_markdown(judgement: Judgement) -> str:
     """A heading and a table, for a summary or a comment."""
-    lines = [f"### {_cell(judgement.name)}: {judgement.outcome}", "", "| gate | verdict | why |", "|---|---|---|"]
+    lines = [f"### {table_cell(judgement.name)}: {judgement.outcome}", "", "| gate | verdict | why |", "|---|---|---|"]
     lines += [
-        f"| {verdict.gate} | {_emphasized(verdict.outcome)} | {_cell(verdict.reason)} |"
+        f"| {verdict.gate} | {_emphasized(verdict.outcome)} | {table_cell(verdict.reason)} |"
         for verdict in judgement.verdicts
     ]
     lines += [f"| {gate} | not asked | {NOT_ASKED} |" for gate in judgement.not_asked]
@@ -94,16 +79,6 @@ REPORTS: Mapping[str, Callable[[Judgement], str]] = {
     "markdown": as_markdown,
 }
 """By the name that `--output` has for it."""
-
-
-def _add_case(suite: ElementTree.Element, verdict: GateVerdict) -> None:
-    case = ElementTree.SubElement(suite, "testcase", {"classname": "tidegate.gates", "name": verdict.gate})
-    if verdict.outcome is not Outcome.PASS:
-        tag = "failure" if verdict.outcome is Outcome.FAIL else "error"
-        told = {"type": str(verdict.outcome), "message": _legal(verdict.reason)}
-        ElementTree.SubElement(case, tag, told).text = _legal(verdict.reason)
-    numbers = "\n".join(f"{name} = {number:.6g}" for name, number in verdict.numbers.items())
-    ElementTree.SubElement(case, "system-out").text = f"{_legal(verdict.reason)}\n{numbers}"
 
 
 def _of_what(judgement: Judgement) -> str:
@@ -121,12 +96,3 @@ def _moment(seconds: float) -> datetime:
 
 def _emphasized(outcome: Outcome) -> str:
     return str(outcome) if outcome is Outcome.PASS else f"**{outcome}**"
-
-
-def _cell(text: str) -> str:
-    return re.sub(r"([\\|<>*_`\[\]])", r"\\\1", " ".join(text.split()))
-
-
-def _legal(text: str) -> str:
-    """Without characters that XML cannot hold; a reason may quote what a source wrote into `missing`."""
-    return re.sub(r"[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "?", text)

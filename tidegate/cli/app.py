@@ -9,7 +9,7 @@ import typer
 
 from tidegate.cli.engine_app import engine
 from tidegate.cli.gate_app import gate
-from tidegate.cli.options import SPEC, STATE, As, Output, Spec, State, Tracking
+from tidegate.cli.options import SPEC, STATE, As, InCI, JUnit, Output, Spec, State, Summary, Tracking
 from tidegate.cli.rollout_app import rollout
 from tidegate.cli.slo_app import slo
 from tidegate.cli.stage_app import stage
@@ -48,12 +48,18 @@ def deliver(
     keep: Annotated[
         bool, typer.Option("--keep-fleet", help="Leave the fleet up when this command started it.")
     ] = False,
+    version: Annotated[
+        str | None, typer.Option(help="The version's number; default: the one that `model.from` points at.")
+    ] = None,
     metrics_address: Annotated[
         str,
         typer.Option(
             help="Where /metrics is served meanwhile: HOST:PORT; 0.0.0.0 for scrapes from outside, port 0 for any."
         ),
     ] = "127.0.0.1:0",
+    ci: InCI = False,
+    junit: JUnit = None,
+    summary: Summary = None,
 ) -> int:
     """Deliver the challenger to every region, or take it back.
 
@@ -65,7 +71,9 @@ def deliver(
       tidegate deliver delivery.yaml
       tidegate deliver delivery.yaml --users --output json
       tidegate deliver delivery.yaml --metrics-address 0.0.0.0:9464
+      tidegate deliver delivery.yaml --ci
     """
+    from tidegate.cli.ci import reports_wanted
     from tidegate.cli.commands.deliver import run
 
     return run(
@@ -75,7 +83,9 @@ def deliver(
         as_json=output is Output.JSON,
         users=users,
         keep=keep,
+        version=version,
         metrics_address=metrics_address,
+        reports=reports_wanted(ci=ci, junit=junit, summary=summary),
     )
 
 

@@ -28,6 +28,7 @@ from pipelines.state import StateFolder
 from pipelines.trials import Trials
 from registry.adapters.mlflow_deliveries import MlflowDeliveries
 from registry.adapters.mlflow_ledger import MlflowLedger
+from tidegate.cli.ci import Reports, errors_told
 from tidegate.cli.commands.report import write_report
 from tidegate.cli.compose import make_plan_of, open_deliveries, open_registry
 from tidegate.cli.ground import Ground, Wanted, ground_of
@@ -51,6 +52,8 @@ class Request:
     deliveries: MlflowDeliveries
     spec_path: Path
     spec_digest: str
+    version: str | None
+    """The version's number; None for the one that the alias points at."""
     metrics: tuple[str, int]
     """Host and port at which the delivery's own numbers are served."""
 
@@ -74,25 +77,30 @@ def run_delivery(
     as_json: bool,
     users: bool,
     keep: bool,
+    version: str | None,
     metrics_address: str,
+    reports: Reports,
 ) -> int:
-    """Deliver what the aliases name; `users` plays users meanwhile, `keep` leaves up a fleet that this starts."""
-    request = Request(
-        wanted=Wanted(
-            spec=spec,
-            folder=spec_path.parent,
-            state=StateFolder(state),
-            registry=open_registry(state, tracking_uri),
-            users=users,
-            keep=keep,
-        ),
-        deliveries=open_deliveries(state, tracking_uri),
-        spec_path=spec_path,
-        spec_digest=sha256(spec_path.read_bytes()).hexdigest(),
-        metrics=host_and_port(metrics_address),
-    )
-    progress = follow(Console(stderr=True, highlight=False), SystemClock())
-    result = asyncio.run(_locked(request, progress))
+    """Deliver `version`, or what the alias names; `users` plays users, `keep` leaves up a fleet that this starts."""
+    progress = follow(Console(stderr=True, highlight=False), SystemClock(), plain=reports.plain)
+    with errors_told(reports, lambda: progress.story):
+        request = Request(
+            wanted=Wanted(
+                spec=spec,
+                folder=spec_path.parent,
+                state=StateFolder(state),
+                registry=open_registry(state, tracking_uri),
+                users=users,
+                keep=keep,
+            ),
+            deliveries=open_deliveries(state, tracking_uri),
+            spec_path=spec_path,
+            spec_digest=sha256(spec_path.read_bytes()).hexdigest(),
+            version=version,
+            metrics=host_and_port(metrics_address),
+        )
+        result = asyncio.run(_locked(request, progress))
+    reports.tell(progress.story, result.delivery)
     if as_json:
         print_json(result.model_dump(mode="json") | {"report": str(_report(request, result.delivery))})
     else:
@@ -109,7 +117,7 @@ async def _locked(request: Request, progress: Progress) -> Result:
     """Nothing is opened or started before the lock is held and the plan stands."""
     wanted = request.wanted
     with delivery_lock(wanted.state.lock):
-        plan = make_plan_of(wanted.spec, wanted.folder, wanted.registry)
+        plan = make_plan_of(wanted.spec, wanted.folder, wanted.registry, version=request.version)
         ledger = request.deliveries.open_delivery(plan.version, plan.champion, spec_digest=request.spec_digest)
         events = EventFile(wanted.state.delivery(ledger.delivery) / "events.jsonl")
         listeners: Sequence[Listener] = (events, progress)

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from tidegate.cli.options import STATE, As, Output, State, Tracking
+from tidegate.cli.options import STATE, As, InCI, JUnit, Output, State, Summary, Tracking
 
 gate = typer.Typer(help="The judge of a canary, for any orchestrator and any CI.")
 
@@ -61,6 +61,9 @@ def check(
     since: Annotated[str, typer.Option(help="How far back, such as 30m.")] = "30m",
     output: Annotated[Report, typer.Option("--output", help="How to report.")] = Report.TEXT,
     target: Annotated[Path | None, typer.Option("--to", help="Write the report there, not on stdout.")] = None,
+    ci: InCI = False,
+    junit: JUnit = None,
+    summary: Summary = None,
 ) -> int:
     """Judge evidence that is all there, for a stage of CI. Changes nothing.
 
@@ -71,12 +74,15 @@ def check(
     Examples:
       tidegate gate check gates.yaml --evidence evidence.jsonl
       tidegate gate check gates.yaml --evidence evidence.jsonl --output junit --to gate.xml
+      tidegate gate check gates.yaml --evidence evidence.jsonl --ci
       tidegate gate check gates.yaml --prometheus http://localhost:9090 --region eu-west-1 --stable 6 --canary 7
     """
-    from tidegate.cli.commands.gate_check import Asked, run
+    from tidegate.cli.ci import reports_wanted
+    from tidegate.cli.commands.gate_check import Asked, Told, run
 
     asked = Asked(url=prometheus, region=region, stable=stable, canary=canary, since=since)
-    return run(gates, evidence, asked, report=output.value, target=target)
+    told = Told(output.value, target, reports_wanted(ci=ci, junit=junit, summary=summary))
+    return run(gates, evidence, asked, told)
 
 
 @gate.command("plan")

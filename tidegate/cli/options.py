@@ -23,5 +23,15 @@ Tracking = Annotated[
     typer.Option("--tracking-uri", envvar="MLFLOW_TRACKING_URI", help="The MLflow registry; default: one in --state."),
 ]
 As = Annotated[Output, typer.Option("--output", help="How to report.")]
+InCI = Annotated[
+    bool,
+    typer.Option(
+        "--ci",
+        help="For CI: plain lines, JUnit XML in tidegate-junit.xml, and a Markdown summary: on GitHub on the job's "
+        "page, in GitLab in tidegate-summary.md.",
+    ),
+]
+JUnit = Annotated[Path | None, typer.Option("--junit", metavar="FILE", help="Write JUnit XML there.")]
+Summary = Annotated[Path | None, typer.Option("--summary", metavar="FILE", help="Write a Markdown summary there.")]
 SPEC = Path("delivery.yaml")
 STATE = Path(".tidegate")

@@ -42,10 +42,12 @@ class Progress(Protocol):
     ) -> None: ...
 
 
-def follow(console: Console, clock: Clock, environment: Mapping[str, str] = os.environ) -> Progress:
-    """The display that fits: live on a person's terminal, plain lines in CI, pipes and files."""
+def follow(
+    console: Console, clock: Clock, environment: Mapping[str, str] = os.environ, *, plain: bool = False
+) -> Progress:
+    """The display that fits: live on a person's terminal, plain lines in CI, pipes and files, and when `plain`."""
     # Many CI systems offer a terminal and keep every frame of what moves on it.
-    live = console.is_terminal and not console.is_dumb_terminal and not environment.get("CI")
+    live = console.is_terminal and not console.is_dumb_terminal and not (plain or environment.get("CI"))
     return LiveProgress(console, clock) if live else PlainProgress(console)
 
 

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 import uvicorn
@@ -125,9 +126,17 @@ def servers(spec: dict[str, object], tmp_path: Path, monkeypatch: pytest.MonkeyP
             served.do(task.cancel)
 
 
-def test_a_delivery_to_clusters_and_back(tidegate: Tidegate, servers: FakeServers) -> None:
-    said = tidegate("deliver", "delivery.yaml", "--output", "json")
+def test_a_delivery_to_clusters_and_back(
+    tidegate: Tidegate, servers: FakeServers, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "page.md"))
+    said = tidegate("deliver", "delivery.yaml", "--ci", "--output", "json")
     assert (said.code, said.json["ending"]) == (0, "delivered"), said.err
+    report = ElementTree.parse("tidegate-junit.xml").getroot()
+    assert {mark: report.attrib[mark] for mark in ("failures", "errors", "skipped")} == dict.fromkeys(
+        ("failures", "errors", "skipped"), "0"
+    )
+    assert (tmp_path / "page.md").read_text().startswith(f"### {name} 2 is in production\n")
     told = tidegate("status", "delivery.yaml").out.splitlines()
     assert told[1:] == [f"{region}: steady, stable 2, previous 1, at https://llm.example" for region in REGIONS]
     back = tidegate("rollback", "delivery.yaml")
@@ -147,8 +156,9 @@ def test_a_version_without_an_image_is_refused_before_anything_is_applied(
     MlflowRegistry(embedded_uri(state)).mark(
         MlflowRegistry(embedded_uri(state)).resolve(name, "challenger"), {ENGINE_IMAGE: "registry.example/llm:7"}
     )
-    said = tidegate("deliver", "delivery.yaml", "--output", "json")
+    said = tidegate("deliver", "delivery.yaml", "--output", "json", "--junit", "junit.xml")
     assert (said.code, said.json["ending"]) == (2, "failed")
+    assert {case.attrib["name"] for case in ElementTree.parse("junit.xml").iterfind(".//error/..")} >= {"delivery"}
     assert "names its engine image by a tag, which may move" in said.json["reason"]
     assert servers.do(lambda: servers.api("eu-west-1").cluster.list(ROLLOUTS)) == []
 

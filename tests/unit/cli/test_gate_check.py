@@ -120,3 +120,25 @@ def test_gates_of_a_delivery_that_need_more_than_evidence_are_named(
     capsys.readouterr()
     main(["gate", "check", str(tmp_path / "delivery.yaml"), "--evidence", written(tmp_path, evidence(1))])
     assert "not asked     quality" in capsys.readouterr().out
+
+
+def test_ci_gets_plain_lines_and_both_reports(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, gates: str
+) -> None:
+    page = tmp_path / "page.md"
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(page))
+    assert main(["gate", "check", gates, "--evidence", written(tmp_path, evidence(ttft=0.4)), "--ci"]) == 1
+    assert capsys.readouterr().out.startswith("gates: fail after 60 batches")
+    assert ElementTree.parse("tidegate-junit.xml").getroot().attrib["failures"] == "1"
+    assert page.read_text().startswith("### gates: fail\n")
+
+
+def test_ci_sees_evidence_that_cannot_be_read(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, gates: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["gate", "check", gates, "--evidence", "nowhere.jsonl", "--ci"]) == 2
+    root = ElementTree.parse("tidegate-junit.xml").getroot()
+    assert (root.attrib["tests"], root.attrib["errors"]) == ("1", "1")
+    assert "nowhere.jsonl" in capsys.readouterr().err

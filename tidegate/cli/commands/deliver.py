@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tidegate.cli.ci import Reports, errors_told
 from tidegate.cli.compose import read_delivery
 
 
@@ -15,10 +16,13 @@ def run(
     as_json: bool,
     users: bool,
     keep: bool,
+    version: str | None,
     metrics_address: str,
+    reports: Reports,
 ) -> int:
     """Deliver; returns the exit code that tells the ending."""
-    spec = read_delivery(spec_path)
+    with errors_told(reports):
+        spec = read_delivery(spec_path)
     from tidegate.cli.delivery import run_delivery
 
     return run_delivery(
@@ -29,5 +33,7 @@ def run(
         as_json=as_json,
         users=users,
         keep=keep,
+        version=version,
         metrics_address=metrics_address,
+        reports=reports,
     )

@@ -14,6 +14,7 @@ from gates.reports.check_report import REPORTS, Judgement
 from gates.reports.verdict_line import EXIT_CODES
 from gates.reports.verdict_stream import VerdictStream
 from gates.terms import Source
+from tidegate.cli.ci import Reports, errors_told
 from tidegate.cli.judged import Judged, read_gates
 from tidegate.cli.output import note
 from tidegate.core.errors import UsageError
@@ -32,23 +33,37 @@ class Asked:
     since: str
 
 
-def run(gates: Path, evidence: Path | None, asked: Asked, *, report: str, target: Path | None) -> int:
+@dataclass(frozen=True)
+class Told:
+    """In which form the judgement is told, where, and what CI gets besides."""
+
+    report: str
+    target: Path | None
+    reports: Reports
+
+
+def run(gates: Path, evidence: Path | None, asked: Asked, told: Told) -> int:
     """Judge, tell, and return what the worst gate means."""
-    judged = read_gates(gates)
-    if evidence is not None and asked.url is None:
-        judgement = _of_lines(judged, evidence)
-    elif evidence is None and asked.url is not None:
-        judgement = _of_prometheus(judged, asked.url, asked)
-    else:
-        raise UsageError("the evidence is in a file or in Prometheus", hint="give either --evidence or --prometheus")
-    text = REPORTS[report](judgement)
-    if target is None:
+    with errors_told(told.reports):
+        judgement = _judged(gates, evidence, asked)
+    told.reports.write(REPORTS["junit"](judgement), REPORTS["markdown"](judgement))
+    text = REPORTS[told.report](judgement)
+    if told.target is None:
         print(text, end="")
     else:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(text, encoding="utf-8")
-        note(f"{judgement.outcome}: {target}")
+        told.target.parent.mkdir(parents=True, exist_ok=True)
+        told.target.write_text(text, encoding="utf-8")
+        note(f"{judgement.outcome}: {told.target}")
     return EXIT_CODES[judgement.outcome]
+
+
+def _judged(gates: Path, evidence: Path | None, asked: Asked) -> Judgement:
+    judged = read_gates(gates)
+    if evidence is not None and asked.url is None:
+        return _of_lines(judged, evidence)
+    if evidence is None and asked.url is not None:
+        return _of_prometheus(judged, asked.url, asked)
+    raise UsageError("the evidence is in a file or in Prometheus", hint="give either --evidence or --prometheus")
 
 
 def _of_lines(judged: Judged, evidence: Path) -> Judgement:

@@ -1,0 +1,1 @@
+"""A delivery's story in the forms that CI systems show."""

@@ -1,0 +1,64 @@
+"""Where reports for CI go: as options say, else as the CI system's variables do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from fakes.deliveries import delivered
+
+from pipelines.story import Story, tell
+from tidegate.cli.ci import JUNIT, SUMMARY, Reports, errors_told, reports_wanted
+from tidegate.core.errors import Refused
+
+HERE, PAGE = Path("here.md"), "/page/of/the/job"
+
+
+@pytest.mark.parametrize(
+    ("environment", "summary", "shared"),
+    [
+        ({}, None, False),
+        ({"GITHUB_STEP_SUMMARY": PAGE}, Path(PAGE), True),
+        ({"GITLAB_CI": "true"}, SUMMARY, False),
+    ],
+)
+def test_with_ci_the_variables_decide(environment: dict[str, str], summary: Path | None, *, shared: bool) -> None:
+    assert reports_wanted(ci=True, junit=None, summary=None, environment=environment) == Reports(
+        JUNIT, summary, shared=shared, plain=True
+    )
+
+
+@pytest.mark.parametrize("environment", [{}, {"GITHUB_STEP_SUMMARY": PAGE}, {"GITLAB_CI": "true"}])
+def test_an_option_comes_before_a_variable(environment: dict[str, str]) -> None:
+    wanted = reports_wanted(ci=True, junit=Path("a.xml"), summary=HERE, environment=environment)
+    assert wanted == Reports(Path("a.xml"), HERE, plain=True)
+
+
+def test_without_ci_nothing_is_written_that_nobody_asked_for() -> None:
+    environment = {"GITHUB_STEP_SUMMARY": PAGE, "GITLAB_CI": "true"}
+    assert reports_wanted(ci=False, junit=None, summary=None, environment=environment) == Reports()
+    wanted = reports_wanted(ci=False, junit=None, summary=HERE, environment=environment)
+    assert wanted == Reports(summary=HERE)
+
+
+def test_a_page_that_others_write_to_is_continued(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("# tests\n\n")
+    Reports(summary=page, shared=True).tell(tell(delivered()), "0f3c")
+    assert page.read_text().startswith("# tests\n\n### support-llm 2 is in production\n")
+    Reports(summary=page).tell(tell(delivered()), "0f3c")
+    assert page.read_text().startswith("### support-llm 2")
+
+
+def test_an_error_is_told_and_goes_on(tmp_path: Path) -> None:
+    target = tmp_path / "reports" / "junit.xml"
+    with pytest.raises(Refused, match="another delivery"), errors_told(Reports(junit=target)):
+        raise Refused("another delivery runs")
+    case = next(ElementTree.parse(target).getroot().iter("testcase"))
+    assert [(mark.tag, mark.get("message")) for mark in case] == [("error", "another delivery runs")]
+
+
+def test_a_report_that_cannot_be_written_changes_no_ending(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Reports(junit=tmp_path).tell(Story(), "")
+    assert capsys.readouterr().err.startswith("a report could not be written: ")

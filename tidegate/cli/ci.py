@@ -1,0 +1,82 @@
+"""Where CI systems look for reports, and writing them there."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from pipelines.outputs.wording import broken_off
+from pipelines.story import Story
+from tidegate.cli.output import note
+from tidegate.core.errors import TidegateError
+
+JUNIT = Path("tidegate-junit.xml")
+"""Where `--ci` writes it unless told otherwise; what GitLab, Jenkins and GitHub's actions are told to collect."""
+
+SUMMARY = Path("tidegate-summary.md")
+"""The same of the summary, in GitLab's CI, which has no page of its own for it but keeps artifacts."""
+
+
+@dataclass(frozen=True)
+class Reports:
+    """Where the two reports go; None where nobody asks for one."""
+
+    junit: Path | None = None
+    summary: Path | None = None
+    shared: bool = False
+    """The summary's file is a page that other steps write to: ours is added at its end."""
+    plain: bool = False
+    """A log is read later: no display that moves, also on a terminal."""
+
+    def write(self, junit: str, summary: str) -> None:
+        """Write what was asked for. A file that cannot be written is told: the exit code is the delivery's alone."""
+        try:
+            if self.junit:
+                _place(self.junit).write_text(junit, encoding="utf-8")
+                note(f"JUnit XML: {self.junit}")
+            if self.summary:
+                with _place(self.summary).open("a" if self.shared else "w", encoding="utf-8") as file:
+                    file.write(summary)
+                note("summary: on the page of this job" if self.shared else f"summary: {self.summary}")
+        except OSError as error:
+            note(f"a report could not be written: {error}")
+
+    def tell(self, story: Story, delivery: str) -> None:
+        """Write how a delivery ended, or stands now; `delivery` is its id, empty when none was opened."""
+        if self.junit or self.summary:
+            from pipelines.outputs.junit import delivery_junit
+            from pipelines.outputs.summary import delivery_markdown
+
+            now = datetime.now(UTC)
+            self.write(delivery_junit(story, delivery, now), delivery_markdown(story, delivery, now))
+
+
+def reports_wanted(
+    *, ci: bool, junit: Path | None, summary: Path | None, environment: Mapping[str, str] = os.environ
+) -> Reports:
+    """What the options ask for; with `ci` also what the CI system's variables say."""
+    page = environment.get("GITHUB_STEP_SUMMARY") if ci and summary is None else None
+    if page:
+        summary = Path(page)
+    elif ci and summary is None and environment.get("GITLAB_CI"):
+        summary = SUMMARY
+    return Reports(junit or (JUNIT if ci else None), summary, shared=bool(page), plain=ci)
+
+
+@contextmanager
+def errors_told(reports: Reports, story: Callable[[], Story] = Story) -> Iterator[None]:
+    """What ends a command before the delivery's own end is in the reports too: or CI would show that nothing ran."""
+    try:
+        yield
+    except TidegateError as error:
+        reports.tell(broken_off(story(), str(error)), "")
+        raise
+
+
+def _place(path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path
