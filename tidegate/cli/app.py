@@ -9,7 +9,7 @@ import typer
 
 from tidegate.cli.engine_app import engine
 from tidegate.cli.gate_app import gate
-from tidegate.cli.options import SPEC, STATE, As, InCI, JUnit, Output, Spec, State, Summary, Tracking
+from tidegate.cli.options import SPEC, STATE, As, InCI, JUnit, Output, PlanOutput, Spec, State, Summary, Tracking
 from tidegate.cli.rollout_app import rollout
 from tidegate.cli.slo_app import slo
 from tidegate.cli.stage_app import stage
@@ -136,17 +136,23 @@ def approve(
 
 
 @app.command()
-def plan(spec: Spec = SPEC, state: State = STATE, tracking_uri: Tracking = None, output: As = Output.TEXT) -> int:
+def plan(
+    spec: Spec = SPEC,
+    state: State = STATE,
+    tracking_uri: Tracking = None,
+    output: Annotated[PlanOutput, typer.Option("--output", help="How to report.")] = PlanOutput.TEXT,
+) -> int:
     """Show every step of a delivery, what each gate needs, and how long it takes. Changes nothing.
 
     \b
     Examples:
       tidegate plan delivery.yaml
       tidegate plan delivery.yaml --output json
+      tidegate plan delivery.yaml --output markdown > comment.md
     """
     from tidegate.cli.commands.plan import run
 
-    return run(spec, state, tracking_uri, as_json=output is Output.JSON)
+    return run(spec, state, tracking_uri, output=output.value)
 
 
 @app.command()

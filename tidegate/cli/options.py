@@ -16,6 +16,15 @@ class Output(StrEnum):
     JSON = "json"
 
 
+class PlanOutput(StrEnum):
+    """How a plan is told."""
+
+    TEXT = "text"
+    JSON = "json"
+    MARKDOWN = "markdown"
+    """The comment under a merge request."""
+
+
 Spec = Annotated[Path, typer.Argument(help="The delivery's spec.", show_default=True)]
 State = Annotated[Path, typer.Option("--state", envvar="TIDEGATE_STATE", help="Where this machine keeps its state.")]
 Tracking = Annotated[

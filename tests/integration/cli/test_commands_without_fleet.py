@@ -34,6 +34,21 @@ def test_a_plan_as_json_has_every_step_under_its_id(tidegate: Tidegate, register
     assert plan["expected_seconds"] > 0
 
 
+def test_a_plan_as_a_comment_is_told_whether_there_is_one_or_not(
+    tidegate: Tidegate, registered: Path, name: str
+) -> None:
+    said = tidegate("plan", "delivery.yaml", "--output", "markdown")
+    assert (said.code, said.err) == (0, "")
+    mark, head = said.out.splitlines()[:2]
+    assert (mark, head) == ("<!-- tidegate plan delivery.yaml -->", f"### models:/{name}/2 → eu-west-1, us-east-1")
+    registered.write_text(registered.read_text().replace("requests_per_second: 20,", "requests_per_second: 2,"))
+    said = tidegate("plan", "delivery.yaml", "--output", "markdown")
+    assert said.code == 2
+    assert said.out.splitlines()[:2] == [mark, "### No plan for delivery.yaml"]
+    assert "but the stage ends after" in said.out
+    assert "but the stage ends after" in said.err
+
+
 def test_planning_changes_no_alias(tidegate: Tidegate, registered: Path, name: str) -> None:
     before = tidegate("model", "list", name).out
     tidegate("plan", "delivery.yaml")

@@ -8,7 +8,9 @@ import pytest
 from fakes.world import CHALLENGER, CHAMPION, a_spec, a_version
 
 from pipelines.plan import make_plan
+from pipelines.spec import Delivery
 from tidegate.cli.commands.plan import print_plan
+from tidegate.cli.plan_markdown import plan_markdown, refusal_markdown
 
 ONE_REGION = "regions: {waves: [[eu-west-1]], bake: 90s}"
 
@@ -68,3 +70,39 @@ def test_long_times_are_told_in_minutes(lines: list[str]) -> None:
 def test_what_the_times_rest_on_is_said_last(lines: list[str]) -> None:
     assert lines[-2].startswith("Half of all versions are decided by then, 8 of 10 within 1.5 times as long.")
     assert "0.5 % of requests fail" in lines[-1]
+
+
+def a_comment(spec: Delivery, *more: str) -> list[str]:
+    plan = make_plan(spec, a_version(CHALLENGER), a_version(CHAMPION), prompts=12)
+    return plan_markdown(plan, "llm/delivery.yaml", more).splitlines()
+
+
+def test_a_comment_can_be_found_again_and_says_first_what_goes_where() -> None:
+    lines = a_comment(a_spec())
+    assert lines[:2] == ["<!-- tidegate plan llm/delivery.yaml -->", "### models:/support-llm/2 → eu-west-1, us-east-1"]
+    assert re.match(r"About \d.* as soon as it can\. The champion is version 1\.$", lines[3])
+
+
+def test_a_comment_has_the_rows_of_the_plan_in_a_table() -> None:
+    lines = a_comment(a_spec())
+    table = [line for line in lines if line.startswith("|")]
+    assert {line.count("|") for line in table} == {8}
+    assert [line.split("|")[1].strip() for line in table[2:6]] == [
+        "build", "deploy@eu-west-1", "smoke@eu-west-1", "offline@eu-west-1",
+    ]  # fmt: skip
+    (like,) = [line for line in table if line.startswith("| shadow@us-east-1 ")]
+    assert "| as | shadow@eu-west-1 |" in like
+
+
+def test_a_comment_says_who_is_asked_and_what_it_costs() -> None:
+    spec = a_spec(traffic="approvals: [{before: finalize}]\ntraffic: {requests_per_second: 200}")
+    lines = a_comment(spec, "eu-west-1: 2 engines serve")
+    assert "- finalize waits for an approval of finalize" in lines
+    assert "- eu-west-1: 2 engines serve" in lines
+
+
+def test_a_comment_says_that_there_is_no_plan() -> None:
+    lines = refusal_markdown("llm/delivery.yaml", "a\n`b` | c").splitlines()
+    assert lines == [
+        "<!-- tidegate plan llm/delivery.yaml -->", "### No plan for llm/delivery.yaml", "", "    a", "    `b` | c",
+    ]  # fmt: skip
