@@ -15,6 +15,7 @@ from engine_images.spec import EngineSettings
 from gates.spec import Gates
 from pipelines.approval_spec import ApprovalSpec, Around, FreezeSpec
 from pipelines.approval_spec import odds_with as odds_with_approvals
+from pipelines.notify.spec import NotifySpec
 from pipelines.slo_gate import odds_with as odds_with_slos
 from pipelines.workflow.spec import WorkflowSpec
 from pipelines.workflow.spec import odds_with as odds_with_workflow
@@ -169,6 +170,7 @@ class Delivery(SpecModel):
     traffic: Traffic | None = None
     approvals: tuple[ApprovalSpec, ...] = ()
     freeze: tuple[FreezeSpec, ...] = ()
+    notify: tuple[NotifySpec, ...] = ()
     workflow: WorkflowSpec | None = None
     slos: tuple[SloSpec, ...] = ()
     cost: CostSpec | None = None

@@ -9,6 +9,7 @@ import typer
 
 from tidegate.cli.engine_app import engine
 from tidegate.cli.gate_app import gate
+from tidegate.cli.notify_app import notify
 from tidegate.cli.options import SPEC, STATE, As, InCI, JUnit, Output, PlanOutput, Spec, State, Summary, Tracking
 from tidegate.cli.rollout_app import rollout
 from tidegate.cli.slo_app import slo
@@ -294,6 +295,9 @@ def setup() -> int:
 
     run_setup(note)
     return 0
+
+
+app.command("notify")(notify)
 
 
 @fleet.command("up")

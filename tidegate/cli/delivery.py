@@ -33,6 +33,7 @@ from tidegate.cli.commands.report import write_report
 from tidegate.cli.compose import make_plan_of, open_deliveries, open_registry
 from tidegate.cli.ground import Ground, Wanted, ground_of
 from tidegate.cli.interrupt import cancelled_by_signals
+from tidegate.cli.notify import outbox_for
 from tidegate.cli.output import note, print_json
 from tidegate.cli.own_metrics import host_and_port
 from tidegate.cli.progress import Progress, follow
@@ -120,7 +121,8 @@ async def _locked(request: Request, progress: Progress) -> Result:
         plan = make_plan_of(wanted.spec, wanted.folder, wanted.registry, version=request.version)
         ledger = request.deliveries.open_delivery(plan.version, plan.champion, spec_digest=request.spec_digest)
         events = EventFile(wanted.state.delivery(ledger.delivery) / "events.jsonl")
-        listeners: Sequence[Listener] = (events, progress)
+        outbox = outbox_for(wanted.spec.notify, plan, ledger.delivery)
+        listeners: Sequence[Listener] = (events, progress, outbox)
         journal = Journal(ledger, SystemClock(), listeners)
         trials = Trials(wanted.state.delivery(ledger.delivery), ledger)
         written = Written(journal, trials, _kept(ledger, request))
@@ -128,7 +130,7 @@ async def _locked(request: Request, progress: Progress) -> Result:
         def numbers() -> Iterable[Metric]:
             return families(progress.story, delivery=ledger.delivery)
 
-        with progress:
+        with outbox, progress:
             async with cancelled_by_signals(), heartbeat(ledger.beat):
                 result = await _in_fleet(request, plan, written, numbers)
         write_report(wanted.spec, wanted.state, [(ledger.delivery, events)], _report(request, ledger.delivery))

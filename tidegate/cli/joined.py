@@ -29,6 +29,7 @@ from tidegate.cli.commands.report import Recorded, write_report
 from tidegate.cli.compose import open_registry, read_delivery
 from tidegate.cli.delivery import Written, context_of, heartbeat
 from tidegate.cli.ground import Wanted, ground_of
+from tidegate.cli.notify import outbox_for
 from tidegate.cli.output import note
 from tidegate.cli.progress import Progress, follow
 from tidegate.core.clock import SystemClock
@@ -90,10 +91,11 @@ async def context_for(here: Joined, listeners: list[Listener]) -> AsyncIterator[
         users=False,
         keep=False,
     )
-    journal = Journal(here.ledger, SystemClock(), listeners)
-    written = Written(journal, Trials(here.folder, here.ledger), here.spec_file)
-    async with heartbeat(_sign_of_life(here)), ground_of(wanted) as ground:
-        yield context_of(wanted, here.plan, written, ground)
+    with outbox_for(here.spec.notify, here.plan, here.ledger.delivery) as outbox:
+        journal = Journal(here.ledger, SystemClock(), [*listeners, outbox])
+        written = Written(journal, Trials(here.folder, here.ledger), here.spec_file)
+        async with heartbeat(_sign_of_life(here)), ground_of(wanted) as ground:
+            yield context_of(wanted, here.plan, written, ground)
 
 
 def _sign_of_life(here: Joined) -> Callable[[], None]:

@@ -19,6 +19,7 @@ from fakes.cluster_region import NAMESPACE, ClusterRegion
 from fakes.kube.server import FakeServers, serving
 from fakes.kube.simulated_time import RealTime
 from fakes.terminal import Tidegate
+from fakes.webhook_receiver import Heard, receiving
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
@@ -47,6 +48,7 @@ def spec_of(name: str, engine: str) -> dict[str, object]:
         "gates": {"quality": {"scorer": "contains", "min_prompts": 10, "max_drop": "0.1"}},
         "stages": [{"offline": {"dataset": "golden.jsonl"}}],
         "regions": {"waves": [[each] for each in REGIONS], "bake": "1s"},
+        "notify": [{"webhook": {"url_from_env": "DELIVERIES_HOOK"}}],
         "fleet": {
             "kind": "argo",
             "namespace": NAMESPACE,
@@ -126,17 +128,35 @@ def servers(spec: dict[str, object], tmp_path: Path, monkeypatch: pytest.MonkeyP
             served.do(task.cancel)
 
 
-def test_a_delivery_to_clusters_and_back(
-    tidegate: Tidegate, servers: FakeServers, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The page of the job, as GitHub names it."""
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "page.md"))
+    return tmp_path / "page.md"
+
+
+@pytest.fixture
+def heard(monkeypatch: pytest.MonkeyPatch) -> Iterator[Heard]:
+    """Whoever the delivery notifies."""
+    with receiving() as receiver:
+        monkeypatch.setenv("DELIVERIES_HOOK", receiver.url)
+        yield receiver
+
+
+def test_a_delivery_to_clusters_and_back(
+    tidegate: Tidegate, servers: FakeServers, heard: Heard, name: str, page: Path
+) -> None:
     said = tidegate("deliver", "delivery.yaml", "--ci", "--output", "json")
     assert (said.code, said.json["ending"]) == (0, "delivered"), said.err
+    assert [(body["kind"], body["delivery"]) for body in heard.bodies] == [
+        (kind, said.json["delivery"]) for kind in ("opened", "closed")
+    ]
+    assert "secret" not in said.err + said.out
     report = ElementTree.parse("tidegate-junit.xml").getroot()
     assert {mark: report.attrib[mark] for mark in ("failures", "errors", "skipped")} == dict.fromkeys(
         ("failures", "errors", "skipped"), "0"
     )
-    assert (tmp_path / "page.md").read_text().startswith(f"### {name} 2 is in production\n")
+    assert page.read_text().startswith(f"### {name} 2 is in production\n")
     told = tidegate("status", "delivery.yaml").out.splitlines()
     assert told[1:] == [f"{region}: steady, stable 2, previous 1, at https://llm.example" for region in REGIONS]
     back = tidegate("rollback", "delivery.yaml")
@@ -172,7 +192,9 @@ def test_what_is_for_this_machine_says_so(tidegate: Tidegate, spec: dict[str, ob
     assert "on this machine" in said.err
 
 
-def test_a_delivery_to_clusters_step_by_step_each_a_command(tidegate: Tidegate, servers: FakeServers) -> None:
+def test_a_delivery_to_clusters_step_by_step_each_a_command(
+    tidegate: Tidegate, servers: FakeServers, heard: Heard
+) -> None:
     opened = tidegate("stage", "open", "-f", "delivery.yaml", "--output", "json").json
     delivery, ids = opened["delivery"], [step["id"] for step in opened["steps"]]
     early = tidegate("stage", ids[1], "--delivery", delivery)
@@ -184,6 +206,7 @@ def test_a_delivery_to_clusters_step_by_step_each_a_command(tidegate: Tidegate, 
     assert (again.code, again.json["reason"]) == (0, "done before")
     closed = tidegate("stage", "close", "--delivery", delivery, "--output", "json")
     assert (closed.code, closed.json["ending"]) == (0, "delivered")
+    assert [(body["kind"], body["delivery"]) for body in heard.bodies] == [("opened", delivery), ("closed", delivery)]
     told = tidegate("status", "delivery.yaml").out.splitlines()
     assert told[1:] == [f"{region}: steady, stable 2, previous 1, at https://llm.example" for region in REGIONS]
 

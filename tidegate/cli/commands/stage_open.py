@@ -19,6 +19,7 @@ from registry.adapters.mlflow_ledger import MlflowLedger
 from rollouts.watchdog import lend
 from tidegate.cli.compose import make_plan_of, open_deliveries, open_registry, read_delivery
 from tidegate.cli.joined import Joined, context_for, joined, require_fleet
+from tidegate.cli.notify import outbox_for
 from tidegate.cli.output import print_json
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import TidegateError, UsageError
@@ -72,13 +73,14 @@ def _opened(
 
 
 def _begin(ledger: MlflowLedger, spec_path: Path, spec: Delivery, plan: Plan) -> None:
-    journal = Journal(ledger, SystemClock())
-    try:
-        journal.opened(plan, spec_file=keep_spec(ledger, spec_path, spec))
-    except TidegateError as error:
-        # No step could ever find its way; the next delivery must not have to wait for this one.
-        journal.closed(Ending.FAILED, str(error), error.exit_code)
-        raise
+    with outbox_for(spec.notify, plan, ledger.delivery) as outbox:
+        journal = Journal(ledger, SystemClock(), [outbox])
+        try:
+            journal.opened(plan, spec_file=keep_spec(ledger, spec_path, spec))
+        except TidegateError as error:
+            # No step could ever find its way; the next delivery must not have to wait for this one.
+            journal.closed(Ending.FAILED, str(error), error.exit_code)
+            raise
 
 
 def _carried_on(

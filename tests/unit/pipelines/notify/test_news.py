@@ -1,0 +1,103 @@
+"""What people are told of a delivery: four things, each in a sentence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from fakes.clock import FakeClock
+from fakes.deliveries import START
+from fakes.world import CHALLENGER_URL, World, a_spec
+
+from pipelines.notify.messages import LONGEST, slack_body, webhook_body
+from pipelines.notify.news import Kind, News, Subject, news_of, subject_of
+from pipelines.notify.samples import samples
+from pipelines.ports import Event
+from tidegate.core.spec import SpecError
+
+SUBJECT = Subject(delivery="0f3c", model="support-llm", version="7", champion="6", regions=("eu-west-1",))
+
+
+async def told(world: World) -> list[News]:
+    subject = subject_of(world.plan, world.ledger.delivery)
+    await world.deliver()
+    return [news for event in world.recorder.events if (news := news_of(event, subject))]
+
+
+async def test_of_a_healthy_version_people_hear_twice(tmp_path: Path) -> None:
+    opened, closed = await told(World(tmp_path))
+    assert (opened.kind, opened.headline) == (Kind.OPENED, "support-llm 2 is on its way to eu-west-1, us-east-1")
+    assert (closed.kind, closed.headline, closed.outcome) == (
+        Kind.CLOSED,
+        "support-llm 2 is in production",
+        "delivered",
+    )
+
+
+async def test_a_verdict_is_told_when_it_is_given_and_again_when_all_is_back(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.chat.scripts[CHALLENGER_URL] = lambda prompt: "fast and wrong"
+    _, stopped, closed = await told(world)
+    assert (stopped.kind, stopped.step, stopped.outcome) == (Kind.STOPPED, "offline@eu-west-1", "rolled-back")
+    assert stopped.headline == "support-llm 2 is stopped in offline@eu-west-1"
+    assert stopped.text.startswith("gate quality: canary scores 0.00 against 1.00")
+    assert (closed.kind, closed.headline) == (Kind.CLOSED, "support-llm 2 was taken back")
+
+
+async def test_whoever_may_approve_is_told_how(tmp_path: Path) -> None:
+    world = World(
+        tmp_path, a_spec(traffic="approvals: [{before: finalize, within: 30s}]\ntraffic: {requests_per_second: 200}")
+    )
+    asked = [news for news in await told(world) if news.kind is Kind.APPROVAL]
+    assert [news.headline for news in asked] == ["support-llm 2 waits for an approval of finalize"]
+    assert asked[0].text.startswith(f"`tidegate approve {world.ledger.delivery} finalize --by NAME`")
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        Event(at=START, step="undo@eu-west-1", kind="failed", message="not there", data={}),
+        Event(at=START, step="build", kind="failed", message="no registry", data={"ending": "failed"}),
+        Event(at=START, step="deploy@eu-west-1", kind="waiting", message="", data={"frozen_until": START.isoformat()}),
+        Event(at=START, step="build", kind="started", message=""),
+        Event(at=START, step="delivery", kind="evidence", message="carried on"),
+    ],
+)
+def test_everything_else_is_for_the_report(event: Event) -> None:
+    assert news_of(event, SUBJECT) is None
+
+
+def test_what_a_gate_quotes_is_no_link_and_no_mention_in_chat() -> None:
+    news = News(kind=Kind.CLOSED, at=START, subject=SUBJECT, headline="a & b", text="<!channel> " + "x" * 2 * LONGEST)
+    text = str(slack_body(news)["text"])
+    assert text.startswith("*a &amp; b*\n&lt;!channel&gt; xxx")
+    assert text.endswith("x…\n_delivery 0f3c_")
+    assert len(text) < LONGEST + 100
+
+
+def test_a_program_gets_everything_flat() -> None:
+    (opened, *_) = samples(SUBJECT, FakeClock().now())
+    assert set(webhook_body(opened)) == {
+        "kind", "at", "headline", "text", "step", "outcome", "delivery", "model", "version", "champion", "regions",
+    }  # fmt: skip
+
+
+def test_there_is_a_sample_of_every_kind() -> None:
+    assert {news.kind for news in samples(SUBJECT, START)} == set(Kind) - {Kind.TEST}
+
+
+@pytest.mark.parametrize(
+    ("entry", "problem"),
+    [
+        ("{slack: {url_from_env: 'https://hooks.example/T0/secret'}}", "expected url_from_env: NAME"),
+        ("{slack: {url: 'https://hooks.example/T0/secret'}}", "expected url_from_env: NAME"),
+        ("{webhook: 'https://hooks.example/T0/secret'}", "expected url_from_env: NAME"),
+        ("{about: [closed]}", "exactly one of webhook, slack"),
+        ("{slack: {url_from_env: A}, webhook: {url_from_env: B}}", "exactly one of webhook, slack"),
+        ("{slack: {url_from_env: A}, about: []}", "about"),
+    ],
+)
+def test_an_address_in_the_spec_is_refused(entry: str, problem: str) -> None:
+    with pytest.raises(SpecError, match=problem) as caught:
+        a_spec(traffic=f"notify: [{entry}]")
+    assert "secret" not in str(caught.value)

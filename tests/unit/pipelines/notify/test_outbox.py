@@ -1,0 +1,90 @@
+"""Messages go beside a delivery: in their order, tried again when that may help, and never in its way."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from threading import Event as Signal
+
+import pytest
+from fakes.deliveries import START, delivered
+
+from pipelines.notify.messages import Body
+from pipelines.notify.news import Kind, News, Subject
+from pipelines.notify.outbox import NotTaken, Outbox, Place, deliver_message
+
+SUBJECT = Subject(delivery="0f3c", model="support-llm", version="2", champion="1", regions=("eu-west-1",))
+SECRET = "https://hooks.example/T0/secret"
+PLACE = Place(form="webhook", variable="HOOK", url=SECRET, about=("opened", "closed"))
+NEWS = News(kind=Kind.OPENED, at=START, subject=SUBJECT, headline="support-llm 2 is on its way")
+
+
+class Receiver:
+    """A `Sender` that answers as it is told; after that it takes everything."""
+
+    def __init__(self, *answers: NotTaken) -> None:
+        self.answers = list(answers)
+        self.tries = 0
+        self.taken: list[Mapping[str, object]] = []
+
+    def send(self, url: str, body: Body) -> None:
+        assert url == SECRET
+        self.tries += 1
+        if self.answers:
+            raise self.answers.pop(0)
+        self.taken.append(body)
+
+
+def test_a_message_is_tried_again_while_that_may_help() -> None:
+    receiver = Receiver(NotTaken("answered 503", again=True), NotTaken("no answer", again=True))
+    deliver_message(PLACE, NEWS, receiver, pauses=(0, 0))
+    assert (receiver.tries, len(receiver.taken)) == (3, 1)
+
+
+@pytest.mark.parametrize(("again", "tries"), [(True, 3), (False, 1)])
+def test_and_given_up_when_it_does_not(again: bool, tries: int) -> None:
+    receiver = Receiver(*[NotTaken("answered", again=again)] * 5)
+    with pytest.raises(NotTaken):
+        deliver_message(PLACE, NEWS, receiver, pauses=(0, 0))
+    assert receiver.tries == tries
+
+
+def test_what_is_asked_for_arrives_in_order_before_the_end() -> None:
+    receiver, complaints = Receiver(), list[str]()
+    with Outbox(SUBJECT, [PLACE], receiver, complaints.append) as outbox:
+        for event in delivered():
+            outbox.on_event(event)
+    assert [body["kind"] for body in receiver.taken] == ["opened", "closed"]
+    assert complaints == []
+
+
+def test_a_message_that_is_lost_is_told_without_its_address() -> None:
+    receiver, complaints = Receiver(NotTaken("answered 404", again=False)), list[str]()
+    with Outbox(SUBJECT, [PLACE], receiver, complaints.append, pauses=()) as outbox:
+        for event in delivered():
+            outbox.on_event(event)
+    assert [body["kind"] for body in receiver.taken] == ["closed"]
+    assert complaints == ["webhook at $HOOK was not told that support-llm 2 is on its way to eu-west-1: answered 404"]
+
+
+def test_one_place_that_hangs_holds_up_neither_the_delivery_nor_the_others() -> None:
+    never, quick, complaints = Signal(), Receiver(), list[str]()
+
+    class Router:
+        def send(self, url: str, body: Body) -> None:
+            if url == SECRET:
+                quick.send(url, body)
+            else:
+                never.wait()
+
+    hanging = Place(form="slack", variable="CHAT", url="https://hangs.example", about=("opened", "closed"))
+    with Outbox(SUBJECT, [hanging, PLACE], Router(), complaints.append, patience_seconds=0.05) as outbox:
+        for event in delivered():
+            outbox.on_event(event)
+        outbox_took = True
+    never.set()
+    assert outbox_took
+    assert complaints[0] == "slack at $CHAT is too slow: messages are left unsent"
+
+
+def test_an_address_is_in_no_text_of_a_place() -> None:
+    assert "secret" not in f"{PLACE} {PLACE!r}"

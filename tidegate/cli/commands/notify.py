@@ -1,0 +1,99 @@
+"""`tidegate notify`: proves that the addresses are right, or shows what would be said there."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from pathlib import Path
+
+from pipelines.notify.messages import BODIES
+from pipelines.notify.news import Kind, News, Subject
+from pipelines.notify.outbox import NotTaken, Sender, deliver_message
+from pipelines.notify.samples import samples
+from pipelines.notify.spec import NotifySpec
+from pipelines.spec import Delivery
+from tidegate.cli.notify import http_sender, places_of
+from tidegate.cli.output import print_json
+from tidegate.core.clock import SystemClock
+from tidegate.core.errors import ExitCode, UsageError
+from tidegate.core.spec import load_spec
+
+
+def run(
+    spec_path: Path,
+    *,
+    dry_run: bool,
+    as_json: bool,
+    sender: Sender | None = None,
+    environment: Mapping[str, str] = os.environ,
+) -> int:
+    """Send or show; returns 4 when something was not taken.
+
+    Raises:
+        UsageError: the spec tells nobody, or a variable is not set.
+    """
+    spec = load_spec(spec_path, Delivery)
+    if not spec.notify:
+        raise UsageError(f"{spec_path} tells nobody", hint="add `notify: [{slack: {url_from_env: NAME}}]`")
+    if dry_run:
+        return _show(spec, environment, as_json=as_json)
+    unset = [each.variable for each in spec.notify if not environment.get(each.variable)]
+    if unset:
+        raise UsageError(f"not set: {', '.join(unset)}", hint="or look with --dry-run")
+    return _try(spec, sender or http_sender(), environment, as_json=as_json)
+
+
+def _show(spec: Delivery, environment: Mapping[str, str], *, as_json: bool) -> int:
+    told = [
+        {
+            "to": each.form,
+            "url_from_env": each.variable,
+            "set": bool(environment.get(each.variable)),
+            "about": str(news.kind),
+            "body": BODIES[each.form](news),
+        }
+        for each in spec.notify
+        for news in _about(each, spec)
+    ]
+    if as_json:
+        print_json(told)
+        return 0
+    for message in told:
+        missing = "" if message["set"] else ", which is not set"
+        print(f"{message['to']} at ${message['url_from_env']}{missing}: {message['about']}")
+        print(json.dumps(message["body"], indent=2, ensure_ascii=False))
+    return 0
+
+
+def _about(place: NotifySpec, spec: Delivery) -> Iterator[News]:
+    subject = Subject(
+        delivery="0f3c41d28a1b4c7e9d5f6a7b8c9d0e1f",
+        model=spec.model.name,
+        version="7",
+        champion="6",
+        regions=spec.regions.names,
+    )
+    yield from (news for news in samples(subject, SystemClock().now()) if news.kind in place.about)
+
+
+def _try(spec: Delivery, sender: Sender, environment: Mapping[str, str], *, as_json: bool) -> int:
+    told: list[dict[str, object]] = []
+    for place in places_of(spec.notify, environment):
+        problem = None
+        try:
+            deliver_message(place, _test(spec, SystemClock().now()), sender)
+        except NotTaken as error:
+            problem = str(error)
+        told.append({"to": place.form, "url_from_env": place.variable, "problem": problem})
+    if as_json:
+        print_json(told)
+    for each in told if not as_json else ():
+        print(f"{each['to']} at ${each['url_from_env']}: {each['problem'] or 'taken'}")
+    return int(ExitCode.OUTSIDE if any(each["problem"] for each in told) else ExitCode.DELIVERED)
+
+
+def _test(spec: Delivery, at: datetime) -> News:
+    subject = Subject(delivery="none", model=spec.model.name, version="none", champion="none", regions=())
+    return News(kind=Kind.TEST, at=at, subject=subject, headline=f"A test of tidegate, for {spec.metadata.name}")
