@@ -1,0 +1,58 @@
+"""What we hand out for CI calls commands and options that exist, and collects the files that they write."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+import yaml
+
+from tidegate.cli.app import app
+from tidegate.cli.ci import JUNIT, SUMMARY
+
+FOLDER = Path(__file__).parents[2] / "examples/ci"
+PIPELINES = sorted(path for path in FOLDER.rglob("*") if path.suffix in (".yaml", ".yml") or path.name == "Jenkinsfile")
+CALL = re.compile(r"^\s*(?:- |- run: |run: |.*sh '|.*; )?tidegate ([a-z][^>|'\n]*)", re.MULTILINE)
+
+
+def calls(path: Path) -> list[list[str]]:
+    """Every call of tidegate, as the shell hands it over when its variables are set."""
+    text = re.sub(r"\$\{\w+:\+(.*?)\}", r"\1", path.read_text(encoding="utf-8"))
+    return [shlex.split(call) for call in CALL.findall(text)]
+
+
+@pytest.mark.parametrize("path", PIPELINES, ids=lambda path: path.relative_to(FOLDER).as_posix())
+def test_every_call_is_one_that_tidegate_takes(path: Path) -> None:
+    root: Any = typer.main.get_command(app)
+    assert calls(path)
+    for name, *arguments in calls(path):
+        context = root.commands[name].make_context(name, arguments)
+        assert context.params["spec"] == Path("delivery.yaml")
+
+
+@pytest.mark.parametrize("path", [path for path in PIPELINES if path.name != "Jenkinsfile"], ids=lambda path: path.name)
+def test_every_pipeline_is_yaml(path: Path) -> None:
+    assert yaml.safe_load(path.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize(
+    ("path", "files"),
+    [
+        ("github/deliver.yaml", {JUNIT}),
+        ("gitlab/.gitlab-ci.yml", {JUNIT, SUMMARY}),
+        ("jenkins/Jenkinsfile", {JUNIT, SUMMARY}),
+    ],
+)
+def test_what_is_collected_is_what_is_written(path: str, files: set[Path]) -> None:
+    text = (FOLDER / path).read_text(encoding="utf-8")
+    assert {file for file in (JUNIT, SUMMARY) if str(file) in text} == files
+
+
+@pytest.mark.parametrize("path", PIPELINES, ids=lambda path: path.relative_to(FOLDER).as_posix())
+def test_no_variable_that_people_set_is_pasted_into_a_script(path: Path) -> None:
+    scripts = [line for line in path.read_text(encoding="utf-8").splitlines() if re.search(r"\b(run:|sh )", line)]
+    assert [line for line in scripts if "${{" in line] == []
