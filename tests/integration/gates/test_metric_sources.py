@@ -206,8 +206,8 @@ def bucketed(batch: Batch, edges: Sequence[float]) -> dict[tuple[Arm, str], list
 
 
 @contextmanager
-def observed_users(folder: Path, *, native: bool) -> Iterator[tuple[Users, PrometheusSource]]:
-    """Users of two arms behind one proxy, and the Prometheus that watches proxy and engines."""
+def observed_users(folder: Path, *, native: bool) -> Iterator[tuple[Users, PrometheusSource, str]]:
+    """Users of two arms behind one proxy, and the Prometheus that watches proxy and engines, with its address."""
     listener, admin, port = free_port(), free_port(), free_port()
     with (
         chat_server(token_seconds=0.001) as server,
@@ -225,20 +225,21 @@ def observed_users(folder: Path, *, native: bool) -> Iterator[tuple[Users, Prome
         ):
             rng = np.random.default_rng(1)
             users = Users(listener, {OTHER: stable, ARM: canary}, folder / "users.jsonl", rng)
-            source = PrometheusSource(f"http://127.0.0.1:{port}", settles_within=timedelta(seconds=1))
+            url = f"http://127.0.0.1:{port}"
+            source = PrometheusSource(url, settles_within=timedelta(seconds=1))
             # Prometheus takes some seconds to find its targets.
             began, deadline = datetime.now(UTC), time.monotonic() + 30
             while len(source.batch(OTHER, ARM, began, datetime.now(UTC)).arms) < 2:
                 assert time.monotonic() < deadline
                 time.sleep(0.5)
             time.sleep(1.5)
-            yield users, source
+            yield users, source, url
 
 
 @pytest.mark.skipif(shutil.which("prometheus") is None, reason="prometheus is not installed")
 @pytest.mark.parametrize("native", [False, True], ids=["classic", "native"])
 def test_both_sources_tell_the_same_of_the_same_requests(tmp_path: Path, native: bool) -> None:
-    with observed_users(tmp_path, native=native) as (users, source):
+    with observed_users(tmp_path, native=native) as (users, source, _):
         moments = [datetime.now(UTC)]
         for look in range(2):
             users.send_many()
@@ -325,7 +326,7 @@ def errors_gate(total: str = "sum(rate({}[{{{{.window}}}}]))", **changes: str) -
 
 @pytest.mark.skipif(shutil.which("prometheus") is None, reason="prometheus is not installed")
 def test_queries_give_events_or_say_why_not(tmp_path: Path) -> None:
-    with observed_users(tmp_path, native=False) as (users, source):
+    with observed_users(tmp_path, native=False) as (users, _, url):
         since = datetime.now(UTC)
         for _ in range(12):
             users.send(ARM, "m")
@@ -333,7 +334,7 @@ def test_queries_give_events_or_say_why_not(tmp_path: Path) -> None:
             time.sleep(0.5)
         time.sleep(1.5)
         until = datetime.now(UTC)
-        ask_for = PrometheusEvents(source.url).events
+        ask_for = PrometheusEvents(url).events
         counted = ask_for(errors_gate(), ARM, since, until)
         # Prometheus extrapolates, and does not see what a series had at its first sample.
         assert isinstance(counted, Events)

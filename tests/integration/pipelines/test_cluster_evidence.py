@@ -15,7 +15,6 @@ from gates.scraped.conventions import POD
 from gates.scraped.counting import BY_ENGINE
 from pipelines.adapters.served import ServedByPrometheus
 
-BEGUN = datetime.now(UTC).replace(microsecond=0) - timedelta(minutes=4)
 SCRAPES = 16
 INTERVAL = 15
 STABLE = ArmKey(region="eu-west-1", role="stable", version="1")
@@ -23,14 +22,16 @@ CANARY = ArmKey(region="us-east-1", role="canary", version="2")
 SHADOW = CANARY.model_copy(update={"role": "shadow"})
 
 
-def scraped(service: str, region: str, role: str, version: str, pod: str, **per_scrape: int) -> list[str]:
+def scraped(
+    begun: datetime, service: str, region: str, role: str, version: str, *, pod: str, **per_scrape: int
+) -> list[str]:
     """An engine's counters by status class, `c5` for 5xx, growing by so much at each scrape."""
     own = {"service": service, "region": region, "role": role, "version": version, "pod": pod}
     target = own | {"job": "engines", "instance": pod}
     lines = []
     for number in range(SCRAPES):
-        at = (BEGUN + timedelta(seconds=INTERVAL * number)).timestamp()
-        lines += [_line("up", target, 1, at), _line("process_start_time_seconds", target, BEGUN.timestamp() - 900, at)]
+        at = (begun + timedelta(seconds=INTERVAL * number)).timestamp()
+        lines += [_line("up", target, 1, at), _line("process_start_time_seconds", target, begun.timestamp() - 900, at)]
         for status, each in per_scrape.items():
             asked = {"method": "POST", "handler": "/v1/chat/completions", "status": f"{status[1:]}xx"}
             lines.append(_line("http_requests_total", target | asked, 1000 + each * number, at))
@@ -45,17 +46,23 @@ def _line(name: str, labels: dict[str, str], value: float, at: float) -> str:
 
 
 @pytest.fixture(scope="module")
-def urls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+def begun() -> datetime:
+    """Of the first scrape. Not when this module is read: Prometheus looks back five minutes from now."""
+    return datetime.now(UTC).replace(microsecond=0) - timedelta(minutes=4)
+
+
+@pytest.fixture(scope="module")
+def urls(begun: datetime, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     """A Prometheus for each region; another delivery has the same versions in the same roles."""
     held = {
         "eu-west-1": [
-            *scraped("support-llm", "eu-west-1", "stable", "1", "a", c2=30),
-            *scraped("other-llm", "eu-west-1", "stable", "1", "z", c2=500, c5=500),
+            *scraped(begun, "support-llm", "eu-west-1", "stable", "1", pod="a", c2=30),
+            *scraped(begun, "other-llm", "eu-west-1", "stable", "1", pod="z", c2=500, c5=500),
         ],
         "us-east-1": [
-            *scraped("support-llm", "us-east-1", "canary", "2", "b", c2=9, c5=1),
-            *scraped("support-llm", "us-east-1", "canary", "2", "c", c2=10, c4=2),
-            *scraped("other-llm", "us-east-1", "canary", "2", "y", c2=700),
+            *scraped(begun, "support-llm", "us-east-1", "canary", "2", pod="b", c2=9, c5=1),
+            *scraped(begun, "support-llm", "us-east-1", "canary", "2", pod="c", c2=10, c4=2),
+            *scraped(begun, "other-llm", "us-east-1", "canary", "2", pod="y", c2=700),
         ],
     }
     homes = {region: tmp_path_factory.mktemp(region) for region in held}
@@ -72,8 +79,10 @@ def source(urls: dict[str, str]) -> PrometheusSource:
 
 
 @pytest.mark.parametrize("canary", [CANARY, SHADOW], ids=["users", "copies"])
-def test_each_arm_is_read_from_its_regions_own_and_by_pod(source: PrometheusSource, canary: ArmKey) -> None:
-    since = BEGUN + timedelta(seconds=3 * INTERVAL)
+def test_each_arm_is_read_from_its_regions_own_and_by_pod(
+    source: PrometheusSource, begun: datetime, canary: ArmKey
+) -> None:
+    since = begun + timedelta(seconds=3 * INTERVAL)
     batch = source.batch(STABLE, canary, since, since + timedelta(seconds=10 * INTERVAL))
     found = {(pod.arm, pod.pod): (pod.requests, pod.errors, pod.refused) for pod in batch.arms}
     assert found == {

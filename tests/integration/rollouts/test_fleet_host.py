@@ -105,12 +105,14 @@ async def test_one_folder_has_one_host(host: FleetHost, state: Path) -> None:
 
 
 async def test_a_port_in_use_is_said_in_one_line_and_nothing_is_left(state: Path) -> None:
+    before = set(psutil.Process().children(recursive=True))
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         with pytest.raises(PortInUse, match=f"^port {port}, wanted as the entry of a region, is in use"):
             await host_client.start(state, {"us-east-1": None, REGION: port}, owned=True)
     assert await host_client.attach(state) is None
-    assert not [process for process in psutil.Process().children(recursive=True) if running(process)]
+    begun = set(psutil.Process().children(recursive=True)) - before
+    assert not [process for process in begun if running(process)]
 
 
 async def test_a_machine_without_prometheus_is_told_what_to_install(
