@@ -65,6 +65,9 @@ def next_of(queued: Sequence[Entry], now: datetime) -> Entry | None:
 
 def after_a_try_in_vain(entry: Entry, now: datetime) -> Entry:
     """The entry whose process or workflow ended without a delivery in the ledger."""
+    if entry.tries == 0:
+        # Somebody else's delivery answered it for a moment, and was withdrawn before it began.
+        return entry.model_copy(update={"state": State.QUEUED, "delivery": None, "note": "the delivery was withdrawn"})
     if entry.tries >= TRIES:
         return entry.model_copy(update={"state": State.OVER, "note": f"given up: {entry.tries} tries, no delivery"})
     pause = PAUSE * 2 ** max(0, entry.tries - 1)

@@ -113,6 +113,11 @@ def test_when_nobody_knows_since_when_the_mark_stands_any_delivery_answers() -> 
     assert answer(entry(since=EVER), [found], ()) == found
 
 
+def test_who_waited_for_somebody_elses_delivery_that_was_withdrawn_is_queued_again_at_once() -> None:
+    again = after_a_try_in_vain(entry(state=State.STARTED, delivery="withdrawn"), NOON)
+    assert (again.state, again.delivery, again.not_before) == (State.QUEUED, None, EVER)
+
+
 def test_a_try_in_vain_is_repeated_after_ever_longer_pauses_and_then_given_up() -> None:
     pauses = []
     for tries in range(1, TRIES):
