@@ -14,6 +14,10 @@ TRIES = 3
 PAUSE = timedelta(seconds=30)
 """After the first try in vain; twice as long after each further one."""
 
+SLACK = timedelta(seconds=30)
+"""By which a delivery may begin before we hear of the wish that it answers: who sets an alias may deliver at once, the
+webhook takes its time, and clocks differ."""
+
 
 class Policy(StrEnum):
     """What happens to wishes that arrive while a delivery of the model runs."""
@@ -50,7 +54,7 @@ def answer(entry: Entry, deliveries: Iterable[DeliverySummary], alive: Collectio
         alive: the ids of those that run.
     """
     of_version = [delivery for delivery in deliveries if delivery.version == entry.wish.version]
-    return next((each for each in of_version if each.id in alive or each.started >= entry.since), None)
+    return next((each for each in of_version if each.id in alive or entry.since - each.started <= SLACK), None)
 
 
 def superseded(queued: Sequence[Entry], policy: Policy) -> Sequence[Entry]:

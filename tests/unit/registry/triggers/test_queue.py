@@ -12,6 +12,7 @@ from registry.model import DeliverySummary
 from registry.triggers.model import EVER, Entry, State, Wish
 from registry.triggers.queue import (
     PAUSE,
+    SLACK,
     TRIES,
     Policy,
     after_a_try_in_vain,
@@ -97,6 +98,11 @@ def test_who_waits_outlives_that_the_alias_goes_on_but_not_that_it_is_taken_away
 def test_a_delivery_that_began_after_the_wish_answers_it_whoever_started_it() -> None:
     found = delivery(started=NOON + MINUTE, ended=True)
     assert answer(entry(), [delivery(8), found], ()) == found
+
+
+def test_one_that_began_and_ended_just_before_we_heard_of_the_wish_answers_it() -> None:
+    found = delivery(started=NOON - SLACK, ended=True)
+    assert answer(entry(), [found], ()) == found
 
 
 def test_one_that_runs_answers_it_though_it_began_before() -> None:
