@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
 import subprocess
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 
@@ -22,7 +24,7 @@ def free_address() -> str:
 def running(command: Sequence[str], *, ready: str, log: Path, within: float = 30) -> Iterator[None]:
     """While `command` runs, once it answers at the URL `ready`, which it must `within` so many seconds."""
     with log.open("wb") as output:
-        process = subprocess.Popen(command, stdout=output, stderr=output)
+        process = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
     try:
         until = time.monotonic() + within
         while not _answers(ready):
@@ -31,7 +33,12 @@ def running(command: Sequence[str], *, ready: str, log: Path, within: float = 30
         yield
     finally:
         process.terminate()
-        process.wait(10)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(10)
+        # Also what it started, and a server that takes its time: nothing may be left for the next test.
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
 
 
 def _answers(url: str) -> bool:

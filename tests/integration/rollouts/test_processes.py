@@ -14,7 +14,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from fakes.local_fleet import stand_in
+from fakes.local_fleet import arguments_of, stand_in
 
 from rollouts.adapters import ports, process
 from rollouts.adapters.engine_process import EngineProcesses
@@ -142,7 +142,7 @@ class TestEngines:
         with pytest.raises(EngineDidNotStart, match="was not healthy after 8 s") as caught:
             await engines.start(silent)
         assert caught.value.detail == "loading"
-        assert not [child for child in psutil.Process().children() if "loading" in " ".join(child.cmdline())]
+        assert not [child for child in psutil.Process().children() if "loading" in " ".join(arguments_of(child))]
 
     async def test_an_engine_that_is_healthy_but_answers_nothing_is_given_up(self, engines: EngineProcesses) -> None:
         wrong = stand_in("6").model_copy(update={"model": "another-name"})
@@ -155,10 +155,12 @@ class TestEngines:
         assert not (tmp_path / "logs").exists()
 
     async def test_a_cancelled_start_leaves_nothing(self, engines: EngineProcesses, tmp_path: Path) -> None:
+        before = set(psutil.Process().children())
         start = asyncio.create_task(engines.start(stand_in("6")))
         while not list(tmp_path.glob("logs/*")):
             await asyncio.sleep(0.01)
         start.cancel()
         with pytest.raises(asyncio.CancelledError):
             await start
-        assert not [child for child in psutil.Process().children() if child.status() != psutil.STATUS_ZOMBIE]
+        begun = set(psutil.Process().children()) - before
+        assert not [child for child in begun if child.status() != psutil.STATUS_ZOMBIE]
