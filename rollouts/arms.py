@@ -59,7 +59,7 @@ class Arms:
         # Taking users away from a canary is always possible, also from one that is dead.
         if weight:
             self._trial(f"shift {weight} % of users to")
-        _require_percent(weight)
+        require_percent(weight)
         return replace(self, weight=weight)
 
     def mirrored(self, *, percent: int) -> Arms:
@@ -70,7 +70,7 @@ class Arms:
         """
         if percent:
             self._trial(f"mirror {percent} % of requests to")
-        _require_percent(percent)
+        require_percent(percent)
         return replace(self, mirror=percent)
 
     def rolled_back(self, to: str) -> Arms:
@@ -131,7 +131,12 @@ def state(region: str, arms: Arms, *, entry: str, proxy_alive: bool) -> RegionSt
     )
 
 
-def _require_percent(number: int) -> None:
+def require_percent(number: int) -> None:
+    """Of users or of requests.
+
+    Raises:
+        NotPossible: it is not from 0 to 100.
+    """
     if not 0 <= number <= 100:
         raise NotPossible(f"{number} is no percentage", hint="0 to 100")
 

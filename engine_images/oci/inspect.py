@@ -82,7 +82,7 @@ def engine_image(digest: str, manifest: Document, config: Document, files: Mappi
     Raises:
         BrokenImage: the engine layer lacks its manifest, or has one that this tidegate cannot read.
     """
-    engine = _engine(files.get(f"{ROOT}/{MANIFEST_FILE}"))
+    engine = manifest_in(files)
     layers = tuple(_held(Descriptor.read(layer)) for layer in manifest["layers"])
     named = {f"{ROOT}/{CACHE_FOLDER}/{path}": digest for path, digest in engine.cache.items()}
     if any(layer.title == WEIGHTS_LAYER for layer in layers):
@@ -100,7 +100,13 @@ def engine_image(digest: str, manifest: Document, config: Document, files: Mappi
     )
 
 
-def _engine(content: bytes | None) -> EngineManifest:
+def manifest_in(files: Mapping[str, bytes]) -> EngineManifest:
+    """The engine's own manifest, of the engine layer's files by absolute path.
+
+    Raises:
+        BrokenImage: there is none, or one that this tidegate cannot read.
+    """
+    content = files.get(f"{ROOT}/{MANIFEST_FILE}")
     if content is None:
         raise BrokenImage(f"the engine layer has no {ROOT}/{MANIFEST_FILE}")
     try:

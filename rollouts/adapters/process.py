@@ -62,7 +62,7 @@ class ChildProcess:
         try:
             if self.alive:
                 self._process.send_signal(signal.SIGTERM)
-            await self._wait(grace_seconds)
+            await self.ends_within(grace_seconds)
         # Also when we are cancelled while we wait: nobody may be left behind.
         finally:
             self.kill()
@@ -73,10 +73,12 @@ class ChildProcess:
             os.killpg(self.pid, signal.SIGKILL)
             self._process.wait()
 
-    async def _wait(self, seconds: float) -> None:
+    async def ends_within(self, seconds: float) -> bool:
+        """Whether it ends by itself in that time."""
         deadline = asyncio.get_running_loop().time() + seconds
         while self.alive and asyncio.get_running_loop().time() < deadline:
             await asyncio.sleep(POLL_SECONDS)
+        return not self.alive
 
 
 def start(

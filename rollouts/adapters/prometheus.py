@@ -102,7 +102,7 @@ class Prometheus:
         try:
             await self._read_once(rules)
         except Unreachable:
-            if not await self._ends_within(DYING_SECONDS):
+            if self._child is not None and not await self._child.ends_within(DYING_SECONDS):
                 raise
             await self._read_once(rules)
 
@@ -166,13 +166,6 @@ class Prometheus:
         """What its log says, without what only a log needs."""
         plain = (text.replace('\\"', '"').replace("\\n", " ") for text in found)
         return "; ".join(text.removeprefix(f"{self._rules_file}: ") for text in plain)
-
-    async def _ends_within(self, seconds: float) -> bool:
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + seconds
-        while self.alive and loop.time() < deadline:
-            await asyncio.sleep(POLL_SECONDS)
-        return not self.alive
 
     async def _until_ready(self, child: ChildProcess) -> None:
         loop = asyncio.get_running_loop()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 
+from rollouts.arms import require_percent
 from rollouts.cluster.arrivals import Arrivals
 from rollouts.cluster.holds import way_to
 from rollouts.cluster.lookout import Lookout
@@ -106,7 +107,7 @@ class ArgoFleet:
             log.warning("%s: version %s stays asked for (%s): %s", self.region, engine.version, why, error)
 
     async def _mirror(self, percent: int) -> Seen:
-        _require_percent(percent)
+        require_percent(percent)
         seen = await self._lookout.look()
         versions = _both(seen, f"mirror {percent} % of requests to") if percent else None
         before = await self._arrivals.look(versions)
@@ -115,7 +116,7 @@ class ArgoFleet:
         return seen
 
     async def _shift(self, weight: int) -> Seen:
-        _require_percent(weight)
+        require_percent(weight)
         seen = await self._lookout.look()
         versions = _both(seen, f"shift {weight} % of users to") if weight else None
         if seen.trial is None or seen.argo.aborted:
@@ -197,8 +198,3 @@ def _both(seen: Seen, wish: str) -> tuple[str, str]:
     if why:
         raise NotPossible(f"the canary, version {seen.trial.version}, is down: cannot {wish} it", detail=why)
     return seen.stable.version, seen.trial.version
-
-
-def _require_percent(number: int) -> None:
-    if not 0 <= number <= 100:
-        raise NotPossible(f"{number} is no percentage", hint="0 to 100")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from engine_images.adapters.oci_registry import Access, Repository
 from engine_images.adapters.registry_credentials import Credentials, docker_config, find_credentials
 from engine_images.oci.model import Platform
 from engine_images.oci.reference import Reference
+from tidegate.cli.output import note
 from tidegate.core.errors import UsageError
 
 
@@ -78,3 +80,9 @@ def opened(image: str, login: Login) -> Iterator[Images]:
     reference = Reference.parse(image)
     with Repository(reference, login.access(reference)) as repository:
         yield InRegistry(repository)
+
+
+def wait_for_registry(seconds: float) -> None:
+    """Say that it is away, and let the time pass before the next attempt."""
+    note(f"the registry is away; next attempt in {seconds:g} s")
+    time.sleep(seconds)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,13 +10,14 @@ from engine_images.adapters.oci_layout import OciLayout, split_layout
 from engine_images.adapters.oci_push import push_image
 from engine_images.adapters.oci_read import InLayout, read_engine_files
 from engine_images.errors import BrokenImage
-from engine_images.manifest import MANIFEST_FILE, ROOT, SBOM_FILE, EngineManifest
+from engine_images.manifest import ROOT, SBOM_FILE, ModelContract
+from engine_images.oci.inspect import manifest_in
 from engine_images.oci.reference import Reference
 from engine_images.oci.transfer import Transfer
 from engine_images.signature import SigningKey
 from registry.conventions import ENGINE_IMAGE
 from registry.model import ModelVersion
-from tidegate.cli.engine_images import Login
+from tidegate.cli.engine_images import Login, wait_for_registry
 from tidegate.cli.engine_view import in_bytes, read_key
 from tidegate.cli.output import note, print_json
 
@@ -37,11 +36,11 @@ def run(
     key = SigningKey(read_key(sign_key)) if sign_key else None
     layout, name = OciLayout(found[0]), found[1]
     image, files = layout.manifest(name), read_engine_files(InLayout(layout, name))
-    version = _version_of(source, files, marks) if marks else None
-    pushed = push_image(layout, image, target, login.access, _tell, _wait)
+    version = _version_of(source, manifest_in(files).model, marks) if marks else None
+    pushed = push_image(layout, image, target, login.access, _tell, wait_for_registry)
     sbom = files.get(f"{ROOT}/{SBOM_FILE}")
-    attached = attach_sbom(image, target, sbom, login.access, _wait).digest if sbom else None
-    signature = sign_image(image, target, key, login.access, _wait) if key else None
+    attached = attach_sbom(image, target, sbom, login.access, wait_for_registry).digest if sbom else None
+    signature = sign_image(image, target, key, login.access, wait_for_registry) if key else None
     if marks and version:
         marks.mark(version, {ENGINE_IMAGE: pushed.reference})
         note(f"{version.uri} is served from it")
@@ -52,16 +51,12 @@ def run(
     return 0
 
 
-def _version_of(source: str, files: Mapping[str, bytes], registry: MlflowRegistry) -> ModelVersion:
+def _version_of(source: str, model: ModelContract, registry: MlflowRegistry) -> ModelVersion:
     """The registered version that the image serves.
 
     Raises:
-        BrokenImage: it holds no engine, or one of other files than the registered.
+        BrokenImage: it serves other files than the registered.
     """
-    content = files.get(f"{ROOT}/{MANIFEST_FILE}")
-    if content is None:
-        raise BrokenImage(f"{source} holds no engine: no {ROOT}/{MANIFEST_FILE}")
-    model = EngineManifest.model_validate_json(content).model
     version = registry.resolve(model.name, model.version)
     if version.digest != model.digest:
         raise BrokenImage(
@@ -75,8 +70,3 @@ def _tell(transfer: Transfer) -> None:
         note(f"{transfer.title}: {in_bytes(transfer.done)} of {in_bytes(transfer.size)}")
     else:
         note(f"{transfer.title}: {transfer.how}, {in_bytes(transfer.size)}")
-
-
-def _wait(seconds: float) -> None:
-    note(f"the registry is away; next attempt in {seconds:g} s")
-    time.sleep(seconds)

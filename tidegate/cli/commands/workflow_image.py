@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,8 +11,8 @@ from engine_images.adapters.oci_push import push_image
 from engine_images.adapters.oci_toolchain import build_toolchain
 from engine_images.oci.reference import Reference
 from tidegate import __version__
-from tidegate.cli.engine_images import Login, this_platform
-from tidegate.cli.output import note, print_json
+from tidegate.cli.engine_images import Login, this_platform, wait_for_registry
+from tidegate.cli.output import print_json
 
 
 @dataclass(frozen=True)
@@ -32,14 +31,9 @@ def run(request: Request, login: Login, *, as_json: bool) -> int:
     base = base_at(request.base, this_platform(), login.access)
     layout, name = OciLayout(request.layout), f"tidegate:{__version__}"
     image = build_toolchain(layout, name=name, base=base, installed=request.installed)
-    pushed = push_image(layout, image, target, login.access, sleep=_wait).reference if target else None
+    pushed = push_image(layout, image, target, login.access, sleep=wait_for_registry).reference if target else None
     if as_json:
         print_json({"image": f"{request.layout}:{name}", "digest": image.digest, "pushed": pushed})
     else:
         print(pushed or f"{request.layout}:{name}, {image.digest}")
     return 0
-
-
-def _wait(seconds: float) -> None:
-    note(f"the registry is away; next attempt in {seconds:g} s")
-    time.sleep(seconds)
