@@ -11,10 +11,10 @@ from fakes.servers import free_address, running
 
 
 @contextmanager
-def mlflow_server(folder: Path) -> Iterator[str]:
-    """Its tracking URI while it runs; `folder` outlives it."""
+def mlflow_server(folder: Path, address: str | None = None) -> Iterator[str]:
+    """Its tracking URI while it runs; `folder` outlives it, and so may `address`, a free one otherwise."""
     folder.mkdir(parents=True, exist_ok=True)
-    address = free_address()
+    address = address or free_address()
     host, _, port = address.partition(":")
     command = [sys.executable, "-m", "mlflow", "server", "--host", host, "--port", port, "--workers", "1"]
     command += ["--backend-store-uri", f"sqlite:///{folder / 'mlflow.db'}"]

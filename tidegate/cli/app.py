@@ -12,6 +12,7 @@ from tidegate.cli.gate_app import gate
 from tidegate.cli.notify_app import notify
 from tidegate.cli.options import SPEC, STATE, As, InCI, JUnit, Output, PlanOutput, Spec, State, Summary, Tracking
 from tidegate.cli.rollout_app import rollout
+from tidegate.cli.serve_app import serve
 from tidegate.cli.slo_app import slo
 from tidegate.cli.stage_app import stage
 from tidegate.cli.workflow_app import workflow
@@ -35,6 +36,7 @@ app.add_typer(engine, name="engine")
 app.add_typer(rollout, name="rollout")
 app.add_typer(stage, name="stage")
 app.add_typer(workflow, name="workflow")
+app.command("serve")(serve)
 
 
 @app.command()

@@ -1,0 +1,97 @@
+"""What a wish is started as: a process that outlives whoever started it, or a workflow of the cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+from fakes.kube.api import Api
+from fakes.kube.cluster import FakeCluster
+from fakes.kube.server import FakeServers, serving
+from fakes.kube.simulated_time import RealTime
+from fakes.workflow.cases import GOLDEN
+
+from pipelines.serving.processes import Processes
+from pipelines.serving.workflows import Workflows
+from pipelines.workflow.render import blueprint_of, rendered
+from registry.triggers.model import EVER, Entry, Wish
+from rollouts.adapters.kube.client import KubeClient
+from rollouts.adapters.kube.connect import connect
+from rollouts.kube.resources import WORKFLOWS
+from tidegate.cli.compose import read_delivery
+from tidegate.core.clock import SystemClock
+from tidegate.core.errors import OutsideError, UsageError
+
+WISH = Wish(model="support-llm", version="7", alias="challenger")
+ENTRY = Entry(number=1, wish=WISH, since=EVER, tries=1)
+HUB = "hub"
+
+
+def named(run: str | None) -> Entry:
+    return ENTRY.model_copy(update={"run": run})
+
+
+async def over(starter: Processes, entry: Entry) -> None:
+    while await starter.runs(entry):
+        await asyncio.sleep(0.05)
+
+
+async def test_a_process_gets_the_version_and_its_words_are_kept(tmp_path: Path) -> None:
+    starter = Processes([sys.executable, "-c", "import sys; print(*sys.argv[1:])"], {}, tmp_path)
+    await over(starter, named(await starter.start(ENTRY)))
+    assert (tmp_path / "1-1.log").read_text() == "--version 7\n"
+
+
+async def test_a_process_is_known_again_by_whoever_comes_after(tmp_path: Path) -> None:
+    script = "import sys; sys.stdin.close(); import time; time.sleep(2)"
+    first = Processes([sys.executable, "-c", script], {}, tmp_path)
+    entry = named(await first.start(ENTRY))
+    second = Processes([], {}, tmp_path)
+    assert await second.runs(entry)
+    await over(first, entry)
+    assert not await second.runs(entry)
+    assert not await second.runs(named("process 1 of 12.00"))
+    assert not await second.runs(named(None))
+
+
+async def test_a_command_that_is_not_there_is_told(tmp_path: Path) -> None:
+    with pytest.raises(OutsideError, match="cannot be started: No such file"):
+        await Processes([str(tmp_path / "tidegate")], {}, tmp_path).start(ENTRY)
+
+
+@pytest.fixture
+def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeServers]:
+    api = Api(FakeCluster(HUB, namespace="serving", time=RealTime()))
+    with serving({HUB: api}, tmp_path, namespace="serving") as servers:
+        monkeypatch.setenv("KUBECONFIG", str(servers.kubeconfig))
+        yield servers
+
+
+@pytest.fixture
+async def client(hub: FakeServers) -> AsyncIterator[KubeClient]:
+    made = connect(None, clock=SystemClock(), namespace="serving")
+    yield made
+    await made.close()
+
+
+async def test_a_workflow_is_submitted_and_runs_until_it_is_over(client: KubeClient) -> None:
+    spec = GOLDEN / "one-region" / "delivery.yaml"
+    for each in rendered(blueprint_of(read_delivery(spec), spec)):
+        await client.apply(each)
+    starter = Workflows(client, "support-llm", "serving")
+    run = await starter.start(ENTRY)
+    name = run.removeprefix("workflow ")
+    assert name.startswith("support-llm-7-")
+    # Also when nobody had time to write its name down.
+    assert await starter.runs(named(None))
+    assert not await starter.runs(ENTRY.model_copy(update={"wish": WISH.model_copy(update={"version": "8"})}))
+    await client.patch(WORKFLOWS, name, {"status": {"phase": "Failed"}})
+    assert not await starter.runs(named(run))
+
+
+async def test_a_cluster_without_the_template_is_told_what_brings_it(client: KubeClient) -> None:
+    with pytest.raises(UsageError, match=r"no WorkflowTemplate support-llm .*; `tidegate workflow render` prints it"):
+        await Workflows(client, "support-llm", "serving").start(ENTRY)

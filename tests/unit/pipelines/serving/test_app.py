@@ -1,0 +1,217 @@
+"""What the receiver answers to MLflow, to others, and to nonsense."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+import schemathesis
+from fakes.clock import FakeClock
+from fakes.triggers import FakeLedgers, FakeMarks, FakeStarter
+from httpx import Response
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from starlette.testclient import TestClient
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from pipelines.serving.app import make_app
+from pipelines.serving.inbox import Inbox
+from pipelines.serving.openapi import WEBHOOK, document
+from pipelines.serving.receiver import MOST_BYTES, Outcome, Receiver
+from pipelines.serving.reconciler import Reconciler, Watched, World
+from registry.triggers.queue import Policy
+from registry.triggers.signature import DELIVERY_ID_HEADER, SIGNATURE_HEADER, TIMESTAMP_HEADER, sign
+
+SECRET = "a secret of thirty-two characters"
+NUMBERS = itertools.count()
+
+
+class Ground:
+    """A receiver, and MLflow's part against it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.clock, self.woken = FakeClock(), 0
+        self.inbox = Inbox(folder / "inbox.db")
+        world = World(self.inbox, FakeMarks(), FakeLedgers(), FakeStarter(), self.clock, lambda _: None)
+        self.reconciler = Reconciler(Watched("support-llm", "challenger", Policy.NEWEST, timedelta(seconds=30)), world)
+        self.receiver = Receiver("support-llm", "challenger", SECRET, self.inbox, self.clock, self._wake)
+        self.app = make_app(self.receiver, self.reconciler, version="1")
+        self.client = TestClient(self.app)
+
+    def _wake(self) -> None:
+        self.woken += 1
+
+    def headers(self, body: bytes, *, secret: str = SECRET, id: str | None = None, age: int = 0) -> dict[str, str]:
+        id, at = id or f"m{next(NUMBERS)}", str(int(self.clock.now().timestamp()) - age)
+        return {DELIVERY_ID_HEADER: id, TIMESTAMP_HEADER: at, SIGNATURE_HEADER: sign(secret, id, at, body)}
+
+    def send(self, body: bytes, headers: dict[str, str] | None = None) -> tuple[int, str]:
+        answer: Response = self.client.post(WEBHOOK, content=body, headers=headers or self.headers(body))
+        return answer.status_code, answer.json()["outcome"]
+
+
+@pytest.fixture
+def ground(tmp_path: Path) -> Iterator[Ground]:
+    made = Ground(tmp_path)
+    yield made
+    made.inbox.close()
+
+
+def alias_set(version: int = 7, *, model: str = "support-llm", alias: str = "challenger") -> bytes:
+    data = {"name": model, "alias": alias, "version": str(version)}
+    return json.dumps({"entity": "model_version_alias", "action": "created", "data": data}).encode()
+
+
+def alias_deleted(model: str = "support-llm") -> bytes:
+    data = {"name": model, "alias": "challenger"}
+    return json.dumps({"entity": "model_version_alias", "action": "deleted", "data": data}).encode()
+
+
+def test_an_alias_that_is_set_is_queued_before_it_is_answered(ground: Ground) -> None:
+    assert ground.send(alias_set()) == (202, "queued")
+    assert [entry.wish.version for entry in ground.inbox.last(9)] == ["7"]
+    assert ground.woken == 1
+
+
+def test_the_same_wish_again_is_a_duplicate(ground: Ground) -> None:
+    assert [ground.send(alias_set()), ground.send(alias_set())] == [(202, "queued"), (200, "duplicate")]
+
+
+def test_the_same_message_again_is_refused(ground: Ground) -> None:
+    body = alias_set()
+    headers = ground.headers(body)
+    assert [ground.send(body, headers), ground.send(body, headers)] == [(202, "queued"), (409, "replayed")]
+
+
+@pytest.mark.parametrize(
+    ("change", "outcome"),
+    [
+        (lambda ground, body: ground.headers(body, secret="somebody else's secret"), "forged"),
+        (lambda ground, body: ground.headers(body + b" "), "forged"),
+        (lambda ground, body: ground.headers(body, age=301), "stale"),
+        (lambda ground, body: ground.headers(body, age=-301), "stale"),
+        (lambda ground, body: {"X-Nothing": "signed"}, "unsigned"),
+    ],
+)
+def test_what_is_not_mlflows_own_and_recent_is_refused(
+    ground: Ground, change: Callable[[Ground, bytes], dict[str, str]], outcome: str
+) -> None:
+    body = alias_set()
+    assert ground.send(body, change(ground, body)) == (401, outcome)
+    assert (ground.inbox.last(9), ground.woken) == ([], 0)
+
+
+def test_what_is_too_large_is_refused_though_it_is_signed(ground: Ground) -> None:
+    assert ground.send(alias_set() + b" " * MOST_BYTES) == (413, "oversize")
+
+
+def test_what_is_signed_and_says_nothing_is_malformed(ground: Ground) -> None:
+    assert ground.send(b"{}") == (400, "malformed")
+
+
+def test_events_of_others_are_acknowledged_and_start_nothing(ground: Ground) -> None:
+    # MLflow sends every model's events to every webhook; its test event is of a model that does not exist.
+    assert ground.send(alias_set(model="example_model", alias="example_alias")) == (200, "unknown-model")
+    assert ground.send(alias_set(alias="champion")) == (200, "ignored")
+    assert ground.send(alias_deleted("another")) == (200, "unknown-model")
+    assert (ground.inbox.last(9), ground.woken) == ([], 0)
+
+
+def test_a_mark_that_is_taken_away_has_the_registry_looked_at(ground: Ground) -> None:
+    assert ground.send(alias_deleted()) == (200, "noted")
+    assert ground.woken == 1
+
+
+def test_when_the_disk_does_not_take_it_mlflow_is_to_try_again(ground: Ground) -> None:
+    ground.inbox.close()
+    assert ground.send(alias_set()) == (503, "unavailable")
+
+
+def test_a_hundred_at_once_are_one_wish(ground: Ground) -> None:
+    with ThreadPoolExecutor(16) as threads:
+        answers = list(threads.map(lambda _: ground.send(alias_set()), range(100)))
+    assert sorted(answers) == [(200, "duplicate")] * 99 + [(202, "queued")]
+
+
+def test_it_says_how_it_is(ground: Ground) -> None:
+    assert ground.client.get("/healthz").status_code == 200
+    assert ground.client.get("/readyz").status_code == 503
+    ground.reconciler.looked = ground.clock.now()
+    assert ground.client.get("/readyz").status_code == 200
+
+
+def test_its_numbers_tell_how_messages_ended(ground: Ground) -> None:
+    ground.send(alias_set())
+    ground.send(alias_set(), ground.headers(alias_set(), secret="somebody else's secret"))
+    text = ground.client.get("/metrics").text
+    assert 'tidegate_serve_messages_total{outcome="queued"} 1.0' in text
+    assert 'tidegate_serve_messages_total{outcome="forged"} 1.0' in text
+    assert 'tidegate_serve_wishes{state="queued"} 1.0' in text
+
+
+def test_the_secret_is_in_nothing_that_it_says(ground: Ground) -> None:
+    ground.send(alias_set())
+    told = [ground.client.get(path).text for path in ("/wishes", "/metrics", "/openapi.json")]
+    assert SECRET not in "".join([*told, repr(ground.receiver)])
+
+
+class Signing:
+    """Signs what passes, as MLflow would, so that nonsense comes further than the signature."""
+
+    def __init__(self, ground: Ground) -> None:
+        self._ground = ground
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        inner: ASGIApp = self._ground.app
+        if scope["type"] != "http" or scope["path"] != WEBHOOK:
+            return await inner(scope, receive, send)
+        body, more = b"", True
+        while more:
+            part = await receive()
+            body, more = body + part.get("body", b""), part.get("more_body", False)
+        signed = [(name.lower().encode(), text.encode()) for name, text in self._ground.headers(body).items()]
+        kept = [(name, text) for name, text in scope["headers"] if not name.startswith(b"x-mlflow-")]
+
+        async def whole() -> Message:
+            return {"type": "http.request", "body": body, "more_body": False}
+
+        return await inner({**scope, "headers": kept + signed}, whole, send)
+
+
+@pytest.fixture(scope="module")
+def fuzzed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
+    made = Ground(tmp_path_factory.mktemp("fuzzed"))
+    made.reconciler.looked = made.clock.now()
+    yield made
+    made.inbox.close()
+
+
+PATHS = [path for path in document("1")["paths"] if path != WEBHOOK]
+
+
+@pytest.mark.parametrize("path", PATHS)
+@given(data=st.data())
+@settings(max_examples=20)
+def test_whoever_looks_is_answered_as_described(fuzzed: Ground, path: str, data: st.DataObject) -> None:
+    schema = schemathesis.openapi.from_asgi("/openapi.json", fuzzed.app)
+    data.draw(schema[path]["GET"].as_strategy()).call_and_validate()
+
+
+@given(data=st.data())
+def test_whatever_anybody_sends_is_refused_as_described(fuzzed: Ground, data: st.DataObject) -> None:
+    schema = schemathesis.openapi.from_asgi("/openapi.json", fuzzed.app)
+    answer = data.draw(schema[WEBHOOK]["POST"].as_strategy()).call_and_validate()
+    assert answer.json()["outcome"] in {Outcome.UNSIGNED, Outcome.FORGED, Outcome.OVERSIZE}
+    assert fuzzed.woken == 0
+
+
+@given(data=st.data())
+def test_whatever_is_signed_is_answered_as_described(fuzzed: Ground, data: st.DataObject) -> None:
+    schema = schemathesis.openapi.from_asgi("/openapi.json", Signing(fuzzed))
+    answer = data.draw(schema[WEBHOOK]["POST"].as_strategy()).call_and_validate()
+    assert answer.json()["outcome"] not in {Outcome.UNSIGNED, Outcome.FORGED, Outcome.UNAVAILABLE}
