@@ -2,112 +2,35 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
-import socket
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-import uvicorn
 import yaml
-from fakes.cluster_region import NAMESPACE, ClusterRegion
-from fakes.kube.server import FakeServers, serving
-from fakes.kube.simulated_time import RealTime
+from fakes.kube.server import FakeServers
+from fakes.simulated_clusters import clusters, delivery_to, mark_images, write_golden_set
 from fakes.terminal import Tidegate
 from fakes.webhook_receiver import Heard, receiving
-from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
-from starlette.routing import Route
+from fakes.workflow.engine import engines
 
-from engine_images.adapters.tokenizer import FileTokenizer
 from registry.adapters.mlflow_models import MlflowRegistry
 from registry.adapters.mlflow_store import embedded_uri
 from registry.conventions import ENGINE_IMAGE
 from rollouts.kube.resources import ROLLOUTS
-from rollouts.manifests.spec import ArgoFleetSpec
 
 REGIONS = ("eu-west-1", "us-east-1")
-NOBODY = "http://127.0.0.1:9"
-
-
-def spec_of(name: str, engine: str) -> dict[str, object]:
-    """A delivery whose gates need no traffic: questions with known answers, and health."""
-    region = {"entry": "https://llm.example", "stable_url": f"{engine}/stable", "canary_url": f"{engine}/canary"}
-    return {
-        "apiVersion": "tidegate/v1",
-        "kind": "Delivery",
-        "metadata": {"name": "support-llm"},
-        "model": {"name": name},
-        "engine": {"vllm": {"version": "0.32.0"}},
-        "gates": {"quality": {"scorer": "contains", "min_prompts": 10, "max_drop": "0.1"}},
-        "stages": [{"offline": {"dataset": "golden.jsonl"}}],
-        "regions": {"waves": [[each] for each in REGIONS], "bake": "1s"},
-        "notify": [{"webhook": {"url_from_env": "DELIVERIES_HOOK"}}],
-        "fleet": {
-            "kind": "argo",
-            "namespace": NAMESPACE,
-            "gateway": {"name": "public", "hosts": ["llm.example"]},
-            "regions": {each: region | {"context": each, "prometheus": NOBODY} for each in REGIONS},
-        },
-    }
-
-
-@contextmanager
-def an_engine(folder: Path) -> Iterator[str]:
-    """Answers "four" to everything, and reads conversations as the files in `folder` do."""
-    words = ("It", " is", " four")
-
-    async def chat(_: Request) -> Response:
-        def events() -> Iterator[str]:
-            for number, word in enumerate(words):
-                choice = {"index": 0, "delta": {"content": word}, "finish_reason": None, "token_ids": [number]}
-                yield _event({"choices": [choice]})
-            yield _event({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
-            yield "data: [DONE]\n\n"
-
-        return StreamingResponse(events(), media_type="text/event-stream")
-
-    async def tokenize(request: Request) -> Response:
-        messages = (await request.json())["messages"]
-        return JSONResponse({"tokens": FileTokenizer().encode(folder, messages)})
-
-    listener = socket.create_server(("127.0.0.1", 0))
-    routes = [
-        Route("/{arm}/v1/chat/completions", chat, methods=["POST"]),
-        Route("/{arm}/tokenize", tokenize, methods=["POST"]),
-    ]
-    server = uvicorn.Server(uvicorn.Config(Starlette(routes=routes), log_config=None, lifespan="off"))
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-    finally:
-        server.should_exit = True
-        thread.join()
-        listener.close()
-
-
-def _event(body: dict[str, object]) -> str:
-    return f"data: {json.dumps({'id': 'c', 'object': 'chat.completion.chunk', 'created': 0, 'model': 'm'} | body)}\n\n"
 
 
 @pytest.fixture
 def spec(registered: Path, tmp_path: Path, name: str, state: Path) -> Iterator[dict[str, object]]:
     """The delivery, its golden set and the images of both its versions."""
-    golden = [{"prompt": f"What is {number} minus {number - 4}?", "expected": "four"} for number in range(4, 16)]
-    (tmp_path / "golden.jsonl").write_text("\n".join(json.dumps(entry) for entry in golden))
-    registry = MlflowRegistry(embedded_uri(state))
-    for version in registry.versions(name):
-        image = f"registry.example/support-llm@sha256:{version.version.zfill(64)}"
-        registry.mark(version, {ENGINE_IMAGE: image})
-    with an_engine(tmp_path / "champion" / "model") as engine:
-        said = spec_of(name, engine)
+    write_golden_set(tmp_path)
+    mark_images(MlflowRegistry(embedded_uri(state)), name)
+    with engines(tmp_path / "champion" / "model") as served:
+        said = delivery_to([[each] for each in REGIONS], name=name, engine=served.url)
+        said["notify"] = [{"webhook": {"url_from_env": "DELIVERIES_HOOK"}}]
         registered.write_text(yaml.safe_dump(said))
         yield said
 
@@ -115,17 +38,9 @@ def spec(registered: Path, tmp_path: Path, name: str, state: Path) -> Iterator[d
 @pytest.fixture
 def servers(spec: dict[str, object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeServers]:
     """Two empty regions, with their controllers."""
-    fleet = ArgoFleetSpec.model_validate(spec["fleet"])
-    regions = {each: ClusterRegion(each, spec=fleet, time=RealTime()) for each in REGIONS}
-    with serving({each: region.api for each, region in regions.items()}, tmp_path, namespace=NAMESPACE) as served:
-        monkeypatch.setenv("KUBECONFIG", str(served.kubeconfig))
-        running = [
-            served.do(lambda region=region: asyncio.ensure_future(region.simulation.run()))
-            for region in regions.values()
-        ]
-        yield served
-        for task in running:
-            served.do(task.cancel)
+    with clusters(spec, tmp_path) as there:
+        monkeypatch.setenv("KUBECONFIG", str(there.servers.kubeconfig))
+        yield there.servers
 
 
 @pytest.fixture

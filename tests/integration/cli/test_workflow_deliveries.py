@@ -6,18 +6,14 @@ What they share is what pods share in a cluster: MLflow, the regions' API server
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from fakes.cluster_region import NAMESPACE, ClusterRegion
-from fakes.kube.server import FakeServers, serving
-from fakes.kube.simulated_time import RealTime
+from fakes.simulated_clusters import Clusters, clusters, delivery_to, mark_images, write_golden_set
 from fakes.workflow.commands import Commands
 from fakes.workflow.engine import Engines, engines
 from fakes.workflow.interpreter import Controller, Workflow
@@ -28,17 +24,14 @@ from pipelines.workflow.render import blueprint_of, rendered
 from registry.adapters.mlflow_deliveries import MlflowDeliveries
 from registry.adapters.mlflow_models import MlflowRegistry
 from registry.adapters.mlflow_store import embedded_uri
-from registry.conventions import ENGINE_IMAGE
 from registry.model import DeliverySummary
 from rollouts.kube.model import Json
-from rollouts.manifests.spec import ArgoFleetSpec
 from tidegate.core.spec import load_spec
 
 # Up to forty processes one after the other, on machines that may do other things meanwhile.
 pytestmark = pytest.mark.timeout(900)
 
 FIRST, SECOND, THIRD = "eu-west-1", "us-east-1", "ap-south-1"
-REGIONS = (FIRST, SECOND, THIRD)
 STEPS = [
     "build",
     *(f"{stage}@{FIRST}" for stage in ("deploy", "smoke", "offline", "promote")),
@@ -48,54 +41,12 @@ STEPS = [
     "finalize",
 ]
 
-
-def spec_of(name: str, engine: str) -> dict[str, Any]:
-    """Two waves; gates that need no traffic: questions with known answers, and health."""
-    region = {"entry": "https://llm.example", "stable_url": f"{engine}/stable", "canary_url": f"{engine}/canary"}
-    return {
-        "apiVersion": "tidegate/v1",
-        "kind": "Delivery",
-        "metadata": {"name": "support-llm"},
-        "model": {"name": name},
-        "engine": {"vllm": {"version": "0.32.0"}},
-        "gates": {"quality": {"scorer": "contains", "min_prompts": 10, "max_drop": "0.1"}},
-        "stages": [{"offline": {"dataset": "golden.jsonl"}}],
-        "regions": {"waves": [[FIRST], [SECOND, THIRD]], "bake": "1s"},
-        "fleet": {
-            "kind": "argo",
-            "namespace": NAMESPACE,
-            "gateway": {"name": "public", "hosts": ["llm.example"]},
-            "regions": {each: region | {"context": each, "prometheus": "http://127.0.0.1:9"} for each in REGIONS},
-        },
-        "workflow": {
-            "image": "registry.example/tidegate:1",
-            "tracking_uri": "http://mlflow.example",
-            "kubeconfig": "clusters",
-            "patience": "3s",
-        },
-    }
-
-
-class Clusters:
-    """The regions' API servers and controllers."""
-
-    def __init__(self, servers: FakeServers, regions: Mapping[str, ClusterRegion]) -> None:
-        self.servers = servers
-        self._regions = regions
-
-    def versions(self) -> list[str]:
-        """Whom users reach, region by region."""
-        return [self.servers.do(lambda one=one: one.versions()[0]) for one in self._regions.values()]
-
-
-@contextmanager
-def clusters(fleet: ArgoFleetSpec, folder: Path) -> Iterator[Clusters]:
-    regions = {each: ClusterRegion(each, spec=fleet, time=RealTime()) for each in REGIONS}
-    with serving({each: one.api for each, one in regions.items()}, folder, namespace=NAMESPACE) as servers:
-        running = [servers.do(lambda one=one: asyncio.ensure_future(one.simulation.run())) for one in regions.values()]
-        yield Clusters(servers, regions)
-        for task in running:
-            servers.do(task.cancel)
+WORKFLOW = {
+    "image": "registry.example/tidegate:1",
+    "tracking_uri": "http://mlflow.example",
+    "kubeconfig": "clusters",
+    "patience": "3s",
+}
 
 
 class Place:
@@ -161,16 +112,12 @@ async def _at_once(_: float) -> None:
 
 @pytest.fixture
 def place(registered: Path, tmp_path: Path, name: str, state: Path) -> Iterator[Place]:
-    golden = [{"prompt": f"What is {number} minus {number - 4}?", "expected": "four"} for number in range(4, 16)]
-    (tmp_path / "golden.jsonl").write_text("\n".join(json.dumps(entry) for entry in golden))
-    registry = MlflowRegistry(embedded_uri(state))
-    for version in registry.versions(name):
-        registry.mark(version, {ENGINE_IMAGE: f"registry.example/support-llm@sha256:{version.version.zfill(64)}"})
+    write_golden_set(tmp_path)
+    mark_images(MlflowRegistry(embedded_uri(state)), name)
     with engines(tmp_path / "champion" / "model") as served:
-        registered.write_text(yaml.safe_dump(spec_of(name, served.url)))
-        fleet = load_spec(registered, Delivery).fleet
-        assert isinstance(fleet, ArgoFleetSpec)
-        with clusters(fleet, tmp_path) as there:
+        spec = delivery_to([[FIRST], [SECOND, THIRD]], name=name, engine=served.url) | {"workflow": WORKFLOW}
+        registered.write_text(yaml.safe_dump(spec))
+        with clusters(spec, tmp_path) as there:
             yield Place(registered, name, state, there, served)
 
 
