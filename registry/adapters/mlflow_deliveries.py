@@ -43,10 +43,16 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities import Run
 
+PAGE_RUNS = 1000
+"""Asked for at once when all are wanted; MLflow's own default."""
 OPENING, RUNNING = "opening", "running"
 """Of `STATE`: written before the contest with others, and after it was won."""
-PATIENCE_SECONDS = 5.0
-"""How long the older of two that open at once waits for the younger to withdraw or win."""
+PATIENCE_SECONDS = 30.0
+"""How long the older of two that open at once waits for the younger to withdraw or win.
+
+Longer than a machine under load takes from its write to its look, or both would go; shorter than LIVE_SECONDS, since
+nothing is heard of the one that waits.
+"""
 
 
 class MlflowDeliveries:
@@ -154,9 +160,9 @@ class MlflowDeliveries:
         """
         return _summarize(self._run(delivery))
 
-    def deliveries(self, name: str) -> list[DeliverySummary]:
-        """Every delivery of the model, newest first; an empty list when there was none."""
-        return [_summarize(run) for run in self._runs(name)]
+    def deliveries(self, name: str, *, last: int | None = None) -> list[DeliverySummary]:
+        """Every delivery of the model, or the `last` so many, newest first; an empty list when there was none."""
+        return [_summarize(run) for run in self._runs(name, last)]
 
     def events(self, delivery: str) -> list[Event]:
         """What a delivery's ledger holds, oldest first."""
@@ -283,7 +289,7 @@ class MlflowDeliveries:
                     delivery.outcome or "interrupted", delivery.reason or why_dead(delivery)
                 )
 
-    def _runs(self, name: str) -> list[Run]:
+    def _runs(self, name: str, last: int | None = None) -> list[Run]:
         with store_errors(self._uri):
             experiment = self._client.get_experiment_by_name(experiment_name(name))
             if experiment is None:
@@ -292,10 +298,13 @@ class MlflowDeliveries:
             token: str | None = None
             while token != "":
                 page = self._client.search_runs(
-                    [experiment.experiment_id], f"tags.`{MODEL}` = '{name}'", page_token=token
+                    [experiment.experiment_id],
+                    f"tags.`{MODEL}` = '{name}'",
+                    max_results=last or PAGE_RUNS,
+                    page_token=token,
                 )
                 runs += page
-                token = page.token or ""
+                token = "" if last else page.token or ""
             return runs
 
 

@@ -9,7 +9,7 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -21,10 +21,16 @@ def free_address() -> str:
 
 
 @contextmanager
-def running(command: Sequence[str], *, ready: str, log: Path, within: float = 30) -> Iterator[None]:
-    """While `command` runs, once it answers at the URL `ready`, which it must `within` so many seconds."""
+def running(
+    command: Sequence[str], *, ready: str, log: Path, within: float = 30, settings: Mapping[str, str] | None = None
+) -> Iterator[None]:
+    """While `command` runs, once it answers at the URL `ready`, which it must `within` so many seconds.
+
+    `settings` are environment variables beside our own.
+    """
+    environment = {**os.environ, **(settings or {})}
     with log.open("wb") as output:
-        process = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
+        process = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True, env=environment)
     try:
         until = time.monotonic() + within
         while not _answers(ready):

@@ -19,7 +19,7 @@ def host_and_port(address: str) -> tuple[str, int]:
     """
     host, colon, port = address.rpartition(":")
     if not colon or not port.isdecimal() or int(port) > 65535:
-        raise UsageError(f"{address} is no address to serve metrics at", hint="such as 127.0.0.1:9464")
+        raise UsageError(f"{address} is no address to listen at", hint="such as 127.0.0.1:9464")
     return host.removeprefix("[").removesuffix("]"), int(port)
 
 

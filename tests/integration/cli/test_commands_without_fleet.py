@@ -128,7 +128,7 @@ def test_a_wrong_address_for_metrics_stops_a_delivery_before_it_does_anything(
     there = set(tmp_path.iterdir())
     said = tidegate("deliver", "delivery.yaml", "--state", str(tmp_path / "fresh"), "--metrics-address", "9464")
     assert (said.code, said.out) == (2, "")
-    assert said.err == "tidegate: 9464 is no address to serve metrics at; such as 127.0.0.1:9464\n"
+    assert said.err == "tidegate: 9464 is no address to listen at; such as 127.0.0.1:9464\n"
     assert set(tmp_path.iterdir()) == there
 
 

@@ -23,6 +23,6 @@ def test_an_address_is_a_host_and_a_port(address: str, parts: tuple[str, int]) -
 
 @pytest.mark.parametrize("address", ["9464", "localhost", "localhost:http", "localhost:70000", "localhost:-1", ""])
 def test_anything_else_is_told_with_an_example(address: str) -> None:
-    with pytest.raises(UsageError, match="is no address to serve metrics at") as caught:
+    with pytest.raises(UsageError, match="is no address to listen at") as caught:
         host_and_port(address)
     assert caught.value.hint == "such as 127.0.0.1:9464"
