@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 from fakes.kube.api import Api
 from fakes.kube.cluster import FakeCluster
 from fakes.kube.server import FakeServers, serving
@@ -20,6 +21,7 @@ from pipelines.workflow.render import blueprint_of, rendered
 from registry.triggers.model import EVER, Entry, Wish
 from rollouts.adapters.kube.client import KubeClient
 from rollouts.adapters.kube.connect import connect
+from rollouts.errors import Forbidden
 from rollouts.kube.resources import WORKFLOWS
 from tidegate.cli.compose import read_delivery
 from tidegate.core.clock import SystemClock
@@ -28,6 +30,7 @@ from tidegate.core.errors import OutsideError, UsageError
 WISH = Wish(model="support-llm", version="7", alias="challenger")
 ENTRY = Entry(number=1, wish=WISH, since=EVER, tries=1)
 HUB = "hub"
+EXAMPLE = Path("examples/kubernetes/serve.yaml")
 
 
 def named(run: str | None) -> Entry:
@@ -90,6 +93,19 @@ async def test_a_workflow_is_submitted_and_runs_until_it_is_over(client: KubeCli
     assert not await starter.runs(ENTRY.model_copy(update={"wish": WISH.model_copy(update={"version": "8"})}))
     await client.patch(WORKFLOWS, name, {"status": {"phase": "Failed"}})
     assert not await starter.runs(named(run))
+
+
+async def test_the_rights_of_the_example_are_enough(client: KubeClient, hub: FakeServers) -> None:
+    spec = GOLDEN / "one-region" / "delivery.yaml"
+    for each in rendered(blueprint_of(read_delivery(spec), spec)):
+        await client.apply(each)
+    (role,) = (each for each in yaml.safe_load_all(EXAMPLE.read_text()) if each["kind"] == "Role")
+    hub.do(lambda: hub.api(HUB).access.allow_only(*role["rules"]))
+    starter = Workflows(client, "support-llm", "serving")
+    run = await starter.start(ENTRY)
+    assert await starter.runs(named(run))
+    with pytest.raises(Forbidden):
+        await client.delete(WORKFLOWS, run.removeprefix("workflow "))
 
 
 async def test_a_cluster_without_the_template_is_told_what_brings_it(client: KubeClient) -> None:
