@@ -9,36 +9,30 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from gates.load.records import RequestRecord
-from gates.model import Outcome
 from pipelines.ports import Event
 from pipelines.report.arms import during, per_version, quantile, side_by_side
 from pipelines.report.figures import distribution, scores
 from pipelines.report.model import Arm, DeliveryRecord
+from pipelines.report.rows import STEP_MARKS, gate_row, tone
 from pipelines.report.timeline import timeline
-from pipelines.story import Gate, Step, StepState, Story
-from pipelines.wording import comparisons, decision, duration, headline, others, shares, stopwatch
+from pipelines.story import Step, Story
+from pipelines.wording import decision, duration, headline, shares, stopwatch
 
-VERDICT_MARKS = {
-    Outcome.PASS: "✓",
-    Outcome.RUNNING: "…",
-    Outcome.INCONCLUSIVE: "?",
-    Outcome.ERROR: "!",
-    Outcome.FAIL: "✗",
-}
-STEP_MARKS = {
-    StepState.WAITING: "·",
-    StepState.RUNNING: "▸",
-    StepState.DONE: "✓",
-    StepState.FAILED: "✗",
-    StepState.SKIPPED: "–",
-    StepState.UNDONE: "↩",
-}
 FEWEST = 5
 """A distribution of fewer requests than this is not drawn."""
 
 
-def render_report(deliveries: Sequence[DeliveryRecord], *, records: Sequence[RequestRecord], title: str) -> str:
-    """The page about `deliveries`, in their order; `records` are all user requests, each delivery picks its own."""
+def render_report(
+    deliveries: Sequence[DeliveryRecord], *, records: Sequence[RequestRecord], title: str, back: str = ""
+) -> str:
+    """The page about `deliveries`, in their order.
+
+    Args:
+        deliveries: with all their events.
+        records: all user requests; each delivery picks its own.
+        title: of the page.
+        back: where a link on top leads; a page that stands alone has none.
+    """
     environment = Environment(
         loader=PackageLoader("pipelines.report", "."),
         autoescape=True,
@@ -47,7 +41,7 @@ def render_report(deliveries: Sequence[DeliveryRecord], *, records: Sequence[Req
         lstrip_blocks=True,
     )
     sections = [_section(f"d{number}", delivery, records) for number, delivery in enumerate(deliveries, 1)]
-    return environment.get_template("report.html.j2").render(title=title, sections=sections)
+    return environment.get_template("report.html.j2").render(title=title, sections=sections, back=back)
 
 
 def _section(name: str, delivery: DeliveryRecord, records: Iterable[RequestRecord]) -> dict[str, Any]:
@@ -58,7 +52,7 @@ def _section(name: str, delivery: DeliveryRecord, records: Iterable[RequestRecor
     return {
         "name": name,
         "headline": headline(story),
-        "tone": _tone(story),
+        "tone": tone(story),
         "outcome": story.outcome or "running",
         "decision": decision(story),
         "version": story.version,
@@ -66,18 +60,13 @@ def _section(name: str, delivery: DeliveryRecord, records: Iterable[RequestRecor
         "took": duration(delivery.took_seconds),
         "facts": _facts(delivery, own),
         "timeline": Markup(timeline(f"{name}-timeline", story)) if story.started else "",
-        "gates": [_gate(gate) for gate in story.gates],
+        "gates": [gate_row(gate) for gate in story.gates],
         "figures": _figures(name, story, together),
         "together": together,
         "requests": [_requests(arm) for arm in per_version(story, own)],
         "steps": [_step(step, story) for step in story.steps],
         "log": [_log(event, story) for event in delivery.events],
     }
-
-
-def _tone(story: Story) -> str:
-    """The class of its colour: a delivery that was interrupted or failed is bad news too."""
-    return {"delivered": "good", "inconclusive": "unsure", None: "unsure"}.get(story.outcome, "bad")
 
 
 def _facts(delivery: DeliveryRecord, own: Sequence[RequestRecord]) -> list[tuple[str, str]]:
@@ -98,20 +87,6 @@ def _facts(delivery: DeliveryRecord, own: Sequence[RequestRecord]) -> list[tuple
         ("Regions at the end", "; ".join(f"{region.name}: {shares(region, story)}" for region in story.regions)),
         ("Delivery", delivery.id),
     ]
-
-
-def _gate(gate: Gate) -> dict[str, Any]:
-    """What a gate said last: the numbers of both arms side by side, then those that stand alone."""
-    verdict = gate.latest
-    pairs = [(pair.name, f"{pair.canary} against {pair.stable}") for pair in comparisons(verdict.numbers)]
-    return {
-        "name": gate.name,
-        "step": gate.step,
-        "outcome": str(verdict.outcome),
-        "mark": VERDICT_MARKS[verdict.outcome],
-        "reason": verdict.reason,
-        "numbers": pairs + others(verdict.numbers),
-    }
 
 
 def _figures(name: str, story: Story, together: Sequence[Arm]) -> list[dict[str, Any]]:

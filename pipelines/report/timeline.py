@@ -33,7 +33,7 @@ def timeline(name: str, story: Story) -> str:
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
-    regions = [region for region in story.regions if _touched(region, story)]
+    regions = [region for region in story.regions if touched(region, story)]
     lanes = [_lanes(region, story) for region in regions]
     heights = [
         STRIP_INCHES,
@@ -42,7 +42,7 @@ def timeline(name: str, story: Story) -> str:
     with rc_context(STYLE):
         figure = Figure(figsize=(WIDTH_INCHES, sum(heights) + 0.25 * len(heights)), layout="constrained")
         rows = figure.subplots(len(heights), 1, sharex=True, height_ratios=heights, squeeze=False)[:, 0]
-        end = max(_at(story, story.ended or _last(story)), 1.0)
+        end = max(_at(story, story.ended or last_moment(story)), 1.0)
         _strip(rows[0], story, end)
         for index, (region, names) in enumerate(zip(regions, lanes, strict=True)):
             _weights(rows[1 + 2 * index], story, region, end)
@@ -52,7 +52,7 @@ def timeline(name: str, story: Story) -> str:
         return inline(figure, name=name, label=escape(label, quote=True))
 
 
-def _touched(region: Region, story: Story) -> bool:
+def touched(region: Region, story: Story) -> bool:
     """Whether anything happened there; a region the delivery never reached has nothing to show."""
     return bool(region.history) or any(step.region == region.name and step.started for step in story.steps)
 
@@ -114,7 +114,7 @@ def _bands(axes: Axes, story: Story, steps: list[Step], end: float, *, height: f
     """One shade per step, every second one darker, with the step's name where it fits."""
     begun = [step for step in steps if step.started]
     for index, step in enumerate(begun):
-        start, stop = _at(story, step.started), _at(story, step.ended or story.ended or _last(story))
+        start, stop = _at(story, step.started), _at(story, step.ended or story.ended or last_moment(story))
         axes.axvspan(start, stop, color=BAND, alpha=0.9 if index % 2 else 0.45, linewidth=0)
         name = f"{step.stage} {step.weight}%" if step.weight is not None else step.stage
         if len(name) * LABEL_SHARE_PER_LETTER < (stop - start) / end:
@@ -149,7 +149,7 @@ def _at(story: Story, moment: datetime | None) -> float:
     return (moment - story.started).total_seconds() if moment and story.started else 0.0
 
 
-def _last(story: Story) -> datetime | None:
+def last_moment(story: Story) -> datetime | None:
     """The last moment anything is known of, for a delivery that has not ended."""
     moments = [moment for step in story.steps for moment in (step.started, step.ended) if moment]
     moments += [judgement.at for gate in story.gates for judgement in gate.history]
