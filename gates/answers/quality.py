@@ -9,7 +9,7 @@ prompts could explain it, the verdict is `inconclusive`: it does not promote, an
 from __future__ import annotations
 
 import numpy as np
-from scipy.stats import permutation_test
+import scipy  # It loads `scipy.stats`, which takes a second, only when that is used.
 
 from gates.evalues.exchange import Array
 from gates.model import AnswerScores, Outcome, Verdict
@@ -68,7 +68,7 @@ def chance_of_drop(drops: Array) -> float:
         return 1.0
     if len(drops) == 1:
         return 0.5 if drops[0] > 0 else 1.0
-    found = permutation_test(
+    found = scipy.stats.permutation_test(
         (drops,),
         lambda flipped, axis: np.mean(flipped, axis=axis),
         permutation_type="samples",

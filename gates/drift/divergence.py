@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
+import scipy  # It loads `scipy.stats`, which takes a second, only when that is used.
 from numpy.typing import NDArray
-from scipy import optimize, special, stats
 
 from gates.drift.spec import Statistic
 
@@ -42,7 +42,7 @@ def psi(p: Shares, q: Shares) -> float:
 
 def kl(p: Shares, q: Shares) -> float:
     """Kullback-Leibler divergence of `p` from `q`, in nats."""
-    return float(special.rel_entr(p, q).sum())
+    return float(scipy.special.rel_entr(p, q).sum())
 
 
 def js(p: Shares, q: Shares) -> float:
@@ -124,7 +124,7 @@ class Divergence:
         if self.statistic is Statistic.KS:
             return max(far, _ks_above(max(0.0, true - self.value), self.size))
         # A divergence smaller than chance makes is luck, and must not count as more than none at all.
-        seen = max(self._scaled(self.value), float(stats.chi2.median(self._freedom)))
+        seen = max(self._scaled(self.value), float(scipy.stats.chi2.median(self._freedom)))
         return max(far, _noncentral(seen, self._freedom, self._scaled(true)))
 
     def upper(self, level: float) -> float:
@@ -132,7 +132,7 @@ class Divergence:
         top = max(self.value, 1e-6)
         while self.chance_below(top) > level:
             top *= 2
-        return float(optimize.brentq(lambda true: self.chance_below(true) - level, 0.0, top, xtol=1e-6))
+        return float(scipy.optimize.brentq(lambda true: self.chance_below(true) - level, 0.0, top, xtol=1e-6))
 
     @property
     def by_chance(self) -> float:
@@ -149,7 +149,7 @@ class Divergence:
         return CHANCE_SCALE[self.statistic] * value * self.size
 
     def _normal_above(self, difference: float) -> float:
-        return float(stats.norm.sf(difference / max(self.error, 1e-9)))
+        return float(scipy.stats.norm.sf(difference / max(self.error, 1e-9)))
 
 
 def between(statistic: Statistic, p: Shares, n: float, q: Shares, m: float) -> Divergence:
@@ -169,12 +169,14 @@ def _noncentral(value: float, freedom: int, noncentral: float, *, above: bool = 
     if max(value, noncentral) > NEARLY_NORMAL:
         spread = math.sqrt(2 * (freedom + 2 * noncentral))
         distance = (value - freedom - noncentral) / spread
-        return float(stats.norm.sf(distance) if above else stats.norm.cdf(distance))
-    return float(stats.ncx2.sf(value, freedom, noncentral) if above else stats.ncx2.cdf(value, freedom, noncentral))
+        normal = scipy.stats.norm
+        return float(normal.sf(distance) if above else normal.cdf(distance))
+    law = scipy.stats.ncx2
+    return float(law.sf(value, freedom, noncentral) if above else law.cdf(value, freedom, noncentral))
 
 
 def _ks_above(value: float, size: float) -> float:
     """Chance of a KS distance of `value` or more without drift; its limit where the exact law is slow to sum."""
     if size > NEARLY_NORMAL:
-        return float(stats.kstwobign.sf(value * math.sqrt(size)))
-    return float(stats.kstwo.sf(value, max(1, round(size))))
+        return float(scipy.stats.kstwobign.sf(value * math.sqrt(size)))
+    return float(scipy.stats.kstwo.sf(value, max(1, round(size))))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 
-from scipy import stats
+import scipy  # It loads `scipy.stats`, which takes a second, only when that is used.
 
 from gates.drift.divergence import CHANCE_SCALE, Divergence
 from gates.drift.features import NUMERIC, Feature
@@ -83,8 +83,8 @@ def _seen(settings: DriftGate, part: Allowed, feature: Feature, size: float, *, 
     """What a true divergence looks like; a share `luck` of samples of this size shows less."""
     bins = settings.bins if feature in NUMERIC else BINS_OF_NAMES
     if part.statistic is Statistic.KS:
-        chance = float(stats.kstwobign.ppf(luck)) / math.sqrt(size) if true == 0 else 0.0
+        chance = float(scipy.stats.kstwobign.ppf(luck)) / math.sqrt(size) if true == 0 else 0.0
         return Divergence(part.statistic, true + chance, bins, size, 0.5 / math.sqrt(size))
     scale = CHANCE_SCALE[part.statistic]
-    value = float(stats.ncx2.ppf(luck, bins - 1, true * scale * size)) / scale / size
+    value = float(scipy.stats.ncx2.ppf(luck, bins - 1, true * scale * size)) / scale / size
     return Divergence(part.statistic, value, bins, size, 2 * math.sqrt(max(true, value) / scale / size))

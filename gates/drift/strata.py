@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+import scipy  # It loads `scipy.stats`, which takes a second, only when that is used.
 from numpy.typing import NDArray
-from scipy import stats
 
 from gates.drift.divergence import Divergence, between, smoothed
 from gates.drift.spec import Statistic
@@ -103,7 +103,7 @@ class Strata:
         if not freedom:
             return 1.0
         distance = float(excess @ np.linalg.pinv(covariance, hermitian=True) @ excess)
-        return float(stats.chi2.sf(distance, freedom))
+        return float(scipy.stats.chi2.sf(distance, freedom))
 
 
 def _merging(pooled: Vector, smaller_share: float) -> NDArray[np.float64]:

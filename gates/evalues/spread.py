@@ -8,7 +8,7 @@ all run the same version, is what a pod may differ without being worse.
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import chdtri
+import scipy
 
 from gates.evalues.exchange import Array
 
@@ -95,7 +95,7 @@ class _Blocks:
         """Upper confidence bound of the design effect, (..., J); 1 while there are no two pods to compare."""
         ratio, degrees = self._current()
         total = (self._degrees + degrees)[..., None]
-        bound = (PRIOR_DEGREES + self._ratio + ratio) / chdtri(PRIOR_DEGREES + total, CONFIDENCE)
+        bound = (PRIOR_DEGREES + self._ratio + ratio) / scipy.special.chdtri(PRIOR_DEGREES + total, CONFIDENCE)
         return np.asarray(np.where(total > 0, bound, 1.0))
 
     def _current(self) -> tuple[Array, Array]:

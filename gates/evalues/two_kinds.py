@@ -7,8 +7,8 @@ many bins lose all digits, and two kinds can be summed directly, because every t
 from __future__ import annotations
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import gammaln
 
 Array = NDArray[np.float64]
 
@@ -60,7 +60,9 @@ def variance(log_odds: Array, rare: Array, drawn: Array, total: Array) -> Array:
 
 
 def _log_choose(whole: Array, part: Array) -> Array:
-    return np.asarray(gammaln(whole + 1) - gammaln(part + 1) - gammaln(whole - part + 1))
+    return np.asarray(
+        scipy.special.gammaln(whole + 1) - scipy.special.gammaln(part + 1) - scipy.special.gammaln(whole - part + 1)
+    )
 
 
 def _log_sum(terms: Array) -> Array:

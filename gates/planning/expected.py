@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+import scipy
 from pydantic import Field
-from scipy.special import chdtri, ndtr, ndtri
 
 from gates.evalues.exchange import EXACT_DRAWS, Array
 from gates.evalues.failing import Failing
@@ -138,7 +138,7 @@ def paired_times(gate: LatencyGate, arrivals: Arrivals, worse: Array, assumed: A
 
     def feed(seconds: float) -> None:
         first, _ = draws.after(seconds)
-        process.feed(np.log1p(worse)[:, None] + assumed.pair_spread * ndtri(first), seconds)
+        process.feed(np.log1p(worse)[:, None] + assumed.pair_spread * scipy.special.ndtri(first), seconds)
 
     return Flow(process, feed, most=MOST_PAIRS)
 
@@ -163,7 +163,7 @@ def scores(gate: ScoresGate, arrivals: Arrivals, worse: Array, assumed: Assumpti
 
     def feed(seconds: float) -> None:
         first, _ = draws.after(seconds)
-        process.feed(np.clip(worse[:, None] + assumed.score_spread * ndtri(first), -1, 1), seconds)
+        process.feed(np.clip(worse[:, None] + assumed.score_spread * scipy.special.ndtri(first), -1, 1), seconds)
 
     return Flow(process, feed, most=MOST_PAIRS)
 
@@ -175,7 +175,7 @@ def likeness(gate: AgreementGate, arrivals: Arrivals, worse: Array, assumed: Ass
 
     def feed(seconds: float) -> None:
         first, second = draws.after(seconds)
-        alike = np.clip(assumed.likeness - worse[:, None] + assumed.likeness_spread * ndtri(first), 0, 1)
+        alike = np.clip(assumed.likeness - worse[:, None] + assumed.likeness_spread * scipy.special.ndtri(first), 0, 1)
         process.feed(gate.min_similarity - alike * (second >= _missing(assumed)), seconds)
 
     return Flow(process, feed, most=MOST_PAIRS)
@@ -248,7 +248,7 @@ def _counted(arrivals: Arrivals, assumed: Assumptions, *, temper: bool) -> float
 def _design_effect(pods: int) -> float:
     """What `Spread` makes of pods that are alike and as busy as the canary's: it is not sure that they are."""
     degrees = PRIOR_DEGREES + pods - 1
-    return max(degrees / float(chdtri(degrees, CONFIDENCE)), 1.0) if pods > 1 else 1.0
+    return max(degrees / float(scipy.special.chdtri(degrees, CONFIDENCE)), 1.0) if pods > 1 else 1.0
 
 
 def _edges(spread: float, worst: float) -> Array:
@@ -260,5 +260,5 @@ def _edges(spread: float, worst: float) -> Array:
 
 def _time_shares(edges: Array, spread: float, worse: Array) -> Array:
     """The share of requests in each bin, (E, K + 1)."""
-    below = ndtr((np.log(edges / TYPICAL_SECONDS) - np.log1p(worse)[:, None]) / spread)
+    below = scipy.special.ndtr((np.log(edges / TYPICAL_SECONDS) - np.log1p(worse)[:, None]) / spread)
     return np.asarray(np.diff(below, prepend=0.0, append=1.0, axis=-1))

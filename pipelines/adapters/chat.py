@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Any
-
-from openai import APIConnectionError, APIError, APIStatusError, APITimeoutError, AsyncOpenAI, DefaultAsyncHttpxClient
-from openai.types.chat import ChatCompletionChunk
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 from pipelines.ports import Answer
 from tidegate.core.errors import OutsideError
+
+# Imported by those who ask: it takes a second, and most steps of a delivery ask no engine.
+if TYPE_CHECKING:
+    from openai import APIError, AsyncOpenAI
+    from openai.types.chat import ChatCompletionChunk
 
 
 class OpenAIChat:
@@ -27,7 +30,7 @@ class OpenAIChat:
             OutsideError: when the engine is not there, refuses, is too slow, or breaks off.
         """
         async with self._client(f"{url}/v1") as client:
-            try:
+            with _engine_errors(url):
                 begin = time.perf_counter()
                 stream = await client.chat.completions.create(
                     model=model,
@@ -39,8 +42,6 @@ class OpenAIChat:
                     extra_body={"return_token_ids": True},
                 )
                 answer = await _collect(stream, begin)
-            except APIError as error:
-                raise _explained(error, url) from error
         # A connection that is closed in good order ends a stream without an error.
         if not answer.finish_reason:
             raise OutsideError(f"the engine at {url} broke off its answer after {len(answer.tokens)} tokens")
@@ -54,13 +55,13 @@ class OpenAIChat:
         """
         body = {"model": model, "messages": list(messages)}
         async with self._client(url) as client:
-            try:
+            with _engine_errors(url):
                 answer = await client.post("/tokenize", cast_to=dict[str, Any], body=body)
-            except APIError as error:
-                raise _explained(error, url) from error
         return [int(token) for token in answer["tokens"]]
 
     def _client(self, url: str) -> AsyncOpenAI:
+        from openai import AsyncOpenAI, DefaultAsyncHttpxClient
+
         return AsyncOpenAI(
             base_url=url,
             api_key="none",
@@ -93,7 +94,19 @@ async def _collect(stream: AsyncIterator[ChatCompletionChunk], begin: float) -> 
     )
 
 
+@contextmanager
+def _engine_errors(url: str) -> Iterator[None]:
+    from openai import APIError
+
+    try:
+        yield
+    except APIError as error:
+        raise _explained(error, url) from error
+
+
 def _explained(error: APIError, url: str) -> OutsideError:
+    from openai import APIConnectionError, APIStatusError, APITimeoutError
+
     match error:
         case APITimeoutError():
             what = "took too long to answer"

@@ -24,7 +24,6 @@ from pipelines.state import StateFolder
 from registry.adapters.mlflow_models import MlflowRegistry
 from rollouts.adapters.host_client import FleetHost, attach, start
 from rollouts.manifests.spec import ArgoFleetSpec
-from tidegate.cli.clusters import open_clusters
 from tidegate.cli.commands.traffic import start_users
 from tidegate.cli.compose import local_engines, on_this_machine
 from tidegate.cli.output import note
@@ -79,6 +78,9 @@ async def _clusters(wanted: Wanted, fleet: ArgoFleetSpec) -> AsyncIterator[Groun
             "users are played for a fleet on this machine only",
             hint="leave --users out: a cluster's gateway does not say which version answered",
         )
+    # Not above: most of it is Kubernetes' client, which a fleet on this machine never needs.
+    from tidegate.cli.clusters import open_clusters
+
     urls = {region: there.prometheus for region, there in fleet.regions.items()}
     async with open_clusters(wanted.spec, fleet) as fleets:
         yield Ground(
@@ -128,6 +130,8 @@ async def standing_fleets(
 ) -> AsyncIterator[Mapping[str, Fleet]]:
     """The fleets that are there already, by region; none when nothing runs on this machine."""
     if isinstance(spec.fleet, ArgoFleetSpec):
+        from tidegate.cli.clusters import open_clusters
+
         async with open_clusters(spec, spec.fleet, patience=patience) as fleets:
             yield fleets
         return

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from gates.answers.golden import scorers_of
 from gates.judge.pair_judge import PairJudge
+from gates.ports import Embedder, LanguageDetector, LogLikelihood
 from gates.spec import Likeness, Scorer
 from pipelines.context import Readers
 from pipelines.prompts import golden_set
@@ -18,20 +19,34 @@ SEED = 20261121
 
 def readers_for(spec: Delivery, folder: Path) -> Readers:
     """Only what the spec asks for: models are loaded when they are first used, but packages when they are built."""
-    from gates.adapters.embeddings import WordEmbeddings
-    from gates.adapters.language import LanguageIds
-    from gates.adapters.likelihood import EngineLikelihood
-
     gates = spec.gates
     scorers = scorers_of(golden_set(spec, folder), gates.quality.scorer) if gates.quality else frozenset()
     by_meaning = gates.agreement is not None and gates.agreement.likeness is Likeness.MEANING
     languages = gates.agreement is not None and gates.agreement.min_same_language is not None
     return Readers(
-        embedder=WordEmbeddings() if by_meaning or Scorer.SEMANTIC in scorers else None,
-        languages=LanguageIds() if languages else None,
-        likelihood=EngineLikelihood() if Scorer.LOG_LIKELIHOOD in scorers else None,
+        embedder=_embedder() if by_meaning or Scorer.SEMANTIC in scorers else None,
+        languages=_languages() if languages else None,
+        likelihood=_likelihood() if Scorer.LOG_LIKELIHOOD in scorers else None,
         judges=None if gates.judge is None else lambda: _judge(spec, folder),
     )
+
+
+def _embedder() -> Embedder:
+    from gates.adapters.embeddings import WordEmbeddings
+
+    return WordEmbeddings()
+
+
+def _languages() -> LanguageDetector:
+    from gates.adapters.language import LanguageIds
+
+    return LanguageIds()
+
+
+def _likelihood() -> LogLikelihood:
+    from gates.adapters.likelihood import EngineLikelihood
+
+    return EngineLikelihood()
 
 
 async def _judge(spec: Delivery, folder: Path) -> PairJudge:

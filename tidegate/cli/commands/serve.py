@@ -22,13 +22,10 @@ from pipelines.serving.ports import Starter
 from pipelines.serving.processes import Processes
 from pipelines.serving.receiver import Receiver
 from pipelines.serving.reconciler import Reconciler, Watched, World
-from pipelines.serving.workflows import Workflows
 from pipelines.spec import Delivery
 from registry.adapters.mlflow_triggers import MlflowTriggers
 from registry.triggers.queue import Policy
-from rollouts.adapters.kube.connect import connect
 from tidegate import __version__
-from tidegate.cli.commands.workflow_render import drawn
 from tidegate.cli.compose import open_deliveries, read_delivery, registry_uri
 from tidegate.cli.interrupt import cancelled_by_signals
 from tidegate.cli.output import note
@@ -155,6 +152,11 @@ async def _starter(asked: Asked) -> AsyncIterator[Starter]:
     if not asked.workflows:
         yield _processes(asked)
         return
+    # Not above: who starts processes needs neither Hera nor Kubernetes' client.
+    from pipelines.serving.workflows import Workflows
+    from rollouts.adapters.kube.connect import connect
+    from tidegate.cli.commands.workflow_render import drawn
+
     blueprint = drawn(asked.spec)
     client = connect(asked.context, clock=SystemClock(), namespace=blueprint.namespace)
     try:
