@@ -1,4 +1,4 @@
-"""The receiver as a web application."""
+"""The receiver and the live page as one web application."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from pipelines.page.routes import LivePage
 from pipelines.serving import openapi
 from pipelines.serving.numbers import Numbers
 from pipelines.serving.receiver import MOST_BYTES, STATUS, Outcome, Receiver
@@ -25,7 +26,7 @@ BODY_SECONDS = 10.0
 """In which a body must have come; MLflow's come in one packet."""
 
 
-def make_app(receiver: Receiver, reconciler: Reconciler, *, version: str) -> Starlette:
+def make_app(receiver: Receiver, reconciler: Reconciler, page: LivePage, *, version: str) -> Starlette:
     """All routes; `version` is tidegate's."""
     numbers = Numbers(receiver, reconciler)
     document = openapi.document(version)
@@ -60,7 +61,7 @@ def make_app(receiver: Receiver, reconciler: Reconciler, *, version: str) -> Sta
         openapi.DOCUMENT: described,
     }
     routes = [Route(path, endpoint, methods=["GET"]) for path, endpoint in gets.items()]
-    return Starlette(routes=[Route(openapi.WEBHOOK, webhook, methods=["POST"]), *routes])
+    return Starlette(routes=[Route(openapi.WEBHOOK, webhook, methods=["POST"]), *routes, *page.routes()])
 
 
 async def _taken(request: Request, receiver: Receiver) -> Outcome:

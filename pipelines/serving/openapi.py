@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from pipelines.page.routes import PAGE, REPORT, STREAM
 from pipelines.serving.receiver import MOST_BYTES, STATUS, Outcome
 from registry.triggers.model import Entry
 from registry.triggers.payload import EVENTS
@@ -32,7 +33,10 @@ def document(version: str) -> dict[str, Any]:
             WISHES: {"get": _get("The last wishes", _json({"type": "array", "items": _ref("Entry")}))},
             ALIVE: {"get": _get("Whether the process answers", _json(state))},
             READY: {"get": _get("Whether the registry was looked at lately", _json(state), also={"503": _json(state)})},
-            METRICS: {"get": _get("Numbers for Prometheus", {"text/plain": {"schema": {"type": "string"}}})},
+            METRICS: {"get": _get("Numbers for Prometheus", _text("text/plain"))},
+            PAGE: {"get": _get("The live page, for people", _text("text/html"))},
+            STREAM: {"get": _stream()},
+            REPORT: {"get": _report()},
         },
         "components": {"schemas": schemas},
     }
@@ -82,6 +86,23 @@ def _get(summary: str, content: dict[str, Any], *, also: dict[str, Any] | None =
     responses = {"200": content, **(also or {})}
     told = {status: {"description": summary, "content": each} for status, each in responses.items()}
     return {"summary": summary, "responses": told}
+
+
+def _stream() -> dict[str, Any]:
+    seen = {"name": "seen", "in": "query", "schema": {"type": "string"}}
+    text = _text("text/event-stream")
+    described = _get("Parts of the live page as they change, without end", text, also={"503": _text("text/plain")})
+    return {**described, "parameters": [seen]}
+
+
+def _report() -> dict[str, Any]:
+    id = {"name": "id", "in": "path", "required": True, "schema": {"type": "string"}}
+    also = dict.fromkeys(("404", "503"), _text("text/plain"))
+    return {**_get("The report of a delivery", _text("text/html"), also=also), "parameters": [id]}
+
+
+def _text(media_type: str) -> dict[str, Any]:
+    return {media_type: {"schema": {"type": "string"}}}
 
 
 def _json(schema: dict[str, Any]) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from registry.model import DeliverySummary
+from registry.model import DeliverySummary, Event
 from registry.triggers.model import Entry
 from tidegate.core.errors import OutsideError
 
@@ -27,9 +27,17 @@ class FakeLedgers:
 
     def __init__(self) -> None:
         self.all: dict[str, DeliverySummary] = {}
+        self.recorded: dict[str, list[Event]] = {}
+        self.asked: list[str] = []
+        """Whose events were asked for, each time."""
+        self.reachable = True
 
-    def deliveries(self, name: str) -> list[DeliverySummary]:
-        return sorted(self.all.values(), key=lambda each: each.started, reverse=True)
+    def deliveries(self, name: str, *, last: int | None = None) -> list[DeliverySummary]:
+        return sorted(self.all.values(), key=lambda each: each.started, reverse=True)[:last]
+
+    def events(self, delivery: str) -> list[Event]:
+        self.asked.append(delivery)
+        return self.recorded[delivery]
 
     def is_alive(self, delivery: DeliverySummary) -> bool:
         return delivery.ended is None

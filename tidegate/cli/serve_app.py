@@ -52,7 +52,8 @@ def serve(
     """Start a delivery whenever a version of the model gets the alias, by MLflow's webhooks and by looking.
 
     Starts `deliver` or a workflow, which move traffic and aliases; one at a time for the model, whoever started
-    it. Moves nothing itself, and stops no delivery when it stops. MLflow signs with TIDEGATE_WEBHOOK_SECRET.
+    it. Moves nothing itself, and stops no delivery when it stops. MLflow signs with TIDEGATE_WEBHOOK_SECRET. The
+    page at the address shows deliveries as they go.
 
     \b
     Examples:

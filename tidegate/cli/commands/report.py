@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gates.adapters.records import RecordReader
 from pipelines.event_file import EventFile
@@ -11,8 +12,12 @@ from pipelines.ports import Event
 from pipelines.report import DeliveryRecord, render_report
 from pipelines.spec import Delivery
 from pipelines.state import StateFolder
+from registry.errors import UnknownDelivery
 from tidegate.cli.compose import open_deliveries, read_delivery
 from tidegate.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from registry.adapters.mlflow_deliveries import MlflowDeliveries
 
 
 def run(spec_path: Path, state: Path, tracking_uri: str | None, *, last: int, target: Path) -> int:
@@ -26,11 +31,7 @@ def run(spec_path: Path, state: Path, tracking_uri: str | None, *, last: int, ta
     found = ledgers.deliveries(spec.model.name)[:last]
     if not found:
         raise UsageError(f"{spec.model.name} has not been delivered yet", hint="run `tidegate deliver`")
-    sources: list[tuple[str, Source]] = []
-    for delivery in reversed(found):
-        local = EventFile(folder.delivery(delivery.id) / "events.jsonl")
-        # The ledger has every event of every machine; the file has more looks at each gate.
-        sources.append((delivery.id, local if local.path.exists() else Recorded(ledgers.events(delivery.id))))
+    sources = [(delivery.id, events_of(delivery.id, folder, ledgers)) for delivery in reversed(found)]
     write_report(spec, folder, sources, target)
     print(target)
     return 0
@@ -49,11 +50,33 @@ class Recorded:
 Source = EventFile | Recorded
 
 
+def events_of(delivery: str, state: StateFolder, ledgers: MlflowDeliveries) -> Source:
+    """What is known of a delivery: the ledger has every event of every machine, the file more looks at each gate."""
+    local = EventFile(state.delivery(delivery) / "events.jsonl")
+    return local if local.path.exists() else Recorded(ledgers.events(delivery))
+
+
+def report_of(delivery: str, spec: Delivery, state: StateFolder, ledgers: MlflowDeliveries, *, back: str) -> str:
+    """The report of one delivery of the spec's model, with a link to `back`.
+
+    Raises:
+        UnknownDelivery: the model has none with that id.
+    """
+    if ledgers.summary(delivery).name != spec.model.name:
+        raise UnknownDelivery(f"there is no delivery {delivery} of {spec.model.name}")
+    return _rendered(spec, state, [(delivery, events_of(delivery, state, ledgers))], back=back)
+
+
 def write_report(spec: Delivery, state: StateFolder, sources: Sequence[tuple[str, Source]], target: Path) -> None:
     """Render the deliveries, in order, with what users saw meanwhile when somebody wrote it down."""
+    html = _rendered(spec, state, sources)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(html, encoding="utf-8")
+
+
+def _rendered(spec: Delivery, state: StateFolder, sources: Sequence[tuple[str, Source]], *, back: str = "") -> str:
     traffic = state.traffic / f"{spec.metadata.name}.jsonl"
     records = RecordReader(traffic).read_new() if traffic.exists() else []
     deliveries = [DeliveryRecord(id=name, events=tuple(source.read())) for name, source in sources]
     title = f"{spec.metadata.name}: {len(deliveries)} {'delivery' if len(deliveries) == 1 else 'deliveries'}"
-    target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(render_report(deliveries, records=records, title=title), encoding="utf-8")
+    return render_report(deliveries, records=records, title=title, back=back)

@@ -10,11 +10,15 @@ from collections.abc import AsyncIterator, Generator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import uvicorn
 from starlette.applications import Starlette
 
+from pipelines.page.board import Board
+from pipelines.page.look import Looker
+from pipelines.page.routes import LivePage
 from pipelines.serving.app import make_app
 from pipelines.serving.inbox import Inbox
 from pipelines.serving.openapi import WEBHOOK
@@ -23,9 +27,12 @@ from pipelines.serving.processes import Processes
 from pipelines.serving.receiver import Receiver
 from pipelines.serving.reconciler import Reconciler, Watched, World
 from pipelines.spec import Delivery
+from pipelines.state import StateFolder
+from registry.adapters.mlflow_deliveries import MlflowDeliveries
 from registry.adapters.mlflow_triggers import MlflowTriggers
 from registry.triggers.queue import Policy
 from tidegate import __version__
+from tidegate.cli.commands.report import report_of
 from tidegate.cli.compose import open_deliveries, read_delivery, registry_uri
 from tidegate.cli.interrupt import cancelled_by_signals
 from tidegate.cli.output import note
@@ -82,7 +89,8 @@ async def _serve(asked: Asked, spec: Delivery, secret: str, every: timedelta, li
             loop.call_soon_threadsafe(reconciler.wake)
 
         receiver = Receiver(spec.model.name, spec.model.origin, secret, inbox, clock, wake)
-        app = make_app(receiver, reconciler, version=__version__)
+        page = _page(asked, spec, ledgers, inbox)
+        app = make_app(receiver, reconciler, page, version=__version__)
 
         async def register() -> None:
             if asked.register is not None:
@@ -90,7 +98,18 @@ async def _serve(asked: Asked, spec: Delivery, secret: str, every: timedelta, li
 
         async with _answering(app, listener):
             note(f"listening on {_address(listener)} for {spec.model.name}@{spec.model.origin}")
-            await _until_stopped(reconciler, asyncio.create_task(register()))
+            try:
+                await _until_stopped(reconciler, asyncio.create_task(register()))
+            finally:
+                # First of all: the server waits for whatever is being answered, and a stream has no end of its own.
+                page.stop()
+
+
+def _page(asked: Asked, spec: Delivery, ledgers: MlflowDeliveries, inbox: Inbox) -> LivePage:
+    wishes = partial(inbox.standing, spec.model.name, spec.model.origin)
+    board = Board(spec.model.name, Looker(spec.model.name, ledgers, wishes, SystemClock()).look, SystemClock())
+    report = partial(report_of, spec=spec, state=StateFolder(asked.state), ledgers=ledgers, back="../")
+    return LivePage(board, report)
 
 
 async def _until_stopped(reconciler: Reconciler, registration: asyncio.Task[None]) -> None:

@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 import schemathesis
 from fakes.clock import FakeClock
+from fakes.deliveries import delivered
+from fakes.seen import ID, summary_of
 from fakes.triggers import FakeLedgers, FakeMarks, FakeStarter
 from httpx import Response
 from hypothesis import given, settings
@@ -19,13 +21,19 @@ from hypothesis import strategies as st
 from starlette.testclient import TestClient
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from pipelines.page.board import Board
+from pipelines.page.look import Looker
+from pipelines.page.routes import LivePage
+from pipelines.page.stream import RETRY
 from pipelines.serving.app import make_app
 from pipelines.serving.inbox import Inbox
 from pipelines.serving.openapi import WEBHOOK, document
 from pipelines.serving.receiver import MOST_BYTES, Outcome, Receiver
 from pipelines.serving.reconciler import Reconciler, Watched, World
+from registry.errors import UnknownDelivery
 from registry.triggers.queue import Policy
 from registry.triggers.signature import DELIVERY_ID_HEADER, SIGNATURE_HEADER, TIMESTAMP_HEADER, sign
+from tidegate.core.errors import OutsideError
 
 SECRET = "a secret of thirty-two characters"
 NUMBERS = itertools.count()
@@ -40,8 +48,18 @@ class Ground:
         world = World(self.inbox, FakeMarks(), FakeLedgers(), FakeStarter(), self.clock, lambda _: None)
         self.reconciler = Reconciler(Watched("support-llm", "challenger", Policy.NEWEST, timedelta(seconds=30)), world)
         self.receiver = Receiver("support-llm", "challenger", SECRET, self.inbox, self.clock, self._wake)
-        self.app = make_app(self.receiver, self.reconciler, version="1")
+        self.ledgers = FakeLedgers()
+        board = Board("support-llm", Looker("support-llm", self.ledgers, lambda: (), self.clock).look, self.clock)
+        self.page = LivePage(board, self._report)
+        self.app = make_app(self.receiver, self.reconciler, self.page, version="1")
         self.client = TestClient(self.app)
+
+    def _report(self, delivery: str) -> str:
+        if not self.ledgers.reachable:
+            raise OutsideError("MLflow store: no answer")
+        if delivery not in self.ledgers.all:
+            raise UnknownDelivery(delivery)
+        return "<h1>the report</h1>"
 
     def _wake(self) -> None:
         self.woken += 1
@@ -160,6 +178,43 @@ def test_the_secret_is_in_nothing_that_it_says(ground: Ground) -> None:
     assert SECRET not in "".join([*told, repr(ground.receiver)])
 
 
+def test_the_page_and_the_report_behind_it_are_answered_and_nothing_else_may_run_in_them(ground: Ground) -> None:
+    ground.ledgers.all[ID], ground.ledgers.recorded[ID] = summary_of(delivered("2")), delivered("2")
+    page = ground.client.get("/")
+    assert "support-llm 2 is in production" in page.text
+    assert f'href="deliveries/{ID}"' in page.text
+    policy = page.headers["Content-Security-Policy"].split("; ")
+    assert policy[0] == "default-src 'none'"
+    assert {each for each in policy if "src" in each and "'none'" not in each} == {
+        "style-src 'self'", "script-src 'self'", "connect-src 'self'"
+    }  # fmt: skip
+    report = ground.client.get(f"/deliveries/{ID}")
+    assert report.text == "<h1>the report</h1>"
+    assert "script-src" not in report.headers["Content-Security-Policy"]
+    answers = [page, report, *(ground.client.get(path) for path in ("/page.css", "/page.js", "/deliveries/none"))]
+    for answer in answers:
+        told = (answer.headers["X-Content-Type-Options"], answer.headers["Referrer-Policy"])
+        assert told == ("nosniff", "no-referrer")
+
+
+@pytest.mark.parametrize("id", [ID, "%2e%2e", "a" * 33, ID.upper(), f"{ID}%0a", "<script>"])
+def test_a_delivery_that_is_none_has_no_report(ground: Ground, id: str) -> None:
+    answer = ground.client.get(f"/deliveries/{id}")
+    assert answer.status_code == 404
+    assert "<script>" not in answer.text
+
+
+def test_a_report_while_mlflow_is_away_is_to_be_asked_for_later(ground: Ground) -> None:
+    ground.ledgers.reachable = False
+    assert ground.client.get(f"/deliveries/{ID}").status_code == 503
+
+
+def test_streams_end_when_the_page_is_stopped_and_headers_alone_are_none(ground: Ground) -> None:
+    assert ground.client.head("/events").headers["Content-Type"].startswith("text/event-stream")
+    ground.page.stop()
+    assert ground.client.get("/events").text == RETRY
+
+
 class Signing:
     """Signs what passes, as MLflow would, so that nonsense comes further than the signature."""
 
@@ -187,6 +242,8 @@ class Signing:
 def fuzzed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
     made = Ground(tmp_path_factory.mktemp("fuzzed"))
     made.reconciler.looked = made.clock.now()
+    # Else every stream would be read to its end, which it has not.
+    made.page.stop()
     yield made
     made.inbox.close()
 

@@ -1,0 +1,149 @@
+"""The live page as a part of a web application."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from http import HTTPStatus
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from pipelines.page.board import EVERY_SECONDS, Board
+from pipelines.page.render import page, script, style
+from pipelines.page.stream import HEARTBEAT, RETRY, changes, frame
+from registry.errors import UnknownDelivery
+from tidegate.core.errors import OutsideError
+from tidegate.core.model import Value
+
+PAGE, STREAM, REPORT, STYLE, SCRIPT = "/", "/events", "/deliveries/{id}", "/page.css", "/page.js"
+
+_ID = re.compile(r"[0-9a-f]{32}")
+_ALWAYS = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cache-Control": "no-store"}
+_NOTHING = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+_OWN = {"Content-Security-Policy": f"{_NOTHING}; style-src 'self'; script-src 'self'; connect-src 'self'"}
+# The report is one file with its style in it, and has no script.
+_INLINE = {"Content-Security-Policy": f"{_NOTHING}; style-src 'unsafe-inline'"}
+_UNKNOWN = PlainTextResponse("there is no such delivery", HTTPStatus.NOT_FOUND, _ALWAYS)
+
+
+class Limits(Value):
+    """How much is done for those who watch."""
+
+    streams: int = 64
+    """Browsers that are kept current at once; each costs a connection and some memory."""
+    patience_seconds: float = 5.0
+    """A page is shown as it was last known rather than later than this."""
+    heartbeat_seconds: float = 10.0
+    """Of silence at most, while the ledger does not answer."""
+
+
+class LivePage:
+    """Answers browsers until it is stopped."""
+
+    def __init__(self, board: Board, report: Callable[[str], str], limits: Limits | None = None) -> None:
+        """`report` renders the report of a delivery by its id; it may block.
+
+        Raises, when called: `UnknownDelivery`, or `OutsideError` when the ledger did not answer.
+        """
+        self._board, self._report, self._limits = board, report, limits or Limits()
+        self._stopped = asyncio.Event()
+        self._rendering = asyncio.Lock()
+        self._streams = 0
+
+    def stop(self) -> None:
+        """End all streams, also those to come: one that goes on for ever would hold up the end of the server."""
+        self._stopped.set()
+
+    def routes(self) -> list[Route]:
+        gets: Mapping[str, Callable[[Request], Awaitable[Response]]] = {
+            PAGE: self._page,
+            STREAM: self._stream,
+            REPORT: self._delivery,
+            STYLE: _text(style(), "text/css"),
+            SCRIPT: _text(script(), "text/javascript"),
+        }
+        return [Route(path, endpoint, methods=["GET"]) for path, endpoint in gets.items()]
+
+    async def _page(self, _: Request) -> Response:
+        await self._unless_stopped(self._board.refresh(), self._limits.patience_seconds)
+        return HTMLResponse(page(self._board.model, self._board.picture), headers=_ALWAYS | _OWN)
+
+    async def _delivery(self, request: Request) -> Response:
+        id = request.path_params["id"]
+        if _ID.fullmatch(id) is None:
+            return _UNKNOWN
+        try:
+            # One at a time: a report takes a second of a processor, and matplotlib's settings are global.
+            async with self._rendering:
+                html = await run_in_threadpool(self._report, id)
+        except UnknownDelivery:
+            return _UNKNOWN
+        except OutsideError:
+            return PlainTextResponse("MLflow does not answer", HTTPStatus.SERVICE_UNAVAILABLE, _ALWAYS)
+        return HTMLResponse(html, headers=_ALWAYS | _INLINE)
+
+    async def _stream(self, request: Request) -> Response:
+        if self._streams >= self._limits.streams:
+            busy = {"Retry-After": "10"}
+            return PlainTextResponse("too many streams", HTTPStatus.SERVICE_UNAVAILABLE, _ALWAYS | busy)
+        if request.method == "HEAD":
+            return Response(media_type="text/event-stream", headers=_ALWAYS)
+        seen = request.headers.get("Last-Event-ID") or request.query_params.get("seen", "")
+        self._streams += 1
+        return _Stream(self._frames(seen), self._left)
+
+    def _left(self) -> None:
+        self._streams -= 1
+
+    async def _frames(self, seen: str) -> AsyncIterator[str]:
+        """What a browser is sent that has what `seen` names: everything first, unless that is still so."""
+        yield RETRY
+        await self._unless_stopped(self._board.refresh(), heartbeat := self._limits.heartbeat_seconds)
+        known = self._board.picture.parts if seen == self._board.picture.digest else {}
+        while not self._stopped.is_set():
+            picture = self._board.picture
+            html = changes(known, picture)
+            yield frame(html, picture.digest) if html else HEARTBEAT
+            known = picture.parts
+            await self._unless_stopped(asyncio.sleep(EVERY_SECONDS), heartbeat)
+            await self._unless_stopped(self._board.refresh(), heartbeat)
+
+    async def _unless_stopped(self, awaited: Awaitable[None], seconds: float) -> None:
+        """Return when that is done, when the page is stopped, or after so many seconds."""
+        wanted, stopped = asyncio.ensure_future(awaited), asyncio.ensure_future(self._stopped.wait())
+        try:
+            await asyncio.wait([wanted, stopped], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            if wanted.done():
+                # What went wrong is a bug, and is to be seen in the log.
+                wanted.result()
+        finally:
+            wanted.cancel()
+            stopped.cancel()
+
+
+class _Stream(StreamingResponse):
+    """Says when it is over, however it came to that."""
+
+    def __init__(self, frames: AsyncIterator[str], left: Callable[[], None]) -> None:
+        # For nginx, which would keep events back until it has some kilobytes of them.
+        headers = _ALWAYS | {"X-Accel-Buffering": "no"}
+        super().__init__(frames, media_type="text/event-stream", headers=headers)
+        self._left = left
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._left()
+
+
+def _text(text: str, media_type: str) -> Callable[[Request], Awaitable[Response]]:
+    async def answer(_: Request) -> Response:
+        return Response(text, media_type=media_type, headers=_ALWAYS)
+
+    return answer

@@ -1,0 +1,205 @@
+"""What the page says of deliveries and wishes, and that nobody else's words become its markup."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from html import unescape
+from html.parser import HTMLParser
+
+import pytest
+from fakes.deliveries import REGIONS, START, Delivery, bad_answers, delivered, interrupted, slow
+from fakes.seen import ID, seen, view
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipelines.page.model import Picture, View
+from pipelines.page.render import draw, page, script, style
+from pipelines.page.rows import ticked
+from registry.triggers.model import Entry, State, Wish
+
+VOID = {"meta", "link"}
+SVG_ALONE = {"path"}
+
+
+class Read(HTMLParser):
+    """What a browser would show and load; fails on tags that are not closed in their order."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.words: list[str] = []
+        self.ids: list[str] = []
+        self.attributes: set[str] = set()
+        self._open: list[str] = []
+        self.feed(html)
+        self.close()
+        assert self._open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes |= {name for name, _ in attrs}
+        self.ids += [str(value) for name, value in attrs if name == "id"]
+        if tag not in VOID:
+            self._open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        assert tag in SVG_ALONE
+        self.tags.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.words.append(data)
+
+    @property
+    def text(self) -> str:
+        return " ".join(" ".join(self.words).split())
+
+
+def read(known: View) -> Mapping[str, str]:
+    return {name: Read(html).text for name, html in draw(known).parts.items()}
+
+
+def at_a_canary() -> Delivery:
+    delivery = Delivery("5", champion="2").open()
+    delivery.prepare(REGIONS[0]).offline(canary=0.93).shadow(REGIONS[0])
+    return delivery.say("canary@eu-west-1/25", "started").traffic("canary@eu-west-1/25", weight=25)
+
+
+def wish(version: str, state: State = State.QUEUED, note: str = "") -> Entry:
+    return Entry(
+        number=1, wish=Wish(model="support-llm", version=version, alias="challenger"), since=START, state=state,
+        note=note,
+    )  # fmt: skip
+
+
+def test_a_delivery_on_its_way_is_on_top_whole() -> None:
+    delivery = at_a_canary().verdict(
+        "canary@eu-west-1/25",
+        "latency",
+        "running",
+        "11 of 50",
+        ttft_p95_canary_seconds=0.1,
+        ttft_p95_stable_seconds=0.2,
+    )
+    said = read(view(seen(delivery.events), seen(delivered("2"), id="a" * 32), after=65))
+    assert "support-llm 5 is on its way: canary@eu-west-1/25." in said["news"]
+    assert "running for 1:05" in said["status"]
+    assert "eu-west-1 25% on 5, 75% on 2" in said["now"]
+    assert "▸ running canary@eu-west-1/25 since 09:01:02 UTC" in said["now"]
+    assert "… running latency 11 of 50 Numbers TTFT p95 100 ms against 200 ms" in said["now"]
+    assert "· waiting promote@eu-west-1" in said["now"]
+    assert "us-east-1 0%" not in said["now"], "a region that was not touched has no traffic to show"
+    assert "delivered support-llm 2 is in production" in said["earlier"]
+
+
+@pytest.mark.parametrize(
+    ("events", "told"),
+    [
+        (delivered("2"), "support-llm 2 is in production"),
+        (bad_answers("3"), "support-llm 3 was taken back: quality 0.21 against 0.92"),
+        (slow("4"), "support-llm 4 was taken back: TTFT p95"),
+        (interrupted(), "was taken back: interrupted"),
+    ],
+)
+def test_when_nothing_runs_the_last_is_told_and_open(events: list[object], told: str) -> None:
+    picture = draw(view(seen(events)))  # type: ignore[arg-type]
+    assert told in Read(picture.parts["news"]).text
+    assert f'id="e-{ID}" open' in picture.parts["earlier"]
+    assert picture.parts["now"].strip() == ""
+
+
+def test_a_step_that_waits_for_a_person_says_for_what() -> None:
+    delivery = at_a_canary().say("canary@eu-west-1/25", "done")
+    delivery.say("canary@eu-west-1/50", "waiting", "for an approval: `tidegate approve ID STEP --by NAME`")
+    picture = draw(view(seen(delivery.events)))
+    assert "canary@eu-west-1/50 is held" in Read(picture.parts["news"]).text
+    assert "‖ held canary@eu-west-1/50" in Read(picture.parts["now"]).text
+    assert "<code>tidegate approve ID STEP --by NAME</code>" in picture.parts["now"]
+
+
+def test_one_that_died_says_how_to_carry_it_on() -> None:
+    said = read(view(seen(at_a_canary().events, alive=False)))
+    assert "support-llm 5 died at canary@eu-west-1/25" in said["now"]
+    assert f"tidegate resume {ID} carries it on" in said["now"]
+    assert "Nothing is being delivered" in said["news"]
+
+
+def test_one_that_cannot_be_read_hides_nothing_else() -> None:
+    broken = seen(delivered("3"), id="b" * 32).model_copy(update={"story": None})
+    said = read(view(broken, seen(delivered("2"))))
+    assert "support-llm 3: delivered" in said["earlier"]
+    assert "Its record cannot be read." in said["earlier"]
+    assert "support-llm 2 is in production" in said["earlier"]
+
+
+def test_one_that_has_no_event_yet_is_on_its_way() -> None:
+    assert "support-llm 9: on its way" in read(view(seen([])))["now"]
+
+
+def test_wishes_are_told_with_what_became_of_them() -> None:
+    said = read(view(wishes=[wish("6"), wish("7", State.OVER, "given up after 3 tries")]))
+    assert "Version 6 queued Version 7 over given up after 3 tries" in said["wishes"]
+    assert "support-llm has not been delivered yet." in said["news"]
+
+
+def test_when_mlflow_is_silent_it_says_since_when_and_shows_what_was_known() -> None:
+    known = view(seen(delivered("2"))).model_copy(update={"silent_since": START + timedelta(hours=1)})
+    assert "MLflow has not been reached since 2026-01-01 10:00:00 UTC" in read(known)["news"]
+    assert "support-llm 2 is in production" in read(known)["earlier"]
+
+
+def test_time_alone_changes_the_status_and_nothing_else() -> None:
+    now, later = (draw(view(seen(at_a_canary().events), after=after)) for after in (60, 62))
+    assert now.digest == later.digest
+    assert {name for name, html in now.parts.items() if later.parts[name] != html} == {"status"}
+
+
+def test_the_page_is_whole_and_loads_only_its_own() -> None:
+    every = [delivered("2"), bad_answers("3"), slow("4")]
+    deliveries = [seen(events, id=f"{at:032x}") for at, events in enumerate(every)]
+    html = page("support-llm", draw(view(seen(at_a_canary().events), *deliveries, wishes=[wish("6")])))
+    found = Read(html)
+    assert len(found.ids) == len(set(found.ids))
+    assert {"style", "onclick", "onload"}.isdisjoint(found.attributes), "the page's policy forbids them"
+    assert "http" not in html.replace("http-equiv", "")
+    assert found.tags.count("script") == 1
+    assert found.tags.count("h1") == 1
+    assert "http" not in style() + script()
+
+
+HOSTILE = "<script>alert(1)</script>"
+"""With what hypothesis finds before and behind it."""
+
+
+@given(st.text(), st.text())
+def test_whatever_stands_in_the_ledger_is_text(before: str, after: str) -> None:
+    text = f"{before}{HOSTILE}{after}\"'><img src=x onerror=alert(1)>"
+    delivery = Delivery(text, champion=text).open()
+    delivery.say("build", "started", text).say("build", "failed", text)
+    delivery.say("canary@eu-west-1/25", "waiting", text)
+    delivery.verdict("build", text, "fail", text, **{text or "x": 1.0})
+    delivery.say(f"build@{text}", "traffic", region=text, weight=5)
+    over = delivery.close(text, text, 4).events
+    picture = draw(view(seen(over[:-1]), seen(over, id=text), wishes=[wish(text, note=text)]))
+    assert_harmless(picture)
+
+
+def assert_harmless(picture: Picture) -> None:
+    for html in [*picture.parts.values(), page(HOSTILE, picture)]:
+        assert "<script>alert" not in html
+        found = Read(html)
+        assert "img" not in found.tags
+        assert not any(name.startswith("on") for name in found.attributes)
+
+
+@given(st.text(alphabet="`<a& \r"))
+def test_what_stands_between_backticks_is_code_and_nothing_else_is_lost(text: str) -> None:
+    html = ticked(text)
+    odd = text.count("`") % 2
+    assert html.count("<code>") == html.count("</code>") == text.count("`") // 2
+    words = html.replace("<code>", "").replace("</code>", "")
+    assert unescape(words).replace("`", "") == text.replace("`", "")
+    assert words.count("`") == odd
