@@ -36,6 +36,8 @@ STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
     "font.family": "DejaVu Sans",
     "font.size": 8.5,
+    # Names are not formulas: two dollar signs in one would be read as one, and refused.
+    "text.parse_math": False,
     "text.color": INK,
     "axes.edgecolor": GRID,
     "axes.labelcolor": MUTED,

@@ -111,6 +111,18 @@ def test_what_others_wrote_is_escaped() -> None:
     assert "&lt;script&gt;" in html
 
 
+def test_a_name_with_dollar_signs_is_a_name() -> None:
+    delivery, step = Delivery().open(), "canary@$x^$/5"
+    delivery.say(step, "started").traffic(step, weight=5).verdict(step, "$y^$", "fail", "worse")
+    html = render_report([record(delivery.events)], records=[], title="Dollars")
+    assert html.count("$x^$") > 1
+
+
+def test_a_page_behind_others_leads_back_to_them() -> None:
+    assert "<nav>" not in render_report([record(interrupted())], records=[], title="Alone")
+    assert '<a href="../">' in render_report([record(interrupted())], records=[], title="Behind", back="../")
+
+
 def test_a_single_delivery_has_no_table_of_deliveries() -> None:
     html = render_report([record(interrupted())], records=[], title="One version")
     assert 'href="#d1"' not in html
