@@ -122,8 +122,8 @@ class FakeDeliveries:
                 found.append(into / place)
         return found
 
-    def deliveries(self, name: str) -> list[DeliverySummary]:
-        return [ledger.summary for ledger in reversed(self.ledgers) if ledger.summary.name == name]
+    def deliveries(self, name: str, *, last: int | None = None) -> list[DeliverySummary]:
+        return [ledger.summary for ledger in reversed(self.ledgers) if ledger.summary.name == name][:last]
 
     def events(self, delivery: str) -> list[Event]:
         return next(list(ledger.events) for ledger in self.ledgers if ledger.delivery == delivery)

@@ -21,7 +21,7 @@ class AnyDeliveries(Protocol):
     def open_delivery(
         self, version: ModelVersion, champion: ModelVersion | None, *, spec_digest: str
     ) -> MlflowLedger | FakeLedger: ...
-    def deliveries(self, name: str) -> list[DeliverySummary]: ...
+    def deliveries(self, name: str, *, last: int | None = None) -> list[DeliverySummary]: ...
     def events(self, delivery: str) -> list[Event]: ...
     def is_alive(self, delivery: DeliverySummary) -> bool: ...
 
@@ -105,6 +105,7 @@ def test_after_one_ended_the_next_may_begin(
     second = begin()
 
     assert [summary.id for summary in deliveries.deliveries(name)] == [second.delivery, first.delivery]
+    assert [summary.id for summary in deliveries.deliveries(name, last=1)] == [second.delivery]
 
 
 def test_two_models_are_delivered_at_once(deliveries: AnyDeliveries, begin: Begin, name: str) -> None:
