@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -37,6 +38,8 @@ class Processes:
         except OSError as error:
             raise OutsideError(f"{command[0]} cannot be started: {error.strerror}") from error
         run = _name(psutil.Process(child.pid))
+        # Or it would stay in the process table after its end, for as long as we run.
+        threading.Thread(target=child.wait, daemon=True).start()
         self._children[run] = child
         return run
 

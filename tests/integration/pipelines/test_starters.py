@@ -7,6 +7,7 @@ import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 import yaml
 from fakes.kube.api import Api
@@ -27,6 +28,7 @@ from tidegate.cli.compose import read_delivery
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import OutsideError, UsageError
 
+pytestmark = pytest.mark.timeout(120)
 WISH = Wish(model="support-llm", version="7", alias="challenger")
 ENTRY = Entry(number=1, wish=WISH, since=EVER, tries=1)
 HUB = "hub"
@@ -58,6 +60,12 @@ async def test_a_process_is_known_again_by_whoever_comes_after(tmp_path: Path) -
     assert not await second.runs(entry)
     assert not await second.runs(named("process 1 of 12.00"))
     assert not await second.runs(named(None))
+
+
+async def test_a_process_that_ended_leaves_the_process_table_though_nobody_asks(tmp_path: Path) -> None:
+    run = await Processes([sys.executable, "-c", "pass"], {}, tmp_path).start(ENTRY)
+    while psutil.pid_exists(int(run.split()[1])):
+        await asyncio.sleep(0.05)
 
 
 async def test_a_command_that_is_not_there_is_told(tmp_path: Path) -> None:

@@ -5,25 +5,19 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-import sys
-from collections.abc import AsyncIterator, Generator
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
-import uvicorn
-from starlette.applications import Starlette
-
+from pipelines.adapters.web_server import address_of, answering, listening
 from pipelines.page.board import Board
 from pipelines.page.look import Looker
 from pipelines.page.routes import LivePage
 from pipelines.serving.app import make_app
 from pipelines.serving.inbox import Inbox
 from pipelines.serving.openapi import WEBHOOK
-from pipelines.serving.ports import Starter
-from pipelines.serving.processes import Processes
 from pipelines.serving.receiver import Receiver
 from pipelines.serving.reconciler import Reconciler, Watched, World
 from pipelines.spec import Delivery
@@ -37,17 +31,13 @@ from tidegate.cli.compose import open_deliveries, read_delivery, registry_uri
 from tidegate.cli.interrupt import cancelled_by_signals
 from tidegate.cli.output import note
 from tidegate.cli.own_metrics import host_and_port
+from tidegate.cli.starters import SECRET, processes_of, workflows_of
 from tidegate.core.clock import SystemClock
-from tidegate.core.errors import OutsideError, TidegateError, UsageError
+from tidegate.core.errors import TidegateError, UsageError
 from tidegate.core.quantities import parse_duration
 
-SECRET = "TIDEGATE_WEBHOOK_SECRET"
-"""The environment variable with what MLflow signs with."""
-TRACKING_URI = "MLFLOW_TRACKING_URI"
 LEAST_SECRET = 16
 """Characters; what is shorter could be guessed from one message that was overheard."""
-GRACE_SECONDS = 10
-"""That requests in flight have to end."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +59,7 @@ class Asked:
 def run(asked: Asked) -> int:
     """Receive and reconcile until Ctrl-C or SIGTERM."""
     spec, secret, every = read_delivery(asked.spec), _secret(), _every(asked.every)
-    with _listening(*host_and_port(asked.address)) as listener:
+    with listening(*host_and_port(asked.address)) as listener:
         asyncio.run(_serve(asked, spec, secret, every, listener))
     return 0
 
@@ -79,7 +69,11 @@ async def _serve(asked: Asked, spec: Delivery, secret: str, every: timedelta, li
     async with AsyncExitStack() as stack:
         inbox = Inbox(asked.state / "serve" / "inbox.db")
         stack.callback(inbox.close)
-        starter = await stack.enter_async_context(_starter(asked))
+        starter = await stack.enter_async_context(
+            workflows_of(asked.spec, asked.context)
+            if asked.workflows
+            else nullcontext(processes_of(asked.spec, asked.state, asked.tracking_uri))
+        )
         ledgers, clock = open_deliveries(asked.state, asked.tracking_uri), SystemClock()
         watched = Watched(spec.model.name, spec.model.origin, asked.policy, every)
         reconciler = Reconciler(watched, World(inbox, triggers, ledgers, starter, clock, note))
@@ -96,8 +90,8 @@ async def _serve(asked: Asked, spec: Delivery, secret: str, every: timedelta, li
             if asked.register is not None:
                 await _register(triggers, f"tidegate-{spec.metadata.name}", asked.register, secret)
 
-        async with _answering(app, listener):
-            note(f"listening on {_address(listener)} for {spec.model.name}@{spec.model.origin}")
+        async with answering(app, listener):
+            note(f"listening on {address_of(listener)}{WEBHOOK} for {spec.model.name}@{spec.model.origin}")
             try:
                 await _until_stopped(reconciler, asyncio.create_task(register()))
             finally:
@@ -134,80 +128,6 @@ async def _register(triggers: MlflowTriggers, name: str, url: str, secret: str) 
         note(f"webhook {name}: {error}")
     else:
         note(f"webhook {name}: MLflow's test event was answered {answered}")
-
-
-class _Server(uvicorn.Server):
-    """Leaves signals to us."""
-
-    @contextmanager
-    def capture_signals(self) -> Generator[None, None, None]:
-        yield
-
-
-@asynccontextmanager
-async def _answering(app: Starlette, listener: socket.socket) -> AsyncIterator[None]:
-    """Answer requests within the context; those that came before its end are still answered."""
-    config = uvicorn.Config(
-        app,
-        log_level="warning",
-        access_log=False,
-        lifespan="off",
-        server_header=False,
-        timeout_graceful_shutdown=GRACE_SECONDS,
-    )
-    server = _Server(config)
-    task = asyncio.create_task(server.serve([listener]))
-    try:
-        while not server.started and not task.done():
-            await asyncio.sleep(0.01)
-        yield
-    finally:
-        server.should_exit = True
-        await task
-
-
-@asynccontextmanager
-async def _starter(asked: Asked) -> AsyncIterator[Starter]:
-    if not asked.workflows:
-        yield _processes(asked)
-        return
-    # Not above: who starts processes needs neither Hera nor Kubernetes' client.
-    from pipelines.serving.workflows import Workflows
-    from rollouts.adapters.kube.connect import connect
-    from tidegate.cli.commands.workflow_render import drawn
-
-    blueprint = drawn(asked.spec)
-    client = connect(asked.context, clock=SystemClock(), namespace=blueprint.namespace)
-    try:
-        yield Workflows(client, blueprint.name, blueprint.namespace)
-    finally:
-        await client.close()
-
-
-def _processes(asked: Asked) -> Processes:
-    """Each the command `deliver` of this same installation."""
-    spec, state = asked.spec.absolute(), asked.state.absolute()
-    command = [sys.executable, sys.argv[0], "deliver", str(spec), "--state", str(state)]
-    environment = {name: value for name, value in os.environ.items() if name != SECRET}
-    if asked.tracking_uri is not None:
-        # Not among the arguments, which everybody on the machine can read: it may carry a password.
-        environment[TRACKING_URI] = asked.tracking_uri
-    return Processes(command, environment, asked.state / "serve" / "logs")
-
-
-@contextmanager
-def _listening(host: str, port: int) -> Generator[socket.socket, None, None]:
-    try:
-        listener = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
-    except OSError as error:
-        raise OutsideError(f"cannot listen on {host}:{port}: {error.strerror}", hint="say another --address") from error
-    with listener:
-        yield listener
-
-
-def _address(listener: socket.socket) -> str:
-    host, port = listener.getsockname()[:2]
-    return f"http://{f'[{host}]' if ':' in host else host}:{port}{WEBHOOK}"
 
 
 def _secret() -> str:
