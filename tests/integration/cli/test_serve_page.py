@@ -18,11 +18,11 @@ import pytest
 from fakes.deliveries import delivered
 from fakes.servers import free_address
 
+from pipelines.adapters.web_server import GRACE_SECONDS
 from registry.adapters.mlflow_deliveries import MlflowDeliveries
 from registry.adapters.mlflow_store import embedded_uri
 from registry.model import ModelVersion
 from tidegate.cli.commands.init import run as write_example
-from tidegate.cli.commands.serve import GRACE_SECONDS
 
 TIDEGATE = Path(sys.executable).with_name("tidegate")
 MODEL = "support-llm"
