@@ -15,7 +15,7 @@ from uuid import uuid4
 import psutil
 
 from registry.adapters.mlflow_ledger import MlflowLedger
-from registry.adapters.mlflow_store import experiment_id, open_client, store_errors
+from registry.adapters.mlflow_store import NOT_FOUND, experiment_id, open_client, store_errors
 from registry.conventions import (
     CHAMPION,
     HEARTBEAT,
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from mlflow.entities import Run
 
 PAGE_RUNS = 1000
-"""Asked for at once when all are wanted; MLflow's own default."""
+"""Asked for at once at most; MLflow's own default."""
 OPENING, RUNNING = "opening", "running"
 """Of `STATE`: written before the contest with others, and after it was won."""
 PATIENCE_SECONDS = 30.0
@@ -177,7 +177,7 @@ class MlflowDeliveries:
             try:
                 found = sorted(self._files(delivery, folder))
             except MlflowException as error:
-                if error.error_code != "RESOURCE_DOES_NOT_EXIST":
+                if error.error_code != NOT_FOUND:
                     raise
                 return []
             return [self._brought(delivery, path, into) for path in found]
@@ -208,7 +208,7 @@ class MlflowDeliveries:
             try:
                 run = self._client.get_run(delivery)
             except MlflowException as error:
-                if error.error_code not in ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"):
+                if error.error_code not in (NOT_FOUND, "INVALID_PARAMETER_VALUE"):
                     raise
                 run = None
         if run is None or MODEL not in run.data.tags:
@@ -296,16 +296,16 @@ class MlflowDeliveries:
                 return []
             runs: list[Run] = []
             token: str | None = None
-            while token != "":
+            while token != "" and (last is None or len(runs) < last):
                 page = self._client.search_runs(
                     [experiment.experiment_id],
                     f"tags.`{MODEL}` = '{name}'",
-                    max_results=last or PAGE_RUNS,
+                    max_results=min(last or PAGE_RUNS, PAGE_RUNS),
                     page_token=token,
                 )
                 runs += page
-                token = "" if last else page.token or ""
-            return runs
+                token = page.token or ""
+            return runs[:last]
 
 
 def _summarize(run: Run) -> DeliverySummary:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from registry.adapters.mlflow_store import open_client, store_errors
+from registry.adapters.mlflow_store import NOT_FOUND, open_client, store_errors
 from registry.triggers.payload import DELIVER_TAG, EVENTS
 from tidegate.core.errors import OutsideError
 
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from mlflow.entities.webhook import Webhook, WebhookEvent, WebhookEventStr
 
 DESCRIPTION = "Starts deliveries: made by `tidegate serve --register`."
-NOT_FOUND = "RESOURCE_DOES_NOT_EXIST"
 SETTINGS = (
     "MLflow's server sends to public addresses by https only, unless it runs with MLFLOW_WEBHOOK_ALLOW_PRIVATE_IPS=true"
     " and MLFLOW_WEBHOOK_ALLOWED_SCHEMES=https,http"

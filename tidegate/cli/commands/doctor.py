@@ -108,7 +108,7 @@ def _last_delivery(spec: Delivery, asked: Asked) -> datetime | None:
     if asked.tracking_uri is None and not (asked.state / "mlflow.db").exists():
         return None
     try:
-        last = next(iter(open_deliveries(asked.state, asked.tracking_uri).deliveries(spec.model.name)), None)
+        last = next(iter(open_deliveries(asked.state, asked.tracking_uri).deliveries(spec.model.name, last=1)), None)
     except TidegateError as error:
         note(f"when the last delivery was is not known: {error}")
         return None

@@ -28,7 +28,7 @@ def run(spec_path: Path, state: Path, tracking_uri: str | None, *, last: int, ta
     """
     spec, folder = read_delivery(spec_path), StateFolder(state)
     ledgers = open_deliveries(state, tracking_uri)
-    found = ledgers.deliveries(spec.model.name)[:last]
+    found = ledgers.deliveries(spec.model.name, last=last)
     if not found:
         raise UsageError(f"{spec.model.name} has not been delivered yet", hint="run `tidegate deliver`")
     sources = [(delivery.id, events_of(delivery.id, folder, ledgers)) for delivery in reversed(found)]

@@ -22,7 +22,7 @@ def run(spec_path: Path, state: Path, tracking_uri: str | None, *, as_json: bool
     """Print what is known here."""
     spec = read_delivery(spec_path)
     ledgers = open_deliveries(state, tracking_uri)
-    last = next(iter(ledgers.deliveries(spec.model.name)), None)
+    last = next(iter(ledgers.deliveries(spec.model.name, last=1)), None)
     alive = last is not None and ledgers.is_alive(last)
     regions, silent = asyncio.run(_observe(spec, StateFolder(state)))
     process = holder(StateFolder(state).lock)
