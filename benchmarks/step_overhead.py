@@ -32,14 +32,14 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from fakes.mlflow_server import mlflow_server
 from fakes.simulated_clusters import clusters, delivery_to, mark_images, write_golden_set
 from fakes.tiny_model import write_tiny_model
+from fakes.trigger_ground import MODEL, TIDEGATE
 from fakes.workflow.engine import engines
 
 from registry.adapters.mlflow_deliveries import MlflowDeliveries
 from registry.adapters.mlflow_models import MlflowRegistry
 from registry.adapters.mlflow_store import embedded_uri
 
-TIDEGATE = Path(sys.executable).with_name("tidegate")
-MODEL, REGION = "support-llm", "eu-west-1"
+REGION = "eu-west-1"
 
 
 def main() -> None:

@@ -7,6 +7,7 @@ read from that, so that a new gate needs no display of its own.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 
 from pipelines.story import Gate, Region, Story
 from tidegate.core.model import Value
@@ -65,6 +66,11 @@ def stopwatch(seconds: float) -> str:
     whole = int(seconds)
     minutes, rest = divmod(whole, 60)
     return f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}" if minutes >= 60 else f"{minutes}:{rest:02d}"
+
+
+def moment(at: datetime) -> str:
+    """To the second: who looks at two pages wants to know which happened first."""
+    return f"{at:%Y-%m-%d %H:%M:%S %Z}"
 
 
 def number(name: str, value: float) -> str:

@@ -47,6 +47,11 @@ class View(Value):
     silent_since: datetime | None = None
     """The first of the looks that have failed since; None when the last one succeeded."""
 
+    @property
+    def newest(self) -> Seen | None:
+        """The delivery that began last; None when there is none, or nothing is known yet."""
+        return next(iter(self.look.deliveries), None) if self.look else None
+
 
 class Picture(Value):
     """The page as it stands: its parts as HTML, by their ids in the page."""

@@ -5,23 +5,17 @@ from __future__ import annotations
 import hashlib
 from importlib import resources
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-
 from pipelines.page.model import Picture, View
-from pipelines.page.rows import delivery, elapsed, moment, news, ticked
+from pipelines.page.rows import delivery, elapsed, news, ticked
+from pipelines.templates import html_templates
+from pipelines.wording import moment
 
 BY_TIME = "status"
 """The part that changes by time alone."""
 PARTS = ("news", BY_TIME, "wishes", "now", "earlier")
 """In the order of the page; each is a macro of the template, and the id of an element that holds what it says."""
 
-_ENVIRONMENT = Environment(
-    loader=PackageLoader("pipelines.page", "."),
-    autoescape=True,
-    undefined=StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
-)
+_ENVIRONMENT = html_templates("pipelines.page")
 
 
 def draw(view: View) -> Picture:

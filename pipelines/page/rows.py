@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
 from typing import Any
 
 from markupsafe import Markup, escape
@@ -13,7 +12,7 @@ from pipelines.page.weights import chart
 from pipelines.report.rows import STEP_MARKS, gate_row, tone
 from pipelines.report.timeline import touched
 from pipelines.story import Gate, Region, Step, StepState, Story
-from pipelines.wording import decision, duration, headline, shares, stopwatch
+from pipelines.wording import decision, duration, headline, moment, shares, stopwatch
 from registry.liveness import why_dead
 
 HELD_MARK = "‖"
@@ -23,7 +22,7 @@ def news(view: View) -> str:
     """The one sentence that is read out when it changes."""
     if view.look is None:
         return ""
-    newest = next(iter(view.look.deliveries), None)
+    newest = view.newest
     if newest is None:
         return f"{view.model} has not been delivered yet."
     if newest.over or not newest.alive or newest.story is None:
@@ -55,14 +54,9 @@ def delivery(seen: Seen) -> dict[str, Any]:
     }
 
 
-def moment(at: datetime) -> str:
-    """To the second: who looks at two pages wants to know which happened first."""
-    return f"{at:%Y-%m-%d %H:%M:%S} UTC"
-
-
 def elapsed(view: View) -> str:
     """How long the newest delivery runs by now; empty when none does."""
-    newest = next(iter(view.look.deliveries), None) if view.look else None
+    newest = view.newest
     if newest is None or newest.over or not newest.alive:
         return ""
     return stopwatch(max((view.now - newest.summary.started).total_seconds(), 0))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from datetime import datetime
 from itertools import pairwise
 
-from pipelines.report.timeline import last_moment
+from pipelines.report.timeline import length, seconds_into
 from pipelines.story import Region, Story
 from pipelines.wording import stopwatch
 from tidegate.core.model import Value
@@ -34,7 +34,7 @@ class Chart(Value):
 
 def chart(region: Region, story: Story) -> Chart:
     """From the start of the delivery to its end, or to the last that is known of it."""
-    total = max(_seconds(story, story.ended or last_moment(story)), 1.0)
+    total = length(story)
     moments = [_seconds(story, change.at) for change in region.history]
     line = f"M0 {HEIGHT}" + "".join(
         f"H{_x(at, total)}V{HEIGHT - change.weight}" for at, change in zip(moments, region.history, strict=True)
@@ -59,8 +59,8 @@ def _words(region: Region, story: Story) -> str:
     return f"Users of {region.name} on version {story.version}: {', '.join(said) or 'none'}"
 
 
-def _seconds(story: Story, moment: datetime | None) -> float:
-    return max((moment - story.started).total_seconds(), 0.0) if moment and story.started else 0.0
+def _seconds(story: Story, moment: datetime) -> float:
+    return max(seconds_into(story, moment), 0.0)
 
 
 def _x(seconds: float, total: float) -> str:

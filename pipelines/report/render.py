@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from gates.load.records import RequestRecord
@@ -16,7 +15,8 @@ from pipelines.report.model import Arm, DeliveryRecord
 from pipelines.report.rows import STEP_MARKS, gate_row, tone
 from pipelines.report.timeline import timeline
 from pipelines.story import Step, Story
-from pipelines.wording import decision, duration, headline, shares, stopwatch
+from pipelines.templates import html_templates
+from pipelines.wording import decision, duration, headline, moment, shares, stopwatch
 
 FEWEST = 5
 """A distribution of fewer requests than this is not drawn."""
@@ -33,15 +33,12 @@ def render_report(
         title: of the page.
         back: where a link on top leads; a page that stands alone has none.
     """
-    environment = Environment(
-        loader=PackageLoader("pipelines.report", "."),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
     sections = [_section(f"d{number}", delivery, records) for number, delivery in enumerate(deliveries, 1)]
-    return environment.get_template("report.html.j2").render(title=title, sections=sections, back=back)
+    return (
+        html_templates("pipelines.report")
+        .get_template("report.html.j2")
+        .render(title=title, sections=sections, back=back)
+    )
 
 
 def _section(name: str, delivery: DeliveryRecord, records: Iterable[RequestRecord]) -> dict[str, Any]:
@@ -74,7 +71,7 @@ def _facts(delivery: DeliveryRecord, own: Sequence[RequestRecord]) -> list[tuple
     failed, cut = sum(not record.ok for record in own), sum(record.cut for record in own)
     # How many users a bad version reached is the first question after it was taken back.
     met = sum(record.version == story.version for record in own)
-    began = f"{story.started:%Y-%m-%d %H:%M:%S %Z}" if story.started else "never"
+    began = moment(story.started) if story.started else "never"
     return [
         ("Outcome", story.outcome or "running"),
         ("Decided by", decision(story)),

@@ -42,7 +42,7 @@ def timeline(name: str, story: Story) -> str:
     with rc_context(STYLE):
         figure = Figure(figsize=(WIDTH_INCHES, sum(heights) + 0.25 * len(heights)), layout="constrained")
         rows = figure.subplots(len(heights), 1, sharex=True, height_ratios=heights, squeeze=False)[:, 0]
-        end = max(_at(story, story.ended or last_moment(story)), 1.0)
+        end = length(story)
         _strip(rows[0], story, end)
         for index, (region, names) in enumerate(zip(regions, lanes, strict=True)):
             _weights(rows[1 + 2 * index], story, region, end)
@@ -89,7 +89,7 @@ def _weights(axes: Axes, story: Story, region: Region, end: float) -> None:
     """Percent of a region's users on the new version, filled; percent mirrored to it, dashed."""
     steps = [step for step in story.steps if step.region == region.name]
     _bands(axes, story, steps, end, height=112)
-    moments = [0.0, *(_at(story, change.at) for change in region.history), end]
+    moments = [0.0, *(seconds_into(story, change.at) for change in region.history), end]
     weights = _series(region, "weight")
     axes.step(moments, weights, where="post", color=CANARY, linewidth=1.8)
     axes.fill_between(moments, weights, step="post", color=CANARY, alpha=0.22, linewidth=0)
@@ -114,7 +114,8 @@ def _bands(axes: Axes, story: Story, steps: list[Step], end: float, *, height: f
     """One shade per step, every second one darker, with the step's name where it fits."""
     begun = [step for step in steps if step.started]
     for index, step in enumerate(begun):
-        start, stop = _at(story, step.started), _at(story, step.ended or story.ended or last_moment(story))
+        start = seconds_into(story, step.started)
+        stop = seconds_into(story, step.ended or story.ended or last_moment(story))
         axes.axvspan(start, stop, color=BAND, alpha=0.9 if index % 2 else 0.45, linewidth=0)
         name = f"{step.stage} {step.weight}%" if step.weight is not None else step.stage
         if len(name) * LABEL_SHARE_PER_LETTER < (stop - start) / end:
@@ -134,7 +135,7 @@ def _verdicts(axes: Axes, story: Story, region: Region, lanes: list[str]) -> Non
 
 def _verdict(axes: Axes, story: Story, gate: Gate, lane: float) -> None:
     """A thin line while the gate was asked, ended by the mark of what it said last."""
-    first, last = _at(story, gate.history[0].at), _at(story, gate.history[-1].at)
+    first, last = seconds_into(story, gate.history[0].at), seconds_into(story, gate.history[-1].at)
     marker, colour = MARKERS[gate.latest.outcome]
     axes.plot([first, last], [lane, lane], color=MUTED, linewidth=0.8)
     axes.plot([last], [lane], marker=marker, color=colour, markersize=7, clip_on=False, linestyle="none")
@@ -144,7 +145,12 @@ def _place(gate: Gate) -> str | None:
     return gate.region or gate.step.partition("@")[2].partition("/")[0]
 
 
-def _at(story: Story, moment: datetime | None) -> float:
+def length(story: Story) -> float:
+    """Seconds to its end, or to the last that is known of it; at least one, so that there is something to draw on."""
+    return max(seconds_into(story, story.ended or last_moment(story)), 1.0)
+
+
+def seconds_into(story: Story, moment: datetime | None) -> float:
     """Seconds since the delivery started."""
     return (moment - story.started).total_seconds() if moment and story.started else 0.0
 

@@ -10,7 +10,7 @@ from http import HTTPStatus
 
 from pipelines.serving.inbox import Inbox, Taken
 from registry.triggers.payload import Heard, Malformed, read
-from registry.triggers.signature import Distrust, Message, distrust
+from registry.triggers.signature import Message, distrust
 from tidegate.core.clock import Clock
 from tidegate.core.errors import OutsideError
 
@@ -19,7 +19,7 @@ MOST_BYTES = 64 * 1024
 
 
 class Outcome(StrEnum):
-    """How a message is answered; the first six are refusals."""
+    """How a message is answered; the first six are refusals. A `Distrust` and a `Taken` are called the same here."""
 
     UNSIGNED = "unsigned"
     FORGED = "forged"
@@ -55,18 +55,6 @@ STATUS = {
 }
 """MLflow tries 429, 500, 502, 503 and 504 again, and nothing else."""
 
-_DISTRUSTED = {
-    Distrust.UNSIGNED: Outcome.UNSIGNED,
-    Distrust.FORGED: Outcome.FORGED,
-    Distrust.STALE: Outcome.STALE,
-}
-_TAKEN = {
-    Taken.QUEUED: Outcome.QUEUED,
-    Taken.DUPLICATE: Outcome.DUPLICATE,
-    Taken.REPLAYED: Outcome.REPLAYED,
-    Taken.NOTED: Outcome.NOTED,
-}
-
 
 @dataclass
 class Receiver:
@@ -95,7 +83,7 @@ class Receiver:
         now = self.clock.now()
         why = distrust(message, self.secret, now)
         if why is not None:
-            return _DISTRUSTED[why]
+            return Outcome(why)
         try:
             heard = read(message.body)
         except Malformed:
@@ -109,7 +97,7 @@ class Receiver:
             return Outcome.UNKNOWN_MODEL if heard.model not in (None, self.model) else Outcome.IGNORED
         if taken in (Taken.QUEUED, Taken.NOTED):
             self.wake()
-        return _TAKEN[taken]
+        return Outcome(taken)
 
     def _is_ours(self, heard: Heard) -> bool:
         return heard.wish is not None and (heard.wish.model, heard.wish.alias) == (self.model, self.alias)

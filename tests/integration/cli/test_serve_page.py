@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,15 +16,13 @@ from urllib.request import urlopen
 import pytest
 from fakes.deliveries import delivered
 from fakes.servers import free_address
+from fakes.trigger_ground import MODEL, SECRET, TIDEGATE
 
 from pipelines.adapters.web_server import GRACE_SECONDS
 from registry.adapters.mlflow_deliveries import MlflowDeliveries
 from registry.adapters.mlflow_store import embedded_uri
 from registry.model import ModelVersion
 from tidegate.cli.commands.init import run as write_example
-
-TIDEGATE = Path(sys.executable).with_name("tidegate")
-MODEL = "support-llm"
 
 
 def a_delivery(state: Path, name: str = MODEL) -> str:
@@ -42,7 +39,7 @@ def a_delivery(state: Path, name: str = MODEL) -> str:
 def serving(folder: Path) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
     address = free_address()
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("TIDEGATE_", "MLFLOW_"))}
-    environment["TIDEGATE_WEBHOOK_SECRET"] = "a secret of thirty-two characters"
+    environment["TIDEGATE_WEBHOOK_SECRET"] = SECRET
     command = [str(TIDEGATE), "serve", "delivery.yaml", "--state", str(folder / "state"), "--address", address]
     process = subprocess.Popen(command, cwd=folder, env=environment, stderr=subprocess.DEVNULL)
     try:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import re
-import socket
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import httpx
 import pytest
-import uvicorn
 from fakes.clock import FakeClock
 from fakes.deliveries import Delivery
 from starlette.applications import Starlette
 
+from pipelines.adapters import web_server
+from pipelines.adapters.web_server import address_of, listening
 from pipelines.page.board import Board
 from pipelines.page.look import Looker
 from pipelines.page.model import Look
@@ -66,21 +66,15 @@ def open_delivery(ledgers: MlflowDeliveries, version: str = "3") -> MlflowLedger
 @asynccontextmanager
 async def answering(page: LivePage) -> AsyncIterator[httpx.AsyncClient]:
     """A server that ends as `tidegate serve` ends it."""
-    config = uvicorn.Config(
-        Starlette(routes=page.routes()), lifespan="off", log_level="warning", timeout_graceful_shutdown=10
-    )
-    server = uvicorn.Server(config)
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        task = asyncio.create_task(server.serve([listener]))
-        base = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        try:
-            async with httpx.AsyncClient(base_url=base, timeout=30) as client:
-                yield client
-        finally:
-            page.stop()
-            server.should_exit = True
-            async with asyncio.timeout(5):
-                await task
+    app, end = Starlette(routes=page.routes()), asyncio.timeout(None)
+    with listening("127.0.0.1", 0) as listener:
+        async with end, web_server.answering(app, listener):
+            try:
+                async with httpx.AsyncClient(base_url=address_of(listener), timeout=30) as client:
+                    yield client
+            finally:
+                page.stop()
+                end.reschedule(asyncio.get_running_loop().time() + 5)
 
 
 class Stream:
