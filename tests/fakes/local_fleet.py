@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
@@ -55,3 +56,12 @@ def arguments_of(process: psutil.Process) -> list[str]:
         return process.cmdline()
     except psutil.Error:
         return []
+
+
+async def kill(process: psutil.Process) -> float:
+    """Returns when it is dead, as the loop's time: until then the kernel still takes connections for it."""
+    process.kill()
+    with suppress(psutil.NoSuchProcess):
+        while process.status() != psutil.STATUS_ZOMBIE:
+            await asyncio.sleep(0.001)
+    return asyncio.get_running_loop().time()

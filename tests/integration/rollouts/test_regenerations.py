@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import psutil
 import pytest
-from fakes.local_fleet import REGION, process_of, stand_in
+from fakes.local_fleet import REGION, kill, process_of, stand_in
 from fakes.users import Users
 
 from rollouts.adapters.host_client import FleetHost, LocalFleet
@@ -84,7 +84,7 @@ async def test_a_copy_and_a_second_attempt_count_once(host: FleetHost, fleet: Lo
     sleeper = psutil.Process(host.pid)
     sleeper.suspend()
     try:
-        process_of(canary).kill()
+        await kill(process_of(canary))
         tried_again = await ask_again(state.entry, "6", 40)
         await counted(host, {("stable", "6"): copied + len(tried_again.requests), ("canary", "7"): 0})
     finally:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 from pathlib import Path
 
-import psutil
 import pytest
-from fakes.local_fleet import newest_with, process_of, stand_in
+from fakes.local_fleet import kill, newest_with, process_of, stand_in
 from fakes.users import Users
 
 from rollouts.adapters.host_client import LocalFleet
@@ -112,15 +110,6 @@ async def test_a_killed_proxy_is_back_at_once(fleet: LocalFleet, state: Path) ->
             await asyncio.sleep(0.05)
     first = min(request.started for request in users.requests if request.status == 200)
     assert first - killed_at < 3
-
-
-async def kill(process: psutil.Process) -> float:
-    """Returns when it is dead: until then the kernel still takes connections for it."""
-    process.kill()
-    with suppress(psutil.NoSuchProcess):
-        while process.status() != psutil.STATUS_ZOMBIE:
-            await asyncio.sleep(0.001)
-    return asyncio.get_running_loop().time()
 
 
 async def answered(arm: Arm) -> int:
