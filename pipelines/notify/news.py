@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from enum import StrEnum
 
+from pipelines.approvals import FREEZE
 from pipelines.model import Ending, Plan
 from pipelines.payloads import Closing, Failure, Waiting
 from pipelines.ports import Event
@@ -21,6 +22,8 @@ class Kind(StrEnum):
     """A step's gates said no, or time was over without a verdict; regions go back now."""
     APPROVAL = "approval"
     """A step waits for a person."""
+    FREEZE = "freeze"
+    """A step waits until nothing forbids it to change a region."""
     CLOSED = "closed"
     """The delivery is over, whichever way."""
     TEST = "test"
@@ -77,7 +80,7 @@ def news_of(event: Event, subject: Subject) -> News | None:
         case "failed":
             return _stopped(event, subject)
         case "waiting":
-            return _asked(event, subject)
+            return _held(event, subject)
         case _:
             return None
 
@@ -110,15 +113,14 @@ def _stopped(event: Event, subject: Subject) -> News | None:
     )
 
 
-def _asked(event: Event, subject: Subject) -> News | None:
-    asked = Waiting.model_validate(event.data).approval
-    if asked is None:
-        return None
-    return News(
-        kind=Kind.APPROVAL,
-        at=event.at,
-        subject=subject,
-        headline=f"{subject} waits for an approval of {asked}",
-        text=f"`tidegate approve {subject.delivery} {asked} --by NAME`, or with `--refuse --reason TEXT`",
-        step=event.step,
-    )
+def _held(event: Event, subject: Subject) -> News:
+    waiting = Waiting.model_validate(event.data)
+    asked = waiting.approval or FREEZE
+    command = f"`tidegate approve {subject.delivery} {asked} --by NAME`"
+    if waiting.frozen_until is not None:
+        kind, headline = Kind.FREEZE, f"{subject} waits {event.message}"
+        text = f"{command} lets it go on all the same"
+    else:
+        kind, headline = Kind.APPROVAL, f"{subject} waits for an approval of {asked}"
+        text = f"{command}, or with `--refuse --reason TEXT`"
+    return News(kind=kind, at=event.at, subject=subject, headline=headline, text=text, step=event.step)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from re import fullmatch
-from typing import Literal
+from typing import Literal, get_args
 
 from pydantic import Field, model_validator
 
 from tidegate.core.model import SpecModel, at_odds
 
-About = Literal["opened", "stopped", "approval", "closed"]
+About = Literal["opened", "stopped", "approval", "freeze", "closed"]
 """What is told; `pipelines.notify.news` says when."""
 
 
@@ -40,7 +40,7 @@ class NotifySpec(SpecModel):
     """Gets one JSON document for each message, by POST."""
     slack: AddressSpec | None = None
     """An incoming webhook of Slack, or of a chat that takes the same."""
-    about: tuple[About, ...] = Field(default=("opened", "stopped", "approval", "closed"), min_length=1)
+    about: tuple[About, ...] = Field(default=get_args(About), min_length=1)
 
     @model_validator(mode="after")
     def _one_place(self) -> NotifySpec:

@@ -101,12 +101,14 @@ class Reconciler:
         """
         world, watched, looked = self._world, self._watched, self._world.clock.now()
         marked = await asyncio.to_thread(world.marks.marked, watched.model, watched.alias)
-        deliveries = await asyncio.to_thread(self._deliveries)
         for wish in world.inbox.compare(watched.model, watched.alias, marked, looked, watched.policy):
             world.say(f"{wish}: found in the registry")
-        for entry in self._standing(State.QUEUED, State.STARTED):
-            await self._follow(entry, deliveries)
-        await self._begin_next(deliveries)
+        # The ledger keeps every delivery there ever was: nobody asks for them while no wish is open.
+        if wishes := self._standing(State.QUEUED, State.STARTED):
+            deliveries = await asyncio.to_thread(self._deliveries)
+            for entry in wishes:
+                await self._follow(entry, deliveries)
+            await self._begin_next(deliveries)
         self.looked = looked
         return any(entry.delivery is None for entry in self._standing(State.STARTED))
 

@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 
 PAGE_RUNS = 1000
 """Asked for at once at most; MLflow's own default."""
+RUNS = "RUNNING"
+"""MLflow's status of a run that nobody has ended."""
 OPENING, RUNNING = "opening", "running"
 """Of `STATE`: written before the contest with others, and after it was won."""
 PATIENCE_SECONDS = 30.0
@@ -278,10 +280,8 @@ class MlflowDeliveries:
 
     def _live(self, name: str) -> Iterator[tuple[DeliverySummary, bool]]:
         """The live deliveries with whether each has won; those that died are closed on the way."""
-        for run in self._runs(name):
+        for run in self._runs(name, only=f"attributes.status = '{RUNS}'"):
             delivery = _summarize(run)
-            if delivery.ended is not None:
-                continue
             if self.is_alive(delivery):
                 yield delivery, run.data.tags[STATE] != OPENING
             else:
@@ -289,17 +289,18 @@ class MlflowDeliveries:
                     delivery.outcome or "interrupted", delivery.reason or why_dead(delivery)
                 )
 
-    def _runs(self, name: str, last: int | None = None) -> list[Run]:
+    def _runs(self, name: str, last: int | None = None, *, only: str = "") -> list[Run]:
         with store_errors(self._uri):
             experiment = self._client.get_experiment_by_name(experiment_name(name))
             if experiment is None:
                 return []
+            wanted = f"tags.`{MODEL}` = '{name}'" + (f" and {only}" if only else "")
             runs: list[Run] = []
             token: str | None = None
             while token != "" and (last is None or len(runs) < last):
                 page = self._client.search_runs(
                     [experiment.experiment_id],
-                    f"tags.`{MODEL}` = '{name}'",
+                    wanted,
                     max_results=min(last or PAGE_RUNS, PAGE_RUNS),
                     page_token=token,
                 )
@@ -316,7 +317,7 @@ def _summarize(run: Run) -> DeliverySummary:
         version=tags[VERSION],
         champion=tags.get(CHAMPION),
         started=_moment(info.start_time),
-        ended=_moment(info.end_time) if info.status != "RUNNING" and info.end_time else None,
+        ended=_moment(info.end_time) if info.status != RUNS and info.end_time else None,
         outcome=tags.get(OUTCOME),
         reason=tags.get(REASON),
         last_step=tags.get(LAST_STEP),

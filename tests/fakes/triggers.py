@@ -30,9 +30,12 @@ class FakeLedgers:
         self.recorded: dict[str, list[Event]] = {}
         self.asked: list[str] = []
         """Whose events were asked for, each time."""
+        self.listed = 0
+        """How often all of them were asked for."""
         self.reachable = True
 
     def deliveries(self, name: str, *, last: int | None = None) -> list[DeliverySummary]:
+        self.listed += 1
         return sorted(self.all.values(), key=lambda each: each.started, reverse=True)[:last]
 
     def events(self, delivery: str) -> list[Event]:

@@ -28,6 +28,7 @@ from pipelines.state import StateFolder
 from pipelines.trials import Trials
 from registry.adapters.mlflow_deliveries import MlflowDeliveries
 from registry.adapters.mlflow_ledger import MlflowLedger
+from tidegate.cli.addresses import host_and_port
 from tidegate.cli.ci import Reports, errors_told
 from tidegate.cli.commands.report import write_report
 from tidegate.cli.compose import make_plan_of, open_deliveries, open_registry
@@ -35,7 +36,6 @@ from tidegate.cli.ground import Ground, Wanted, ground_of
 from tidegate.cli.interrupt import cancelled_by_signals
 from tidegate.cli.notify import outbox_for
 from tidegate.cli.output import note, print_json
-from tidegate.cli.own_metrics import host_and_port
 from tidegate.cli.progress import Progress, follow
 from tidegate.cli.readers import readers_for
 from tidegate.cli.view import summary

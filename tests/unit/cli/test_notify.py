@@ -43,7 +43,7 @@ def test_a_dry_run_shows_every_message_and_sends_none(capsys: pytest.CaptureFixt
     out = capsys.readouterr().out
     told = [(each["to"], each["url_from_env"], each["set"], each["about"]) for each in json.loads(out)]
     assert told == [
-        *[("slack", "CHAT", True, about) for about in ("opened", "approval", "stopped", "closed")],
+        *[("slack", "CHAT", True, about) for about in ("opened", "freeze", "approval", "stopped", "closed")],
         ("webhook", "HOOK", False, "closed"),
     ]
     assert receiver.taken == {}

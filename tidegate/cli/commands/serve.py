@@ -26,11 +26,11 @@ from registry.adapters.mlflow_deliveries import MlflowDeliveries
 from registry.adapters.mlflow_triggers import MlflowTriggers
 from registry.triggers.queue import Policy
 from tidegate import __version__
+from tidegate.cli.addresses import host_and_port
 from tidegate.cli.commands.report import report_of
 from tidegate.cli.compose import open_deliveries, read_delivery, registry_uri
 from tidegate.cli.interrupt import cancelled_by_signals
 from tidegate.cli.output import note
-from tidegate.cli.own_metrics import host_and_port
 from tidegate.cli.starters import SECRET, processes_of, workflows_of
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import TidegateError, UsageError

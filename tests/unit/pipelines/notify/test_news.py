@@ -1,4 +1,4 @@
-"""What people are told of a delivery: four things, each in a sentence."""
+"""What people are told of a delivery: five things, each in a sentence."""
 
 from __future__ import annotations
 
@@ -53,12 +53,20 @@ async def test_whoever_may_approve_is_told_how(tmp_path: Path) -> None:
     assert asked[0].text.startswith(f"`tidegate approve {world.ledger.delivery} finalize --by NAME`")
 
 
+async def test_a_freeze_is_told_with_its_end_its_reason_and_the_way_around_it(tmp_path: Path) -> None:
+    freeze = "freeze: [{from: 2026-01-01, to: 2026-01-05 08:00, timezone: Europe/Berlin, reason: new year}]"
+    world = World(tmp_path, a_spec(traffic=f"{freeze}\ntraffic: {{requests_per_second: 200}}"))
+    held = [news for news in await told(world) if news.kind is Kind.FREEZE]
+    headline = "support-llm 2 waits until 2026-01-05 08:00 CET: frozen: new year"
+    assert [(news.step, news.headline) for news in held] == [("deploy@eu-west-1", headline)]
+    assert held[0].text.startswith(f"`tidegate approve {world.ledger.delivery} freeze --by NAME`")
+
+
 @pytest.mark.parametrize(
     "event",
     [
         Event(at=START, step="undo@eu-west-1", kind="failed", message="not there", data={}),
         Event(at=START, step="build", kind="failed", message="no registry", data={"ending": "failed"}),
-        Event(at=START, step="deploy@eu-west-1", kind="waiting", message="", data={"frozen_until": START.isoformat()}),
         Event(at=START, step="build", kind="started", message=""),
         Event(at=START, step="delivery", kind="evidence", message="carried on"),
     ],

@@ -91,6 +91,18 @@ async def test_a_webhook_that_was_lost_is_made_up_for_by_looking(ground: Ground)
     assert ground.starter.started == ["7"]
 
 
+async def test_the_ledger_is_asked_only_while_a_wish_is_open(ground: Ground) -> None:
+    await ground.look()
+    assert ground.ledgers.listed == 0
+    ground.wish(7)
+    await ground.look()
+    ground.ends("d7")
+    await ground.look()
+    asked = ground.ledgers.listed
+    await ground.look()
+    assert (ground.states, ground.ledgers.listed) == ({"7": State.OVER}, asked)
+
+
 async def test_nothing_starts_while_a_delivery_of_the_model_runs_whoever_started_it(ground: Ground) -> None:
     ground.delivery(6, "theirs")
     ground.wish(7)

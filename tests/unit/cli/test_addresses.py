@@ -1,10 +1,10 @@
-"""Where a person wants a delivery's numbers served."""
+"""Where a person wants something served."""
 
 from __future__ import annotations
 
 import pytest
 
-from tidegate.cli.own_metrics import host_and_port
+from tidegate.cli.addresses import host_and_port
 from tidegate.core.errors import UsageError
 
 
