@@ -8,6 +8,8 @@ PYTHON ?= $(shell for python in python3.11 python3.12 python3.13 python3; do \
 	"$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$python" && break; done)
 SOURCES := tidegate pipelines rollouts gates registry engine_images slo
 SCHEMAS := delivery gates batch answer
+# Servers mostly wait; more than two files at once might need more memory than a machine has, for real engines.
+SIDE_BY_SIDE := -n 2 --dist loadfile
 TEST_TOOLS := docker-registry skopeo umoci
 GENERATED := $(SCHEMAS:%=schema/%.schema.json) cli.md
 
@@ -19,13 +21,14 @@ demo: setup ## Deliver a real model on this machine and take back two bad ones.
 
 test: lint type check-gen setup test-tools ## Everything that must hold: lint, types, generated files, all tests.
 	@$(BIN)/pytest -n logical tests/unit
-	@$(BIN)/pytest tests/integration tests/e2e
+	@$(BIN)/pytest $(SIDE_BY_SIDE) tests/integration
+	@$(BIN)/pytest tests/e2e
 
 unit: $(VENV)/installed ## The tests that need nothing but Python.
 	@$(BIN)/pytest -n logical tests/unit
 
 integration: setup test-tools ## The tests against real engines, proxies and servers (minutes).
-	@$(BIN)/pytest tests/integration
+	@$(BIN)/pytest $(SIDE_BY_SIDE) tests/integration
 
 e2e: setup ## Whole deliveries with the real commands, and what kills them (minutes).
 	@$(BIN)/pytest tests/e2e

@@ -62,6 +62,12 @@ def client_of(engine: Process1) -> httpx.AsyncClient:
     return httpx.AsyncClient(base_url=engine.url, timeout=30, trust_env=False, limits=limits)
 
 
+async def until_open(client: httpx.AsyncClient, number: int) -> None:
+    async with asyncio.timeout(30):
+        while (await client.get("/tidegate/status")).json()["open"] != number:
+            await asyncio.sleep(0.02)
+
+
 async def until_refused(client: httpx.AsyncClient) -> httpx.Response:
     for _ in range(100):
         response = await client.post("/v1/completions", json={"prompt": "late", "max_tokens": 1})
@@ -97,10 +103,10 @@ async def test_fifty_open_streams_finish_and_new_requests_are_refused(root: Path
 async def test_past_the_grace_period_the_rest_ends_with_an_error(root: Path, start: Start) -> None:
     engine = start(root, "--grace", "1").until_ready()
     async with client_of(engine) as client:
-        quick = await open_streams(client, 1, tokens=10)
         slow = await open_streams(client, 10, tokens=1000)
         whole = asyncio.create_task(client.post("/v1/completions", json={"prompt": "hang", "max_tokens": 1}))
-        await asyncio.sleep(0.2)
+        await until_open(client, 11)
+        quick = await open_streams(client, 1, tokens=10)
         engine.terminate()
         began = time.monotonic()
         ended = await asyncio.gather(*slow)
@@ -133,13 +139,13 @@ async def test_a_hook_before_the_stop_drains_and_the_engine_stays(root: Path, st
 
 
 async def test_who_has_not_heard_yet_still_gets_an_answer_while_the_engine_lingers(root: Path, start: Start) -> None:
-    engine = start(root, "--linger", "1").until_ready()
+    engine = start(root, "--linger", "2").until_ready()
     async with client_of(engine) as client:
         # Without it the engine would be gone before anybody can be refused.
-        open_stream = (await open_streams(client, 1, tokens=80))[0]
+        open_stream = (await open_streams(client, 1, tokens=120))[0]
         engine.terminate()
-        await asyncio.sleep(0.3)
-        assert (await client.get("/tidegate/ready")).status_code == 503
+        while (await client.get("/tidegate/ready")).status_code != 503:
+            await asyncio.sleep(0.02)
         late = await client.post("/v1/completions", json={"prompt": "late", "max_tokens": 1})
         assert (late.status_code, late.headers["connection"]) == (200, "close")
         assert (await until_refused(client)).status_code == 503

@@ -78,6 +78,12 @@ async def until_refused(client: httpx.AsyncClient) -> httpx.Response:
     raise AssertionError("new requests are still taken")
 
 
+async def until_open(client: httpx.AsyncClient, number: int) -> None:
+    async with asyncio.timeout(30):
+        while (await client.get("/tidegate/status")).json()["open"] != number:
+            await asyncio.sleep(0.02)
+
+
 def client_of(engine: Process1) -> httpx.AsyncClient:
     limits = httpx.Limits(max_connections=None)
     return httpx.AsyncClient(base_url=engine.url, timeout=60, trust_env=False, limits=limits)
@@ -113,7 +119,7 @@ async def test_past_the_grace_period_the_streams_of_vllm_end_with_an_error(root:
         streams = await open_streams(client, STREAMS, 2000)
         body = {"model": "tiny", "prompt": "count", "max_tokens": 2000, "temperature": 0}
         whole = asyncio.create_task(client.post("/v1/completions", json=body))
-        await asyncio.sleep(0.3)
+        await until_open(client, STREAMS + 1)
         engine.terminate()
         began = time.monotonic()
         received = await asyncio.gather(*streams)
