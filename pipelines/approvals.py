@@ -15,6 +15,11 @@ FREEZE = "freeze"
 """What is approved when a delivery shall go on though a freeze holds."""
 
 
+def answering(delivery: str, asked: str) -> str:
+    """The command by which a person approves."""
+    return f"`tidegate approve {delivery} {asked} --by NAME`"
+
+
 def with_approvals(approvals: Sequence[ApprovalSpec], steps: Sequence[Step]) -> Iterator[Step]:
     """The steps, each with what must be approved before it begins."""
     for step in steps:

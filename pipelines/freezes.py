@@ -16,6 +16,9 @@ class Frozen(Value):
     until: datetime
     reason: str
 
+    def __str__(self) -> str:
+        return f"until {self.until:%F %H:%M %Z}: frozen: {self.reason}"
+
 
 def frozen(freezes: Iterable[FreezeSpec], now: datetime) -> Frozen | None:
     """The freeze that holds at `now`, of several the one that ends last; None when none does."""

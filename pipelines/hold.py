@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime
 
-from pipelines.approvals import FREEZE, patience
+from pipelines.approvals import FREEZE, answering, patience
 from pipelines.context import Context
 from pipelines.errors import Stopped
 from pipelines.freezes import Frozen, frozen
@@ -47,7 +47,7 @@ async def _approved(context: Context, step: Step, asked: str) -> None:
         since = since or _asked_at(events, asked)
         if since is None:
             since = context.clock.now()
-            how = f"`tidegate approve {context.journal.delivery} {asked} --by NAME`"
+            how = answering(context.journal.delivery, asked)
             context.journal.say(step.id, "waiting", f"for an approval of {asked}: {how}", {"approval": asked})
         if context.clock.now() - since >= limit:
             raise Stopped(Ending.INCONCLUSIVE, f"nobody has approved or refused {asked} since {since:%F %H:%M} UTC")
@@ -68,8 +68,8 @@ async def _thawed(context: Context, step: Step) -> None:
             _heed(FREEZE, answer)
             return
         if now != told:
-            until, data = f"{now.until:%F %H:%M %Z}", {"frozen_until": now.until.isoformat(), "reason": now.reason}
-            context.journal.say(step.id, "waiting", f"until {until}: frozen: {now.reason}", data)
+            data = {"frozen_until": now.until.isoformat(), "reason": now.reason}
+            context.journal.say(step.id, "waiting", str(now), data)
             told = now
         await _pause(context, step, events)
 

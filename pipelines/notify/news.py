@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from enum import StrEnum
 
-from pipelines.approvals import FREEZE
+from pipelines.approvals import FREEZE, answering
 from pipelines.model import Ending, Plan
 from pipelines.payloads import Closing, Failure, Waiting
 from pipelines.ports import Event
@@ -113,14 +113,14 @@ def _stopped(event: Event, subject: Subject) -> News | None:
     )
 
 
-def _held(event: Event, subject: Subject) -> News:
+def _held(event: Event, subject: Subject) -> News | None:
     waiting = Waiting.model_validate(event.data)
-    asked = waiting.approval or FREEZE
-    command = f"`tidegate approve {subject.delivery} {asked} --by NAME`"
-    if waiting.frozen_until is not None:
+    if waiting.approval is not None:
+        kind, headline = Kind.APPROVAL, f"{subject} waits for an approval of {waiting.approval}"
+        text = f"{answering(subject.delivery, waiting.approval)}, or with `--refuse --reason TEXT`"
+    elif waiting.frozen_until is not None:
         kind, headline = Kind.FREEZE, f"{subject} waits {event.message}"
-        text = f"{command} lets it go on all the same"
+        text = f"{answering(subject.delivery, FREEZE)} lets it go on all the same"
     else:
-        kind, headline = Kind.APPROVAL, f"{subject} waits for an approval of {asked}"
-        text = f"{command}, or with `--refuse --reason TEXT`"
+        return None
     return News(kind=kind, at=event.at, subject=subject, headline=headline, text=text, step=event.step)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
+from pipelines.freezes import Frozen
 from pipelines.model import Ending
 from pipelines.notify.news import News, Subject, news_of
 from pipelines.ports import Event
@@ -14,15 +15,10 @@ def samples(subject: Subject, at: datetime) -> Iterator[News]:
     """Made of events as a delivery says them, in the way in which real ones are made."""
     region = subject.regions[-1]
     step, reason = f"canary@{region}/25", "gate latency: canary TTFT is 300 ms against 100 ms on stable"
-    thaw = at + timedelta(hours=12)
+    freeze = Frozen(until=at + timedelta(hours=12), reason="weekend")
     for name, kind, message, data in (
         ("delivery", "started", "", {}),
-        (
-            f"deploy@{region}",
-            "waiting",
-            f"until {thaw:%F %H:%M UTC}: frozen: weekend",
-            {"frozen_until": thaw.isoformat()},
-        ),
+        (f"deploy@{region}", "waiting", str(freeze), {"frozen_until": freeze.until.isoformat()}),
         (f"promote@{region}", "waiting", "", {"approval": f"promote@{region}"}),
         (step, "failed", reason, {"ending": str(Ending.ROLLED_BACK)}),
         ("delivery", "closed", "", {"outcome": str(Ending.ROLLED_BACK), "reason": f"{step}: {reason}"}),

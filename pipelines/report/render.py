@@ -34,11 +34,8 @@ def render_report(
         back: where a link on top leads; a page that stands alone has none.
     """
     sections = [_section(f"d{number}", delivery, records) for number, delivery in enumerate(deliveries, 1)]
-    return (
-        html_templates("pipelines.report")
-        .get_template("report.html.j2")
-        .render(title=title, sections=sections, back=back)
-    )
+    template = html_templates("pipelines.report").get_template("report.html.j2")
+    return template.render(title=title, sections=sections, back=back)
 
 
 def _section(name: str, delivery: DeliveryRecord, records: Iterable[RequestRecord]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from uuid import uuid4
 import psutil
 
 from registry.adapters.mlflow_ledger import MlflowLedger
-from registry.adapters.mlflow_store import NOT_FOUND, experiment_id, open_client, store_errors
+from registry.adapters.mlflow_store import NOT_ENDED, NOT_FOUND, experiment_id, open_client, store_errors
 from registry.conventions import (
     CHAMPION,
     HEARTBEAT,
@@ -45,8 +45,6 @@ if TYPE_CHECKING:
 
 PAGE_RUNS = 1000
 """Asked for at once at most; MLflow's own default."""
-RUNS = "RUNNING"
-"""MLflow's status of a run that nobody has ended."""
 OPENING, RUNNING = "opening", "running"
 """Of `STATE`: written before the contest with others, and after it was won."""
 PATIENCE_SECONDS = 30.0
@@ -280,7 +278,7 @@ class MlflowDeliveries:
 
     def _live(self, name: str) -> Iterator[tuple[DeliverySummary, bool]]:
         """The live deliveries with whether each has won; those that died are closed on the way."""
-        for run in self._runs(name, only=f"attributes.status = '{RUNS}'"):
+        for run in self._runs(name, only=f"attributes.status = '{NOT_ENDED}'"):
             delivery = _summarize(run)
             if self.is_alive(delivery):
                 yield delivery, run.data.tags[STATE] != OPENING
@@ -317,7 +315,7 @@ def _summarize(run: Run) -> DeliverySummary:
         version=tags[VERSION],
         champion=tags.get(CHAMPION),
         started=_moment(info.start_time),
-        ended=_moment(info.end_time) if info.status != RUNS and info.end_time else None,
+        ended=_moment(info.end_time) if info.status != NOT_ENDED and info.end_time else None,
         outcome=tags.get(OUTCOME),
         reason=tags.get(REASON),
         last_step=tags.get(LAST_STEP),

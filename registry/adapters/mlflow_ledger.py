@@ -7,7 +7,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from registry.adapters.mlflow_store import store_errors
+from registry.adapters.mlflow_store import NOT_ENDED, store_errors
 from registry.conventions import HEARTBEAT, MODEL, NOTE, OUTCOME, OWNER, REASON, STATE, VERSION
 from registry.errors import DeliveryLost
 from registry.model import Event
@@ -137,7 +137,7 @@ class MlflowLedger:
 
     def _check_ours(self) -> Run:
         run = self._client.get_run(self.delivery)
-        if run.info.status != "RUNNING":
+        if run.info.status != NOT_ENDED:
             outcome, reason = run.data.tags.get(OUTCOME), run.data.tags.get(REASON)
             raise DeliveryLost(
                 f"delivery {self.delivery} was closed by another process as {outcome}: {reason}",

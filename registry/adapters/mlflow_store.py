@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
 
 SQLITE = "sqlite:///"
+NOT_ENDED = "RUNNING"
+"""MLflow's status of a run that nobody has ended."""
 NOT_FOUND = "RESOURCE_DOES_NOT_EXIST"
 """What MLflow calls an error of which nothing is wrong but that nothing is there."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import os
@@ -163,3 +164,20 @@ def start_process_1(
             stderr=subprocess.STDOUT,
         )
     return Process1(process, port, run, output, python, root)
+
+
+async def until_open(client: httpx.AsyncClient, number: int, *, within_seconds: float = 30) -> None:
+    """Return once so many answers are open."""
+    async with asyncio.timeout(within_seconds):
+        while (await client.get("/tidegate/status")).json()["open"] != number:
+            await asyncio.sleep(0.02)
+
+
+async def until_refused(client: httpx.AsyncClient) -> httpx.Response:
+    """What a request gets once new ones are refused."""
+    for _ in range(100):
+        response = await client.post("/v1/completions", json={"prompt": "late", "max_tokens": 1})
+        if response.status_code != httpx.codes.OK:
+            return response
+        await asyncio.sleep(0.05)
+    raise AssertionError("new requests are still taken")

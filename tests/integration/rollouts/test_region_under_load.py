@@ -67,12 +67,11 @@ async def test_copies_reach_the_canary_and_no_user(fleet: LocalFleet) -> None:
         await asyncio.sleep(1)
     assert users.by_role().keys() == {"stable"}
     assert canary is not None
-    copied = len(users.requests) + 6  # as many warmed it up
     async with asyncio.timeout(10):
         # Users wait for no copy.
-        while await answered(canary) != pytest.approx(copied, abs=1):
+        while await answered(canary) < len(users.requests) + 5:
             await asyncio.sleep(0.05)
-    assert await answered(canary) <= copied + 1
+    assert await answered(canary) == pytest.approx(len(users.requests) + 6, abs=1), "six more warmed it up"
 
 
 async def test_a_killed_canary_costs_only_the_streams_that_were_on_it(fleet: LocalFleet) -> None:
@@ -83,11 +82,12 @@ async def test_a_killed_canary_costs_only_the_streams_that_were_on_it(fleet: Loc
         await asyncio.sleep(0.5)
         killed_at = await kill(process_of(canary))
         async with asyncio.timeout(10):
-            while ((seen := await fleet.observe()).phase, seen.weight) != (Phase.DEGRADED, 0):
+            while (seen := await fleet.observe()).weight:
                 await asyncio.sleep(0.05)
         await asyncio.sleep(0.5)
     assert [request for request in users.failed if request.started > killed_at] == []
     assert {request.role for request in users.failed} <= {"canary"}
+    assert (seen.phase, seen.weight) == (Phase.DEGRADED, 0)
     assert seen.canary and seen.canary.problem and "stand-in engine" in seen.canary.problem
 
 

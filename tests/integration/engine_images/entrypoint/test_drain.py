@@ -13,7 +13,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from fakes.engine_root import Process1, write_engine_root
+from fakes.engine_root import Process1, until_open, until_refused, write_engine_root
 
 Start = Callable[..., Process1]
 
@@ -60,21 +60,6 @@ async def open_streams(client: httpx.AsyncClient, number: int, tokens: int = TOK
 def client_of(engine: Process1) -> httpx.AsyncClient:
     limits = httpx.Limits(max_connections=None)
     return httpx.AsyncClient(base_url=engine.url, timeout=30, trust_env=False, limits=limits)
-
-
-async def until_open(client: httpx.AsyncClient, number: int) -> None:
-    async with asyncio.timeout(30):
-        while (await client.get("/tidegate/status")).json()["open"] != number:
-            await asyncio.sleep(0.02)
-
-
-async def until_refused(client: httpx.AsyncClient) -> httpx.Response:
-    for _ in range(100):
-        response = await client.post("/v1/completions", json={"prompt": "late", "max_tokens": 1})
-        if response.status_code != httpx.codes.OK:
-            return response
-        await asyncio.sleep(0.05)
-    raise AssertionError("new requests are still taken")
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from fakes.engine_root import Process1, write_engine_root
+from fakes.engine_root import Process1, until_open, until_refused, write_engine_root
 from fakes.tiny_model import write_tiny_model
 
 from engine_images.adapters.environment import find_engine_environment
@@ -67,21 +67,6 @@ def text_of(lines: list[str]) -> str:
     """What the events of a stream say; vLLM puts several tokens into one when a client lags."""
     events = [json.loads(line.removeprefix("data: ")) for line in lines[:-1]]
     return "".join(event["choices"][0]["text"] for event in events)
-
-
-async def until_refused(client: httpx.AsyncClient) -> httpx.Response:
-    for _ in range(100):
-        response = await client.post("/v1/completions", json={"prompt": "late", "max_tokens": 1})
-        if response.status_code != httpx.codes.OK:
-            return response
-        await asyncio.sleep(0.05)
-    raise AssertionError("new requests are still taken")
-
-
-async def until_open(client: httpx.AsyncClient, number: int) -> None:
-    async with asyncio.timeout(30):
-        while (await client.get("/tidegate/status")).json()["open"] != number:
-            await asyncio.sleep(0.02)
 
 
 def client_of(engine: Process1) -> httpx.AsyncClient:

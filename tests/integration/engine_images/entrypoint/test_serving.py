@@ -14,7 +14,7 @@ from threading import Thread
 
 import httpx
 import pytest
-from fakes.engine_root import Process1, write_engine_root
+from fakes.engine_root import Process1, until_open, write_engine_root
 
 Start = Callable[..., Process1]
 
@@ -97,9 +97,7 @@ async def test_every_end_of_an_answer_is_counted(tmp_path: Path, start: Start) -
         body = {"prompt": "a", "max_tokens": 1000, "stream": True}
         async with client.stream("POST", "/v1/completions", json=body) as left:
             await anext(left.aiter_lines())
-        async with asyncio.timeout(10):
-            while (await client.get("/tidegate/status")).json()["open"]:
-                await asyncio.sleep(0.02)
+        await until_open(client, 0, within_seconds=10)
         text = (await client.get("/metrics")).text
     counts = [line for line in text.splitlines() if line.startswith(("tidegate_requests_total", "tidegate_open"))]
     assert counts == [

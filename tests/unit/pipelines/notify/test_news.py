@@ -67,6 +67,9 @@ async def test_a_freeze_is_told_with_its_end_its_reason_and_the_way_around_it(tm
     [
         Event(at=START, step="undo@eu-west-1", kind="failed", message="not there", data={}),
         Event(at=START, step="build", kind="failed", message="no registry", data={"ending": "failed"}),
+        Event(
+            at=START, step="deploy@eu-west-1", kind="waiting", message="for what a newer tidegate waits for", data={}
+        ),
         Event(at=START, step="build", kind="started", message=""),
         Event(at=START, step="delivery", kind="evidence", message="carried on"),
     ],
