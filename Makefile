@@ -11,6 +11,8 @@ SCHEMAS := delivery gates batch answer
 # Servers mostly wait; more than two files at once might need more memory than a machine has, for real engines.
 SIDE_BY_SIDE := -n 2 --dist loadfile
 TEST_TOOLS := docker-registry skopeo umoci
+CLUSTERKIT ?= ../shared/clusterkit
+CLUSTER := .cluster
 GENERATED := $(SCHEMAS:%=schema/%.schema.json) cli.md
 
 help: ## Show this list.
@@ -33,9 +35,18 @@ integration: setup test-tools ## The tests against real engines, proxies and ser
 e2e: setup ## Whole deliveries with the real commands, and what kills them (minutes).
 	@$(BIN)/pytest tests/e2e
 
-test-cluster: $(VENV)/installed ## The contract of the API server against the cluster that KUBECONFIG names, in a namespace of its own.
-	@test -n "$${KUBECONFIG:-}" || { echo "set KUBECONFIG to a cluster in which tests may write" >&2; exit 2; }
-	@TIDEGATE_TEST_CLUSTER=yes $(BIN)/pytest tests/cluster
+cluster: $(VENV)/installed ## Bring up two regions on this machine, each a Kubernetes cluster, with the kit in CLUSTERKIT (root).
+	@test -x $(CLUSTERKIT)/up || { echo "no kit for clusters in $(CLUSTERKIT); name another with CLUSTERKIT=, or use a cluster of yours" >&2; exit 2; }
+	@$(BIN)/python tests/cluster/kit.py up $(CLUSTERKIT) $(CLUSTER)
+
+cluster-down: $(VENV)/installed ## Take those regions down again.
+	@$(BIN)/python tests/cluster/kit.py down $(CLUSTERKIT) $(CLUSTER)
+
+test-cluster: $(VENV)/installed ## The tests on the cluster that KUBECONFIG names, or on those of `make cluster`, in a namespace of their own.
+	@$(call on_clusters,-m "not long")
+
+test-cluster-all: $(VENV)/installed ## The same with every kill, every way to lose a region, and Argo Workflows (a quarter of an hour).
+	@$(call on_clusters,)
 
 lint: $(VENV)/installed ## Style, formatting, direction of imports, spelling.
 	@$(BIN)/ruff check
@@ -107,6 +118,13 @@ $(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "no Python 3.11 or newer on PATH; run: sudo apt-get install -y python3" >&2; exit 1; }
 	@$(PYTHON) -m venv $(VENV) >/dev/null 2>&1 || { rm -rf $(VENV); $(call apt,$(PYTHON)-venv,Python cannot make virtual environments); $(PYTHON) -m venv $(VENV); }
 
+define on_clusters
+if [ -z "$${KUBECONFIG:-}" ]; then \
+test -f $(CLUSTER)/kubeconfig.yaml || { echo "no cluster: run \`make cluster\`, or set KUBECONFIG to one in which tests may write" >&2; exit 2; }; \
+export KUBECONFIG="$$PWD/$(CLUSTER)/kubeconfig.yaml" TIDEGATE_TEST_SURROUNDINGS="$$PWD/$(CLUSTER)/surroundings.json"; fi; \
+TIDEGATE_TEST_CLUSTER=yes $(BIN)/pytest $(1) tests/cluster
+endef
+
 define generate
 mkdir -p $(1)/schema; for kind in $(SCHEMAS); do $(BIN)/tidegate schema $$kind > $(1)/schema/$$kind.schema.json; done; \
 $(BIN)/typer tidegate.cli.app utils docs --name tidegate --output $(1)/cli.md >/dev/null
@@ -118,4 +136,4 @@ elif sudo -n true 2>/dev/null; then sudo -n apt-get update -qq && sudo -n DEBIAN
 else echo "$(2); run: sudo apt-get install -y $(1)" >&2; exit 1; fi
 endef
 
-.PHONY: help demo test test-tools test-cluster unit integration e2e lint type fmt setup gen check-gen build lock pin-vllm pin-schemas clean
+.PHONY: help demo test test-tools cluster cluster-down test-cluster test-cluster-all unit integration e2e lint type fmt setup gen check-gen build lock pin-vllm pin-schemas clean

@@ -15,6 +15,9 @@ from gates.shares import Sample, Share
 from tidegate.core.model import Contradiction, SpecModel
 from tidegate.core.quantities import Duration, Percent, PercentagePoints
 
+USUAL_LOOK = timedelta(seconds=10)
+"""Between two batches of evidence, where nobody says how often anything is scraped."""
+
 
 class LatencyMetric(StrEnum):
     """Which time of a request."""
@@ -151,8 +154,8 @@ class Budget(SpecModel):
     """The chance that a version that is worse by a margin passes that gate."""
     temper: bool = True
     """Weaken evidence by the spread seen between stable pods."""
-    look: Duration = Field(default=timedelta(seconds=10), gt=timedelta(0))
-    """Between two batches of evidence."""
+    look: Duration | None = Field(default=None, gt=timedelta(0))
+    """Between two batches of evidence; as often as the metrics' scrape interval allows when absent, 10 s at least."""
 
 
 class Gates(SpecModel):

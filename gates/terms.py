@@ -28,8 +28,11 @@ from gates.spec import AgreementGate, ErrorsGate, Gates, LatencyGate, ScoresGate
 from tidegate.core.model import SpecModel, Value
 
 Source = Literal["proxy", "users", "probe"]
-METHOD: Literal["e-values/1"] = "e-values/1"
-"""The name of the statistics in this version; other terms cannot be judged by them."""
+Method = Literal["e-values/1", "e-values/2"]
+"""The names of the statistics that can be judged by. `e-values/1` counted mirrored copies window by window; its
+transcripts are judged so again."""
+METHOD: Method = "e-values/2"
+"""Of terms that are made now."""
 PAIRED = frozenset({"agreement", "judge"})
 """Gates that compare answers to the same prompt, unless told otherwise."""
 USUAL: Mapping[str, tuple[Source, ...]] = {**dict.fromkeys(PAIRED, ("probe",)), "burn_rate": ("proxy",)}
@@ -45,7 +48,7 @@ ASKED = ("latency", "errors", "agreement", "judge", "burn_rate", "drift")
 class Terms(Value):
     """What one trial asks, of whom, and how sure it must be."""
 
-    method: Literal["e-values/1"] = METHOD
+    method: Method = METHOD
     latency: LatencyGate | None = None
     errors: ErrorsGate | None = None
     agreement: AgreementGate | None = None
@@ -162,7 +165,7 @@ def _of_gate(terms: Terms, gate: str, source: Source) -> Iterator[tuple[float, Q
         yield FAILED_PART, FailuresQuestion(terms.errors, "failed", temper=terms.temper)
         yield 1 - FAILED_PART, FailuresQuestion(terms.errors, "refused", temper=terms.temper)
         if terms.mirrored is not None:
-            yield 0, MirrorQuestion(terms.mirrored)
+            yield 0, MirrorQuestion(terms.mirrored, by_window=terms.method == "e-values/1")
     elif gate == "agreement" and terms.agreement:
         yield from ((1, question) for question in agreement_questions(terms.agreement))
     elif gate == "judge" and (scores := terms.judge):

@@ -5,15 +5,21 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Literal
+from typing import Annotated, Literal
 from zoneinfo import ZoneInfo
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from pipelines.moments import Moment
 from tidegate.core.model import Contradiction, SpecModel, at_odds
-from tidegate.core.quantities import Duration
+from tidegate.core.quantities import Duration, PercentText, percent_too
 
+Weight = Annotated[
+    int,
+    BeforeValidator(percent_too, json_schema_input_type=Annotated[int, Field(ge=1, le=99)] | PercentText),
+    Field(ge=1, le=99),
+]
+"""Percent of users on the canary."""
 IN_REGIONS = frozenset({"deploy", "shadow", "canary", "promote"})
 """Stages that one region may ask for and another not."""
 
@@ -27,7 +33,7 @@ class ApprovalSpec(SpecModel):
     """Which one, from 1; only with `before: wave`."""
     region: str | None = None
     """Where; every region when it is left out."""
-    weight: int | None = Field(default=None, ge=1, le=99)
+    weight: Weight | None = None
     """Before which weight of the canary; before the first when it is left out."""
     within: Duration = timedelta(days=1)
     """Without an answer for so long the delivery is taken back, as inconclusive."""

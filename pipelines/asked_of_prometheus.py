@@ -8,7 +8,7 @@ from gates.adapters.prometheus_api import NAME, selector
 from gates.scraped.conventions import HISTOGRAMS, PROCESS_START, UP
 from gates.scraped.counting import BY_ENGINE
 from pipelines.spec import Delivery
-from rollouts.doctor import Question
+from rollouts.doctor import Question, Scraping
 from slo.catalogue import slo_of
 from slo.model import WINDOW_PLACE, Events
 from slo.spec import CountedBy
@@ -20,6 +20,17 @@ WINDOW = "5m"
 def asked_of_prometheus(spec: Delivery, region: str) -> tuple[Question, ...]:
     """One question for each count that a gate or an SLO rests on, of all engines of a region together."""
     return (*_gates(spec, region), *_slos(spec))
+
+
+def scraping_of(spec: Delivery, region: str) -> Scraping:
+    """How often the region's engines should be scraped, and the query that tells how often they are.
+
+    It measures from the first to the last sample of each, so that an engine that came a minute ago counts too.
+    """
+    up = selector({NAME: UP, "service": spec.metadata.name, "region": region})
+    times = f"timestamp({up})[{WINDOW}:1s]"
+    query = f"max((max_over_time({times}) - min_over_time({times})) / changes({times}))"
+    return Scraping(query=query, interval=spec.scrape_interval, look=spec.look)
 
 
 def _gates(spec: Delivery, region: str) -> Iterator[Question]:

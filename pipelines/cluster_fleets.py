@@ -57,6 +57,8 @@ def place_of(spec: Delivery, fleet: ArgoFleetSpec, region: str, patience: timede
         # As long as the Rollout itself waits for progress: whoever gives up first says why.
         start_seconds=(fleet.pod.start_within + SLACK).total_seconds(),
         patience_seconds=patience.total_seconds(),
+        warm_versions=fleet.previous.versions if fleet.previous else None,
+        after_abort_seconds=fleet.canary.after_abort.total_seconds(),
         nodes_grow=fleet.nodes.karpenter is not None or fleet.nodes.gpu_labels is GpuLabels.KARPENTER,
     )
 

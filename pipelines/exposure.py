@@ -28,7 +28,7 @@ def shadow_exposure(spec: Delivery) -> Exposure:
         pairs_per_second=spec.shadow.pairs_per_second,
         judged=spec.gates.judge.sample if spec.gates.judge else 1.0,
         within_seconds=spec.shadow.within.total_seconds(),
-        look_seconds=spec.gates.budget.look.total_seconds(),
+        look_seconds=spec.look.total_seconds(),
     )
 
 
@@ -39,7 +39,7 @@ def canary_exposure(spec: Delivery, weight: int) -> Exposure:
         requests_per_second=_users(spec),
         percent=weight,
         within_seconds=spec.canary.within.total_seconds(),
-        look_seconds=spec.gates.budget.look.total_seconds(),
+        look_seconds=spec.look.total_seconds(),
     )
 
 

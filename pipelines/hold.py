@@ -83,7 +83,7 @@ async def _pause(context: Context, step: Step, events: Sequence[Event]) -> None:
         state = await context.fleet(step).observe()
         # One that was promoted by a process that died is no canary any more, and needs none.
         if state.stable is None or state.stable.version != context.plan.version.version:
-            refuse_dead_canary(state)
+            refuse_dead_canary(context, state)
     await context.clock.sleep(POLL_SECONDS)
 
 

@@ -58,7 +58,7 @@ def live_feeds(
         proxy = WithEvents(proxy, context.events, burn)
     if seen and context.requests and isinstance(reference, Reference):
         seen = WithDrift(seen, context.requests, reference)
-    now, look = context.clock.now(), context.spec.gates.budget.look
+    now, look = context.clock.now(), context.spec.look
     return [Feed(source, *arms, now, look) for source in (proxy, seen) if source is not None]
 
 

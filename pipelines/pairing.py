@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import count, cycle
+from typing import TypeGuard
 
 from gates.answers.likeness import paired_answer
+from gates.errors import BadAnswer
 from gates.evidence import Arm as Side
 from gates.evidence import Batch, PairedAnswer, PodEvidence
 from gates.judge.control import ControlReport
@@ -50,6 +52,8 @@ class Pairing:
         self._judge, self._languages, self._embedder = judge, languages, embedder
         self._pairs: list[PairedAnswer] = []
         self._scores: list[JudgedPair] = []
+        self.not_reached: OutsideError | None = None
+        """Why the last pair says nothing: an engine could not be asked."""
 
     async def run(self, *, per_second: float) -> None:
         """Send pairs until cancelled; a slow answer delays no other pair."""
@@ -91,9 +95,12 @@ class Pairing:
         asked = [self._chat.ask(url, self._model, prompt, max_tokens=self._max_tokens) for url in self._urls]
         answers = await asyncio.gather(*asked, return_exceptions=True)
         for answer in answers:
-            # An engine that does not answer is evidence; anything else is a bug and must not look like one.
+            # An engine that answers badly is evidence; a bug must not look like one.
             if isinstance(answer, BaseException) and not isinstance(answer, OutsideError):
                 raise answer
+        self.not_reached = next((answer for answer in answers if _outside(answer)), None)
+        if self.not_reached:
+            return
         stable, canary = (_reply(answer) if isinstance(answer, Answer) else None for answer in answers)
         # Once both are over: a pair under way is neither arrived nor lost.
         self._pairs.append(paired_answer(stable, canary, languages=self._languages, embedder=self._embedder))
@@ -109,6 +116,11 @@ def _dimensions(scores: Sequence[JudgedPair]) -> Mapping[Side, Mapping[Dimension
         Side.STABLE: {each: tuple(score.stable_dimensions[each] for score in scores) for each in asked},
         Side.CANARY: {each: tuple(score.canary_dimensions[each] for score in scores) for each in asked},
     }
+
+
+def _outside(answer: object) -> TypeGuard[OutsideError]:
+    """Whether nothing was said at all: of an engine that nobody reached, a pair tells nothing."""
+    return isinstance(answer, OutsideError) and not isinstance(answer, BadAnswer)
 
 
 def _reply(answer: Answer) -> Reply:

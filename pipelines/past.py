@@ -21,11 +21,15 @@ SILENCE = timedelta(minutes=5)
 
 
 async def learn(trial: RecordedTrial, feeds: Sequence[Feed], now: datetime) -> None:
-    """Let the trial see stable alone, window by window."""
+    """Let the trial see stable alone, window by window.
+
+    It is what to bet on, and no evidence: verdicts count from here on, when both arms serve at the same time.
+    """
     for feed in feeds:
         # In a thread, as every reading: everything else of the delivery goes on meanwhile.
         for batch in await asyncio.to_thread(past_of, feed, now - feed.source.settles_within):
             trial.take(batch)
+    trial.count_anew()
 
 
 def past_of(feed: Feed, until: datetime) -> Sequence[Batch]:

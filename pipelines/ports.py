@@ -46,10 +46,6 @@ class Fleet(Protocol):
 class Registry(Protocol):
     """Where model versions live."""
 
-    def resolve(self, name: str, reference: str) -> ModelVersion:
-        """The version behind an alias or a number."""
-        ...
-
     def download(self, version: ModelVersion, target: Path) -> Path:
         """The version's files below `target`, each proven against its digest; returns their folder."""
         ...
@@ -60,6 +56,10 @@ class Registry(Protocol):
 
     def promote(self, version: ModelVersion) -> None:
         """Champion becomes previous, this version champion, challenger goes."""
+        ...
+
+    def reinstate(self, version: ModelVersion) -> None:
+        """Make the version champion again; previous is the one before it, where that is known."""
         ...
 
     def mark(self, version: ModelVersion, tags: Mapping[str, str]) -> None:

@@ -43,7 +43,7 @@ def region_objects(
     """
     analyses, left_out = _analyses(spec, fleet, release)
     objects = render(
-        fleet, release, trial=trial_of(spec), analyses=analyses, monitors=tuple(_monitors(release)), parts=parts
+        fleet, release, trial=trial_of(spec), analyses=analyses, monitors=tuple(_monitors(spec, release)), parts=parts
     )
     return RegionObjects(objects=objects, left_out=left_out)
 
@@ -69,7 +69,7 @@ def _analyses(spec: Delivery, fleet: ArgoFleetSpec, release: Release) -> tuple[t
 
 def _template(slo: Slo, stage: Stage, fleet: ArgoFleetSpec, release: Release) -> Json:
     names = _names(release, "background" if stage.background else "step", slo)
-    prometheus = fleet.regions[release.region].prometheus
+    prometheus = fleet.regions[release.region].prometheus.for_rollouts
     return dict(analysis_template(slo, stage, names=names, prometheus=prometheus, windows=windows_for(slo.window)))
 
 
@@ -77,8 +77,8 @@ def _watched(spec: Delivery) -> timedelta:
     return (spec.canary or CanaryStage()).within
 
 
-def _monitors(release: Release) -> Iterator[Json]:
-    yield dict(engine_monitor(release.delivery, _names(release, "engines")))
+def _monitors(spec: Delivery, release: Release) -> Iterator[Json]:
+    yield dict(engine_monitor(release.delivery, _names(release, "engines"), spec.scrape_interval))
     if release.accelerator != CPU:
         yield dict(gpu_monitor(release.delivery, _names(release, "gpus")))
 

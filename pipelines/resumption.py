@@ -62,5 +62,6 @@ def _sets_up(step: Step) -> bool:
 def _stands(plan: Plan, region: str, done: frozenset[str], state: RegionState) -> bool:
     """Whether a region shows what the ledger says was made there."""
     mine = {step.stage for step in plan.steps if step.region == region and step.id in done}
-    arm = state.stable if StageName.PROMOTE in mine else state.canary
-    return not mine & MADE or (arm is not None and arm.version == plan.version.version)
+    # A process that died while it promoted may have moved the region before it could say so.
+    arms = (state.stable,) if StageName.PROMOTE in mine else (state.canary, state.stable)
+    return not mine & MADE or plan.version.version in {arm.version for arm in arms if arm}

@@ -9,7 +9,7 @@ from itertools import groupby
 from pipelines.context import Context
 from pipelines.errors import Stopped
 from pipelines.hold import until_allowed
-from pipelines.model import EXIT_CODES, Ending, Result, Step
+from pipelines.model import EXIT_CODES, Ending, Result, StageName, Step
 from pipelines.stages import STAGES
 from pipelines.unwind import unwind
 from tidegate.core.errors import ExitCode, TidegateError
@@ -104,9 +104,20 @@ async def run_step(context: Context, step: Step) -> None:
     context.journal.say(step.id, "done")
 
 
+def _undo_promotion(context: Context) -> None:
+    """A delivery that ends while it moves the aliases may have moved some of them; those of others stay as they are."""
+    finalize = {step.id for step in context.plan.steps if step.stage is StageName.FINALIZE}
+    try:
+        if any(event.step in finalize for event in context.journal.recorded()):
+            context.registry.reinstate(context.plan.champion)
+    except TidegateError as error:
+        context.journal.try_to_say("delivery", "evidence", f"the aliases may be wrong: {error}")
+
+
 async def give_up(context: Context, ending: Ending, reason: str, exit_code: ExitCode) -> Result:
     """Take every region back, mark the version, close the ledger. A second cancellation changes nothing."""
     await unwind(context)
+    _undo_promotion(context)
     tags = {"tidegate.outcome": str(ending), "tidegate.reason": reason}
     try:
         context.registry.mark(context.plan.version, tags)

@@ -15,7 +15,7 @@ from pipelines.recorded import done_steps, first_failure, missing_before, outcom
 from pipelines.resumption import final_failure
 from pipelines.run import cancellation_is_heard, delivered, give_up, run_step
 from pipelines.unwind import unwind
-from tidegate.core.errors import ExitCode, TidegateError, UsageError
+from tidegate.core.errors import ExitCode, OutsideError, TidegateError, UsageError
 from tidegate.core.model import Value
 
 
@@ -63,6 +63,8 @@ async def _take(context: Context, step: Step) -> Taken:
         return Taken(step=step.id, done=False, reason="asked to stop", exit_code=ExitCode.OUTSIDE)
     except TidegateError:
         raise
+    except ModuleNotFoundError as error:
+        raise OutsideError(f"{step.id} needs the package {error.name}, which is not installed here") from error
     # A bug keeps its traceback; whoever closes the delivery finds here why it ended.
     except Exception as bug:
         context.journal.failed(step, Ending.FAILED, f"a bug in tidegate: {bug!r}", ExitCode.OUTSIDE)

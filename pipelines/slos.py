@@ -39,7 +39,7 @@ def gates_within(spec: Delivery, within: timedelta, *, mirrored: bool = False) -
     stage = Stage(
         service=spec.metadata.name,
         within=within,
-        look=spec.gates.budget.look,
+        look=spec.look,
         mirrored=mirrored,
         counted_by=spec.counted_by,
     )

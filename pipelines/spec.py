@@ -8,13 +8,14 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Discriminator, Field, Tag, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, field_validator, model_validator
 
 from engine_images.accelerators import Accelerator
 from engine_images.spec import EngineSettings
 from gates.spec import Gates
-from pipelines.approval_spec import ApprovalSpec, Around, FreezeSpec
+from pipelines.approval_spec import ApprovalSpec, Around, FreezeSpec, Weight
 from pipelines.approval_spec import odds_with as odds_with_approvals
+from pipelines.metrics_spec import IN_CLUSTERS, ON_THIS_MACHINE, MetricsSpec, look_of, too_soon
 from pipelines.notify.spec import NotifySpec
 from pipelines.slo_gate import odds_with as odds_with_slos
 from pipelines.workflow.spec import WorkflowSpec
@@ -25,11 +26,18 @@ from rollouts.manifests.spec import ArgoFleetSpec
 from slo.metrics.vllm import ALTERED_BY
 from slo.spec import CostSpec, CountedBy, SloSpec, named_twice
 from tidegate.core.model import Contradiction, Loc, SpecModel
-from tidegate.core.quantities import Duration, Percent, format_duration
+from tidegate.core.quantities import Duration, Percent, PercentText, format_duration, percent_too
 
-Weight = Annotated[int, Field(ge=1, le=99)]
 Port = Annotated[int, Field(ge=1024, le=65535)]
 Name = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")]
+
+
+Mirrored = Annotated[
+    int,
+    BeforeValidator(percent_too, json_schema_input_type=Annotated[int, Field(ge=1, le=100)] | PercentText),
+    Field(ge=1, le=100),
+]
+"""Percent of users' requests that are copied."""
 
 
 class Metadata(SpecModel):
@@ -56,7 +64,7 @@ class OfflineStage(SpecModel):
 class ShadowStage(SpecModel):
     """Real traffic copied to the canary, and paired prompts sent to both arms."""
 
-    percent: int = Field(default=100, ge=1, le=100)
+    percent: Mirrored = 100
     pairs_per_second: float = Field(default=1.0, gt=0, le=50)
     at_least: Duration = timedelta(minutes=5)
     within: Duration = timedelta(minutes=20)
@@ -167,6 +175,7 @@ class Delivery(SpecModel):
     stages: tuple[StageEntry, ...] = Field(min_length=1)
     regions: Regions
     fleet: Fleet = LocalFleet()
+    metrics: MetricsSpec = MetricsSpec()
     traffic: Traffic | None = None
     approvals: tuple[ApprovalSpec, ...] = ()
     freeze: tuple[FreezeSpec, ...] = ()
@@ -194,6 +203,8 @@ class Delivery(SpecModel):
             for odd in odds_with_fleet(self.fleet, self._around_fleet()):
                 yield replace(odd, where=("fleet", *odd.where))
         yield from self._around_slos()
+        for odd in too_soon(self.gates.budget.look, self.scrape_interval):
+            yield replace(odd, where=("gates", "budget", "look"))
         around = Around(
             regions=self.regions.names,
             waves=len(self.regions.waves),
@@ -216,6 +227,8 @@ class Delivery(SpecModel):
         if self.engine.accelerator is not Accelerator.CPU:
             found = f"{self.engine.accelerator} in the local fleet"
             yield Contradiction(("engine", "accelerator"), found, "cpu, all that this machine has")
+        for odd in self.metrics.of_machine():
+            yield replace(odd, where=("metrics", *odd.where))
 
     def _around_fleet(self) -> AroundFleet:
         return AroundFleet(
@@ -252,6 +265,17 @@ class Delivery(SpecModel):
     def counted_by(self) -> CountedBy:
         """Who counts requests unless an SLO says otherwise: every engine of this machine is behind a proxy of ours."""
         return CountedBy.PROXY if isinstance(self.fleet, LocalFleet) else CountedBy.ENGINE
+
+    @property
+    def scrape_interval(self) -> timedelta:
+        """Between two scrapes of an engine."""
+        usual = ON_THIS_MACHINE if isinstance(self.fleet, LocalFleet) else IN_CLUSTERS
+        return self.metrics.scrape_interval or usual
+
+    @property
+    def look(self) -> timedelta:
+        """Between two batches of evidence."""
+        return look_of(self.gates.budget.look, self.scrape_interval)
 
     def _stage(self, name: str) -> StageEntry | None:
         return next((stage for stage in self.stages if stage.name == name), None)

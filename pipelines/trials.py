@@ -59,10 +59,14 @@ class RecordedTrial:
 
     def begin(self, step: str) -> None:
         """A step of the delivery begins: what spoke for the canary at another weight counts no longer."""
-        if self._step:
-            self._write(RestartLine(step=step))
-            self._trial.restart()
-        self._step = step
+        again, self._step = bool(self._step), step
+        if again:
+            self.count_anew()
+
+    def count_anew(self) -> None:
+        """What was taken so far is a past to bet on; what verdicts tell and what speaks for the canary begins here."""
+        self._write(RestartLine(step=self._step))
+        self._trial.restart()
 
     @property
     def is_new(self) -> bool:

@@ -38,7 +38,9 @@ async def _undo(context: Context, region: str) -> None:
         return
     traffic = {"region": region, "weight": state.weight, "mirror": state.mirror}
     journal.try_to_say(step, "traffic", f"{region}: all users are on version {champion}", traffic)
-    journal.try_to_say(step, "done", f"{region} serves version {champion}")
+    # Users come first, and are where they belong; what is left to do there must not go unsaid.
+    left = f"; {state.problem}" if state.problem else ""
+    journal.try_to_say(step, "done", f"{region} serves version {champion}{left}")
 
 
 async def back_to_champion(context: Context, fleet: Fleet) -> RegionState:

@@ -40,7 +40,7 @@ async def watch(context: Context, step: Step, window: Window, ask: Ask) -> None:
     while True:
         # The region first: what gates say of a canary that is gone, or at another weight, is of no use.
         state = await context.fleet(step).observe()
-        refuse_dead_canary(state)
+        refuse_dead_canary(context, state)
         _refuse_other_weight(step, state)
         elapsed = context.clock.monotonic() - start
         verdicts = await _look(ask, final=elapsed >= window.within)
@@ -70,8 +70,16 @@ def _reason(verdicts: Sequence[Verdict], outcome: Outcome) -> str:
     return "; ".join(f"gate {verdict.gate}: {verdict.reason}" for verdict in culprits)
 
 
-def refuse_dead_canary(state: RegionState) -> None:
-    """A canary that died has no verdict to wait for, and no users to get."""
+def refuse_dead_canary(context: Context, state: RegionState) -> None:
+    """A canary that died has no verdict to wait for, and no users to get.
+
+    Raises:
+        Stopped: it died, which is the version's fault; or somebody else asked the region for another version, which is
+            not, however its engines are by now.
+    """
+    foreign = state.foreign_wish
+    if foreign and foreign.version != context.plan.version.version:
+        raise Stopped(Ending.FAILED, foreign.reason)
     canary = state.canary
     if canary is None:
         raise Stopped(Ending.ROLLED_BACK, f"the canary does not serve: {state.problem or 'it is gone'}")

@@ -6,6 +6,7 @@ UnfitModel (UsageError)                                   a folder or version th
 DeliveryRuns (Refused)                                    another delivery of the model is alive
 RegistryError (OutsideError)
 ├── StoreUnreachable   the tracking store did not answer
+│   └── StoreRefused   it answered no; `code` says why in MLflow's words
 ├── DigestMismatch     files are not the registered ones; names each
 └── DeliveryLost       somebody else closed this delivery while we were away
 """
@@ -45,6 +46,15 @@ class RegistryError(OutsideError):
 
 class StoreUnreachable(RegistryError):
     """The tracking store could not be opened or did not answer."""
+
+
+class StoreRefused(StoreUnreachable):
+    """The tracking server answered no."""
+
+    def __init__(self, message: str, *, hint: str, code: str, status: int) -> None:
+        """`code` is MLflow's name of the error, or empty; `status` the one of HTTP."""
+        super().__init__(message, hint=hint)
+        self.code, self.status = code, status
 
 
 class DigestMismatch(RegistryError):

@@ -79,3 +79,42 @@ class DeliverySummary(Value):
     """Of one that many processes carry: how long nothing may be heard of it; 0 when one process carries it all."""
     key: str | None = None
     """Of whoever opened it, such as a workflow's uid."""
+
+
+class StoredRun(Value):
+    """An MLflow run as its store gives it."""
+
+    id: str
+    status: str
+    started: int
+    """Milliseconds since 1970."""
+    ended: int | None
+    artifacts: str
+    """The address of its artifacts."""
+    tags: Mapping[str, str]
+
+
+class Metric(Value):
+    """One point of a run's time series."""
+
+    name: str
+    value: float
+    at: int
+    """Milliseconds since 1970."""
+    step: int
+
+
+class StoredModel(Value):
+    """A registered model as its store gives it."""
+
+    name: str
+    aliases: Mapping[str, str]
+    """The number of the version behind each."""
+
+
+class StoredVersion(Value):
+    """A model version as its store gives it, whoever registered it."""
+
+    name: str
+    version: str
+    tags: Mapping[str, str]

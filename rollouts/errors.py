@@ -6,7 +6,7 @@ FleetError (OutsideError)
 │   └── NoConnection          nothing was sent, so nothing was done
 ├── NoAccess              no credentials for a cluster were found, or they could not be got
 ├── ApiError              a Kubernetes API server said no; carries its status and reason
-│   ├── Invalid               400, 422: the request itself is wrong; carries the causes
+│   ├── Invalid               400, 422, and 500 for an apply that fits no schema: it is wrong; carries the causes
 │   ├── Unauthorized          401: it does not know who asks
 │   ├── Forbidden             403: it knows, and does not allow it
 │   ├── NotFound              404
@@ -88,7 +88,7 @@ class ApiError(FleetError):
 
 
 class Invalid(ApiError):
-    """The request itself is wrong (400, 422); said again, it stays wrong."""
+    """The request itself is wrong (400, 422; 500 for an apply with an unknown field); said again, it stays wrong."""
 
     causes: tuple[Cause, ...] = ()
 

@@ -85,6 +85,15 @@ class Arm(Value):
     """Why it is not ready, with the tail of its log, when it died."""
 
 
+class ForeignWish(Value):
+    """Somebody else than tidegate asked the region for the version that it is asked for now."""
+
+    version: str
+    """Empty when what was asked for says none."""
+    reason: str
+    """Who, when and where, in one line, as it is told when another version was on trial."""
+
+
 class RegionState(Value):
     """What `Fleet.observe` saw. A wish holds when the state says so, never because it was said."""
 
@@ -102,3 +111,5 @@ class RegionState(Value):
     """Percent of user traffic copied to the canary."""
     problem: str | None = None
     """Everything that is down, in one line; None when all is well."""
+    foreign_wish: ForeignWish | None = None
+    """None when tidegate asked last, and where nobody else can."""

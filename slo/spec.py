@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from datetime import timedelta
 from enum import StrEnum
+from typing import Annotated
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from slo.edges import Threshold
 from slo.formats.parts import LabelTexts
@@ -15,7 +16,7 @@ from slo.metrics import SERVICE
 from slo.metrics.vllm import E2E, ITL, QUEUE_TIME, TIME_PER_OUTPUT_TOKEN, TTFT
 from slo.windows import known_windows
 from tidegate.core.model import Contradiction, SpecModel, at_odds
-from tidegate.core.quantities import Duration, Percent, format_duration
+from tidegate.core.quantities import Duration, Percent, PercentText, ShareText, format_duration, percent_too, share_too
 
 LATENCIES = {"ttft": TTFT, "itl": ITL, "e2e": E2E, "queue_time": QUEUE_TIME}
 """The engine's histogram behind each SLO on a time."""
@@ -61,10 +62,13 @@ class Room(SpecModel):
     below: Percent = Field(gt=0, lt=1)
 
 
+_Score = Annotated[float, BeforeValidator(share_too, json_schema_input_type=float | ShareText), Field(gt=0, le=1)]
+
+
 class Quality(SpecModel):
     """Score that an online judge gives, 0 to 1."""
 
-    at_least: float = Field(gt=0, le=1)
+    at_least: _Score
     dimension: str = Field(default="overall", pattern=r"^[A-Za-z0-9_.-]+$")
 
 
@@ -73,7 +77,7 @@ class SloSpec(SpecModel):
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]{0,61}[a-z0-9]$")
     """Becomes part of the names of rules and of Kubernetes objects."""
-    objective: Objective
+    objective: Annotated[Objective, BeforeValidator(percent_too, json_schema_input_type=Objective | PercentText)]
     """Percent of good events, such as 99.9; of `kv_cache` and `quality`, percent of the time."""
     window: Duration = timedelta(days=30)
     """Over which the promise holds; there are alert windows for 28 and 30 days."""

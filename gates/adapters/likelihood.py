@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 
-from openai import APIError, APIStatusError, AsyncOpenAI, DefaultAsyncHttpxClient
+from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 from pydantic import BaseModel
 
-from tidegate.core.errors import OutsideError
+from gates.adapters.engine_errors import engine_errors
+from gates.errors import BadAnswer
 
 
 class _Tokens(BaseModel):
@@ -36,8 +37,8 @@ class EngineLikelihood:
 
     async def mean_logprob(self, url: str, model: str, prompt: str, reference: str) -> float:
         """As `LogLikelihood`; the end of the turn after the reference is not asked for."""
-        try:
-            async with self._client(url) as client:
+        async with self._client(url) as client:
+            with engine_errors(url):
                 messages = [{"role": "user", "content": prompt}]
                 before = await _tokens(client, {"model": model, "messages": messages})
                 answer = await _tokens(client, {"model": model, "prompt": reference, "add_special_tokens": False})
@@ -54,13 +55,6 @@ class EngineLikelihood:
                     },
                 )
                 (choice,) = _Completion.model_validate(found).choices
-        except APIStatusError as error:
-            raise _failed(url, f"refused with {error.status_code}") from error
-        except APIError as error:
-            raise _failed(url, "does not answer") from error
-        # A ValidationError is one as well.
-        except ValueError as error:
-            raise _failed(url, "gave no log-probabilities") from error
         return _mean(choice, len(before), answer, url)
 
     def _client(self, url: str) -> AsyncOpenAI:
@@ -87,5 +81,5 @@ def _mean(choice: _Choice, begin: int, tokens: list[int], url: str) -> float:
     return mean
 
 
-def _failed(url: str, what: str) -> OutsideError:
-    return OutsideError(f"the engine at {url} {what}", hint="its log says more")
+def _failed(url: str, what: str) -> BadAnswer:
+    return BadAnswer(f"the engine at {url} {what}", hint="its log says more")

@@ -2,6 +2,10 @@
 
 A mirror that is switched on and copies nothing looks like a canary without a single error. Nothing that
 was seen of mirrored traffic may pass before most of it is proven to have arrived.
+
+Both arms are scraped at different moments, so a window has up to a scrape interval more of one than of the
+other. What is compared is what both have counted since the stage began: there the difference stays an interval's,
+while window by window the smaller of two counts would lose a part of the copies again and again.
 """
 
 from __future__ import annotations
@@ -26,26 +30,32 @@ class MirrorQuestion(Question):
     worse = "that too few copies arrive"
     fine = "that the copies arrive"
 
-    def __init__(self, share: float) -> None:
-        """`share` is what is mirrored of user traffic, 0 to 1."""
+    def __init__(self, share: float, *, by_window: bool = False) -> None:
+        """`share` is what is mirrored of user traffic, 0 to 1; `by_window` counts as `e-values/1` did."""
         super().__init__("mirror", needed=0)
         least, most = ARRIVES * share, min(share, 0.999)
-        self._share = share
+        self._share, self._by_window = share, by_window
         self.process = Share(least, above=(least + (most - least) * 0.5, most))
-        self._copies = self._requests = 0
+        self._arrived = self._requests = 0
 
     def take(self, batch: Batch, seconds: float) -> None:
         requests = sum(pod.requests for pod in pods_of(batch, Arm.STABLE))
-        # A copy that was under way when the batch before ended may end in this one.
-        copies = min(sum(pod.requests for pod in pods_of(batch, Arm.CANARY)), requests)
+        arrived = sum(pod.requests for pod in pods_of(batch, Arm.CANARY))
+        copies, missing = self._copies, self._requests - self._copies
         self._requests += requests
-        self._copies += copies
-        if requests:
-            self.process.feed(np.asarray(copies), np.asarray(requests - copies), seconds)
+        self._arrived += min(arrived, requests) if self._by_window else arrived
+        # What was missing may have come by now: then fewer are missing than before.
+        more, fewer = self._copies - copies, self._requests - self._copies - missing
+        self.process.feed(np.asarray(more), np.asarray(fewer), seconds)
 
     def restart(self) -> None:
-        self._copies = self._requests = 0
+        self._arrived = self._requests = 0
         self.process.restart_acceptance()
+
+    @property
+    def _copies(self) -> int:
+        """No more than there were requests to copy: what is beyond was asked by somebody else, or is shown early."""
+        return min(self._arrived, self._requests)
 
     @property
     def log_worse(self) -> float:

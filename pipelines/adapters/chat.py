@@ -3,17 +3,41 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
+from pydantic import BaseModel, ConfigDict
+
+from gates.adapters.engine_errors import broke_off, engine_errors
 from pipelines.ports import Answer
-from tidegate.core.errors import OutsideError
 
 # Imported by those who ask: it takes a second, and most steps of a delivery ask no engine.
 if TYPE_CHECKING:
-    from openai import APIError, AsyncOpenAI
+    from openai import AsyncOpenAI
     from openai.types.chat import ChatCompletionChunk
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(from_attributes=True)
+
+
+class _Delta(_Part):
+    content: str | None = None
+
+
+class _Choice(_Part):
+    delta: _Delta
+    finish_reason: str | None = None
+    token_ids: list[int] | None = None
+    """vLLM's addition to the format; the client keeps fields that it does not know."""
+
+
+class _Chunk(_Part):
+    choices: list[_Choice]
+
+
+class _Tokens(BaseModel):
+    tokens: list[int]
 
 
 class OpenAIChat:
@@ -27,10 +51,11 @@ class OpenAIChat:
         """Stream one chat completion from the engine at `url` (without `/v1`).
 
         Raises:
-            OutsideError: when the engine is not there, refuses, is too slow, or breaks off.
+            BadAnswer: when the engine answers with an error, is too slow, breaks off, or says what nobody can read.
+            OutsideError: when it was not reached.
         """
         async with self._client(f"{url}/v1") as client:
-            with _engine_errors(url):
+            with engine_errors(url):
                 begin = time.perf_counter()
                 stream = await client.chat.completions.create(
                     model=model,
@@ -44,20 +69,20 @@ class OpenAIChat:
                 answer = await _collect(stream, begin)
         # A connection that is closed in good order ends a stream without an error.
         if not answer.finish_reason:
-            raise OutsideError(f"the engine at {url} broke off its answer after {len(answer.tokens)} tokens")
+            raise broke_off(url, len(answer.tokens))
         return answer
 
     async def tokenize(self, url: str, model: str, messages: Sequence[Mapping[str, str]]) -> list[int]:
         """The tokens that the engine itself makes of a conversation, generation prompt included.
 
         Raises:
-            OutsideError: as for `ask`.
+            BadAnswer, OutsideError: as for `ask`.
         """
         body = {"model": model, "messages": list(messages)}
         async with self._client(url) as client:
-            with _engine_errors(url):
-                answer = await client.post("/tokenize", cast_to=dict[str, Any], body=body)
-        return [int(token) for token in answer["tokens"]]
+            with engine_errors(url):
+                answer = await client.post("/tokenize", cast_to=object, body=body)
+                return _Tokens.model_validate(answer).tokens
 
     def _client(self, url: str) -> AsyncOpenAI:
         from openai import AsyncOpenAI, DefaultAsyncHttpxClient
@@ -77,10 +102,10 @@ async def _collect(stream: AsyncIterator[ChatCompletionChunk], begin: float) -> 
     text, tokens, finish_reason = "", list[int](), ""
     ttft: float | None = None
     async for chunk in stream:
-        for choice in chunk.choices:
+        # The client itself takes anything for a chunk.
+        for choice in _Chunk.model_validate(chunk).choices:
             text += choice.delta.content or ""
-            # vLLM's addition to the format; the client keeps fields that it does not know.
-            tokens += (choice.model_extra or {}).get("token_ids") or []
+            tokens += choice.token_ids or []
             finish_reason = choice.finish_reason or finish_reason
             if ttft is None and (text or finish_reason):
                 ttft = time.perf_counter() - begin
@@ -92,28 +117,3 @@ async def _collect(stream: AsyncIterator[ChatCompletionChunk], begin: float) -> 
         ttft_seconds=duration if ttft is None else ttft,
         duration_seconds=duration,
     )
-
-
-@contextmanager
-def _engine_errors(url: str) -> Iterator[None]:
-    from openai import APIError
-
-    try:
-        yield
-    except APIError as error:
-        raise _explained(error, url) from error
-
-
-def _explained(error: APIError, url: str) -> OutsideError:
-    from openai import APIConnectionError, APIStatusError, APITimeoutError
-
-    match error:
-        case APITimeoutError():
-            what = "took too long to answer"
-        case APIConnectionError():
-            what = "does not answer"
-        case APIStatusError():
-            what = f"refused the prompt with {error.status_code}"
-        case _:
-            what = "broke off its answer"
-    return OutsideError(f"the engine at {url} {what}", hint="its log says more", detail=str(error))

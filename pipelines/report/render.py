@@ -13,6 +13,7 @@ from pipelines.report.arms import during, per_version, quantile, side_by_side
 from pipelines.report.figures import distribution, scores
 from pipelines.report.model import Arm, DeliveryRecord
 from pipelines.report.rows import STEP_MARKS, gate_row, tone
+from pipelines.report.svg import can_draw
 from pipelines.report.timeline import timeline
 from pipelines.story import Step, Story
 from pipelines.templates import html_templates
@@ -53,7 +54,8 @@ def _section(name: str, delivery: DeliveryRecord, records: Iterable[RequestRecor
         "champion": story.champion,
         "took": duration(delivery.took_seconds),
         "facts": _facts(delivery, own),
-        "timeline": Markup(timeline(f"{name}-timeline", story)) if story.started else "",
+        "timeline": Markup(timeline(f"{name}-timeline", story)) if story.started and can_draw() else "",
+        "undrawn": not can_draw(),
         "gates": [gate_row(gate) for gate in story.gates],
         "figures": _figures(name, story, together),
         "together": together,
@@ -85,6 +87,8 @@ def _facts(delivery: DeliveryRecord, own: Sequence[RequestRecord]) -> list[tuple
 
 def _figures(name: str, story: Story, together: Sequence[Arm]) -> list[dict[str, Any]]:
     """What can be drawn: a figure without enough data is left out, not drawn empty."""
+    if not can_draw():
+        return []
     measures = (
         ("Time to first token", "ttft", Arm.ttft_seconds),
         ("Time between tokens", "itl", Arm.itl_seconds),

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import io
 import re
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+
+def can_draw() -> bool:
+    """Whether matplotlib is installed; the image that a workflow's steps run in leaves it out."""
+    return find_spec("matplotlib") is not None
+
 
 # matplotlib takes colours, not CSS variables: these stand for variables, and `inline` puts those in their place.
 INK = "#010101"

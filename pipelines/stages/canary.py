@@ -20,7 +20,7 @@ async def canary(context: Context, step: Step) -> None:
     assert settings is not None, f"{step.id} without a canary stage"
     assert step.weight is not None, f"{step.id} without a weight"
     fleet = context.fleet(step)
-    refuse_dead_canary(await fleet.observe())
+    refuse_dead_canary(context, await fleet.observe())
     name = f"canary@{step.region}"
     arms = context.arms(step)
     reference = context.trials.reference(name) or await asyncio.to_thread(drift_reference, context, arms[0])

@@ -13,6 +13,6 @@ async def promote(context: Context, step: Step) -> None:
     state = await fleet.observe()
     # Said again after a crash, the wish may hold already; then there is no canary to look at.
     if state.stable is None or state.stable.version != context.plan.version.version:
-        refuse_dead_canary(state)
+        refuse_dead_canary(context, state)
         state = await fleet.promote()
     context.journal.traffic(step, state)

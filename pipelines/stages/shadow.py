@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 
-from gates.model import Verdict
+from gates.model import Outcome, Verdict
 from gates.spec import Likeness
 from pipelines.context import Context, both_arms
 from pipelines.exposure import SHADOW_SOURCES as SOURCES
@@ -43,10 +43,11 @@ async def shadow(context: Context, step: Step) -> None:
             # It only ever ends by a bug, which must not look like a canary that does not answer.
             sender.result()
         now = context.clock.now()
-        if final or now - drained >= context.spec.gates.budget.look:
+        if final or now - drained >= context.spec.look:
             trial.take(pairing.drain())
             drained = now
-        return await look(trial, feeds, now, final=final)
+        verdicts = await look(trial, feeds, now, final=final)
+        return [*verdicts, *_blind(pairing)]
 
     window = Window(settings.at_least.total_seconds(), settings.within.total_seconds())
     try:
@@ -57,6 +58,12 @@ async def shadow(context: Context, step: Step) -> None:
         if control := pairing.control:
             context.journal.try_to_say(step.id, "evidence", f"judge: {control.reason}", control.model_dump(mode="json"))
     context.journal.traffic(step, await fleet.mirror(0))
+
+
+def _blind(pairing: Pairing) -> Iterator[Verdict]:
+    """Nothing speaks against a canary that cannot be asked, and nothing for it."""
+    if pairing.not_reached:
+        yield Verdict(gate="evidence", outcome=Outcome.ERROR, reason=str(pairing.not_reached))
 
 
 async def _pairing(context: Context, state: RegionState, asked: Sequence[str]) -> Pairing:

@@ -7,6 +7,7 @@ from functools import partial
 from itertools import zip_longest
 
 from gates.model import Outcome, Verdict
+from pipelines.blame import canary_is_asked
 from pipelines.context import Context, both_arms
 from pipelines.errors import Stopped
 from pipelines.model import Ending, Step
@@ -29,18 +30,21 @@ async def smoke(context: Context, step: Step) -> None:
     """Three short questions to the canary alone.
 
     Raises:
-        Stopped: on the first wrong answer.
+        Stopped: on the first wrong answer, and when it fails to answer.
+        OutsideError: the canary was not reached, though it is ready.
     """
     # A process of its own has not deployed it, and may not have the files that tell what its tokens should be.
     if not context.engines.folder(context.plan.version).exists():
         await context.engines.prepare(context.plan.version, partial(context.journal.say, step.id, "evidence"))
     _, canary = both_arms(await context.fleet(step).observe())
     model = context.plan.name
-    served = await context.chat.tokenize(canary.url, model, CONVERSATION)
     registered = context.tokenizer.encode(context.engines.folder(context.plan.version), CONVERSATION)
-    # One after the other: asked together they would be one batch.
-    first = await context.chat.ask(canary.url, model, PROMPT, max_tokens=MAX_TOKENS)
-    second = await context.chat.ask(canary.url, model, PROMPT, max_tokens=MAX_TOKENS)
+    async with canary_is_asked(context, step, "answers"):
+        # One after the other: asked together they would be one batch.
+        first = await context.chat.ask(canary.url, model, PROMPT, max_tokens=MAX_TOKENS)
+        second = await context.chat.ask(canary.url, model, PROMPT, max_tokens=MAX_TOKENS)
+    async with canary_is_asked(context, step, "tokenizer"):
+        served = await context.chat.tokenize(canary.url, model, CONVERSATION)
     for verdict in (_answers(first), _tokenizer(served, registered), _same_twice(first, second)):
         context.journal.verdict(step, verdict)
         if verdict.outcome is not Outcome.PASS:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
+from pipelines.workflow.reach import SERVER, out_of_reach
 from rollouts.manifests.spec import ArgoFleetSpec
 from rollouts.manifests.written import Bytes, Cores, LabelKey, LabelText, ObjectName, Url
-from tidegate.core.model import Contradiction, SpecModel
+from tidegate.core.model import Contradiction, SpecModel, at_odds
 from tidegate.core.quantities import Duration
 
 
@@ -62,6 +63,14 @@ class WorkflowSpec(SpecModel):
     """How long workflows that have ended are kept; the ledger is kept for good."""
     build: BuildSpec | None = None
     """Nobody builds here when it is left out: the version's engine image was pushed before."""
+
+    @field_validator("tracking_uri", mode="before")
+    @classmethod
+    def _for_pods(cls, uri: object) -> object:
+        reason = out_of_reach(uri) if isinstance(uri, str) else None
+        if reason:
+            raise at_odds(f"{uri}: {reason}", SERVER)
+        return uri
 
 
 def odds_with(workflow: WorkflowSpec, fleet: ArgoFleetSpec | None) -> Iterator[Contradiction]:

@@ -5,17 +5,16 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import psutil
 
-from registry.adapters.mlflow_ledger import MlflowLedger
-from registry.adapters.mlflow_store import NOT_ENDED, NOT_FOUND, experiment_id, open_client, store_errors
+from registry.adapters.mlflow_ledger import NOT_ENDED, MlflowLedger
+from registry.adapters.mlflow_store import Store, open_store
 from registry.conventions import (
     CHAMPION,
     HEARTBEAT,
@@ -34,17 +33,11 @@ from registry.conventions import (
 )
 from registry.errors import DeliveryRuns, StoreUnreachable, UnknownDelivery
 from registry.liveness import LIVE_SECONDS, contest, is_alive, why_dead
-from registry.model import DeliverySummary, Event, ModelVersion
+from registry.model import DeliverySummary, Event, ModelVersion, StoredRun
 from registry.record import read_events
 from tidegate.core.clock import Clock, SystemClock
 from tidegate.core.errors import Refused
 
-if TYPE_CHECKING:
-    from mlflow import MlflowClient
-    from mlflow.entities import Run
-
-PAGE_RUNS = 1000
-"""Asked for at once at most; MLflow's own default."""
 OPENING, RUNNING = "opening", "running"
 """Of `STATE`: written before the contest with others, and after it was won."""
 PATIENCE_SECONDS = 30.0
@@ -75,8 +68,8 @@ class MlflowDeliveries:
         self._sleep = sleep
 
     @cached_property
-    def _client(self) -> MlflowClient:
-        return open_client(self._uri)
+    def _store(self) -> Store:
+        return open_store(self._uri)
 
     def open_delivery(
         self,
@@ -106,12 +99,12 @@ class MlflowDeliveries:
         more = {PATIENCE: f"{patience.total_seconds():g}"} if patience else {}
         run = self._create(version, champion, spec_digest, more | ({KEY: key} if key else {}))
         try:
-            self._win(run.info.run_id, version.name)
+            self._win(run.id, version.name)
         # Whatever it was: a run that stays open would look like a delivery.
         except BaseException:
-            self._withdraw(run.info.run_id)
+            self._withdraw(run.id)
             raise
-        return MlflowLedger(self._client, run, self._clock)
+        return MlflowLedger(self._store, run, self._clock)
 
     def join(self, delivery: str, *, carries: bool = True) -> MlflowLedger:
         """The ledger of a delivery that another process opened; events of both stand in it.
@@ -124,7 +117,7 @@ class MlflowDeliveries:
             UnknownDelivery: no ledger has that id.
         """
         writer = uuid4().hex[:8]
-        return MlflowLedger(self._client, self._run(delivery), self._clock, writer=writer, carries=carries)
+        return MlflowLedger(self._store, self._run(delivery), self._clock, writer=writer, carries=carries)
 
     def take_over(self, delivery: str, *, patience: timedelta = timedelta(0), key: str | None = None) -> MlflowLedger:
         """Carry on a delivery; processes that carried it before are refused whatever they write from now on.
@@ -147,9 +140,7 @@ class MlflowDeliveries:
             PATIENCE: f"{patience.total_seconds():g}",
             KEY: key or "",
         }
-        with store_errors(self._uri):
-            for name, value in marks.items():
-                self._client.set_tag(delivery, name, value)
+        self._store.runs.log(delivery, tags=marks)
         return self.join(delivery)
 
     def summary(self, delivery: str) -> DeliverySummary:
@@ -158,68 +149,41 @@ class MlflowDeliveries:
         Raises:
             UnknownDelivery: no ledger has that id.
         """
-        return _summarize(self._run(delivery))
+        return summary_of(self._run(delivery))
 
     def deliveries(self, name: str, *, last: int | None = None) -> list[DeliverySummary]:
         """Every delivery of the model, or the `last` so many, newest first; an empty list when there was none."""
-        return [_summarize(run) for run in self._runs(name, last)]
+        return [summary_of(run) for run in self._runs(name, last)]
 
     def events(self, delivery: str) -> list[Event]:
         """What a delivery's ledger holds, oldest first."""
-        with store_errors(self._uri):
-            return read_events(self._client.get_run(delivery).data.tags)
+        return read_events(self._run(delivery).tags)
 
     def fetch(self, delivery: str, folder: str, into: Path) -> list[Path]:
         """Copy the files below one folder of a delivery's artifacts; none when there is no such folder or delivery."""
-        from mlflow.exceptions import MlflowException
-
-        with store_errors(self._uri):
-            try:
-                found = sorted(self._files(delivery, folder))
-            except MlflowException as error:
-                if error.error_code != NOT_FOUND:
-                    raise
-                return []
-            return [self._brought(delivery, path, into) for path in found]
+        run = self._store.runs.run(delivery)
+        return [self._brought(run, path, into) for path in self._store.artifacts.files(run, folder)] if run else []
 
     def is_alive(self, delivery: DeliverySummary) -> bool:
         """Whether it has not ended and its process still shows signs of life."""
         return delivery.ended is None and is_alive(delivery, self._clock.now(), self._host, _may_act)
 
-    def _files(self, delivery: str, folder: str) -> Iterator[str]:
-        for file in self._client.list_artifacts(delivery, folder):
-            if file.is_dir:
-                yield from self._files(delivery, file.path)
-            else:
-                yield file.path
+    def _brought(self, run: StoredRun, path: str, into: Path) -> Path:
+        """One artifact, at its own place below `into`."""
+        target = into / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        self._store.artifacts.download(run, path, target)
+        return target
 
-    def _brought(self, delivery: str, path: str, into: Path) -> Path:
-        """One artifact, at its own place below `into`: whether MLflow keeps its folders depends on the store."""
-        found, wanted = Path(self._client.download_artifacts(delivery, path, str(into))), into / path
-        if found != wanted:
-            wanted.parent.mkdir(parents=True, exist_ok=True)
-            found.replace(wanted)
-        return wanted
-
-    def _run(self, delivery: str) -> Run:
-        from mlflow.exceptions import MlflowException
-
-        with store_errors(self._uri):
-            try:
-                run = self._client.get_run(delivery)
-            except MlflowException as error:
-                if error.error_code not in (NOT_FOUND, "INVALID_PARAMETER_VALUE"):
-                    raise
-                run = None
-        if run is None or MODEL not in run.data.tags:
+    def _run(self, delivery: str) -> StoredRun:
+        run = self._store.runs.run(delivery)
+        if run is None or MODEL not in run.tags:
             raise UnknownDelivery(f"there is no delivery {delivery}", hint="`tidegate status` names the last one")
         return run
 
     def _create(
         self, version: ModelVersion, champion: ModelVersion | None, spec_digest: str, more: Mapping[str, str]
-    ) -> Run:
-        from mlflow.entities import Param
-
+    ) -> StoredRun:
         now = self._clock.now()
         tags = {
             MODEL: version.name,
@@ -238,16 +202,13 @@ class MlflowDeliveries:
             "champion": champion.version if champion else "none",
             "spec_digest": spec_digest,
         }
-        with store_errors(self._uri):
-            experiment = experiment_id(self._client, version.name)
-            run = self._client.create_run(
-                experiment,
-                start_time=round(now.timestamp() * 1000),
-                tags=tags,
-                run_name=f"{version.name} {version.version} {now:%Y-%m-%d %H:%M:%S}",
-            )
-            self._client.log_batch(run.info.run_id, params=[Param(*item) for item in params.items()])
-            return run
+        return self._store.runs.create_run(
+            experiment_name(version.name),
+            name=f"{version.name} {version.version} {now:%Y-%m-%d %H:%M:%S}",
+            started=round(now.timestamp() * 1000),
+            tags=tags,
+            params=params,
+        )
 
     def _win(self, run_id: str, name: str) -> None:
         """Return when no other delivery of the model can go on; see `contest`.
@@ -256,8 +217,7 @@ class MlflowDeliveries:
         """
         deadline = self._clock.monotonic() + PATIENCE_SECONDS
         while True:
-            with store_errors(self._uri):
-                mine = _summarize(self._client.get_run(run_id))
+            mine = self.summary(run_id)
             others = [(other, won) for other, won in self._live(name) if other.id != run_id]
             if not others:
                 break
@@ -265,57 +225,41 @@ class MlflowDeliveries:
             if winner is not None or self._clock.monotonic() > deadline:
                 raise _refusal(winner or others[0][0])
             self._sleep(0.1)
-        with store_errors(self._uri):
-            self._client.set_tag(run_id, STATE, RUNNING)
+        self._store.runs.log(run_id, tags={STATE: RUNNING})
 
     def _withdraw(self, run_id: str) -> None:
         """A delivery that never began leaves nothing in the lists."""
         try:
-            with store_errors(self._uri):
-                self._client.delete_run(run_id)
+            self._store.runs.delete_run(run_id)
         except StoreUnreachable:
             return  # its heartbeat never moves again, so others take it for dead
 
     def _live(self, name: str) -> Iterator[tuple[DeliverySummary, bool]]:
         """The live deliveries with whether each has won; those that died are closed on the way."""
         for run in self._runs(name, only=f"attributes.status = '{NOT_ENDED}'"):
-            delivery = _summarize(run)
+            delivery = summary_of(run)
             if self.is_alive(delivery):
-                yield delivery, run.data.tags[STATE] != OPENING
+                yield delivery, run.tags[STATE] != OPENING
             else:
-                MlflowLedger(self._client, run, self._clock).close(
+                MlflowLedger(self._store, run, self._clock).close(
                     delivery.outcome or "interrupted", delivery.reason or why_dead(delivery)
                 )
 
-    def _runs(self, name: str, last: int | None = None, *, only: str = "") -> list[Run]:
-        with store_errors(self._uri):
-            experiment = self._client.get_experiment_by_name(experiment_name(name))
-            if experiment is None:
-                return []
-            wanted = f"tags.`{MODEL}` = '{name}'" + (f" and {only}" if only else "")
-            runs: list[Run] = []
-            token: str | None = None
-            while token != "" and (last is None or len(runs) < last):
-                page = self._client.search_runs(
-                    [experiment.experiment_id],
-                    wanted,
-                    max_results=min(last or PAGE_RUNS, PAGE_RUNS),
-                    page_token=token,
-                )
-                runs += page
-                token = page.token or ""
-            return runs[:last]
+    def _runs(self, name: str, last: int | None = None, *, only: str = "") -> Sequence[StoredRun]:
+        wanted = f"tags.`{MODEL}` = '{name}'" + (f" and {only}" if only else "")
+        return self._store.runs.search_runs(experiment_name(name), wanted, last=last)
 
 
-def _summarize(run: Run) -> DeliverySummary:
-    tags, info = run.data.tags, run.info
+def summary_of(run: StoredRun) -> DeliverySummary:
+    """What a delivery's run says of it."""
+    tags = run.tags
     return DeliverySummary(
-        id=info.run_id,
+        id=run.id,
         name=tags[MODEL],
         version=tags[VERSION],
         champion=tags.get(CHAMPION),
-        started=_moment(info.start_time),
-        ended=_moment(info.end_time) if info.status != NOT_ENDED and info.end_time else None,
+        started=_moment(run.started),
+        ended=_moment(run.ended) if run.status != NOT_ENDED and run.ended else None,
         outcome=tags.get(OUTCOME),
         reason=tags.get(REASON),
         last_step=tags.get(LAST_STEP),

@@ -5,19 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from tempfile import TemporaryDirectory
 
-from registry.adapters.mlflow_store import NOT_ENDED, store_errors
+from registry.adapters.mlflow_store import Store
 from registry.conventions import HEARTBEAT, MODEL, NOTE, OUTCOME, OWNER, REASON, STATE, VERSION
-from registry.errors import DeliveryLost
-from registry.model import Event
+from registry.errors import DeliveryLost, UnknownDelivery
+from registry.model import Event, Metric, StoredRun
 from registry.record import describe, event_tags, jsonl, metric_name, next_number, read_events, summary_tags
 from tidegate.core.clock import Clock
 
-if TYPE_CHECKING:
-    from mlflow import MlflowClient
-    from mlflow.entities import Run
-
+NOT_ENDED = "RUNNING"
+"""MLflow's status of a run that nobody has ended."""
 RUN_STATUS = {
     "delivered": "FINISHED",
     "rolled-back": "FAILED",
@@ -35,26 +33,29 @@ class MlflowLedger:
     makes sure that the delivery is open and still carried by those that carried it when this process joined.
     """
 
-    def __init__(self, client: MlflowClient, run: Run, clock: Clock, *, writer: str = "", carries: bool = True) -> None:
+    def __init__(self, store: Store, run: StoredRun, clock: Clock, *, writer: str = "", carries: bool = True) -> None:
         """`run` is a delivery's, made by `MlflowDeliveries`.
 
         Args:
-            client: of the store that the run is in.
+            store: that the run is in.
             run: as it was when this process joined.
             clock: for its signs of life.
             writer: tells this process's events from those of others; empty for the one that opened the delivery.
             carries: whether what it writes is a sign that the delivery lives; an approval from outside is none.
         """
-        self.delivery: str = run.info.run_id
-        self._client = client
+        self.delivery: str = run.id
+        self._store, self._run = store, run
         self._clock = clock
-        self._uri = client.tracking_uri
-        self._title = f"{run.data.tags[MODEL]} {run.data.tags[VERSION]}"
-        self._started = run.info.start_time / 1000
-        self._owner = run.data.tags.get(OWNER)
+        self._title = f"{run.tags[MODEL]} {run.tags[VERSION]}"
+        self._owner = run.tags.get(OWNER)
         self._writer, self._carries = writer, carries
-        self._events = read_events(run.data.tags)
-        self._next = next_number(run.data.tags)
+        self._events = read_events(run.tags)
+        self._next = next_number(run.tags)
+
+    @property
+    def known(self) -> list[Event]:
+        """What was written when this process last looked: at first when it joined. Asks nobody."""
+        return list(self._events)
 
     def append(self, event: Event) -> None:
         """Write the event, the list's tags and the story in one request, before this returns.
@@ -63,33 +64,27 @@ class MlflowLedger:
             DeliveryLost: another process has closed this delivery.
             StoreUnreachable: it is not written, or not known to be.
         """
-        with store_errors(self._uri):
-            self._catch_up(self._check_ours())
-            # A failed request may have been carried out: its number is never used again.
-            number, self._next = self._next, self._next + 1
-            tags = event_tags(number, event, self._writer) | summary_tags(self._title, [*self._events, event])
-            self._write(tags | (self._heartbeat() if self._carries else {}))
+        self._catch_up(self._check_ours())
+        # A failed request may have been carried out: its number is never used again.
+        number, self._next = self._next, self._next + 1
+        tags = event_tags(number, event, self._writer) | summary_tags(self._title, [*self._events, event])
+        self._write(tags | (self._heartbeat() if self._carries else {}))
 
     def recorded(self) -> list[Event]:
         """Everything that is written by now, by whomever, oldest first."""
-        with store_errors(self._uri):
-            self._catch_up(self._client.get_run(self.delivery))
+        self._catch_up(self._now())
         return list(self._events)
 
     def measure(self, numbers: Mapping[str, float], *, at: datetime) -> None:
         """Keep numbers as MLflow metrics; their step is in seconds since the delivery began."""
-        from mlflow.entities import Metric
-
-        step = max(0, round(at.timestamp() - self._started))
+        step = max(0, round(at.timestamp() - self._run.started / 1000))
         moment = round(at.timestamp() * 1000)
-        metrics = [Metric(metric_name(name), value, moment, step) for name, value in numbers.items()]
-        with store_errors(self._uri):
-            self._client.log_batch(self.delivery, metrics=metrics, synchronous=True)
+        metrics = [Metric(name=metric_name(name), value=value, at=moment, step=step) for name, value in numbers.items()]
+        self._store.runs.log(self.delivery, metrics=metrics)
 
     def attach(self, path: Path, *, folder: str = "") -> None:
         """Keep a file, such as the report, in a folder of the run's artifacts."""
-        with store_errors(self._uri):
-            self._client.log_artifact(self.delivery, str(path), folder or None)
+        self._store.artifacts.upload(self._run, path, folder)
 
     def beat(self) -> None:
         """Say that the process lives; call it every few seconds, `LIVE_SECONDS` is the patience of others.
@@ -97,9 +92,8 @@ class MlflowLedger:
         Raises:
             DeliveryLost: another process has closed this delivery.
         """
-        with store_errors(self._uri):
-            self._check_ours()
-            self._write(self._heartbeat())
+        self._check_ours()
+        self._write(self._heartbeat())
 
     def close(self, outcome: str, reason: str) -> None:
         """The delivery is over; may be said again after a crash.
@@ -111,38 +105,42 @@ class MlflowLedger:
         """
         if outcome not in RUN_STATUS:
             raise ValueError(f"outcome {outcome!r}; expected one of {', '.join(RUN_STATUS)}")
-        with store_errors(self._uri):
-            self._catch_up(self._check_ours())
-            story = describe(self._title, self._events, f"{outcome}: {reason}")
-            # Cut: MLflow keeps 8000 characters of a tag, and older stores 5000.
-            self._write({OUTCOME: outcome, STATE: outcome, REASON: reason[:4000], NOTE: story})
-            self._client.log_text(self.delivery, jsonl(self._events), "events.jsonl")
-            self._client.set_terminated(
-                self.delivery, RUN_STATUS[outcome], end_time=round(self._clock.now().timestamp() * 1000)
-            )
+        self._catch_up(self._check_ours())
+        story = describe(self._title, self._events, f"{outcome}: {reason}")
+        # Cut: MLflow keeps 8000 characters of a tag, and older stores 5000.
+        self._write({OUTCOME: outcome, STATE: outcome, REASON: reason[:4000], NOTE: story})
+        with TemporaryDirectory(prefix="tidegate-") as folder:
+            events = Path(folder) / "events.jsonl"
+            events.write_text(jsonl(self._events), encoding="utf-8")
+            self._store.artifacts.upload(self._run, events, "")
+        ended = round(self._clock.now().timestamp() * 1000)
+        self._store.runs.end_run(self.delivery, RUN_STATUS[outcome], ended=ended)
 
     def _heartbeat(self) -> dict[str, str]:
         return {HEARTBEAT: self._clock.now().isoformat()}
 
     def _write(self, tags: Mapping[str, str]) -> None:
-        from mlflow.entities import RunTag
+        self._store.runs.log(self.delivery, tags=tags)
 
-        entries = [RunTag(key, value) for key, value in tags.items()]
-        self._client.log_batch(self.delivery, tags=entries, synchronous=True)
-
-    def _catch_up(self, run: Run) -> None:
+    def _catch_up(self, run: StoredRun) -> None:
         """Take in what other processes wrote meanwhile: what this one writes next comes after it."""
-        self._events = read_events(run.data.tags)
-        self._next = max(self._next, next_number(run.data.tags))
+        self._events = read_events(run.tags)
+        self._next = max(self._next, next_number(run.tags))
 
-    def _check_ours(self) -> Run:
-        run = self._client.get_run(self.delivery)
-        if run.info.status != NOT_ENDED:
-            outcome, reason = run.data.tags.get(OUTCOME), run.data.tags.get(REASON)
+    def _now(self) -> StoredRun:
+        run = self._store.runs.run(self.delivery)
+        if run is None:
+            raise UnknownDelivery(f"delivery {self.delivery} is no longer in MLflow", hint="see `tidegate status`")
+        return run
+
+    def _check_ours(self) -> StoredRun:
+        run = self._now()
+        if run.status != NOT_ENDED:
+            outcome, reason = run.tags.get(OUTCOME), run.tags.get(REASON)
             raise DeliveryLost(
                 f"delivery {self.delivery} was closed by another process as {outcome}: {reason}",
                 hint="see `tidegate status`",
             )
-        if run.data.tags.get(OWNER) != self._owner:
+        if run.tags.get(OWNER) != self._owner:
             raise DeliveryLost(f"delivery {self.delivery} is carried on by another process")
         return run

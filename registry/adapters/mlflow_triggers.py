@@ -5,7 +5,8 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from registry.adapters.mlflow_store import NOT_FOUND, open_client, store_errors
+from registry.adapters.mlflow_library import open_client, store_errors
+from registry.adapters.mlflow_store import Store, open_store
 from registry.triggers.payload import DELIVER_TAG, EVENTS
 from tidegate.core.errors import OutsideError
 
@@ -27,6 +28,10 @@ class MlflowTriggers:
         self._uri = tracking_uri
 
     @cached_property
+    def _store(self) -> Store:
+        return open_store(self._uri)
+
+    @cached_property
     def _client(self) -> MlflowClient:
         return open_client(self._uri)
 
@@ -36,19 +41,12 @@ class MlflowTriggers:
         Raises:
             StoreUnreachable: MLflow did not answer.
         """
-        from mlflow.exceptions import MlflowException
-
-        client = self._client
-        with store_errors(self._uri):
-            try:
-                aliases = dict(client.get_registered_model(model).aliases)
-            except MlflowException as error:
-                if error.error_code != NOT_FOUND:
-                    raise
-                return frozenset()
-            versions = client.search_model_versions(f"name = '{model}'")
-        tagged = {str(version.version) for version in versions if version.tags.get(DELIVER_TAG) == alias}
-        return frozenset(tagged | ({str(aliases[alias])} if alias in aliases else set()))
+        found = self._store.models.model(model)
+        if found is None:
+            return frozenset()
+        versions, aliases = self._store.models.versions(model), found.aliases
+        tagged = {version.version for version in versions if version.tags.get(DELIVER_TAG) == alias}
+        return frozenset(tagged | ({aliases[alias]} if alias in aliases else set()))
 
     def announce(self, name: str, url: str, secret: str) -> str:
         """Have MLflow call `url`, and have it send a test event there; returns what it got back, for people.

@@ -24,7 +24,11 @@ class PrometheusQuery:
     async def ask(self, query: str) -> tuple[float, ...]:
         """The samples of a query now: of a scalar its value, of a range the last of each series."""
         address = f"{self._url}/api/v1/query?{urlencode({'query': query})}"
-        reply = await self._http.get(address, timeout_seconds=TIMEOUT_SECONDS)
+        try:
+            reply = await self._http.get(address, timeout_seconds=TIMEOUT_SECONDS)
+        except Unreachable as error:
+            # Without the question, which is longer than what a person wants to know.
+            raise Unreachable(f"Prometheus at {self._url} did not answer", detail=error.detail) from error
         answer = _read(reply, self._url)
         if answer.get("status") != "success":
             raise QueryRefused(str(answer.get("error", f"status {reply.status}")))

@@ -14,7 +14,7 @@ from rollouts.argo.patches import Requests
 from rollouts.argo.phase import waiting_for_controller
 from rollouts.argo.safe import renewed
 from rollouts.argo.sources import workload_of
-from rollouts.errors import ApiError, Conflict, NotConfirmed, NotPossible, Unreachable
+from rollouts.errors import ApiError, Conflict, Invalid, NotConfirmed, NotPossible, Unreachable
 from rollouts.kube.model import Json, Request
 from rollouts.kube.ports import Cluster
 from rollouts.kube.resources import ROLLOUTS
@@ -111,7 +111,7 @@ async def _workload_seen(cluster: Cluster, rollout: Json) -> bool:
 
 def _may_be_done(error: ApiError | Unreachable) -> bool:
     """Whether the write may have come about although no answer said so."""
-    return isinstance(error, Unreachable) or error.status >= 500
+    return isinstance(error, Unreachable) or (error.status >= 500 and not isinstance(error, Invalid))
 
 
 def _pauses() -> Iterator[float]:

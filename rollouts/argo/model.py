@@ -127,6 +127,11 @@ class Rollout:
         return str(self.status.get("stableRS") or "")
 
     @property
+    def active_hash(self) -> str:
+        """Blue-green: the template that users are on; empty elsewhere."""
+        return str((self.status.get("blueGreen") or {}).get("activeSelector") or "")
+
+    @property
     def in_progress(self) -> bool:
         """Whether a version is on its way to replace the stable one (not `IsFullyPromoted`)."""
         return self.pod_hash != self.stable_hash

@@ -53,7 +53,7 @@ def debt_of(rollout: Json, workload: Json | None = None) -> Debt | None:
         return Debt(UNPAUSING, None)
     # `status.abort` is a wish until the controller has written when it aborted (CalculatePauseStatus).
     if seen.aborted and not (seen.status.get("abortedAt") or says_aborted(seen)):
-        return Debt(ABORTING, None)
+        return Debt(ABORTING, _written_at(rollout, "f:status", "f:abort"))
     return _unscaled(seen)
 
 
@@ -69,13 +69,14 @@ def likely_cause(seen: Rollout) -> str:
     tells = "its log and its metric rollout_reconcile_error tell"
     if plugins:
         return (
-            f"the traffic plugin {plugins[0]} does not load or fails, and the controller ends there each time; {tells}"
+            f"the controller does not run, or the traffic plugin {plugins[0]} does not load or fails and it ends there "
+            f"each time; {tells}"
         )
     routers = sorted(key for key, value in routing.items() if isinstance(value, dict))
     if routers:
         return (
-            f"traffic routing by {routers[0]} fails (an object that is not there, or is not allowed), and the "
-            f"controller ends there each time; {tells}"
+            f"the controller does not run, or traffic routing by {routers[0]} fails (an object that is not there, or "
+            f"is not allowed) and it ends there each time; {tells}"
         )
     return "the Argo Rollouts controller does not run or fails on this rollout: its log tells"
 
@@ -106,9 +107,24 @@ def _wants_pods(seen: Rollout) -> bool:
 
 
 def _spec_changed_at(thing: Json) -> datetime | None:
+    return _written_at(thing, "f:spec")
+
+
+def _written_at(thing: Json, *path: str) -> datetime | None:
+    """When somebody last wrote that field, or one below it: of the status through its own door, else not."""
     times = [
         as_time(entry.get("time"))
         for entry in thing["metadata"].get("managedFields") or []
-        if entry.get("subresource") != "status" and "f:spec" in (entry.get("fieldsV1") or {})
+        if (entry.get("subresource") == "status") == (path[0] == "f:status") and owns(entry, path)
     ]
     return max((time for time in times if time), default=None)
+
+
+def owns(entry: Json, path: tuple[str, ...]) -> bool:
+    """Whether an entry of `metadata.managedFields` has that field, or one below it."""
+    fields = entry.get("fieldsV1") or {}
+    for part in path:
+        if part not in fields:
+            return False
+        fields = fields[part]
+    return True

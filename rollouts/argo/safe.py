@@ -123,6 +123,9 @@ def abort(rollout: Json, expected: Expected = ANYWHERE) -> Requests:
     if not seen.stable_hash:
         raise NotPossible(f"{seen.name} was never promoted: there is no stable version to go back to")
     _require_progress(seen, "abort")
+    if seen.promoting_in_full:
+        # A controller that promotes in full forgets an abort (`rollout/canary.go`, `syncRolloutStatusCanary`).
+        return renewed((patch_status(seen, {"abort": True, "promoteFull": False}),), seen.resource_version)
     return renewed(patches.abort(rollout), seen.resource_version)
 
 

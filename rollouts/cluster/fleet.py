@@ -20,9 +20,9 @@ from rollouts.cluster.precheck import require_room
 from rollouts.cluster.revisions import Revision
 from rollouts.cluster.route import RouteKind
 from rollouts.cluster.seen import Seen
-from rollouts.cluster.state import state_of, taken_back
+from rollouts.cluster.state import state_of, taken_back, unfinished
 from rollouts.cluster.wanted import is_here
-from rollouts.errors import EngineDidNotStart, FleetError, NotPossible
+from rollouts.errors import EngineDidNotStart, FleetError, NotConfirmed, NotPossible
 from rollouts.kube.ports import Cluster
 from rollouts.model import Engine, RegionState
 from tidegate.core.clock import Clock
@@ -156,12 +156,31 @@ class ArgoFleet:
         )
 
     async def _without_trial(self, seen: Seen, stable: Revision) -> Seen:
-        """Users first, by an abort; then the template, so that the Rollout asks for what it serves."""
-        if seen.trial and not seen.argo.aborted:
-            await self._moves.abort(seen)
-        seen = await self._moves.copy(await self._lookout.look(), 0)
-        await self._moves.undo(seen, stable)
-        return await self._moves.settled(stable.version, going_back=True)
+        """Users first; then the template, so that the Rollout asks for what it serves.
+
+        A controller that is silent leaves the second undone: then what was seen tells who serves, and what is left.
+
+        Raises:
+            NotConfirmed: it is silent, and not all users are on the stable.
+        """
+        try:
+            if seen.trial and not seen.abort_confirmed:
+                await self._moves.abort(seen)
+            seen = await self._moves.copy(await self._lookout.look(), 0)
+            await self._moves.undo(seen, stable)
+            return await self._moves.settled(stable.version, going_back=True)
+        except (NotConfirmed, NotPossible) as error:
+            seen = await self._lookout.look()
+            if seen.stable and seen.stable.version != stable.version and seen.goes_back_to(stable.version):
+                # A promotion came to its end before the abort was heard.
+                return await self._restored(seen, stable.version)
+            if isinstance(error, NotPossible):
+                raise
+            told = unfinished(seen)
+            if not seen.on_stable:
+                raise NotConfirmed(told, hint=error.hint) if told else error from error
+            log.warning("%s: %s", self.region, told or error)
+            return seen
 
     async def _restored(self, seen: Seen, to: str) -> Seen:
         """The warm version before; past all steps as long as it is inside the Rollout's `rollbackWindow`."""

@@ -39,10 +39,11 @@ class HttpRoutes:
             rule["filters"] = filters
         return changed
 
-    def without_canary(self, route: Json, name: str) -> Json:
+    def weighted(self, route: Json, name: str, percent: int) -> Json:
         changed = deepcopy(route)
+        weights = {stable_service(name): 100 - percent, canary_service(name): percent}
         for ref in _users(changed, name).get("backendRefs") or []:
-            ref["weight"] = 100 if ref["name"] == stable_service(name) else 0
+            ref["weight"] = weights.get(ref["name"], 0)
         return changed
 
 

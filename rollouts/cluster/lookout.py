@@ -16,7 +16,7 @@ from rollouts.cluster.pods import hopeless, problems
 from rollouts.cluster.route import RouteKind
 from rollouts.cluster.seen import Seen
 from rollouts.cluster.state import taken_back
-from rollouts.errors import EngineDidNotStart, FleetError, NotFound, NotPossible
+from rollouts.errors import EngineDidNotStart, FleetError, NotConfirmed, NotFound, NotPossible
 from rollouts.kube.model import Json, Resource
 from rollouts.kube.ports import Cluster
 from rollouts.kube.resources import PODS, REPLICA_SETS, ROLLOUTS
@@ -66,19 +66,22 @@ class Lookout:
 
         Raises:
             EngineDidNotStart: engines do not come up, or not in time.
-            NotPossible: somebody holds the Rollout.
+            NotPossible: somebody holds the Rollout, or asks it for another version meanwhile.
             FleetError: the region took its trial back, or its controller does not react.
         """
         begun = self._clock.monotonic()
+        first: Seen | None = None
         while True:
             seen = await self.look()
             if holds(seen):
                 return seen
+            first = first or seen
             waited = self._clock.monotonic() - begun
             # Not sooner: a controller that was away may just have come back.
             if waited >= STUCK_AFTER_SECONDS:
                 refuse_stuck(seen)
             if not going_back:
+                refuse_overruled(seen, first)
                 refuse_hopeless(seen, what)
             if waited >= within:
                 raise late(seen, what, within)
@@ -99,10 +102,21 @@ def refuse_stuck(seen: Seen) -> None:
     """End a wait for a controller that does not react.
 
     Raises:
-        FleetError: with the likely cause.
+        NotConfirmed: with the likely cause.
     """
     if seen.health.state is State.STUCK:
-        raise FleetError(f"{seen.argo.name} is stuck: {seen.health.message}", hint=seen.health.cause)
+        raise NotConfirmed(f"{seen.argo.name} is stuck: {seen.health.message}", hint=seen.health.cause)
+
+
+def refuse_overruled(seen: Seen, first: Seen) -> None:
+    """End a wait for a version that was asked for at the first look, and is not any more.
+
+    Raises:
+        NotPossible: somebody else asks for another one.
+    """
+    # Who asked for the same, such as a GitOps controller that is ahead of us, does no harm.
+    if seen.foreign_wish and seen.asked[0] != first.asked[0]:
+        raise NotPossible(seen.foreign_wish.reason)
 
 
 def refuse_hopeless(seen: Seen, what: str) -> None:
@@ -114,7 +128,8 @@ def refuse_hopeless(seen: Seen, what: str) -> None:
     name = seen.argo.name
     if seen.argo.paused_by_spec:
         raise NotPossible(f"somebody holds {name}: {what} cannot come about", hint=f"tidegate rollout promote {name}")
-    if back := taken_back(seen):
+    # An abort stands in the status until the controller sees what was asked for since.
+    if seen.observed and (back := taken_back(seen)):
         raise FleetError(back)
     coming = seen.trial or (None if seen.stable else seen.revisions[0] if seen.revisions else None)
     died = hopeless(seen.pods_of(coming))

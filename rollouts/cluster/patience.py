@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from rollouts.errors import ApiError, Conflict, FleetError, Gone, TooManyRequests, Unauthorized, Unreachable
+from rollouts.errors import ApiError, Conflict, FleetError, Gone, Invalid, TooManyRequests, Unauthorized, Unreachable
 from tidegate.core.clock import Clock
 
 FIRST_SECONDS, LONGEST_SECONDS = 0.5, 20.0
@@ -19,7 +19,7 @@ Said = TypeVar("Said")
 
 def passes(error: FleetError) -> bool:
     """Whether the same wish may succeed later. A credential may have run out while its successor was on its way."""
-    busy = isinstance(error, ApiError) and error.status >= 500
+    busy = isinstance(error, ApiError) and error.status >= 500 and not isinstance(error, Invalid)
     return busy or isinstance(error, Unreachable | Conflict | Gone | TooManyRequests | Unauthorized)
 
 

@@ -21,5 +21,9 @@ class Place(Value):
     """How long a version may take from being asked for until all its engines are ready."""
     patience_seconds: float = 600.0
     """How long the region may be silent before a wish is given up; it goes on serving meanwhile."""
+    warm_versions: int | None = None
+    """Versions that were stable and are kept warm; None keeps none."""
+    after_abort_seconds: float = 300.0
+    """How long the engines of a version stay up after it was taken back."""
     nodes_grow: bool = False
     """Whether nodes come when pods ask for them: then those that are there say nothing of room."""

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime
 
-from rollouts.argo.model import revision_of
+from rollouts.argo.model import as_time, revision_of
 from rollouts.argo.revisions import hash_of
 from rollouts.kube.model import Json
 from rollouts.manifests.conventions import ATTEMPT, DIGEST, VERSION
+
+SCALE_DOWN_DEADLINE = "scale-down-deadline"
+"""Argo Rollouts' annotation on a ReplicaSet that goes later (`DefaultReplicaSetScaleDownDeadlineAnnotationKey`)."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +29,9 @@ class Revision:
     """Engines that it should have now; 0 for one that is history."""
     available: int
     """Engines that are ready now."""
+
+    ends: datetime | None = None
+    """When the controller takes its engines away; None while it does not mean to."""
 
     @property
     def whole(self) -> bool:
@@ -43,6 +50,7 @@ def revision(replica_set: Json) -> Revision:
         attempt=attempt,
         wanted=int(replica_set["spec"].get("replicas") or 0),
         available=int((replica_set.get("status") or {}).get("availableReplicas") or 0),
+        ends=as_time((replica_set["metadata"].get("annotations") or {}).get(SCALE_DOWN_DEADLINE)),
     )
 
 

@@ -1,6 +1,7 @@
 """The object that splits a region's users, read and written as what it says of stable and canary.
 
-Weights are the controller's, which sets them step by step; copies are ours. Argo Rollouts' own `setMirrorRoute` does
+Weights are the controller's, which sets them step by step; only the way back is ours too, so that users need not wait
+for it. Copies are ours. Argo Rollouts' own `setMirrorRoute` does
 nothing through the Gateway API plugin and says that it did (rollouts-plugin-trafficrouter-gatewayapi#32), and with
 Istio it removes what has no `match`.
 """
@@ -34,8 +35,8 @@ class RouteKind(Protocol):
         """The same route with that percent of requests copied, 0 for none; all else stays."""
         ...
 
-    def without_canary(self, route: Json, name: str) -> Json:
-        """The same route with all users on the stable: for when whoever sets weights is away."""
+    def weighted(self, route: Json, name: str, percent: int) -> Json:
+        """The same route with that percent of users on the canary and the rest on the stable; all else stays."""
         ...
 
 

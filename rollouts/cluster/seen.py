@@ -4,18 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cached_property
 
 from rollouts.argo.health import Health, State, health_of
 from rollouts.argo.model import PauseReason, Rollout
+from rollouts.argo.owed import debt_of
 from rollouts.argo.phase import waiting_for_controller
 from rollouts.argo.revisions import controlled_by, hash_of
+from rollouts.argo.settled import aborted
+from rollouts.cluster.foreign import foreign_wish
 from rollouts.cluster.holds import holds_of, paused_by
 from rollouts.cluster.revisions import Revision, labelled, revision
 from rollouts.cluster.route import RouteKind
 from rollouts.kube.model import Json
 from rollouts.manifests.conventions import PREVIOUS
+from rollouts.model import ForeignWish
+
+REACTS_WITHIN = timedelta(seconds=10)
+"""A controller that is well takes a second or two."""
 
 
 @dataclass(frozen=True)
@@ -62,10 +69,26 @@ class Seen:
         return labelled(self.argo.spec.get("template") or {})
 
     @property
+    def foreign_wish(self) -> ForeignWish | None:
+        """What somebody else than tidegate asks for; None when the template's version is our own wish.
+
+        None too until the controller acted on it, or had the time: an abort that is sent before is lost, since a
+        controller that meets a new template forgets the abort of the one before.
+        """
+        if self.rollout is None or not (self.observed or self.silent):
+            return None
+        return foreign_wish(self.rollout, self.stable.version if self.stable else "")
+
+    @property
     def previous(self) -> Revision | None:
-        """The version that was stable before the last promotion, as long as an engine of it is up."""
-        serving = [each.hash for each in (self.stable, self.trial) if each]
-        waiting = [each for each in self.revisions if each.version == self.remembered and each.hash not in serving]
+        """The version that was stable before the last promotion, as long as an engine of it is up.
+
+        None while another one is on trial: then the way back is the stable.
+        """
+        if self.trial or not self.stable:
+            return None
+        stable = self.stable.hash
+        waiting = [each for each in self.revisions if each.version == self.remembered and each.hash != stable]
         return next((each for each in waiting if each.wanted and each.available), None)
 
     @property
@@ -84,6 +107,40 @@ class Seen:
         if self.route is None or self.argo.blue_green is not None:
             return 0
         return self.routes.weight(self.route, self.argo.name)
+
+    @property
+    def weight_that_stays(self) -> int:
+        """Percent of users whom a way back leaves on the canary until the stable has engines for them.
+
+        0, but for `dynamicStableScale`: there the stable has engines for its own users only, and would fail all of
+        them. Argo Rollouts lowers the weight by the same rule, and never raises it (`reconcileTrafficRouting`).
+        """
+        if not (self.argo.canary or {}).get("dynamicStableScale") or not (self.stable and self.trial):
+            return 0
+        borne = 100 * self.stable.available // max(self.argo.replicas, 1)
+        return max(0, min(self.weight, 100 - borne)) if self.trial.available else 0
+
+    @property
+    def abort_confirmed(self) -> bool:
+        """Whether the controller itself has taken the trial back."""
+        return self.rollout is not None and aborted(self.rollout, self.rollout)
+
+    @property
+    def on_stable(self) -> bool:
+        """Whether the stable answers all users, and nothing is copied: read, not concluded."""
+        if self.stable is None or not self.stable.available or self.mirror:
+            return False
+        if self.argo.blue_green is not None:
+            return self.argo.active_hash in ("", self.stable.hash)
+        return self.route is not None and self.weight == 0
+
+    @property
+    def silent(self) -> str:
+        """What the controller has not reacted to although it had the time; empty when it owes nothing."""
+        debt = debt_of(self.rollout) if self.rollout else None
+        if debt is None or (debt.since and self.at - debt.since < REACTS_WITHIN):
+            return ""
+        return debt.text
 
     @property
     def mirror(self) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rollouts.argo.health import State
+from rollouts.argo.health import State, likely_cause
 from rollouts.cluster.place import Place
 from rollouts.cluster.pods import problems
 from rollouts.cluster.revisions import Revision
@@ -29,6 +29,7 @@ def state_of(place: Place, seen: Seen) -> RegionState:
         weight=seen.weight if seen.trial else 0,
         mirror=seen.mirror if seen.trial else 0,
         problem=told or None,
+        foreign_wish=seen.foreign_wish,
     )
 
 
@@ -36,8 +37,27 @@ def taken_back(seen: Seen) -> str:
     """Why the region gave up its trial by itself, in one line; empty when it did not."""
     if seen.trial is None or not seen.argo.aborted:
         return ""
+    if told := unfinished(seen):
+        return told
     why = seen.health.cause or seen.health.message or "somebody aborted it"
     return f"version {seen.trial.version} was taken back in the region itself: {why}"
+
+
+def unfinished(seen: Seen) -> str:
+    """Who serves whom while a way back waits for its controller, and what to do; empty when it does not."""
+    stable, trial = seen.stable, seen.trial
+    if not (stable and trial and seen.silent):
+        return ""
+    asked = (seen.asked[0], seen.asked[2])
+    aborted = seen.argo.aborted and asked == (trial.version, trial.attempt)
+    if not aborted and asked != (stable.version, stable.attempt):
+        return ""
+    users = f"all users are on version {stable.version}"
+    if not seen.on_stable:
+        engines = f"the stable has {stable.available} of {seen.argo.replicas} engines"
+        users = f"{seen.weight} % of users stay on version {trial.version}: {engines}"
+    why = f"the Argo Rollouts controller has not reacted ({seen.silent}): {likely_cause(seen.argo)}"
+    return f"{users}, and {why}; once it runs, `tidegate rollback` finishes the way back"
 
 
 def _canary(place: Place, seen: Seen) -> Arm | None:
@@ -72,7 +92,8 @@ def _phase(seen: Seen, stable: Arm, canary: Arm | None) -> Phase:
 def _problems(place: Place, seen: Seen) -> Iterator[str]:
     if seen.route is None:
         yield f"{seen.routes.resource.kind} {place.name} is gone: nobody can be sent to a canary"
-    if back := taken_back(seen):
+    back = taken_back(seen) or unfinished(seen)
+    if back:
         yield back
     elif seen.health.state in {State.STUCK, State.DEGRADED}:
         yield ": ".join(part for part in (seen.health.message, seen.health.cause) if part)

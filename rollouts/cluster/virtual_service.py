@@ -36,10 +36,11 @@ class VirtualServices:
             users["mirrorPercentage"] = {"value": percent}
         return changed
 
-    def without_canary(self, route: Json, name: str) -> Json:
+    def weighted(self, route: Json, name: str, percent: int) -> Json:
         changed = deepcopy(route)
+        weights = {stable_service(name): 100 - percent, canary_service(name): percent}
         for target in _users(changed).get("route") or []:
-            target["weight"] = 100 if _service(target.get("destination")) == stable_service(name) else 0
+            target["weight"] = weights.get(_service(target.get("destination")), 0)
         return changed
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from copy import deepcopy
 
+from rollouts.cluster.revisions import labelled
 from rollouts.cluster.seen import Seen
 from rollouts.errors import NotPossible
 from rollouts.kube.model import Json
@@ -51,7 +52,10 @@ def succeeding(rollout: Json, live: Json) -> Json:
     """
     spec, metadata = live.get("spec") or {}, live["metadata"]
     kept = {key: spec[key] for key in KEPT if key in spec and key not in rollout["spec"]}
-    annotations = {key: value for key, value in (metadata.get("annotations") or {}).items() if key != PREVIOUS}
+    annotations = dict(metadata.get("annotations") or {})
+    # The way back stays noted, for when this trial is taken back; but the same version on trial is no way back.
+    if annotations.get(PREVIOUS) == labelled(rollout["spec"]["template"])[0]:
+        del annotations[PREVIOUS]
     labels = {**(metadata.get("labels") or {}), **rollout["metadata"].get("labels", {})}
     said = {**metadata, "labels": labels, "annotations": annotations}
     return {**live, "metadata": said, "spec": {**rollout["spec"], **kept}}

@@ -10,6 +10,7 @@ from rollouts.doctor.examine import AILMENTS, examine
 from rollouts.doctor.gather import CONTROLLER_NAMESPACE, Patient, gather
 from rollouts.doctor.model import Finding, Severity, Snapshot
 from rollouts.doctor.questions import Question
+from rollouts.doctor.scraping import Scraping
 
 __all__ = [
     "AILMENTS",
@@ -17,6 +18,7 @@ __all__ = [
     "Finding",
     "Patient",
     "Question",
+    "Scraping",
     "Severity",
     "Snapshot",
     "diagnose",

@@ -12,6 +12,7 @@ from rollouts.doctor.checks import (
     controller,
     definitions,
     evidence,
+    network,
     plugins,
     pods,
     progress,
@@ -38,6 +39,7 @@ _MODULES = (
     steps,
     services,
     routes,
+    network,
     pods,
     capacity,
     workload,
@@ -63,5 +65,6 @@ def _not_looked_at(snapshot: Snapshot) -> Iterator[Finding]:
         hidden.append(f"the controller's namespace {snapshot.controller.namespace}")
     elif snapshot.controller.config_unread:
         hidden.append("the controller's configuration")
+    hidden += [f"the proxies of Gateway {one.name}" for one in snapshot.gateways if not one.readable]
     if hidden:
         yield NOT_LOOKED_AT.found(f"{len(hidden)} kinds of objects were not looked at", ", ".join(hidden))

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 
 from rollouts.doctor.controller_seen import controller_of
 from rollouts.doctor.errors import QueryRefused
-from rollouts.doctor.model import Access, Reading, Snapshot, Unread
+from rollouts.doctor.gateways_seen import gateways_of
+from rollouts.doctor.model import Access, Gateway, Reading, Snapshot, Unread
 from rollouts.doctor.objects import at
 from rollouts.doctor.ports import Prometheus, Region
 from rollouts.doctor.questions import Answer, Question, metrics_of
+from rollouts.doctor.scraping import Scraping
 from rollouts.doctor.strategy import http_routes, route_namespace, services, virtual_services
 from rollouts.doctor.templates import questions as of_templates
 from rollouts.doctor.templates import template_names
@@ -27,6 +29,7 @@ from rollouts.kube.resources import (
     EXPERIMENTS,
     HORIZONTAL_POD_AUTOSCALERS,
     HTTP_ROUTES,
+    NETWORK_POLICIES,
     NODES,
     POD_DISRUPTION_BUDGETS,
     PODS,
@@ -55,6 +58,8 @@ class Patient(Value):
     controller_namespace: str = CONTROLLER_NAMESPACE
     questions: tuple[Question, ...] = ()
     """What gates and SLOs ask Prometheus in this region."""
+    scraping: Scraping | None = None
+    """How often engines should be scraped."""
     rights: tuple[AccessQuestion, ...] = ()
     """What a delivery has to do here."""
     last_delivery: datetime | None = None
@@ -75,18 +80,20 @@ async def gather(region: Region, prometheus: Prometheus | None, patient: Patient
     readings = await asyncio.gather(
         *(_read(region, resource, names[resource], places.get(resource)) for resource in resources)
     )
+    read = dict(zip(resources, readings, strict=True))
     seen = Snapshot(
         region=patient.region,
         delivery=patient.delivery,
         namespace=region.namespace,
         now=clock.now() + (region.ahead or timedelta()),
-        objects=dict(zip(resources, readings, strict=True)),
+        objects=read,
         controller=await controller_of(region, patient.controller_namespace, patient.delivery),
+        gateways=await _gateways(region, read, rollout or {}),
         access=tuple([Access(question=right, allowed=await region.allowed(right)) for right in patient.rights]),
         skew=region.ahead,
         last_delivery=patient.last_delivery,
     )
-    return seen if prometheus is None else await _with_answers(seen, prometheus, patient.questions)
+    return seen if prometheus is None else await _with_answers(seen, prometheus, patient)
 
 
 def _named_in(rollout: Json | None, delivery: str) -> dict[Resource, tuple[str, ...]]:
@@ -108,6 +115,7 @@ def _named_in(rollout: Json | None, delivery: str) -> dict[Resource, tuple[str, 
         ANALYSIS_RUNS: (),
         EVENTS: (),
         RESOURCE_QUOTAS: (),
+        NETWORK_POLICIES: (),
         POD_DISRUPTION_BUDGETS: (delivery,),
         HORIZONTAL_POD_AUTOSCALERS: (delivery, f"keda-hpa-{delivery}"),
         SCALED_OBJECTS: (delivery,),
@@ -140,15 +148,34 @@ async def _one(region: Region, resource: Resource, name: str, namespace: str | N
         return None
 
 
-async def _with_answers(seen: Snapshot, prometheus: Prometheus, asked: Iterable[Question]) -> Snapshot:
+async def _gateways(region: Region, read: Mapping[Resource, Reading], rollout: Json) -> tuple[Gateway, ...]:
+    """Those that may be asked for by users of this Rollout, where a policy may keep them out."""
+    if not read[NETWORK_POLICIES].items:
+        return ()
+    named = http_routes(rollout)
+    return await gateways_of(region, [one for one in read[HTTP_ROUTES].items if one["metadata"]["name"] in named])
+
+
+async def _with_answers(seen: Snapshot, prometheus: Prometheus, patient: Patient) -> Snapshot:
     """The snapshot with what Prometheus says to the gates, and to the analysis templates in use."""
     answers: list[Answer] = []
+    told: dict[str, object] = {"scraping": patient.scraping}
     try:
-        for question in (*asked, *of_templates(seen)):
+        for question in (*patient.questions, *of_templates(seen)):
             answers.append(await _answer(prometheus, question))
+        if patient.scraping:
+            told["scraped_every"] = patient.scraping.seen(await _samples(prometheus, patient.scraping.query))
     except Unreachable as error:
-        return seen.model_copy(update={"answers": tuple(answers), "prometheus_problem": str(error)})
-    return seen.model_copy(update={"answers": tuple(answers)})
+        told["prometheus_problem"] = str(error)
+    return seen.model_copy(update={**told, "answers": tuple(answers)})
+
+
+async def _samples(prometheus: Prometheus, query: str) -> tuple[float, ...]:
+    """None of a query that this Prometheus cannot evaluate: some that speak its language have no subqueries."""
+    try:
+        return await prometheus.ask(query)
+    except QueryRefused:
+        return ()
 
 
 async def _answer(prometheus: Prometheus, question: Question) -> Answer:

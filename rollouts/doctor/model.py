@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from enum import StrEnum
 
+from rollouts.doctor.admission import Caller
 from rollouts.doctor.questions import Answer
+from rollouts.doctor.scraping import Scraping
 from rollouts.kube.model import AccessQuestion, Json, Resource
 from rollouts.kube.resources import ROLLOUTS
 from tidegate.core.model import Value
@@ -89,6 +91,11 @@ class Controller(Value):
     """The last lines of its log that speak of an error and of this Rollout or of a plugin."""
 
     @property
+    def here(self) -> bool:
+        """Whether it is, or should be, a pod of this namespace; else it runs elsewhere or nowhere."""
+        return bool(self.pods or self.deployments)
+
+    @property
     def version(self) -> tuple[int, int] | None:
         """Of its image; None when no tag tells. Tags of Argo Rollouts begin with v."""
         for pod in self.pods:
@@ -104,6 +111,17 @@ class Controller(Value):
         looks = f", in {self.reconciles:.0f} looks" if self.reconciles else ""
         counted = (f"rollout_reconcile_error is {self.errors:.0f}{looks}",) if self.errors else ()
         return (*counted, *self.log)
+
+
+class Gateway(Value):
+    """One that the delivery's routes name, and who carries its traffic."""
+
+    name: str
+    namespace: str
+    readable: bool = True
+    """Whether pods could be listed anywhere that they may be."""
+    proxies: tuple[Caller, ...] = ()
+    """The pods that ask engines, without those in their node's own network."""
 
 
 class Access(Value):
@@ -124,9 +142,15 @@ class Snapshot(Value):
     """By the API server's clock, as all times in its objects."""
     objects: Mapping[Resource, Reading] = {}
     controller: Controller
+    gateways: tuple[Gateway, ...] = ()
+    """Not looked for where network policies may not be read."""
     access: tuple[Access, ...] = ()
     answers: tuple[Answer, ...] = ()
     """To the queries of the delivery's gates and SLOs."""
+    scraping: Scraping | None = None
+    """How often engines should be scraped; None when nobody says."""
+    scraped_every: timedelta | None = None
+    """How often they are; None when Prometheus has not two samples of one."""
     prometheus_problem: str = ""
     """Why the region's Prometheus could not be asked; empty when it could, or when none is named."""
     skew: timedelta | None = None

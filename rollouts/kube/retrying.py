@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rollouts.errors import ApiError, FleetError, NoConnection, TooManyRequests, Unreachable
+from rollouts.errors import ApiError, FleetError, Invalid, NoConnection, TooManyRequests, Unreachable
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,8 @@ def may_repeat(error: FleetError, *, changes_nothing: bool) -> bool:
     if isinstance(error, NoConnection | TooManyRequests):
         return True
     # 5xx says that the server failed at it, not how far it came.
-    return changes_nothing and (isinstance(error, Unreachable) or (isinstance(error, ApiError) and error.status >= 500))
+    failed = isinstance(error, ApiError) and error.status >= 500 and not isinstance(error, Invalid)
+    return changes_nothing and (isinstance(error, Unreachable) or failed)
 
 
 def asked_pause(error: FleetError | None) -> float:

@@ -25,6 +25,9 @@ KINDS: Mapping[int, type[ApiError]] = {
 TOO_LARGE = "ResourceVersionTooLarge"
 """The cause in a 504 when we know a later version than the server: it was restored, or lags behind for good."""
 
+UNTYPED = "failed to create typed patch object"
+"""How a server begins to say that an applied object does not fit its kind's schema."""
+
 BODY_CHARACTERS = 2000
 """How much of an answer that is no `Status` is kept for `--debug`."""
 
@@ -52,7 +55,7 @@ def error_of(asked: str, said: Json, retry_after: str | None = None) -> ApiError
         Cause(field=cause.get("field", ""), message=cause.get("message", ""), reason=cause.get("reason", ""))
         for cause in details.get("causes") or ()
     )
-    kind = KINDS.get(status, ApiError)
+    kind = Invalid if _no_such_field(said) else KINDS.get(status, ApiError)
     if any(cause.reason == TOO_LARGE for cause in causes):
         kind = Gone
     error = kind(
@@ -64,6 +67,15 @@ def error_of(asked: str, said: Json, retry_after: str | None = None) -> ApiError
     if isinstance(error, Invalid):
         error.causes = causes
     return error
+
+
+def _no_such_field(said: Json) -> bool:
+    """Whether an apply was refused for what is in it, which API servers up to 1.35 at least answer with a bare 500.
+
+    They type the applied object before they look at `fieldValidation`, and the typing's error has no status of its own
+    (`managedfields/internal/structuredmerge.go`: `Apply`).
+    """
+    return said.get("code") == 500 and str(said.get("message") or "").startswith(UNTYPED)
 
 
 def _status_in(body: bytes) -> Json | None:

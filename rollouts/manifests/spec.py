@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from enum import StrEnum
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from rollouts.manifests.nodes_spec import NodesSpec
 from rollouts.manifests.pod_spec import PodSpec
@@ -27,6 +27,35 @@ class Strategy(StrEnum):
     """Copies of requests at most, then all users at once."""
 
 
+class PrometheusSpec(SpecModel):
+    """One Prometheus, as each of those who ask it reaches it: inside a cluster it has another address than outside."""
+
+    url: Url
+    """For tidegate: gates, proofs, `doctor`."""
+    rollouts: Url | None = None
+    """For the analyses of Argo Rollouts; as `url` when absent."""
+    keda: Url | None = None
+    """For KEDA; as `rollouts` when absent: both are inside."""
+
+    @property
+    def for_rollouts(self) -> str:
+        """Rendered into AnalysisTemplates."""
+        return self.rollouts or self.url
+
+    @property
+    def for_keda(self) -> str:
+        """Rendered into a ScaledObject."""
+        return self.keda or self.for_rollouts
+
+
+def _for_all(address: object) -> object:
+    """A single address is everybody's."""
+    return {"url": address} if isinstance(address, str) else address
+
+
+Prometheus = Annotated[PrometheusSpec, BeforeValidator(_for_all, json_schema_input_type=Url | PrometheusSpec)]
+
+
 class RegionSpec(SpecModel):
     """One region: a cluster, and the addresses that a delivery asks."""
 
@@ -38,8 +67,8 @@ class RegionSpec(SpecModel):
     """Where the stable answers, whatever the weights."""
     canary_url: Url
     """Where the canary answers, whatever the weights."""
-    prometheus: Url
-    """As tidegate, the autoscaler and Argo Rollouts reach it: it has the metrics of this region's engines."""
+    prometheus: Prometheus
+    """It has the metrics of this region's engines: one address, or one for each of those who ask."""
     replicas: int | None = Field(default=None, ge=1)
     """Engines of this region; as `fleet.replicas` when absent."""
 

@@ -21,12 +21,21 @@ class Traffic(StrEnum):
     """A VirtualService, whose weights Argo Rollouts sets by itself."""
 
 
+PROXIES_IN = ("envoy-gateway-system", "istio-system")
+"""Where Envoy Gateway runs every gateway's proxies, and where Istio's own ingress is, unless they were told otherwise.
+
+A policy that names a namespace that is not there lets nobody in by it.
+"""
+
+
 class GatewaySpec(SpecModel):
     """The gateway that is there already, and the hosts that are this delivery's."""
 
     name: ObjectName
     namespace: ObjectName | None = None
     """The delivery's own when absent."""
+    pods_in: tuple[ObjectName, ...] = PROXIES_IN
+    """Namespaces where its proxies run, whom engines let in, beside its own."""
     listener: ObjectName | None = None
     """Its `sectionName`; all listeners when absent. Istio has none."""
     hosts: tuple[Host, ...] = ()
@@ -41,6 +50,6 @@ class NetworkSpec(SpecModel):
     """Who may talk to engines, and to whom they may talk; all others may not."""
 
     ingress_from: tuple[ObjectName, ...] = ("monitoring",)
-    """Namespaces beside the gateway's: of Prometheus, and of the proxies where a gateway's run elsewhere."""
+    """Namespaces beside the gateway's and its proxies': of Prometheus, and of whoever else may ask."""
     egress_to: tuple[Block, ...] = ()
     """Blocks of addresses such as 10.20.0.0/16, of the artifact store, when weights are pulled at start."""

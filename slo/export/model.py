@@ -34,6 +34,8 @@ class Wanted(Value):
     cost: CostSpec | None = None
     stage: timedelta
     """How long a canary is on trial."""
+    scrape_interval: timedelta
+    """Of the engines."""
     cluster: Cluster = Cluster()
 
     def names(self, suffix: str, slo: Slo | None = None) -> KubernetesNames:

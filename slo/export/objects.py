@@ -46,7 +46,7 @@ def analysis_templates(wanted: Wanted, slos: Iterable[Slo]) -> Exported:
 def pod_monitors(wanted: Wanted) -> Exported:
     """One for the engines, one for their GPUs."""
     objects = [
-        engine_monitor(wanted.delivery, wanted.names("engines")),
+        engine_monitor(wanted.delivery, wanted.names("engines"), wanted.scrape_interval),
         gpu_monitor(wanted.delivery, wanted.names("gpus")),
     ]
     text = "".join(written(each, header=MONITORS) for each in objects)

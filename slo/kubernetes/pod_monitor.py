@@ -24,7 +24,10 @@ from slo.kubernetes.manifest import Manifest, manifest
 from slo.metrics import SERVICE
 from slo.model import KubernetesNames
 
-INTERVAL = timedelta(seconds=15)
+GPU_INTERVAL = timedelta(seconds=15)
+"""Nothing is judged by GPUs, and their exporter measures twice a minute."""
+LONGEST_TIMEOUT = timedelta(seconds=10)
+"""Of a scrape, as Prometheus has it by itself."""
 
 ENGINE_PORT = "http"
 """The name of the container port on which an engine answers requests and `/metrics`."""
@@ -37,8 +40,13 @@ _NEVER_READ = ".+_created"
 """When a counter began: Prometheus sees resets by itself, and these are a third of an engine's series."""
 
 
-def engine_monitor(delivery: str, names: KubernetesNames, interval: timedelta = INTERVAL) -> Manifest:
-    """Scrapes every engine of `delivery`, whatever its version and role."""
+def scrape_timeout(interval: timedelta) -> timedelta:
+    """When a scrape of an engine is given up: everything of a sample is known so long after its time."""
+    return min(interval, LONGEST_TIMEOUT)
+
+
+def engine_monitor(delivery: str, names: KubernetesNames, interval: timedelta) -> Manifest:
+    """Scrapes every engine of `delivery`, whatever its version and role, as often as gates need."""
     return manifest(
         _API,
         "PodMonitor",
@@ -54,6 +62,7 @@ def engine_monitor(delivery: str, names: KubernetesNames, interval: timedelta = 
                     "port": ENGINE_PORT,
                     "path": "/metrics",
                     "interval": prometheus_duration(interval),
+                    "scrapeTimeout": prometheus_duration(scrape_timeout(interval)),
                     "relabelings": [
                         {"targetLabel": SERVICE, "replacement": delivery},
                         _copied(_OF_POD + as_label(REGION), "region"),
@@ -69,7 +78,7 @@ def engine_monitor(delivery: str, names: KubernetesNames, interval: timedelta = 
     )
 
 
-def gpu_monitor(delivery: str, names: KubernetesNames, interval: timedelta = INTERVAL) -> Manifest:
+def gpu_monitor(delivery: str, names: KubernetesNames) -> Manifest:
     """Scrapes NVIDIA's DCGM exporter, of the GPUs that run this delivery's engines.
 
     The exporter must be told to put the labels of the pods that use a GPU on its metrics:
@@ -88,7 +97,7 @@ def gpu_monitor(delivery: str, names: KubernetesNames, interval: timedelta = INT
                 {
                     "port": GPU_PORT,
                     "path": "/metrics",
-                    "interval": prometheus_duration(interval),
+                    "interval": prometheus_duration(GPU_INTERVAL),
                     "metricRelabelings": [
                         _keep(GPU_SERIES),
                         mine,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from fakes.kube.contract import (
     AccessContract,
     ApplyContract,
@@ -43,4 +44,5 @@ class TestWatching(WatchingContract): ...
 class TestAccess(AccessContract): ...
 
 
+@pytest.mark.usefixtures("rollouts_kinds")
 class TestRollouts(RolloutContract): ...

@@ -13,6 +13,7 @@ from e2e.spec import MODEL, REGION
 from e2e.story import Story
 
 from gates.load.records import RequestRecord
+from registry.adapters.mlflow_library import open_client
 from registry.adapters.mlflow_store import embedded_uri
 from rollouts.model import Phase
 
@@ -85,7 +86,7 @@ class Then:
 
     def run_shows(self, status: str) -> None:
         """What a person sees in MLflow's own list: the run's status, with numbers and the report in it."""
-        client = self._machine.registry._client
+        client = open_client(embedded_uri(self._machine.state))
         run = client.get_run(self._machine.deliveries.deliveries(MODEL)[0].id)
         assert run.info.status == status
         assert f"{REGION}.latency.ttft_p50_canary_seconds" in run.data.metrics, sorted(run.data.metrics)
@@ -124,7 +125,7 @@ class Then:
         return [change for trial in held for change in trial["changes"]]
 
     def version_is_tagged(self, version: str, outcome: str, reason: str) -> None:
-        tags = self._machine.registry._client.get_model_version(MODEL, version).tags
+        tags = open_client(embedded_uri(self._machine.state)).get_model_version(MODEL, version).tags
         assert tags["tidegate.outcome"] == outcome
         assert reason in tags["tidegate.reason"]
 

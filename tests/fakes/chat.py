@@ -5,11 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from gates.errors import BadAnswer
 from pipelines.ports import Answer
 from tidegate.core.errors import OutsideError
 
 Script = Callable[[str], str]
 """What an engine says to a prompt."""
+
+
+def answers_500(prompt: str) -> str:
+    """The script of an engine that fails at every prompt."""
+    raise BadAnswer("the engine answers 500: CUDA error")
 
 
 class FakeChat:
@@ -20,8 +26,11 @@ class FakeChat:
         self.scripts = dict(scripts)
         self.ttft = dict(ttft or {})
         self.tokens_per_word = 1
+        self.on_ask: Callable[[], object] = lambda: None
+        """Done whenever any engine is asked, before it answers."""
 
     async def ask(self, url: str, model: str, prompt: str, *, max_tokens: int) -> Answer:
+        self.on_ask()
         if url not in self.scripts:
             raise OutsideError(f"the engine at {url} is not there")
         words = self.scripts[url](prompt).split()[:max_tokens]

@@ -8,8 +8,37 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import NamedTuple
 
 WORDS = ("The", " answer", " is", " four")
+
+
+class Fault(NamedTuple):
+    """What is answered in place of a stream."""
+
+    status: int
+    body: bytes
+    content_type: str = "application/json"
+
+
+FAULTS = {
+    "refuse": Fault(400, b'{"error": {"message": "no", "type": "BadRequestError", "code": 400}}'),
+    "fail": Fault(500, b'{"error": {"message": "CUDA error: device-side assert", "code": 500}}'),
+    "crash": Fault(500, b"Internal Server Error", "text/plain"),
+    "dead": Fault(503, b'{"error": {"message": "EngineCore died", "code": 503}}'),
+    "unknown": Fault(404, b'{"error": {"message": "The model `unknown` does not exist.", "code": 404}}'),
+    "foreign": Fault(404, b'{"detail": "Not Found"}'),
+    "gateway": Fault(503, b"no healthy upstream", "text/plain"),
+    "no-route": Fault(404, b"", "text/plain"),
+    "late-gateway": Fault(504, b"<html>Gateway Time-out</html>", "text/html"),
+    "no-access": Fault(401, b'{"error": {"message": "Invalid API key"}}'),
+    "too-many": Fault(429, b"slow down", "text/plain"),
+    "nonsense": Fault(200, b"data: {no json}\n\n", "text/event-stream"),
+    "other-form": Fault(200, b'data: {"choices": 5}\n\n', "text/event-stream"),
+    "page": Fault(200, b"<html>welcome</html>", "text/html"),
+    "mid-error": Fault(200, b'data: {"error": {"message": "out of memory", "code": 500}}\n\n', "text/event-stream"),
+}
+"""By model name."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -20,15 +49,20 @@ class _Handler(BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
         self.server.bodies.append(body)
         self.server.regenerates.append(self.headers["x-tidegate-regenerates"])
-        status = {"refuse": 400, "fail": 500}.get(body["model"], 200)
-        self.send_response(status)
-        self.send_header("content-type", "text/event-stream" if status == 200 else "application/json")
+        fault = FAULTS.get(body["model"])
+        if body["model"] == "vanish":
+            self.close_connection = True
+            return
+        if body["model"] == "hang":
+            time.sleep(self.server.token_seconds * 20)
+        self.send_response(fault.status if fault else 200)
+        self.send_header("content-type", fault.content_type if fault else "text/event-stream")
         self.send_header("transfer-encoding", "chunked")
         self.send_header("x-tidegate-role", "canary")
         self.send_header("x-tidegate-version", "7")
         self.end_headers()
-        if status != 200:
-            self._chunk(b'{"error": {"message": "no"}}')
+        if fault:
+            self._chunk(fault.body)
             self._chunk(b"")
             return
         self._stream(cut=body["model"] == "cut")
@@ -77,7 +111,11 @@ class FakeChatServer(ThreadingHTTPServer):
 
 @contextmanager
 def chat_server(token_seconds: float = 0.05) -> Iterator[FakeChatServer]:
-    """Serve on a free loopback port; answers by model name: `refuse`, `fail`, `cut`, else four words."""
+    """Serve on a free loopback port; answers by model name, also when asked for tokens.
+
+    A name of `FAULTS` gets that; `cut` half an answer, `vanish` none, `hang` one after a long time; others get four
+    words.
+    """
     server = FakeChatServer(token_seconds)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:

@@ -120,8 +120,10 @@ class ClusterRegion:
         self.users = Users(self, per_second=users_per_second)
         self.splits: list[tuple[int, int]] = []
         """What the route gave the canary of users and of copies, change by change."""
+        self.split_at: list[float] = []
+        """When, in seconds of the cluster's own time."""
         self._routes = VirtualServices() if self.spec.traffic is Traffic.ISTIO else HttpRoutes()
-        self._render = render or self._plainly
+        self._render = render or self.plainly
         self._patience_seconds = patience_seconds
         self._token = "token"
         self.fleet = self.open()
@@ -137,6 +139,8 @@ class ClusterRegion:
                 entry=place.entry,
                 stable_url=place.stable_url,
                 canary_url=place.canary_url,
+                warm_versions=self.spec.previous.versions if self.spec.previous else None,
+                after_abort_seconds=self.spec.canary.after_abort.total_seconds(),
                 patience_seconds=self._patience_seconds if patience_seconds is None else patience_seconds,
             ),
             cluster=KubeClient(
@@ -152,7 +156,8 @@ class ClusterRegion:
             served=self.users if self.users.per_second else None,
         )
 
-    def _plainly(self, engine: Engine) -> tuple[Json, ...]:
+    def plainly(self, engine: Engine) -> tuple[Json, ...]:
+        """What an engine needs there, with no analysis."""
         release = Release(
             delivery=NAME, region=self.region, version=engine.version, digest=engine.digest, image=engine.image
         )
@@ -184,6 +189,10 @@ class ClusterRegion:
         """Somebody changes the Rollout."""
         self.cluster.edit(ROLLOUTS, NAME, lambda body: change(body) and None)
 
+    def apply_over(self, engine: Engine, *, manager: str) -> None:
+        """Somebody applies that engine's Rollout over what is there, as Argo CD's self-heal does."""
+        self.cluster.apply(ROLLOUTS, self._render(engine)[-1], manager=manager, force=True)
+
     def edit_route(self, change: Callable[[Json], object]) -> None:
         """Somebody changes the route."""
         self.cluster.edit(self._routes.resource, NAME, lambda body: change(body) and None)
@@ -205,6 +214,7 @@ class ClusterRegion:
             now = self._routes.weight(event.after, NAME), self._routes.mirror(event.after, NAME)
             if self.splits[-1:] != [now]:
                 self.splits.append(now)
+                self.split_at.append(self.cluster.time.monotonic())
 
     def _version(self, pod_hash: str) -> str:
         found = self.cluster.list(REPLICA_SETS, labels=f"{POD_TEMPLATE_HASH}={pod_hash}") if pod_hash else []

@@ -8,6 +8,7 @@ healthy cluster would have it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from datetime import timedelta
 from typing import Any
 
 from fakes.argo.simulation import Simulation
@@ -18,7 +19,7 @@ from fakes.kube.simulated_time import RealTime, SimulatedTime
 from fakes.kube.transport import FakeTransport
 from rollouts.adapters.kube.access import Access
 from rollouts.adapters.kube.client import KubeClient
-from rollouts.doctor import Finding, Patient, Question, Severity, diagnose, examine, gather
+from rollouts.doctor import Finding, Patient, Question, Scraping, Severity, diagnose, examine, gather
 from rollouts.doctor.errors import QueryRefused
 from rollouts.doctor.questions import metrics_of
 from rollouts.doctor.rights import questions_of
@@ -43,6 +44,8 @@ Change = Callable[[Json], None]
 NAME, REGION, NAMESPACE, CONTROLLER = "support-llm", "eu-west-1", "llm", "argo-rollouts"
 PLUGIN = "argoproj-labs/gatewayAPI"
 GPU = "nvidia.com/gpu"
+PROXIES = "envoy-gateway-system"
+"""Where Envoy Gateway runs the proxies of every gateway."""
 
 _CUSTOM = ("argoproj.io", "gateway.networking.k8s.io", "networking.istio.io")
 
@@ -50,6 +53,11 @@ _CUSTOM = ("argoproj.io", "gateway.networking.k8s.io", "networking.istio.io")
 def fleet(**changes: Any) -> ArgoFleetSpec:
     """The fleet's spec; `changes` are fields of it."""
     return fleet_spec(namespace=NAMESPACE, **changes)
+
+
+SCRAPING = Scraping(
+    query="max(1 / changes(timestamp(up)[5m:1s]))", interval=timedelta(seconds=5), look=timedelta(seconds=15)
+)
 
 
 class FakePrometheus:
@@ -62,6 +70,8 @@ class FakePrometheus:
         """Metrics that nobody exports."""
         self.nan: set[str] = set()
         self.refused: set[str] = set()
+        self.scraped_every = 5.0
+        """Seconds between two samples of an engine; NaN before there are two."""
         self.away = False
         self.asked: list[str] = []
 
@@ -71,6 +81,8 @@ class FakePrometheus:
             raise Unreachable("https://prometheus.example.com did not answer")
         if any(word in query for word in self.refused):
             raise QueryRefused("1:5: parse error: unexpected end of input")
+        if "changes(timestamp(" in query:
+            return (self.scraped_every,)
         if self.unknown & set(metrics_of(query)):
             return ()
         if any(word in query for word in self.silent) and "__name__" not in query:
@@ -197,6 +209,7 @@ class Region:
             delivery=NAME,
             controller_namespace=namespace,
             questions=self.questions,
+            scraping=SCRAPING,
             rights=questions_of(self.spec, NAME, self.name) if rights else (),
             last_delivery=self.last_delivery,
         )
@@ -230,6 +243,8 @@ def _install(region: Region) -> None:
     for kind in cluster.kinds:
         if kind.group in _CUSTOM:
             region.bring(_definition(kind))
+    cluster.create_namespace(PROXIES)
+    region.bring(proxy(PROXIES))
     region.bring(node("system-1", gpus=0))
     for number in range(1, 5):
         region.bring(node(f"gpu-{number}", gpus=4))
@@ -258,6 +273,23 @@ def node(name: str, *, gpus: int) -> Json:
         "metadata": {"name": name, "labels": {"nvidia.com/gpu.product": "NVIDIA-H200"} if gpus else {}},
         "spec": {"taints": [{"key": GPU, "effect": "NoSchedule"}]} if gpus else {},
         "status": {"allocatable": allocatable, "conditions": [{"type": "Ready", "status": "True"}]},
+    }
+
+
+def proxy(namespace: str, **labels: str) -> Json:
+    """A proxy of the gateway, as Envoy Gateway labels it unless `labels` are another's."""
+    owned = "gateway.envoyproxy.io/owning-gateway"
+    theirs = labels or {f"{owned}-name": "users", f"{owned}-namespace": "gateways"}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": "envoy-users",
+            "namespace": namespace,
+            "labels": {"app.kubernetes.io/component": "proxy", **theirs},
+        },
+        "spec": {"containers": [{"name": "envoy", "image": "docker.io/envoyproxy/envoy:v1.38.0"}]},
+        "status": {"podIP": "10.1.2.3", "podIPs": [{"ip": "10.1.2.3"}]},
     }
 
 

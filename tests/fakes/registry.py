@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from registry.aliases import Move, pointed, promoted, reinstated, taken_over_from
+from registry.conventions import REPLACED
 from registry.digests import compare, digest_files, whole_digest
 from registry.errors import DigestMismatch, UnknownAlias, UnknownModel, UnknownVersion
 from registry.huggingface import read_card
-from registry.model import Alias, ModelVersion
+from registry.model import ModelVersion
 
 
 class FakeRegistry:
@@ -60,16 +62,29 @@ class FakeRegistry:
 
     def set_alias(self, name: str, alias: str, version: str) -> None:
         found = self.resolve(name, version)
-        self._aliases.setdefault(name, {})[alias] = found.version
+        self._move(name, pointed(alias, found.version, self._aliases.get(name, {})))
 
     def promote(self, version: ModelVersion) -> None:
-        aliases = self._aliases.setdefault(version.name, {})
-        champion = aliases.get(Alias.CHAMPION)
-        if champion is not None and champion != version.version:
-            aliases[Alias.PREVIOUS] = champion
-        aliases[Alias.CHAMPION] = version.version
-        if aliases.get(Alias.CHALLENGER) == version.version:
-            del aliases[Alias.CHALLENGER]
+        aliases, noted = self._aliases.get(version.name, {}), self.tags(version).get(REPLACED)
+        replaced = taken_over_from(version.version, aliases, noted)
+        if replaced is not None:
+            self.mark(version, {REPLACED: replaced})
+        self._move(version.name, promoted(version.version, aliases, replaced, self._numbers(version.name)))
+
+    def reinstate(self, version: ModelVersion) -> None:
+        aliases, replaced = self._aliases.get(version.name, {}), self.tags(version).get(REPLACED)
+        self._move(version.name, reinstated(version.version, aliases, replaced, self._numbers(version.name)))
+
+    def _numbers(self, name: str) -> list[str]:
+        return [version.version for version in self.versions(name)]
+
+    def _move(self, name: str, moves: Iterable[Move]) -> None:
+        aliases = self._aliases.setdefault(name, {})
+        for alias, version in moves:
+            if version is None:
+                del aliases[alias]
+            else:
+                aliases[alias] = version
 
     def mark(self, version: ModelVersion, tags: Mapping[str, str]) -> None:
         self.marks.setdefault((version.name, version.version), {}).update(tags)

@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -51,5 +50,5 @@ def _answers(url: str) -> bool:
     try:
         with urllib.request.urlopen(url, timeout=1):
             return True
-    except (urllib.error.URLError, TimeoutError):
+    except OSError:
         return False

@@ -36,7 +36,7 @@ def delivery_to(waves: Sequence[Sequence[str]], *, name: str, engine: str) -> di
         "metadata": {"name": "support-llm"},
         "model": {"name": name},
         "engine": {"vllm": {"version": "0.32.0"}},
-        "gates": {"quality": {"scorer": "contains", "min_prompts": 10, "max_drop": "0.1"}},
+        "gates": {"quality": {"scorer": "contains", "min_prompts": 10, "max_drop": 0.1}},
         "stages": [{"offline": {"dataset": "golden.jsonl"}}],
         "regions": {"waves": [list(wave) for wave in waves], "bake": "1s"},
         "fleet": {

@@ -39,14 +39,15 @@ class Users:
         per_second: float = 40,
         max_tokens: int | None = None,
         regenerates: str | None = None,
+        host: str | None = None,
     ) -> None:
-        """`regenerates` is the version with whose answers they were not content."""
+        """`regenerates` is the version with whose answers they were not content; `host` is asked for at `entry`."""
         self._address = entry.removeprefix("http://").split(":")
         self._pause = 1 / per_second
         wish = {"model": model, "messages": [{"role": "user", "content": "Hello!"}], "stream": True}
         body = json.dumps(wish | ({"max_tokens": max_tokens} if max_tokens else {})).encode()
         head = (
-            f"POST /v1/chat/completions HTTP/1.1\r\nhost: {entry.removeprefix('http://')}\r\n"
+            f"POST /v1/chat/completions HTTP/1.1\r\nhost: {host or entry.removeprefix('http://')}\r\n"
             f"content-type: application/json\r\ncontent-length: {len(body)}\r\nconnection: close\r\n"
         )
         head += f"x-tidegate-regenerates: {regenerates}\r\n\r\n" if regenerates else "\r\n"

@@ -90,9 +90,8 @@ class AliasBook:
         self.champion = CHAMPION
         self.marks: dict[str, str] = {}
         self.gone = False
-
-    def resolve(self, name: str, reference: str) -> ModelVersion:
-        return a_version(reference)
+        self.breaks_off = False
+        """Whether it goes away in the middle of a promotion."""
 
     def download(self, version: ModelVersion, target: Path) -> Path:
         return target
@@ -104,6 +103,12 @@ class AliasBook:
         return ""
 
     def promote(self, version: ModelVersion) -> None:
+        self._refuse_when_gone()
+        self.champion = version.version
+        if self.breaks_off:
+            raise OutsideError("the registry went away")
+
+    def reinstate(self, version: ModelVersion) -> None:
         self._refuse_when_gone()
         self.champion = version.version
 
@@ -133,10 +138,10 @@ class Recorder:
 class World:
     """Everything a delivery touches. `given` and `when` are plain attributes; `deliver` runs it."""
 
-    def __init__(self, folder: Path, spec: Delivery | None = None) -> None:
+    def __init__(self, folder: Path, spec: Delivery | None = None, *, clock: FakeClock | None = None) -> None:
         (folder / "golden.jsonl").write_text(GOLDEN)
         self.spec = spec or a_spec()
-        self.clock = FakeClock()
+        self.clock = clock or FakeClock()
         self.fleets = {name: FakeFleet(name, clock=self.clock) for name in self.spec.regions.names}
         self.registry = AliasBook()
         self.ledger = FakeLedger(self.clock)

@@ -26,9 +26,27 @@ def main(argv: Sequence[str] | None = None) -> int:
         if error.detail:
             print("(more with --debug)" if not _short(error.detail) else error.detail, file=sys.stderr)
         return int(error.exit_code)
+    except ModuleNotFoundError as error:
+        if debug or not error.name or _is_ours(error.name):
+            raise
+        print(f"tidegate: {_missing(error.name)}", file=sys.stderr)
+        return 4
     except KeyboardInterrupt:
         print("tidegate: stopped", file=sys.stderr)
         return 1
+
+
+def _is_ours(module: str) -> bool:
+    from tidegate.cli.shadowing import PACKAGES
+
+    return module.partition(".")[0] in {*PACKAGES, "slo", "tidegate"}
+
+
+def _missing(module: str) -> str:
+    return (
+        f"this needs the package {module.partition('.')[0]}, which is not installed here; the image for steps of"
+        " workflows has only what they need: run this where tidegate is installed whole"
+    )
 
 
 def _short(detail: str) -> bool:

@@ -31,7 +31,7 @@ async def open_clusters(
             there = fleet.regions[region]
             cluster = connect(there.context or None, clock=clock, namespace=fleet.namespace)
             stack.push_async_callback(cluster.close)
-            served = ServedByPrometheus(there.prometheus, delivery=name, region=region)
+            served = ServedByPrometheus(there.prometheus.url, delivery=name, region=region)
             fleets[region] = argo_fleet(
                 spec, fleet, region, cluster=cluster, clock=clock, served=served, patience=patience
             )

@@ -24,6 +24,7 @@ from pipelines.state import StateFolder
 from registry.adapters.mlflow_models import MlflowRegistry
 from rollouts.adapters.host_client import FleetHost, attach, start
 from rollouts.manifests.spec import ArgoFleetSpec
+from slo.kubernetes.pod_monitor import scrape_timeout
 from tidegate.cli.commands.traffic import start_users
 from tidegate.cli.compose import local_engines, on_this_machine
 from tidegate.cli.output import note
@@ -81,13 +82,17 @@ async def _clusters(wanted: Wanted, fleet: ArgoFleetSpec) -> AsyncIterator[Groun
     # Not above: most of it is Kubernetes' client, which a fleet on this machine never needs.
     from tidegate.cli.clusters import open_clusters
 
-    urls = {region: there.prometheus for region, there in fleet.regions.items()}
+    urls = {region: there.prometheus.url for region, there in fleet.regions.items()}
     async with open_clusters(wanted.spec, fleet) as fleets:
         yield Ground(
             fleets=fleets,
             engines=engines_of(wanted.spec, wanted.state, wanted.registry),
             proxy=PrometheusSource(
-                urls, counting=BY_ENGINE, proxy_pod_label=POD, only={"service": wanted.spec.metadata.name}
+                urls,
+                settles_within=scrape_timeout(wanted.spec.scrape_interval),
+                counting=BY_ENGINE,
+                proxy_pod_label=POD,
+                only={"service": wanted.spec.metadata.name},
             ),
             events=PrometheusEvents(urls),
         )

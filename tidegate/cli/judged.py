@@ -11,7 +11,7 @@ from typing import get_args
 import yaml
 
 from gates.reports.gate_file import EvidenceGates, Gate, GateFile
-from gates.spec import Gates
+from gates.spec import USUAL_LOOK, Gates
 from gates.terms import PAIRED, Source, Terms, terms_of
 from pipelines.budget import shares
 from pipelines.slos import gates_within
@@ -55,7 +55,7 @@ def read_gates(path: Path) -> Judged:
         terms=lambda source: asked.terms(counted_by=source),
         planned=lambda _: asked.terms(),
         not_asked=(),
-        look=asked.gates.budget.look,
+        look=asked.gates.budget.look or USUAL_LOOK,
     )
 
 
@@ -87,7 +87,7 @@ def _of_delivery(spec: Delivery) -> Judged:
         terms=terms,
         planned=planned,
         not_asked=tuple(gate for gate in others if getattr(spec.gates, gate) is not None),
-        look=spec.gates.budget.look,
+        look=spec.look,
     )
 
 

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from tidegate.cli.options import SPEC, As, Output, Spec
+from tidegate.cli.options import SPEC, STATE, As, Output, Spec, State, Tracking
 
 workflow = typer.Typer(help="Deliveries as Argo Workflows: their template, their runs.")
 
@@ -46,11 +46,14 @@ def submit(
         bool, typer.Option("--apply", help="Apply first what `workflow render` prints: the spec as it is here.")
     ] = False,
     context: Context = None,
+    state: State = STATE,
+    tracking_uri: Tracking = None,
     output: As = Output.TEXT,
 ) -> int:
     """Start a delivery in the cluster, by the WorkflowTemplate that is there, and print the workflow's name.
 
-    Returns at once. A workflow of the same model that runs is waited for by the cluster.
+    Returns at once. A workflow of the same model that runs is waited for by the cluster. With a tracking URI the
+    registry is asked where the version's files are; those on the disk of one machine are refused.
 
     \b
     Examples:
@@ -59,7 +62,7 @@ def submit(
     """
     from tidegate.cli.commands.workflow_submit import Asked, run
 
-    return run(spec, Asked(version, delivery, apply, context), as_json=output is Output.JSON)
+    return run(spec, Asked(version, delivery, apply, context, state, tracking_uri), as_json=output is Output.JSON)
 
 
 @workflow.command("image")
@@ -79,12 +82,15 @@ def image(
     insecure: Annotated[
         bool, typer.Option("--insecure", help="Plain http also to other machines; never with a password.")
     ] = False,
+    whole: Annotated[
+        bool, typer.Option("--whole", help="Pack all that is installed, and not only what steps need.")
+    ] = False,
     output: As = Output.TEXT,
 ) -> int:
     """Build the image that steps run in, without a container daemon, and print its name.
 
-    FOLDER is what `pip install --target FOLDER tidegate` leaves. The libraries are a layer of their own, which
-    most releases share. The same folder gives the same digest.
+    FOLDER is what `pip install --target FOLDER tidegate` leaves. Of it the image has what steps need, compiled. The
+    libraries are a layer of their own, which most releases share. The same folder gives the same digest.
 
     \b
     Examples:
@@ -94,7 +100,7 @@ def image(
     from tidegate.cli.commands.workflow_image import Request, run
     from tidegate.cli.engine_images import Login
 
-    return run(Request(installed, base, layout, push), Login(None, "", insecure), as_json=output is Output.JSON)
+    return run(Request(installed, base, layout, push, whole), Login(None, "", insecure), as_json=output is Output.JSON)
 
 
 @workflow.command("watch")

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from pydantic import BaseModel, ConfigDict
-from pydantic_core import PydanticCustomError
+from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, PydanticCustomError
+
+from tidegate.core.meanings import meanings
 
 Loc = tuple[int | str, ...]
 """Where something is in a spec, key by key and index by index."""
@@ -23,8 +26,20 @@ class Value(BaseModel):
         frozen=True,
         extra="forbid",
         validate_default=True,
-        use_attribute_docstrings=True,  # what a field means stands in the JSON schemas too
+        defer_build=True,  # a command uses few of the hundreds of classes that it loads
     )
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        """What a field means stands in the JSON schemas too; it is read from the source when somebody asks for one."""
+        written = handler(schema)
+        properties = handler.resolve_ref_schema(written).get("properties", {})
+        for name, meaning in meanings(cls).items():
+            field = cls.model_fields.get(name)
+            place = properties.get(name if field is None else field.serialization_alias or field.alias or name)
+            if place is not None:
+                place.setdefault("description", meaning)
+        return written
 
 
 @dataclass(frozen=True)

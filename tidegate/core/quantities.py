@@ -1,7 +1,8 @@
 """Quantities that carry their unit: durations, percents, percentage points.
 
 A spec says `30s`, `20%` or `0.5pp`, never a bare number whose unit the reader must guess. In code a
-duration is a `timedelta`, a percent and a percentage point are fractions (`20%` is 0.2).
+duration is a `timedelta`, a percent and a percentage point are fractions (`20%` is 0.2). Where a field's bare
+number has one meaning only, such as a weight of 25 or a score of 0.6, the percent says the same.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import re
 from datetime import timedelta
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, PlainSerializer, ValidationInfo, WithJsonSchema
+from pydantic import BeforeValidator, Field, PlainSerializer, ValidationInfo, WithJsonSchema
 
 SECONDS_PER_UNIT = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
@@ -78,3 +79,38 @@ PercentagePoints = Annotated[
     PlainSerializer(lambda share: f"{share * 100:g}pp", return_type=str, when_used="json"),
     _text(_POINTS),
 ]
+
+
+def percent_too(value: Any) -> Any:
+    """`25%` as 25, for numbers that count percent; everything else as it is.
+
+    Raises:
+        ValueError: for a text that is no percent.
+    """
+    if not isinstance(value, str):
+        return value
+    match = _PERCENT.fullmatch(value)
+    if match is None:
+        raise ValueError("a percent such as 25 or 25%")
+    number = float(match[1])
+    return int(number) if number.is_integer() else number
+
+
+def share_too(value: Any) -> Any:
+    """`60%` and `3pp` as 0.6 and 0.03, for numbers in 0 to 1; everything else as it is.
+
+    Raises:
+        ValueError: for a text that is neither.
+    """
+    if not isinstance(value, str):
+        return value
+    match = _PERCENT.fullmatch(value) or _POINTS.fullmatch(value)
+    if match is None:
+        raise ValueError("a share such as 0.03, 3% or 3pp")
+    return float(match[1]) / 100
+
+
+PercentText = Annotated[str, Field(pattern=f"^{_PERCENT.pattern}$")]
+"""For schemas: how a percent is written."""
+ShareText = Annotated[str, Field(pattern=r"^(\d+(?:\.\d+)?)(%|pp)$")]
+"""For schemas: how a share is written, when not as a number."""

@@ -6,6 +6,7 @@ A problem reads `delivery.yaml:14: stages[2].canary.weights[0]: found 140; expec
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from tidegate.core.plain_yaml import PlainLoader
 from tidegate.core.quantities import FROM_FILE, format_duration
 
 Spec = TypeVar("Spec", bound=SpecModel)
+_DELTA = re.compile(r"datetime\.timedelta\(([^)]*)\)")
 _NULL = "tag:yaml.org,2002:null"
 
 
@@ -248,7 +250,13 @@ def _wish(detail: ErrorDetails, context: dict[str, Any]) -> str:
         return f"at least {context['min_length']} of them"
     if detail["type"] == "string_pattern_mismatch":
         return f"text that matches {context['pattern']}"
-    return detail["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
+    return _DELTA.sub(_as_duration, detail["msg"].removeprefix("Input should be ").removeprefix("Value error, "))
+
+
+def _as_duration(bound: re.Match[str]) -> str:
+    """A bound as a spec writes it: pydantic has only the words of Python."""
+    parts = {unit: int(count) for unit, count in re.findall(r"(\w+)=(\d+)", bound[1])}
+    return format_duration(timedelta(**parts))
 
 
 def _known_keys(loc: Loc, owner: Any) -> str:

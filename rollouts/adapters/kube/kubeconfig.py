@@ -1,28 +1,22 @@
-# mypy: disable-error-code="no-untyped-call, no-any-return"
-# The official client says that it is typed, and types none of its configuration.
-"""Credentials as `kubectl` finds them, by the official client's own configuration.
+"""Credentials as `kubectl` finds them.
 
 A context is looked for in the files of `KUBECONFIG`, else in `~/.kube/config`. Without a context the current one
-counts, and without any such file the service account of the pod we run in.
+counts, and without any such file the service account of the pod we run in. A user with a plugin is left to the
+official client; all others are read here, since that takes a second to load.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import os
 import re
 from datetime import datetime, timedelta
 from pathlib import Path
 
 import yaml
-from kubernetes.client import Configuration
-from kubernetes.config import ConfigException, load_incluster_config
-from kubernetes.config.dateutil import parse_rfc3339
-from kubernetes.config.exec_provider import ExecProvider
-from kubernetes.config.kube_config import ConfigNode, FileOrData, KubeConfigLoader, KubeConfigMerger
 
-from rollouts.adapters.kube.access import EARLY, Access, Credential, Server
+from rollouts.adapters.kube.access import EARLY, Access, Credential
+from rollouts.adapters.kube.plain_config import BrokenConfig, Context, Merged, credential_of, merged, of_service_account
 from rollouts.errors import NoAccess
 from tidegate.core.clock import Clock
 
@@ -32,10 +26,9 @@ REREAD = timedelta(minutes=1) + EARLY
 PLUGIN_SECONDS = 60.0
 """Plugins ask a cloud, for seconds; the official client would wait for ever, and every request with it."""
 
-POD_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
-
-BROKEN = (ConfigException, OSError, ValueError, KeyError, TypeError, AttributeError, yaml.YAMLError)
-"""What the official client raises for a file that is not as it should be: it checks little."""
+SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+BROKEN = (BrokenConfig, OSError, ValueError, KeyError, TypeError, AttributeError, yaml.YAMLError)
+"""What comes of a file that is not as it should be, here and in the official client, which checks little."""
 
 SECRET = re.compile(
     r"""(?<![^\s'"])(?!/)(?=[^\s'"]*\d)(?=[^\s'"]*[A-Z])(?=[^\s'"]*[a-z])[^\s'"]{20,}|(?=[^\s'"/]*\d)[^\s'"/]{20,}"""
@@ -70,9 +63,10 @@ def namespace_of(context: str | None, *, kubeconfig: str | None = None) -> str:
     """
     files = _files(kubeconfig)
     if files is None:
-        return POD_NAMESPACE.read_text().strip() if POD_NAMESPACE.exists() else "default"
+        said = SERVICE_ACCOUNT / "namespace"
+        return said.read_text().strip() if said.exists() else "default"
     try:
-        return str(_context(_merged(files), context, files)["context"].safe_get("namespace") or "default")
+        return _context(_merged(files), context, files).namespace or "default"
     except BROKEN as error:
         raise _no_access(context, files, error) from None
 
@@ -88,87 +82,52 @@ def _files(kubeconfig: str | None) -> str | None:
 
 
 def _read(context: str | None, files: str | None, now: datetime) -> Credential:
-    configuration = Configuration()
     try:
         if files is None:
             if context or "KUBERNETES_SERVICE_HOST" not in os.environ:
                 raise NoAccess("there is no kubeconfig, and this is no pod", hint="set KUBECONFIG")
-            load_incluster_config(client_configuration=configuration, try_refresh_token=False)
-            return _credential(configuration, now + REREAD)
-        merged = _merged(files)
-        name = _context(merged, context, files)["name"]
-        loader = _Loader(config_dict=merged, active_context=name, config_base_path=None)
-        loader.load_and_set(configuration)
-        return _credential(configuration, loader.good_until(now))
+            return of_service_account(SERVICE_ACCOUNT, os.environ, good_until=now + REREAD)
+        found = _context(_merged(files), context, files)
+        if found.needs_plugin:
+            return _by_plugin(files, found.name)
+        return credential_of(found, good_until=now + REREAD if "tokenFile" in found.user else None)
     except BROKEN as error:
         # Without its chain: the parser's errors hold what the plugin printed.
         raise _no_access(context, files, error) from None
 
 
-def _merged(files: str) -> ConfigNode:
-    merged = KubeConfigMerger(files).config
-    if merged is None:
+def _by_plugin(files: str, context: str) -> Credential:
+    try:
+        from rollouts.adapters.kube.plugin_config import by_plugin
+    except ModuleNotFoundError as error:
+        raise NoAccess(
+            f"context {context} has its credentials from a plugin, which needs the package kubernetes",
+            hint="give its user a token or a certificate, or install tidegate whole",
+            detail=str(error),
+        ) from None
+    return by_plugin(files, context)
+
+
+def _merged(files: str) -> Merged:
+    found = merged(files)
+    if found is None:
         raise NoAccess(f"none of the files {files} exists", hint="set KUBECONFIG")
-    return merged
+    return found
 
 
-def _context(merged: ConfigNode, name: str | None, files: str) -> ConfigNode:
+def _context(found: Merged, name: str | None, files: str) -> Context:
     """The context of that name, or the current one."""
-    wanted = name or merged["current-context"]
-    for context in merged["contexts"]:
-        if context["name"] == wanted:
-            return context
-    names = ", ".join(sorted(context["name"] for context in merged["contexts"])) or "none"
-    raise NoAccess(f"no context {wanted} in {files}", hint=f"it has {names}")
-
-
-class _Loader(KubeConfigLoader):
-    """The official loader; but a plugin that fails is an error, where upstream logs its words and goes on as nobody."""
-
-    def good_until(self, now: datetime) -> datetime | None:
-        if "expiry" in self.__dict__:
-            return self.expiry
-        return now + REREAD if self._user and "tokenFile" in self._user else None
-
-    def _load_from_exec_plugin(self) -> bool | None:
-        if self._user is None or self._cluster is None or "exec" not in self._user:
-            return None
-        base = self._get_base_path(self._cluster.path)
-        status = ExecProvider(self._user["exec"], base, self._cluster).run()
-        if "token" in status:
-            self.token = f"Bearer {status['token']}"
-        elif "clientCertificateData" in status and "clientKeyData" in status:
-            self.cert_file = self._file(status, "clientCertificateData")
-            self.key_file = self._file(status, "clientKeyData")
-        else:
-            raise ConfigException("exec: the plugin gave neither a token nor a certificate with its key")
-        if "expirationTimestamp" in status:
-            self.expiry = parse_rfc3339(status["expirationTimestamp"])
-        return True
-
-    def _file(self, status: dict[str, str], name: str) -> str:
-        return FileOrData(status, None, data_key_name=name, base64_file_content=False).as_file()
-
-
-def _credential(configuration: Configuration, good_until: datetime | None) -> Credential:
-    files = [configuration.ssl_ca_cert, configuration.cert_file, configuration.key_file]
-    server = Server(
-        url=str(configuration.host).rstrip("/"),
-        ca_file=configuration.ssl_ca_cert,
-        verify=bool(configuration.verify_ssl),
-        tls_name=configuration.tls_server_name,
-        proxy=configuration.proxy,
-        certificate_file=configuration.cert_file,
-        key_file=configuration.key_file,
-        fingerprint=hashlib.sha256(b"".join(Path(each).read_bytes() for each in files if each)).hexdigest(),
-    )
-    return Credential(server, configuration.api_key.get("BearerToken"), good_until)
+    wanted = name or found.current
+    if wanted is None or wanted not in found.contexts:
+        names = ", ".join(sorted(found.contexts)) or "none"
+        raise NoAccess(f"no context {wanted} in {files}", hint=f"it has {names}")
+    return found.context(wanted)
 
 
 def _no_access(context: str | None, files: str | None, error: Exception) -> NoAccess:
     """What went wrong, without what may be a secret in it."""
     where = f"context {context or 'in use'} of {files}" if files else "the service account of this pod"
-    why = SECRET.sub("***", str(error)) if isinstance(error, ConfigException | OSError) else type(error).__name__
+    why = SECRET.sub("***", str(error)) if isinstance(error, BrokenConfig | OSError) else type(error).__name__
     return NoAccess(
         f"no credentials from {where}: {' '.join(why.split())}",
         hint="try `kubectl auth whoami` with the same context",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import timedelta
 
-from rollouts.argo.health import STUCK_AFTER_SECONDS, lag_of, likely_cause
+from rollouts.argo.health import STUCK_AFTER_SECONDS, Lag, lag_of, likely_cause
 from rollouts.argo.model import Rollout
 from rollouts.argo.owed import UNSCALED, debt_of
 from rollouts.doctor.checking import of_rollout
@@ -13,6 +13,7 @@ from rollouts.doctor.model import Ailment, Finding, Severity, Snapshot
 from rollouts.doctor.objects import at, container_states, containers_of, is_ready, name_of, said, time_at
 from rollouts.doctor.strategy import ago
 from rollouts.kube.model import Json
+from rollouts.kube.resources import ROLLOUTS
 
 CONTROLLER_ABSENT = Ailment(
     code="controller-absent",
@@ -20,6 +21,14 @@ CONTROLLER_ABSENT = Ailment(
     cause="no pod of the controller is ready, so nobody acts on Rollouts; their status stays what it was",
     cure="install the controller, or find out from its Deployment why it has no pods; "
     "--controller-namespace says where it is",
+)
+CONTROLLER_ELSEWHERE = Ailment(
+    code="controller-elsewhere",
+    severity=Severity.NOTE,
+    cause="no pod of the controller is in this namespace, and it has left its signs: it runs in another one or "
+    "outside the cluster, or it was removed after it had seen all there is",
+    cure="nothing where it runs outside the cluster; else --controller-namespace says where it is, so that its "
+    "pods, configuration, metrics and log are looked at too",
 )
 CONTROLLER_CRASHES = Ailment(
     code="controller-crashes",
@@ -47,7 +56,14 @@ RECONCILE_ERRORS = Ailment(
     cause="most looks of the controller at this Rollout end in an error, which its status does not show",
     cure="read the controller's log for this Rollout",
 )
-AILMENTS = (CONTROLLER_ABSENT, CONTROLLER_CRASHES, NO_LEADER, NOT_RECONCILED, RECONCILE_ERRORS)
+AILMENTS = (
+    CONTROLLER_ABSENT,
+    CONTROLLER_ELSEWHERE,
+    CONTROLLER_CRASHES,
+    NO_LEADER,
+    NOT_RECONCILED,
+    RECONCILE_ERRORS,
+)
 
 LAG = timedelta(seconds=STUCK_AFTER_SECONDS)
 """A controller that is well sees a change within a second or two."""
@@ -66,17 +82,48 @@ FEW_LOOKS = 3
 
 
 def alive(snapshot: Snapshot) -> Iterator[Finding]:
-    """A pod that is ready, and none that crashes."""
+    """A pod that is ready, and none that crashes; the signs of its work where it is no pod of this namespace."""
     controller = snapshot.controller
     if not controller.readable:
         return
     crashing = [pod for pod in controller.pods if _crashes(snapshot, pod)]
     for pod in crashing:
         yield CONTROLLER_CRASHES.found(f"the controller's pod {name_of(pod)} crashes", *_last_words(pod))
-    if not crashing and not any(is_ready(pod) for pod in controller.pods):
-        seen = [f"{said(deployment)}: {_available(deployment)} ready" for deployment in controller.deployments]
-        what = f"no Argo Rollouts controller runs in namespace {controller.namespace}"
-        yield CONTROLLER_ABSENT.found(what, *(seen or ["no pod labelled app.kubernetes.io/name=argo-rollouts"]))
+    if crashing or any(is_ready(pod) for pod in controller.pods):
+        return
+    signs = () if controller.here else tuple(_signs(snapshot))
+    if signs:
+        yield CONTROLLER_ELSEWHERE.found(
+            f"the controller is not in namespace {controller.namespace}, and works", *signs
+        )
+        return
+    seen = [f"{said(deployment)}: {_available(deployment)} ready" for deployment in controller.deployments]
+    what = f"no Argo Rollouts controller runs in namespace {controller.namespace}"
+    yield CONTROLLER_ABSENT.found(what, *(seen or ["no pod labelled app.kubernetes.io/name=argo-rollouts"]))
+
+
+def _signs(snapshot: Snapshot) -> Iterator[str]:
+    """What only a controller can have written: a lease that is renewed, a status that follows its Rollout."""
+    lease = snapshot.controller.lease
+    renewed = time_at(lease, "spec", "renewTime") if lease else None
+    if lease and renewed and snapshot.now - renewed <= _gone_after(lease):
+        holder = at(lease, "spec", "holderIdentity", default="nobody")
+        yield f"{said(lease)}: held by {holder}, renewed {ago(renewed, snapshot.now)} ago"
+    # Another's Rollout at rest says nothing of a controller that leaves ours alone.
+    for rollout in (snapshot.rollout,) if snapshot.rollout else snapshot.all(ROLLOUTS):
+        if _followed(snapshot, rollout):
+            observed = at(rollout, "status", "observedGeneration")
+            yield f"{said(rollout)}: generation {rollout['metadata']['generation']}, observed {observed}"
+
+
+def _followed(snapshot: Snapshot, rollout: Json) -> bool:
+    """Whether its status has taken up the last wish, was written after it, or may still be."""
+    owed = _owed(snapshot, rollout)
+    conditions = at(rollout, "status", "conditions", default=[])
+    written = [time for one in conditions if (time := time_at(one, "lastUpdateTime"))]
+    if owed is None:
+        return bool(at(rollout, "status", "observedGeneration"))
+    return bool(written) and (snapshot.now - owed.since <= LAG or max(written) > owed.since)
 
 
 def led(snapshot: Snapshot) -> Iterator[Finding]:
@@ -85,13 +132,20 @@ def led(snapshot: Snapshot) -> Iterator[Finding]:
     renewed = time_at(lease, "spec", "renewTime") if lease else None
     if _alone(snapshot) or not (lease and renewed and any(is_ready(pod) for pod in snapshot.controller.pods)):
         return
-    length = int(at(lease, "spec", "leaseDurationSeconds", default=LEASE_SECONDS))
-    if snapshot.now - renewed > MISSED_LEASES * timedelta(seconds=length):
+    if snapshot.now - renewed > _gone_after(lease):
         holder = at(lease, "spec", "holderIdentity", default="nobody")
         yield NO_LEADER.found(
             "no replica of the controller leads",
-            f"{said(lease)}: held by {holder}, renewed {ago(renewed, snapshot.now)} ago, lasts {length} s",
+            f"{said(lease)}: held by {holder}, renewed {ago(renewed, snapshot.now)} ago, lasts {_length(lease)} s",
         )
+
+
+def _gone_after(lease: Json) -> timedelta:
+    return MISSED_LEASES * timedelta(seconds=_length(lease))
+
+
+def _length(lease: Json) -> int:
+    return int(at(lease, "spec", "leaseDurationSeconds", default=LEASE_SECONDS))
 
 
 def _alone(snapshot: Snapshot) -> bool:
@@ -104,9 +158,7 @@ def _alone(snapshot: Snapshot) -> bool:
 def reconciled(snapshot: Snapshot, rollout: Json) -> Iterator[Finding]:
     """The status belongs to the spec; no condition ever says that it does not."""
     seen = snapshot.controller
-    debt = debt_of(rollout)
-    # A new version that is observed and never scaled is `progress`'s to tell.
-    owed = lag_of(rollout, now=snapshot.now) if debt and debt.text != UNSCALED else None
+    owed = _owed(snapshot, rollout)
     if owed and snapshot.now - owed.since > LAG:
         observed = at(rollout, "status", "observedGeneration", default="none")
         yield NOT_RECONCILED.found(
@@ -117,6 +169,15 @@ def reconciled(snapshot: Snapshot, rollout: Json) -> Iterator[Finding]:
         )
     elif seen.errors and seen.reconciles and seen.errors >= max(FEW_LOOKS, seen.reconciles / 2):
         yield RECONCILE_ERRORS.found(f"{said(rollout)}: the controller fails at it", *seen.words)
+
+
+def _owed(snapshot: Snapshot, rollout: Json) -> Lag | None:
+    """Since when the controller has not reacted.
+
+    A new version that is observed and never scaled is `progress`'s to tell.
+    """
+    debt = debt_of(rollout)
+    return lag_of(rollout, now=snapshot.now) if debt and debt.text != UNSCALED else None
 
 
 def _crashes(snapshot: Snapshot, pod: Json) -> bool:

@@ -38,7 +38,15 @@ REFUSALS_BLIND = Ailment(
     cause="errors are answers 5xx only: a version that answers 404 to everybody has 0 % errors and is promoted",
     cure="count answers 4xx too, beside the errors or among them; tidegate's gate `errors` does",
 )
-AILMENTS = (PROMETHEUS_AWAY, QUERY_REFUSED, METRIC_UNKNOWN, NO_SAMPLES, REFUSALS_BLIND)
+OTHER_INTERVAL = Ailment(
+    code="scrape-interval-differs",
+    severity=Severity.WARNING,
+    cause="engines are scraped at another interval than the spec says, which is what a look is made for: with fewer "
+    "scrapes in it verdicts come later; whoever scrapes more often than rendered is another monitor",
+    cure="apply the PodMonitor that tidegate renders and see that no other one selects these pods, or set "
+    "metrics.scrape_interval to what Prometheus does",
+)
+AILMENTS = (PROMETHEUS_AWAY, QUERY_REFUSED, METRIC_UNKNOWN, NO_SAMPLES, REFUSALS_BLIND, OTHER_INTERVAL)
 
 
 def reachable(snapshot: Snapshot) -> Iterator[Finding]:
@@ -67,6 +75,13 @@ def refusals(snapshot: Snapshot) -> Iterator[Finding]:
         )
 
 
+def interval(snapshot: Snapshot) -> Iterator[Finding]:
+    """Engines are scraped as often as the spec says."""
+    scraping, seen = snapshot.scraping, snapshot.scraped_every
+    if scraping and seen and scraping.differs(seen):
+        yield OTHER_INTERVAL.found(f"{snapshot.region}: {scraping.told(seen)}", _in_a_line(scraping.query))
+
+
 def _says_something(answer: Answer) -> bool:
     return any(not math.isnan(sample) for sample in answer.samples)
 
@@ -87,4 +102,4 @@ def _in_a_line(query: str) -> str:
     return " ".join(query.split())
 
 
-CHECKS = (reachable, samples, refusals)
+CHECKS = (reachable, samples, refusals, interval)

@@ -70,6 +70,9 @@ def configured(snapshot: Snapshot, rollout: Json) -> Iterator[Finding]:
     wanted, controller = plugins(rollout), snapshot.controller
     if not wanted or not controller.readable or controller.config_unread:
         return
+    if controller.config is None and not controller.here:
+        # Its configuration is where it is.
+        return
     try:
         known = _entries(snapshot)
     except _Unreadable as error:

@@ -22,9 +22,10 @@ def disruption_budget(site: Site) -> Json:
 
 
 def network_policy(site: Site) -> Json:
-    """Requests from the gateway and from Prometheus; names, and the addresses that the spec allows, in return."""
-    gateway = site.fleet.gateway.namespace or site.fleet.namespace
-    sources = dict.fromkeys((gateway, *site.fleet.network.ingress_from))
+    """Requests from the gateway's proxies and from Prometheus; out to names, and to what the spec allows."""
+    gateway = site.fleet.gateway
+    itself = gateway.namespace or site.fleet.namespace
+    sources = dict.fromkeys((itself, *gateway.pods_in, *site.fleet.network.ingress_from))
     spec: Json = {
         "podSelector": {"matchLabels": dict(site.selector)},
         "policyTypes": ["Ingress", "Egress"],

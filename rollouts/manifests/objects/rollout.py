@@ -26,7 +26,9 @@ def rollout(site: Site, trial: Trial, analyses: tuple[Json, ...]) -> Json:
         UsageError: see `strategy`.
     """
     fleet, release = site.fleet, site.release
-    window = {"rollbackWindow": {"revisions": fleet.previous.versions}} if fleet.previous else {}
+    # Counted are all that were made in between, those that were taken back too (`isRollbackWithinWindow`); and no
+    # trial comes back through it past its gates, since each is a template of its own.
+    window = {"rollbackWindow": {"revisions": HISTORY}} if fleet.previous else {}
     spec: Json = {
         **({} if fleet.autoscale else {"replicas": site.replicas}),
         "revisionHistoryLimit": HISTORY,

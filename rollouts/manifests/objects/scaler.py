@@ -34,7 +34,7 @@ def metric_name(signal: Signal) -> str:
 
 
 def _scaled_object(site: Site, wanted: AutoscaleSpec) -> Json:
-    address = site.fleet.regions[site.release.region].prometheus
+    address = site.fleet.regions[site.release.region].prometheus.for_keda
     spec: Json = {
         "scaleTargetRef": _target(site),
         "minReplicaCount": wanted.least,

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from fakes.argo.objects import controller_of
-from fakes.kube.cluster import FakeCluster
+from fakes.argo.ports import Cluster
 from fakes.kube.store import Event
 
 from rollouts.kube.model import Json, Resource
@@ -24,7 +24,7 @@ _NAMED = ("Service", "templateName", "httpRoute", "name", "workloadRef")
 class Index:
     """Follows one cluster's changes; tell it of what was there before."""
 
-    def __init__(self, cluster: FakeCluster) -> None:
+    def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._owned: dict[tuple[str, str], dict[Place, None]] = defaultdict(dict)
         self._named: dict[Place, dict[Place, None]] = defaultdict(dict)

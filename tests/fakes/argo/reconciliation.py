@@ -50,7 +50,10 @@ class Reconciliation:
     def _find_new(self) -> ReplicaSet | None:
         """By its hash, or by a template that is equal without what was injected into it (`FindNewReplicaSet`)."""
         by_hash = next((rs for rs in self.all if rs.hash == self.rollout.pod_hash), None)
-        return by_hash or next((rs for rs in self.all if plain_template(rs) == self.rollout.template), None)
+        if by_hash is not None or not self.all:
+            return by_hash
+        wished = template_as_stored(self.world, self.rollout)
+        return next((rs for rs in self.all if plain_template(rs) == wished), None)
 
     @property
     def older(self) -> list[ReplicaSet]:
@@ -137,6 +140,16 @@ class Reconciliation:
             self.world.wake(until)
 
 
+def template_as_stored(world: World, rollout: Rollout) -> Json:
+    """With the defaults of a ReplicaSet's template: `undo` brings them back (`PodTemplateEqualIgnoreHash`)."""
+    spec = {"replicas": 0, "selector": rollout.selector, "template": rollout.template}
+    metadata = {"name": f"{rollout.name}-{rollout.pod_hash}", "namespace": rollout.namespace}
+    body = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": metadata, "spec": spec}
+    stored = world.as_stored(copy.deepcopy(body)) or body
+    template: Json = stored["spec"]["template"]
+    return template
+
+
 def plain_template(rs: ReplicaSet) -> Json:
     """Its template without the hash label and without injected metadata."""
     template: Json = copy.deepcopy(rs.body["spec"]["template"])
@@ -145,6 +158,8 @@ def plain_template(rs: ReplicaSet) -> Json:
     for part, injected in (rs.injected or {}).items():
         for key in injected:
             metadata.get(part, {}).pop(key, None)
+        if not metadata.get(part, True):
+            del metadata[part]
     return template
 
 

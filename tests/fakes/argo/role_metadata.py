@@ -50,16 +50,20 @@ def relabel(metadata: Json, old: Json | None, wished: Json | None) -> bool:
 
 
 def sync_metadata(r: Reconciliation) -> None:
-    """Templates and pods carry the metadata of the role that they play now; those of no role carry none."""
+    """Templates and pods carry the metadata of the role that they play now; those of no role carry none.
+
+    Pods are looked at each time: the controller may have died between the template and them (argo-rollouts#4477).
+    """
     steady = not r.rollout.stable_hash or (r.new is not None and r.rollout.stable_hash == r.new.hash)
     for rs in r.all:
         is_new = r.new is not None and rs.name == r.new.name
         is_stable = steady if is_new else r.stable is not None and rs.name == r.stable.name
         wished = metadata_of_role(r, stable=is_stable) if is_new or is_stable else None
         old = rs.injected
-        if not inject(rs.body, wished):
+        if inject(rs.body, wished):
+            rs.body = r.world.update(rs.body)
+        elif not (wished and rs.replicas):
             continue
-        rs.body = r.world.update(rs.body)
         for pod in r.world.index.owned(PODS, rs.body):
             if relabel(pod["metadata"], old, wished):
                 r.world.update(pod)

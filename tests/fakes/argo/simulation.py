@@ -36,7 +36,7 @@ What goes wrong is switched on and off at any time: `plugin_broken`, `controller
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import datetime, timedelta
 
 from fakes.argo.controller import reconcile
@@ -45,11 +45,11 @@ from fakes.argo.measuring import reconcile_run
 from fakes.argo.metrics import metrics_of
 from fakes.argo.objects import controller_of, stamp
 from fakes.argo.pods import Machines, run_pod
+from fakes.argo.ports import Cluster
 from fakes.argo.reconciliation import ReconcileError
 from fakes.argo.replica_set_controller import reconcile_replica_set
 from fakes.argo.workqueue import Key, WorkQueue
 from fakes.argo.world import World
-from fakes.kube.cluster import FakeCluster
 from fakes.kube.refusal import Refusal
 from fakes.kube.store import Event
 
@@ -71,12 +71,16 @@ class Simulation:
 
     def __init__(
         self,
-        cluster: FakeCluster,
+        cluster: Cluster,
         *,
         start_seconds: float = 20.0,
         reaction_seconds: float = 0.05,
         reacts: bool = True,
+        works_on: Collection[Resource] = tuple(_KINDS.values()),
+        first_retry_seconds: float = 1.0,
+        longest_retry_seconds: float = _LONGEST_BACKOFF,
     ) -> None:
+        """`works_on`: the kinds that are simulated; others are somebody else's, such as a real cluster's own."""
         self.cluster = cluster
         self.machines = Machines(start_seconds)
         self.reconcile_errors: Counter[tuple[str, str]] = Counter()
@@ -102,6 +106,8 @@ class Simulation:
             ANALYSIS_RUNS.plural: lambda _, body: reconcile_run(self._world, body, *self._analysis),
             DEPLOYMENTS.plural: lambda _, body: reconcile_deployment(self._world, body),
         }
+        self._simulated = frozenset(kind.plural for kind in works_on)
+        self._retries = (first_retry_seconds, longest_retry_seconds)
         self._know_what_is_there()
         self._forget = cluster.on_change(self._changed)
         self._soon()
@@ -175,6 +181,11 @@ class Simulation:
         self._analysis = (phase, message)
         self._again(ANALYSIS_RUNS)
 
+    @property
+    def due(self) -> datetime | None:
+        """When there will be something to do without any change."""
+        return self._queue.due
+
     def settle(self) -> None:
         """Do all that can be done now. No time passes.
 
@@ -185,13 +196,19 @@ class Simulation:
             return
         self._settling, passes = True, Counter[Key]()
         try:
-            while (key := self._queue.take(self._world.now())) is not None:
+            while (key := self.work_once()) is not None:
                 passes[key] += 1
                 if passes[key] > _MOST_PASSES:
                     raise RuntimeError(f"the simulated controllers do not come to rest over {'/'.join(key)}")
-                self._work(key)
         finally:
             self._settling = False
+
+    def work_once(self) -> Key | None:
+        """One pass over one object; which one, or None when there is nothing to do now."""
+        key = self._queue.take(self._world.now())
+        if key is not None:
+            self._work(key)
+        return key
 
     async def run(self, every_seconds: float = 0.05) -> None:
         """Settle again and again, until the task is cancelled."""
@@ -204,9 +221,8 @@ class Simulation:
         return metrics_of(self._world.everywhere(ROLLOUTS), self.reconciles, self.reconcile_errors)
 
     def _know_what_is_there(self) -> None:
-        for kind in self.cluster.kinds:
-            for body in self.cluster.store.all(kind):
-                self._note(Event(kind, "ADDED", None, body, self.cluster.store.version))
+        for event in self.cluster.existing():
+            self._note(event)
 
     def _changed(self, event: Event) -> None:
         self._note(event)
@@ -217,23 +233,28 @@ class Simulation:
         self._world.index.follow(event)
         plural, gone = event.kind.plural, event.change == "DELETED"
         key = (plural, event.namespace, event.name)
-        if plural in _KINDS and not gone:
-            self._queue.add(key)
+        if not gone:
+            self._look_at(key)
         if gone:
             self._waiting.pop(key, None)
         owner = controller_of(event.after)
-        if owner is not None and owner["kind"] in _PLURALS:
-            self._queue.add((_PLURALS[owner["kind"]], event.namespace, owner["name"]))
-        naming = self._world.index.naming(event.namespace, event.name)
-        self._queue.add_all((ROLLOUTS.plural, namespace, name) for namespace, name in naming)
+        if owner is not None:
+            self._look_at((_PLURALS.get(owner["kind"], ""), event.namespace, owner["name"]))
+        for namespace, name in self._world.index.naming(event.namespace, event.name):
+            self._look_at((ROLLOUTS.plural, namespace, name))
         if plural in _ROOM or (plural == PODS.plural and gone):
             self._queue.add_all(self._waiting)
 
     def _again(self, resource: Resource) -> None:
         """Look at all of a kind once more: something around them changed."""
-        found = (body["metadata"] for body in self._world.everywhere(resource))
-        self._queue.add_all((resource.plural, metadata["namespace"], metadata["name"]) for metadata in found)
+        for body in self._world.everywhere(resource):
+            self._look_at((resource.plural, body["metadata"]["namespace"], body["metadata"]["name"]))
         self._soon()
+
+    def _look_at(self, key: Key) -> None:
+        """Some time soon, unless it is somebody else's."""
+        if key[0] in self._simulated:
+            self._queue.add(key)
 
     def _switch(self, names: set[str], what: str, on: bool) -> None:
         names.add(what) if on else names.discard(what)
@@ -279,7 +300,8 @@ class Simulation:
         self.reconcile_errors[key[1:]] += 1
         what = f'msg="roCtx.reconcile err {why}" namespace={key[1]} rollout={key[2]}'
         self.log.append(f'time="{stamp(self._world.now())}" level=error {what}')
-        seconds = min(2 ** (self._failed[key] - 1), _LONGEST_BACKOFF)
+        first, longest = self._retries
+        seconds = min(first * 2 ** min(self._failed[key] - 1, 60), longest)
         self._wake(self._world.now() + timedelta(seconds=seconds))
 
     def _work_on_pod(self, key: Key, body: Json) -> None:

@@ -22,6 +22,11 @@ class WorkQueue:
         """Whether there is work now."""
         return bool(self._now)
 
+    @property
+    def due(self) -> datetime | None:
+        """When there will be work, as far as that is known."""
+        return self._later[0][0] if self._later else None
+
     def add(self, *keys: Key) -> None:
         self.add_all(keys)
 

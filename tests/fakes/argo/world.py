@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from datetime import datetime
 
 from fakes.argo.index import Index
 from fakes.argo.objects import safe_hash, stamp
-from fakes.kube.cluster import FakeCluster
+from fakes.argo.ports import Cluster
 from fakes.kube.refusal import Refusal
 
 from rollouts.kube.model import EVERYWHERE, Json, Resource
@@ -20,13 +21,15 @@ MANAGER = "rollouts-controller"
 class World:
     """One cluster as its controllers see it."""
 
-    def __init__(self, cluster: FakeCluster, wake: Callable[[datetime], None]) -> None:
+    def __init__(self, cluster: Cluster, wake: Callable[[datetime], None]) -> None:
         self.cluster = cluster
         self.index = Index(cluster)
         self.wake = wake
         """Reconcile again at that time (`enqueueRolloutAfter`)."""
         self.plugin_broken = False
         self.mirrors = True
+        self._stored: dict[str, Json] = {}
+        """By what was asked: an API server's defaults stay as they are."""
 
     def now(self) -> datetime:
         return self.cluster.time.now()
@@ -44,6 +47,16 @@ class World:
             return self.cluster.list(resource, namespace=EVERYWHERE)
         except Refusal:
             return []
+
+    def as_stored(self, body: Json) -> Json | None:
+        """What a new object would be with the API server's defaults; None where it would be refused."""
+        asked = json.dumps(body, sort_keys=True)
+        if asked not in self._stored:
+            try:
+                self._stored[asked] = self.cluster.create(resource_of(body), body, manager=MANAGER, dry_run=True)
+            except Refusal:
+                return None
+        return self._stored[asked]
 
     def create(self, body: Json) -> Json:
         return self.cluster.create(resource_of(body), body, manager=MANAGER)

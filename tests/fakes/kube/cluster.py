@@ -6,7 +6,7 @@ Controllers (simulated ones too) use it as plain Python; clients reach it throug
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from fakes.kube import metadata, selectors
@@ -113,6 +113,12 @@ class FakeCluster:
         kind = self.served(resource.group, resource.plural)
         chosen = selectors.both(labels, fields, kind.plural)
         return [copied(found) for found in self.store.all(kind, self._where(kind, namespace)) if chosen(found)]
+
+    def existing(self) -> Iterator[Event]:
+        """Everything that is there, as if it had just come."""
+        for kind in self.kinds:
+            for body in self.store.all(kind):
+                yield Event(kind, "ADDED", None, body, self.store.version)
 
     def on_change(self, listener: Callable[[Event], None]) -> Callable[[], None]:
         """Be told of every committed change at once and in order; the answer ends it.

@@ -10,7 +10,7 @@ from typing import Any
 
 from fakes.kube.copying import copied
 from fakes.kube.kinds import Kind
-from fakes.kube.refusal import Cause, bad_request, invalid
+from fakes.kube.refusal import Cause, Refusal, bad_request, invalid
 
 from rollouts.manifests.schema import Problem, has_schema, problems_in
 
@@ -54,6 +54,23 @@ class FieldCheck:
             if self._how is FieldValidation.WARN:
                 self.warnings.append(f'unknown field \\"{problem.path}\\"')
         return body
+
+    def typed(self, kind: Kind, config: Json) -> Json:
+        """What is applied, without nulls. It is typed first: how strict the request is does not matter then.
+
+        Raises:
+            Refusal: there are fields that the kind does not know (500 and no reason: the typing's own error).
+        """
+        if not has_schema(kind.api_version, kind.kind):
+            return config
+        config = without_nulls(config)
+        unknown = [problem for problem in _new_problems(config, None) if problem.unknown]
+        if unknown:
+            said = "; ".join(f".{problem.path}: field not declared in schema" for problem in unknown)
+            metadata = config.get("metadata", {})
+            what = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}; {kind.api_version}, Kind={kind.kind}"
+            raise Refusal(500, "", f"failed to create typed patch object ({what}): {said}")
+        return config
 
     def valid(self, kind: Kind, body: Json, before: Json | None) -> None:
         """Values are such as the schema allows.

@@ -69,7 +69,8 @@ class Verbs:
                 fields=query.get("fieldSelector", ""),
                 namespace=call.namespace,
             )
-            items, metadata = self._pages.page(found, limit=limit)
+            chosen = query.get("labelSelector") or query.get("fieldSelector")
+            items, metadata = self._pages.page(found, limit=limit, counts=not chosen)
         if not self._cluster.served(resource.group, resource.plural).custom:
             items = [{key: part for key, part in item.items() if key not in ("apiVersion", "kind")} for item in items]
         body = {"apiVersion": resource.api_version, "kind": f"{resource.kind}List", "metadata": metadata}

@@ -38,6 +38,9 @@ class Unchecked:
     def decoded(self, kind: Kind, body: Json, before: Json | None) -> Json:
         return body
 
+    def typed(self, kind: Kind, config: Json) -> Json:
+        return config
+
     def valid(self, kind: Kind, body: Json, before: Json | None) -> None: ...
 
 
@@ -122,7 +125,7 @@ class Writes:
         config = metadata.placed(kind, copied(body), namespace)
         if config["metadata"].setdefault("name", name) != name:
             raise Refusal(400, "BadRequest", f"the name of the object does not match the name on the URL ({name})")
-        config = how.check.decoded(kind, config, None)
+        config = how.check.typed(kind, config)
         defaults.fill(kind, config)
         old = self._store.get(kind, namespace, name)
         if old is None and how.subresource:

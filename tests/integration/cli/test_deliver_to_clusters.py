@@ -76,6 +76,9 @@ def test_a_delivery_to_clusters_and_back(
     assert told[1:] == [f"{region}: steady, stable 2, previous 1, at https://llm.example" for region in REGIONS]
     back = tidegate("rollback", "delivery.yaml")
     assert (back.code, back.out) == (0, "".join(f"{region}: version 1\n" for region in REGIONS))
+    listed = tidegate("model", "list", name).out
+    assert "champion" in listed
+    assert "previous" not in listed
 
 
 def test_a_region_that_is_away_does_not_hide_the_others(tidegate: Tidegate, servers: FakeServers) -> None:

@@ -15,7 +15,10 @@ from fakes.fleets import region as place
 from fakes.kube.server import FakeServers, serving
 from fakes.region import GPU, NAMESPACE, Region, fleet
 from fakes.terminal import Tidegate
+from fakes.tiny_model import write_tiny_model
 
+from registry.adapters.mlflow_models import MlflowRegistry
+from registry.adapters.mlflow_store import embedded_uri
 from rollouts.kube.resources import RESOURCE_QUOTAS
 
 EXAMPLE = Path(__file__).parents[3] / "examples/kubernetes/delivery.yaml"
@@ -23,10 +26,10 @@ REGIONS = ("eu-west-1", "us-east-1")
 
 
 class OneForAll(BaseHTTPRequestHandler):
-    """A Prometheus that answers 1 to every query."""
+    """A Prometheus that answers 5 to every query: so many seconds are between two scrapes."""
 
     def do_GET(self) -> None:  # the name is the library's
-        result = [{"metric": {}, "value": [1767225600, "1"]}]
+        result = [{"metric": {}, "value": [1767225600, "5"]}]
         body = json.dumps({"status": "success", "data": {"resultType": "vector", "result": result}}).encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))
@@ -111,6 +114,17 @@ def test_a_finding_is_told_with_what_shows_it_why_and_what_to_do(
     assert "(quota-too-small)\n      seen:  requests.nvidia.com/gpu: 3 allowed, 2 used, 2 more needed" in said.out
     assert "      cause: the namespace's quota" in said.out
     assert "      cure:  raise the quota" in said.out
+
+
+def test_a_registry_whose_files_no_pod_can_read_is_refused_after_all_else_is_told(
+    regions: Served, spec: Path, tidegate: Tidegate, tmp_path: Path
+) -> None:
+    uri = embedded_uri(tmp_path / "registry")
+    MlflowRegistry(uri).register("support-llm", write_tiny_model(tmp_path / "source"), alias="challenger")
+    said = tidegate("doctor", str(spec), "--tracking-uri", uri)
+    assert (said.out, said.code) == ("eu-west-1: nothing is wrong\nus-east-1: nothing is wrong\n", 2)
+    assert "models:/support-llm/1: its files are at file:///" in said.err
+    assert "a file of one machine; expected an MLflow server as pods reach it" in said.err
 
 
 def test_one_region_may_be_asked_for_and_told_as_data(regions: Served, spec: Path, tidegate: Tidegate) -> None:

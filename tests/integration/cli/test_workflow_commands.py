@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,8 +14,11 @@ from fakes.kube.cluster import FakeCluster
 from fakes.kube.server import FakeServers, serving
 from fakes.kube.simulated_time import RealTime
 from fakes.terminal import Tidegate
+from fakes.tiny_model import write_tiny_model
 from fakes.workflow.cases import GOLDEN
 
+from registry.adapters.mlflow_models import MlflowRegistry
+from registry.adapters.mlflow_store import embedded_uri
 from rollouts.kube.model import Json
 from rollouts.kube.resources import CONFIG_MAPS, WORKFLOW_TEMPLATES, WORKFLOWS
 from rollouts.manifests.schema import problems_in
@@ -53,6 +57,41 @@ def a_pod(step: str, phase: str, code: int | None = None, *, template: str = "st
     parameters = [{"name": "step", "value": step}, {"name": "delivery", "value": "d"}]
     inputs = {"inputs": {"parameters": parameters}} if template == "stage" else {}
     return {"id": step, "type": "Pod", "templateName": template, "phase": phase, "finishedAt": at, **inputs, **outputs}
+
+
+@pytest.fixture
+def embedded(tmp_path: Path) -> str:
+    """The tracking URI of a registry whose files are on this machine's disk."""
+    uri = embedded_uri(tmp_path / "registry")
+    MlflowRegistry(uri).register("support-llm", write_tiny_model(tmp_path / "source"))
+    return uri
+
+
+def test_submit_refuses_a_version_whose_files_no_pod_can_read(tidegate: Tidegate, hub: Hub, embedded: str) -> None:
+    said = tidegate("workflow", "submit", SPEC, "--version", "1", "--apply", "--tracking-uri", embedded)
+    assert (said.code, said.out) == (2, "")
+    assert "models:/support-llm/1: its files are at file:///" in said.err
+    assert "a file of one machine; expected an MLflow server as pods reach it" in said.err
+    assert hub.workflows() == []
+
+
+def test_submit_says_when_it_cannot_know_where_the_files_are(tidegate: Tidegate, hub: Hub, embedded: str) -> None:
+    said = tidegate("workflow", "submit", SPEC, "--version", "9", "--apply", "--tracking-uri", embedded)
+    assert (said.code, len(hub.workflows())) == (0, 1)
+    assert "whether pods can read the version's files is not known: models:/support-llm/9: no such version" in said.err
+
+
+def test_render_refuses_a_registry_on_a_loopback(tidegate: Tidegate, tmp_path: Path) -> None:
+    folder = tmp_path / "loopback"
+    shutil.copytree(GOLDEN / "one-region", folder)
+    spec = folder / "delivery.yaml"
+    spec.write_text(spec.read_text().replace("http://mlflow.mlflow:5000", "http://127.0.0.1:5000"))
+    said = tidegate("workflow", "render", str(spec))
+    assert (said.code, said.out) == (2, "")
+    assert (
+        "workflow.tracking_uri: found http://127.0.0.1:5000: in a pod that is the pod itself; "
+        "expected an MLflow server as pods reach it, such as http://mlflow.mlflow:5000"
+    ) in said.err
 
 
 def test_submit_brings_the_template_and_starts_it(tidegate: Tidegate, hub: Hub) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from fakes.engine_image import AMD64, small_base
 
+from engine_images.adapters.installed import every_file
 from engine_images.adapters.oci_base import base_in_layout
 from engine_images.adapters.oci_layout import OciLayout
 from engine_images.adapters.oci_toolchain import build_toolchain
@@ -42,7 +43,7 @@ def build(tmp_path: Path, installed: Path) -> tuple[OciLayout, Descriptor]:
     if not (tmp_path / "base").exists():
         small_base(tmp_path / "base")
     base, layout = base_in_layout(tmp_path / "base", "base", AMD64), OciLayout(tmp_path / "images")
-    return layout, build_toolchain(layout, name="tidegate:1", base=base, installed=installed)
+    return layout, build_toolchain(layout, name="tidegate:1", base=base, files=every_file(installed))
 
 
 def layers(layout: OciLayout, image: Descriptor) -> dict[str, Path]:
@@ -64,7 +65,7 @@ def test_it_has_the_base_then_libraries_then_us(tmp_path: Path, installed: Path)
     assert list(names) == ["libraries", "tidegate"]
     assert {"opt/tidegate/mlflow/__init__.py", "opt/tidegate/bin/envoy"} <= names["libraries"]
     assert {"opt/tidegate/gates/__init__.py", "opt/tidegate/bin/tidegate"} <= names["tidegate"]
-    assert not [name for found in names.values() for name in found if "__pycache__" in name]
+    assert "opt/tidegate/tidegate/cli/__pycache__/__init__.cpython-311.pyc" in names["tidegate"]
     config = json.loads(layout.path(Descriptor.read(layout.read(image)["config"])).read_text())["config"]
     assert (config["User"], config["Entrypoint"]) == ("10001", ["tidegate"])
     assert "PATH=/opt/tidegate/bin:/opt/venv/bin:/usr/bin" in config["Env"]

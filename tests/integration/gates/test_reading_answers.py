@@ -140,7 +140,7 @@ async def test_a_reference_is_as_likely_as_its_tokens_after_the_prompt(engine: O
 
 @pytest.mark.parametrize(
     ("reference", "what"),
-    [("abc", "no numbers"), ("", "no log-probability for each token"), ("a" * 200, "refused with 400")],
+    [("abc", "no numbers"), ("", "no log-probability for each token"), ("a" * 200, "answers 400")],
 )
 async def test_a_likelihood_that_is_not_known_is_no_likelihood(engine: OpenAIServer, reference: str, what: str) -> None:
     engine.logprobs = {ord("a"): -1.0, ord("b"): -1.0}

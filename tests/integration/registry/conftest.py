@@ -1,8 +1,10 @@
-"""One SQLite store for all tests of the room, because making one takes seconds; names keep them apart."""
+"""One SQLite store and one server for all tests of the room: making one takes seconds. Names keep them apart."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from fakes.mlflow_server import mlflow_server
 from fakes.tiny_model import write_tiny_model
 
 from registry.adapters.mlflow_store import embedded_uri
@@ -16,6 +18,13 @@ def state(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def tracking_uri(state: Path) -> str:
     return embedded_uri(state)
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A tracking server over another store."""
+    with mlflow_server(tmp_path_factory.mktemp("mlflow")) as uri:
+        yield uri
 
 
 @pytest.fixture

@@ -31,11 +31,12 @@ def clock() -> FakeClock:
     return FakeClock()
 
 
-@pytest.fixture(params=["fake", "mlflow"])
+@pytest.fixture(params=["fake", "mlflow", "mlflow server"])
 def deliveries(request: pytest.FixtureRequest, clock: FakeClock) -> AnyDeliveries:
     if request.param == "fake":
         return FakeDeliveries(clock)
-    return MlflowDeliveries(request.getfixturevalue("tracking_uri"), clock)
+    uri = request.getfixturevalue("tracking_uri" if request.param == "mlflow" else "server")
+    return MlflowDeliveries(uri, clock)
 
 
 def version(name: str, number: str = "2") -> ModelVersion:

@@ -12,6 +12,7 @@ from registry.adapters.mlflow_models import MlflowRegistry
 from registry.digests import digest_files, whole_digest
 from registry.errors import DigestMismatch, UnfitModel, UnknownAlias, UnknownModel, UnknownVersion
 from registry.model import ModelVersion
+from tidegate.core.errors import UsageError
 
 
 class AnyRegistry(Protocol):
@@ -22,15 +23,17 @@ class AnyRegistry(Protocol):
     def versions(self, name: str) -> list[ModelVersion]: ...
     def set_alias(self, name: str, alias: str, version: str) -> None: ...
     def promote(self, version: ModelVersion) -> None: ...
+    def reinstate(self, version: ModelVersion) -> None: ...
     def mark(self, version: ModelVersion, tags: Mapping[str, str]) -> None: ...
+    def tags(self, version: ModelVersion) -> Mapping[str, str]: ...
     def download(self, version: ModelVersion, target: Path) -> Path: ...
 
 
-@pytest.fixture(params=["fake", "mlflow"])
+@pytest.fixture(params=["fake", "mlflow", "mlflow server"])
 def registry(request: pytest.FixtureRequest) -> AnyRegistry:
     if request.param == "fake":
         return FakeRegistry()
-    return MlflowRegistry(request.getfixturevalue("tracking_uri"))
+    return MlflowRegistry(request.getfixturevalue("tracking_uri" if request.param == "mlflow" else "server"))
 
 
 def aliases(registry: AnyRegistry, name: str) -> dict[str, str]:
@@ -95,14 +98,14 @@ def test_promotion_may_be_said_again(registry: AnyRegistry, name: str, folder: P
     assert aliases(registry, name) == {"champion": "2", "previous": "1"}
 
 
-@pytest.mark.parametrize("written", [{"previous": "1"}, {"previous": "1", "champion": "2"}])
+@pytest.mark.parametrize("champion", ["1", "2"])
 def test_promotion_that_died_in_the_middle_ends_the_same(
-    registry: AnyRegistry, name: str, folder: Path, written: dict[str, str]
+    registry: AnyRegistry, name: str, folder: Path, champion: str
 ) -> None:
     registry.register(name, folder, alias="champion")
     version = registry.register(name, folder, alias="challenger")
-    for alias, number in written.items():
-        registry.set_alias(name, alias, number)
+    registry.mark(version, {"tidegate.replaced": "1"})
+    registry.set_alias(name, "champion", champion)
 
     registry.promote(version)
 
@@ -116,6 +119,44 @@ def test_promotion_leaves_a_newer_challenger_alone(registry: AnyRegistry, name: 
     registry.promote(version)
 
     assert aliases(registry, name) == {"champion": "1", "challenger": "2"}
+
+
+def test_going_back_version_by_version_ends_at_the_first(registry: AnyRegistry, name: str, folder: Path) -> None:
+    for _ in range(3):
+        registry.promote(registry.register(name, folder, alias="challenger"))
+    assert aliases(registry, name) == {"champion": "3", "previous": "2"}
+
+    registry.reinstate(registry.resolve(name, "previous"))
+    assert aliases(registry, name) == {"champion": "2", "previous": "1"}
+    registry.reinstate(registry.resolve(name, "champion"))
+    assert aliases(registry, name) == {"champion": "2", "previous": "1"}
+    registry.reinstate(registry.resolve(name, "previous"))
+    assert aliases(registry, name) == {"champion": "1"}
+
+
+def test_after_a_rollback_the_next_champion_took_over_from_the_one_that_serves(
+    registry: AnyRegistry, name: str, folder: Path
+) -> None:
+    for _ in range(2):
+        registry.promote(registry.register(name, folder))
+    registry.reinstate(registry.resolve(name, "1"))
+    third = registry.register(name, folder, alias="challenger")
+
+    registry.promote(third)
+
+    assert aliases(registry, name) == {"champion": "3", "previous": "1"}
+    assert registry.tags(third)["tidegate.replaced"] == "1"
+
+
+def test_no_version_is_champion_and_previous_by_hand_either(registry: AnyRegistry, name: str, folder: Path) -> None:
+    for _ in range(2):
+        registry.promote(registry.register(name, folder))
+
+    with pytest.raises(UsageError, match="version 2 is the champion, and cannot be the version before it too"):
+        registry.set_alias(name, "previous", "2")
+    registry.set_alias(name, "champion", "1")
+
+    assert aliases(registry, name) == {"champion": "1"}
 
 
 def test_an_alias_points_only_at_what_exists(registry: AnyRegistry, name: str, folder: Path) -> None:

@@ -3,23 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fakes.mlflow_server import mlflow_server
 
 from engine_images.entrypoint.journal import Journal
 from engine_images.entrypoint.weights import Source, ensure
 from registry.adapters.mlflow_models import MlflowRegistry
 
 pytestmark = pytest.mark.timeout(240)
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with mlflow_server(tmp_path_factory.mktemp("mlflow")) as uri:
-        yield uri
 
 
 def test_the_entrypoint_pulls_a_versions_files_from_mlflow_itself(

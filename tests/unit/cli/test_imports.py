@@ -1,6 +1,6 @@
 """What a command loads before it has anything to do: each step of a workflow is a process, and pays for it again.
 
-MLflow alone takes four seconds of a processor and brings pandas with it; it is loaded by whoever first asks it. The
+MLflow alone takes four seconds of a processor and brings pandas with it; a server is asked without it. The
 others are loaded by the steps that need them: scipy's statistics by gates, openai by what asks an engine.
 """
 
@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+import yaml
 
 LATER = (
     "hera",
@@ -25,6 +27,7 @@ LATER = (
     "sqlalchemy",
     "torch",
 )
+OF_A_STEP = (*LATER, "aiohttp", "gevent", "pyarrow", "tokenizers", "uvicorn", "wordllama")
 COMMANDS = (
     "tidegate.cli.commands.approve",
     "tidegate.cli.commands.resume",
@@ -42,3 +45,35 @@ def test_a_command_loads_later_what_it_may_not_need(command: str) -> None:
     code = f"import sys, {command}\nprint(*(name for name in {LATER} if name in sys.modules))"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert loaded.split() == []
+
+
+def test_a_step_in_a_cluster_asks_a_server_without_any_of_them(tmp_path: Path) -> None:
+    """What `stage`, `status`, `approve`, `resume` and `rollback` load until they have asked MLflow and a cluster."""
+    code = """
+import asyncio, sys
+import tidegate.cli.commands.stage_step, tidegate.cli.commands.stage_close, tidegate.cli.commands.status
+import tidegate.cli.commands.approve, tidegate.cli.commands.resume, tidegate.cli.commands.rollback
+import tidegate.cli.clusters
+from registry.adapters.mlflow_deliveries import MlflowDeliveries
+from registry.errors import StoreUnreachable
+from rollouts.adapters.kube.kubeconfig import access
+from tidegate.core.clock import SystemClock
+try:
+    MlflowDeliveries("http://127.0.0.1:1").summary("0" * 32)
+except StoreUnreachable as error:
+    assert "no answer" in str(error), error
+credential = access("eu", clock=SystemClock(), kubeconfig=sys.argv[1]).credential()
+assert asyncio.run(credential).authorization == "Bearer t"
+print(*(name for name in sys.argv[2:] if name in sys.modules))
+"""
+    config = {
+        "current-context": "eu",
+        "contexts": [{"name": "eu", "context": {"cluster": "eu", "user": "eu"}}],
+        "clusters": [{"name": "eu", "cluster": {"server": "https://eu.example:6443"}}],
+        "users": [{"name": "eu", "user": {"token": "t"}}],
+    }
+    (tmp_path / "config").write_text(yaml.safe_dump(config))
+    command = [sys.executable, "-c", code, str(tmp_path / "config"), *OF_A_STEP]
+    environment = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0"}
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert (ended.stdout.split(), ended.stderr) == ([], "")

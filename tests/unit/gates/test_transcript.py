@@ -164,7 +164,7 @@ def test_a_torn_line_in_the_middle_is_an_error_with_its_number() -> None:
 
 
 def test_terms_of_another_method_cannot_be_judged() -> None:
-    first = texts()[0].replace("e-values/1", "e-values/0")
+    first = texts()[0].replace("e-values/2", "e-values/0")
     with pytest.raises(SpecError, match=r"trial.jsonl:1: terms.terms.method: found 'e-values/0'"):
         of([first])
 

@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from fakes.chat import answers_500
 from fakes.world import CHALLENGER, CHALLENGER_URL, CHAMPION, World, a_spec
 
 from pipelines.model import Ending
@@ -51,6 +52,21 @@ async def test_wrong_answers_take_it_back_before_any_user_met_it(world: World) -
     assert world.stable_versions() == NOWHERE
     assert max(routes.weight for routes in world.fleets["eu-west-1"].proxy.swaps) == 0
     assert "us-east-1" not in "".join(world.said("started"))
+
+
+async def test_an_engine_that_answers_500_to_the_first_prompt_is_a_bad_version(world: World) -> None:
+    world.chat.scripts[CHALLENGER_URL] = answers_500
+    result = await world.deliver()
+    assert (result.ending, result.exit_code) == (Ending.ROLLED_BACK, ExitCode.ROLLED_BACK)
+    assert result.reason == "smoke@eu-west-1: gate answers: the engine answers 500: CUDA error"
+    assert world.registry.marks["tidegate.outcome"] == "rolled-back"
+    assert world.stable_versions() == NOWHERE
+
+
+async def test_an_engine_that_was_not_reached_is_no_bad_version(world: World) -> None:
+    del world.chat.scripts[CHALLENGER_URL]
+    result = await world.deliver()
+    assert (result.ending, result.exit_code) == (Ending.FAILED, ExitCode.OUTSIDE)
 
 
 async def test_a_slow_version_is_seen_in_shadow_by_the_paired_probe(world: World) -> None:
@@ -166,6 +182,22 @@ async def test_a_registry_that_is_gone_at_the_end_takes_it_back(world: World) ->
     assert result.ending is Ending.FAILED
     assert world.stable_versions() == NOWHERE
     assert world.ledger.outcome == "failed"
+
+
+async def test_a_promotion_that_breaks_off_leaves_the_champion_that_serves(world: World) -> None:
+    world.registry.breaks_off = True
+    result = await world.deliver()
+    assert result.ending is Ending.FAILED
+    assert world.stable_versions() == NOWHERE
+    assert world.registry.champion == CHAMPION
+    assert world.registry.marks["tidegate.outcome"] == "failed"
+
+
+async def test_aliases_that_a_delivery_did_not_touch_stay_as_somebody_set_them(world: World) -> None:
+    world.when("canary@eu-west-1/50", "started", lambda: setattr(world.registry, "champion", "7"))
+    world.fleets["us-east-1"].refuse(CHALLENGER)
+    assert (await world.deliver()).ending is Ending.FAILED
+    assert world.registry.champion == "7"
 
 
 async def test_a_bug_is_not_hidden_and_still_takes_every_region_back(

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+from datetime import datetime
 from pathlib import Path
 
 import pytest
+from fakes.chat import answers_500
 from fakes.cluster_region import an_image
 from fakes.cluster_world import REGIONS, ClusterWorld, canary_url, demo_on_clusters
+from fakes.kube.simulated_time import START
 from fakes.world import CHALLENGER, CHAMPION
 
 from pipelines.model import Ending
@@ -69,6 +73,43 @@ async def test_what_was_taken_back_leaves_every_region_steady(world: ClusterWorl
         assert region.splits[-1] == (0, 0)
 
 
+async def test_a_dead_controller_holds_nobody_on_a_canary_that_failed(world: ClusterWorld) -> None:
+    region = world.regions[REGIONS[0]]
+    step = f"canary@{region.region}/50"
+
+    def fail() -> None:
+        region.simulation.controller_down = True
+        world.evidence.serves("canary", CHALLENGER, failed=0.5)
+
+    world.when(step, "traffic", fail)
+    result = await world.deliver()
+    assert (result.ending, result.exit_code) == (Ending.ROLLED_BACK, ExitCode.ROLLED_BACK), result.reason
+    verdict = next(event for event in world.recorder.events if event.data.get("outcome") == "fail")
+    assert region.splits[-1] == (0, 0)
+    assert region.split_at[-1] - (verdict.at - START).total_seconds() < 1
+    undo = f"undo@{region.region}"
+    told = next(event.message for event in world.recorder.events if (event.step, event.kind) == (undo, "done"))
+    assert told.startswith(f"{region.region} serves version {CHAMPION}; all users are on version {CHAMPION}, and")
+    assert "the Argo Rollouts controller has not reacted" in told
+    assert told.endswith((await region.fleet.observe()).problem or "?")
+    assert world.said("failed") == [step]
+
+
+async def test_whoever_stops_a_delivery_needs_no_controller(world: ClusterWorld) -> None:
+    region = world.regions[REGIONS[0]]
+    running = asyncio.ensure_future(world.deliver())
+
+    def stop() -> None:
+        region.simulation.controller_down = True
+        running.cancel()
+
+    world.when(f"canary@{region.region}/50", "traffic", stop)
+    result = await running
+    assert (result.ending, result.exit_code) == (Ending.INTERRUPTED, ExitCode.ROLLED_BACK)
+    assert region.splits[-1] == (0, 0)
+    assert (await region.fleet.observe()).weight == 0
+
+
 async def test_regions_of_one_wave_go_together_and_fail_together(tmp_path: Path) -> None:
     world = ClusterWorld(tmp_path, demo_on_clusters(REGIONS[:1], REGIONS[1:]))
     world.regions[REGIONS[2]].users.obeys_mirror = False
@@ -84,6 +125,19 @@ async def test_wrong_answers_are_found_before_any_user_met_them(world: ClusterWo
     assert "offline@eu-west-1: gate quality" in result.reason
     assert max(weight for weight, _ in world.regions[REGIONS[0]].splits) == 0
     assert world.stable_versions()[REGIONS[0]] == CHAMPION
+
+
+async def test_a_canary_that_answers_500_is_a_bad_version(world: ClusterWorld) -> None:
+    world.chat.scripts[canary_url(REGIONS[0])] = answers_500
+    result = await world.deliver()
+    assert (result.ending, result.exit_code) == (Ending.ROLLED_BACK, ExitCode.ROLLED_BACK)
+    assert result.reason == f"smoke@{REGIONS[0]}: gate answers: the engine answers 500: CUDA error"
+
+
+async def test_a_canary_that_is_ready_and_cannot_be_asked_is_no_bad_version(world: ClusterWorld) -> None:
+    del world.chat.scripts[canary_url(REGIONS[0])]
+    result = await world.deliver()
+    assert (result.ending, result.exit_code) == (Ending.FAILED, ExitCode.OUTSIDE)
 
 
 async def test_an_engine_that_does_not_start_says_why_and_costs_nobody_anything(world: ClusterWorld) -> None:
@@ -103,6 +157,34 @@ async def test_what_a_region_takes_back_by_itself_ends_the_delivery_everywhere(w
     assert result.ending is Ending.ROLLED_BACK
     assert "was taken back in the region itself" in result.reason
     assert world.stable_versions() == NOWHERE
+
+
+async def test_who_takes_the_rollout_away_from_a_trial_is_named_and_the_version_is_not_blamed(
+    world: ClusterWorld,
+) -> None:
+    region = world.regions[REGIONS[0]]
+    # A second try: the old manifests then ask for a pod template that neither version has.
+    for version in (CHAMPION, CHALLENGER):
+        await region.fleet.deploy(an_image(version))
+    await region.fleet.rollback(CHAMPION)
+    overruled_at: list[datetime] = []
+
+    def self_heal() -> None:
+        overruled_at.append(world.time.now())
+        region.apply_over(an_image(CHAMPION), manager="argocd-controller")
+
+    world.when(f"canary@{region.region}/50", "traffic", self_heal)
+    result = await world.deliver()
+    assert (result.ending, result.exit_code) == (Ending.FAILED, ExitCode.OUTSIDE), result.reason
+    assert result.reason == (
+        f"canary@{region.region}/50: somebody changed Rollout support-llm during the trial: "
+        f"argocd-controller at {overruled_at[0]:%H:%M:%S} UTC asks for version {CHAMPION} again"
+    )
+    assert world.stable_versions() == NOWHERE
+    assert region.splits[-1] == (0, 0)
+    assert world.registry.champion == CHAMPION
+    assert world.registry.marks["tidegate.outcome"] == "failed"
+    assert "rolled" not in world.registry.marks["tidegate.reason"]
 
 
 async def test_the_next_delivery_mends_what_one_that_died_left(world: ClusterWorld) -> None:

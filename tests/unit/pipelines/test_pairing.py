@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from fakes.chat import FakeChat
+from fakes.chat import FakeChat, answers_500
 from fakes.clock import FakeClock
 from fakes.judge import FakeJudge
 from fakes.world import CHALLENGER_URL, CHAMPION_URL
@@ -88,9 +88,17 @@ async def test_each_pair_is_handed_on_once() -> None:
     assert pairing.drain().pairs == ()
 
 
-async def test_an_arm_that_is_gone_costs_the_answer_and_not_the_pair() -> None:
+async def test_an_arm_that_was_not_reached_makes_no_pair() -> None:
     chat = Chat()
     del chat.scripts[CHALLENGER_URL]
+    pairing = await paired(chat)
+    assert pairing.drain().pairs == ()
+    assert "is not there" in str(pairing.not_reached)
+
+
+async def test_an_arm_that_answers_badly_costs_the_answer_and_not_the_pair() -> None:
+    chat = Chat()
+    chat.scripts[CHALLENGER_URL] = answers_500
     pairs = (await paired(chat)).drain().pairs
     assert len(pairs) >= 4
     assert all(pair.stable and pair.canary is None and pair.similarity is None for pair in pairs)

@@ -15,7 +15,7 @@ from rollouts.manifests.parts import Part
 from rollouts.manifests.release import Release, Trial
 from rollouts.manifests.schema import problems_in
 from rollouts.manifests.spec import ArgoFleetSpec
-from tidegate.core.spec import parse_spec
+from tidegate.core.spec import SpecError, parse_spec
 
 EXAMPLE = (Path(__file__).parents[3] / "examples/kubernetes/delivery.yaml").read_text()
 
@@ -65,6 +65,37 @@ def test_every_promise_watches_the_whole_trial() -> None:
     assert [each["name"] for each in analysis["args"]] == ["region", "pod-template-hash"]
     steps = objects[-1]["spec"]["strategy"]["canary"]["steps"]
     assert steps[analysis["startingStep"]] == {"setWeight": 5}
+
+
+@pytest.mark.parametrize(
+    ("addresses", "rollouts", "keda"),
+    [
+        ("https://out.example.com", "https://out.example.com", "https://out.example.com"),
+        ("{url: https://out.example.com}", "https://out.example.com", "https://out.example.com"),
+        ("{url: https://out.example.com, rollouts: http://in:9090}", "http://in:9090", "http://in:9090"),
+        ("{url: https://out.example.com, keda: http://in:9090}", "https://out.example.com", "http://in:9090"),
+        ("{url: https://out.example.com, rollouts: http://a:1, keda: http://b:2/p}", "http://a:1", "http://b:2/p"),
+    ],
+)
+def test_everybody_who_asks_prometheus_gets_the_address_that_he_can_reach(
+    addresses: str, rollouts: str, keda: str
+) -> None:
+    spec = delivery(("https://prometheus.us-east-1.example.com", addresses))
+    assert isinstance(spec.fleet, ArgoFleetSpec)
+    assert spec.fleet.regions["us-east-1"].prometheus.url == "https://out.example.com"
+    objects = of(spec)
+    templates = [each for each in objects if each["kind"] == "AnalysisTemplate"]
+    given = {arg["value"] for each in templates for arg in each["spec"]["args"] if arg["name"] == "prometheus"}
+    (scaled,) = (each for each in objects if each["kind"] == "ScaledObject")
+    asked = {trigger["metadata"]["serverAddress"] for trigger in scaled["spec"]["triggers"]}
+    assert (given, asked) == ({rollouts}, {keda})
+
+
+def test_an_address_that_is_none_is_told() -> None:
+    with pytest.raises(SpecError, match=r"fleet.regions.us-east-1.prometheus.url: found 'nowhere'; expected text that"):
+        delivery(("https://prometheus.us-east-1.example.com", "nowhere"))
+    with pytest.raises(SpecError, match=r"prometheus.argo: found an unknown key; expected one of url, rollouts, keda"):
+        delivery(("https://prometheus.us-east-1.example.com", "{url: http://a:1, argo: http://b:1}"))
 
 
 def test_the_analyses_ask_the_regions_own_prometheus() -> None:

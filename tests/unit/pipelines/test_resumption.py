@@ -55,6 +55,17 @@ async def test_finished_steps_are_not_repeated_and_the_half_done_one_is_said_aga
     assert starts(world) == {step: 2 if step == "canary@us-east-1/50" else 1 for step in steps.ids}
 
 
+async def test_a_region_that_was_promoted_before_its_process_could_say_so_is_not_begun_again(
+    steps: Steps, world: World
+) -> None:
+    await died_in(steps, "promote@us-east-1")
+    await world.fleets["us-east-1"].promote()
+    result = await steps.resume()
+    assert result.ending is Ending.DELIVERED, result.reason
+    assert [step for step, times in starts(world).items() if times == 2] == ["promote@us-east-1"]
+    assert world.said("undone") == []
+
+
 async def test_a_region_that_went_back_meanwhile_is_begun_again_and_what_was_shown_stays(
     steps: Steps, world: World
 ) -> None:

@@ -55,6 +55,32 @@ def test_a_short_spec_gets_careful_defaults() -> None:
     assert spec.fleet == LocalFleet()
 
 
+@pytest.mark.parametrize(
+    ("percent", "weights", "share", "objective"),
+    [
+        ("100%", "[5%, 25%, 50%]", "60%", "99.9%"),
+        ("100", "[5, 25, 50]", "0.6", "99.9"),
+        ("100.0%", "[5, 25%, 50]", "60pp", "99.90%"),
+    ],
+)
+def test_a_share_may_be_written_with_its_percent_sign_anywhere(
+    percent: str, weights: str, share: str, objective: str
+) -> None:
+    text = SPEC.replace("shadow: {}", f"shadow: {{percent: {percent}}}").replace(
+        "canary: {}", f"canary: {{weights: {weights}}}"
+    )
+    text = text.replace("agreement: {}", f"agreement: {{min_similarity: {share}}}")
+    text += (
+        f"approvals: [{{before: canary, weight: 25%}}]\nslos: [{{name: up, objective: {objective}, errors: {{}}}}]\n"
+    )
+    spec = read(text)
+    assert spec.shadow
+    assert spec.canary
+    assert spec.gates.agreement
+    assert (spec.shadow.percent, spec.canary.weights, spec.gates.agreement.min_similarity) == (100, (5, 25, 50), 0.6)
+    assert (spec.approvals[0].weight, spec.slos[0].objective) == (25, 99.9)
+
+
 def test_the_stages_are_found_by_their_names() -> None:
     spec = read(with_line(9, "  # no shadow"))
     assert [stage.name for stage in spec.stages] == ["offline", "canary"]
@@ -109,6 +135,21 @@ def test_from_and_to_are_how_a_person_writes_the_aliases() -> None:
             9,
             "  - shadow: {at_least: 90}",
             "9: stages[1].shadow.at_least: found 90; expected a duration such as 250ms, 30s, 10m, 2h or 30d",
+        ),
+        (
+            9,
+            "  - shadow: {percent: 101%}",
+            "9: stages[1].shadow.percent: found '101%'; expected less than or equal to 100",
+        ),
+        (
+            9,
+            "  - shadow: {percent: all}",
+            "9: stages[1].shadow.percent: found 'all'; expected a percent such as 25 or 25%",
+        ),
+        (
+            6,
+            "gates: {latency: {}, errors: {}, quality: {max_drop: little}, agreement: {}}",
+            "6: gates.quality.max_drop: found 'little'; expected a share such as 0.03, 3% or 3pp",
         ),
         (
             9,

@@ -6,9 +6,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
+from fakes.chat import answers_500
 from fakes.fleet import an_engine
 from fakes.world import CHALLENGER, CHALLENGER_URL, CHAMPION, CHAMPION_URL, World, a_spec
 
+from gates.errors import BadAnswer
 from pipelines.errors import Stopped
 from pipelines.model import Ending, StageName, Step
 from pipelines.stages import STAGES
@@ -65,6 +67,41 @@ async def test_smoke_stops_at_an_engine_that_says_nothing(world: World) -> None:
     assert verdicts(world) == [("answers", "fail")]
 
 
+async def test_smoke_takes_back_a_version_whose_engine_fails_at_a_plain_prompt(world: World) -> None:
+    world.chat.scripts[CHALLENGER_URL] = answers_500
+    stop = await stopped(world, StageName.SMOKE)
+    assert (stop.ending, stop.reason) == (Ending.ROLLED_BACK, "gate answers: the engine answers 500: CUDA error")
+    assert verdicts(world) == [("answers", "fail")]
+
+
+async def test_smoke_takes_back_a_version_that_cannot_count_tokens(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fails(*_: object) -> list[int]:
+        raise BadAnswer("the engine answers 500: no chat template")
+
+    monkeypatch.setattr(world.chat, "tokenize", fails)
+    stop = await stopped(world, StageName.SMOKE)
+    assert stop.ending is Ending.ROLLED_BACK
+    assert stop.reason == "gate tokenizer: the engine answers 500: no chat template"
+
+
+async def test_smoke_blames_no_version_that_is_ready_and_was_not_reached(world: World) -> None:
+    del world.chat.scripts[CHALLENGER_URL]
+    with pytest.raises(OutsideError, match="is not there"):
+        await run(world, StageName.SMOKE)
+    assert verdicts(world) == []
+
+
+async def test_smoke_takes_back_a_version_that_died_of_the_prompt(world: World) -> None:
+    del world.chat.scripts[CHALLENGER_URL]
+    await world.fleets[HERE].observe()
+    world.chat.on_ask = lambda: world.fleets[HERE].kill(CHALLENGER, last_words="segmentation fault")
+    stop = await stopped(world, StageName.SMOKE)
+    assert stop.ending is Ending.ROLLED_BACK
+    assert stop.reason.endswith("its log ends with: segmentation fault")
+
+
 async def test_smoke_names_the_token_where_the_engine_and_the_registered_files_part(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -108,6 +145,20 @@ async def test_offline_does_not_score_an_engine_that_stops_answering(world: Worl
     assert verdicts(world) == []
 
 
+async def test_offline_takes_back_a_version_that_fails_at_what_the_champion_answers(world: World) -> None:
+    world.chat.scripts[CHALLENGER_URL] = answers_500
+    stop = await stopped(world, StageName.OFFLINE)
+    assert (stop.ending, stop.reason) == (Ending.ROLLED_BACK, "gate quality: the engine answers 500: CUDA error")
+    assert set(verdicts(world)) == {("quality", "fail")}
+
+
+async def test_offline_blames_no_version_for_a_question_that_none_answers(world: World) -> None:
+    world.chat.scripts[CHALLENGER_URL] = world.chat.scripts[CHAMPION_URL] = answers_500
+    with pytest.raises(OutsideError, match="500: CUDA error"):
+        await run(world, StageName.OFFLINE)
+    assert verdicts(world) == []
+
+
 async def test_shadow_stops_copying_once_its_gates_pass_and_moves_no_user(world: World) -> None:
     await run(world, StageName.SHADOW)
     routes = world.fleets[HERE].proxy.swaps
@@ -129,6 +180,30 @@ async def test_shadow_raises_a_bug_of_the_sender_instead_of_waiting_for_pairs(wo
     with pytest.raises(ExceptionGroup) as caught:
         await run(world, StageName.SHADOW)
     assert isinstance(caught.value.exceptions[0], ZeroDivisionError)
+
+
+async def test_shadow_takes_back_a_version_that_fails_at_prompts(world: World) -> None:
+    world.chat.scripts[CHALLENGER_URL] = answers_500
+    stop = await stopped(world, StageName.SHADOW)
+    assert stop.ending is Ending.ROLLED_BACK
+    assert stop.reason.startswith("gate agreement: ")
+
+
+async def test_shadow_blames_no_version_that_cannot_be_asked(world: World) -> None:
+    del world.chat.scripts[CHALLENGER_URL]
+    stop = await stopped(world, StageName.SHADOW)
+    assert (stop.ending, "is not there" in stop.reason) == (Ending.FAILED, True)
+
+
+async def test_shadow_goes_on_when_the_canary_can_be_asked_again(world: World) -> None:
+    def back(before: float) -> None:
+        if world.clock.elapsed > before + 10:
+            world.chat.scripts[CHALLENGER_URL] = script
+
+    script, began = world.chat.scripts.pop(CHALLENGER_URL), world.clock.elapsed
+    world.chat.on_ask = lambda: back(began)
+    await run(world, StageName.SHADOW)
+    assert ("agreement", "pass") in verdicts(world)
 
 
 async def test_shadow_sees_answers_that_differ(world: World) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from pipelines.asked_of_prometheus import asked_of_prometheus
+from pipelines.asked_of_prometheus import asked_of_prometheus, scraping_of
 from pipelines.spec import Delivery
 from rollouts.adapters.http import Http
 from rollouts.adapters.kube.connect import connect
@@ -22,6 +22,7 @@ from rollouts.manifests.spec import ArgoFleetSpec
 from tidegate.cli.commands.doctor_view import report
 from tidegate.cli.compose import open_deliveries
 from tidegate.cli.output import note, print_json
+from tidegate.cli.pods_reach import require_files_for_pods
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import ExitCode, TidegateError, UsageError
 from tidegate.core.spec import load_spec
@@ -60,6 +61,9 @@ def run(spec_path: Path, asked: Asked, *, as_json: bool) -> int:
         Console(highlight=False, soft_wrap=True).print(
             report({name: (one.findings, one.problem) for name, one in seen.items()})
         )
+    # Last: what is wrong with the regions is worth knowing all the same.
+    if spec.workflow and asked.tracking_uri:
+        require_files_for_pods(spec, spec.model.origin, asked.state, asked.tracking_uri)
     return int(_exit_code(seen))
 
 
@@ -87,6 +91,7 @@ async def _look_at(
         delivery=name,
         controller_namespace=controller_namespace,
         questions=asked_of_prometheus(spec, region),
+        scraping=scraping_of(spec, region),
         rights=questions_of(fleet, name, region),
         last_delivery=last,
     )
@@ -96,7 +101,7 @@ async def _look_at(
         return Seen(problem=str(error))
     try:
         async with Http() as http:
-            return Seen(await diagnose(cluster, PrometheusQuery(place.prometheus, http), patient, clock))
+            return Seen(await diagnose(cluster, PrometheusQuery(place.prometheus.url, http), patient, clock))
     except FleetError as error:
         return Seen(problem=str(error))
     finally:

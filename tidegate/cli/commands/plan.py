@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pipelines.engine_count import EngineCount, engine_counts
 from pipelines.model import Plan
 from pipelines.spec import Delivery
+from rollouts.manifests.spec import ArgoFleetSpec
 from tidegate.cli.compose import make_plan_of, open_registry, read_delivery
 from tidegate.cli.output import print_json
 from tidegate.cli.plan_markdown import plan_markdown, refusal_markdown
 from tidegate.cli.plan_rows import PLAN_COLUMNS, approvals, plan_notes, plan_rows, whole_time
 from tidegate.core.errors import TidegateError
+
+if TYPE_CHECKING:
+    from pipelines.scraped import Scraped
 
 
 def run(spec_path: Path, state: Path, tracking_uri: str | None, *, output: str) -> int:
@@ -28,10 +35,11 @@ def run(spec_path: Path, state: Path, tracking_uri: str | None, *, output: str) 
         if output == "markdown":
             print(refusal_markdown(str(spec_path), str(error)), end="")
         raise
+    seen = _scraped(spec)
     if output == "json":
-        _print_json(plan, spec)
+        _print_json(plan, spec, seen)
         return 0
-    held = [_held(each) for each in engine_counts(spec)]
+    held = [*(_held(each) for each in engine_counts(spec)), *(each.warning for each in seen if each.warning)]
     if output == "markdown":
         print(plan_markdown(plan, str(spec_path), held), end="")
         return 0
@@ -41,10 +49,30 @@ def run(spec_path: Path, state: Path, tracking_uri: str | None, *, output: str) 
     return 0
 
 
-def _print_json(plan: Plan, spec: Delivery) -> None:
+def _scraped(spec: Delivery) -> Sequence[Scraped]:
+    """What each region's Prometheus says; nothing of the fleet on this machine, whose Prometheus is our own."""
+    fleet = spec.fleet
+    if not isinstance(fleet, ArgoFleetSpec):
+        return ()
+    # Not above: a plan for this machine asks nobody.
+    from pipelines.scraped import scraped
+    from rollouts.adapters.http import Http
+    from rollouts.adapters.prometheus_query import PrometheusQuery
+
+    async def ask() -> Sequence[Scraped]:
+        async with Http() as http:
+            return await scraped(
+                spec, {name: PrometheusQuery(there.prometheus.url, http) for name, there in fleet.regions.items()}
+            )
+
+    return asyncio.run(ask())
+
+
+def _print_json(plan: Plan, spec: Delivery, seen: Sequence[Scraped]) -> None:
     steps = [step.model_dump(mode="json") | {"id": step.id} for step in plan.steps]
     engines = [each.model_dump(mode="json") for each in engine_counts(spec)]
     told = {"steps": steps, "expected_seconds": plan.expected_seconds, "engines": engines}
+    told |= {"scraped": [each.as_data() for each in seen]} if seen else {}
     print_json(plan.model_dump(mode="json") | told)
 
 

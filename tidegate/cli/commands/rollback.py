@@ -59,7 +59,7 @@ async def _to_previous(spec: Delivery, state: StateFolder, registry: MlflowRegis
             target = await _target(spec, wanted, registry)
             engine = await engines_of(spec, state, registry).prepare(target, note)
             await asyncio.gather(*(_back(fleet, engine) for fleet in wanted.values()))
-            registry.set_alias(spec.model.name, Alias.CHAMPION, target.version)
+            registry.reinstate(target)
         return await _served(fleets)
 
 
@@ -85,4 +85,7 @@ async def _back(fleet: Fleet, engine: Engine) -> None:
 
 async def _served(fleets: Mapping[str, Fleet]) -> Mapping[str, str]:
     states = [await fleet.observe() for fleet in fleets.values()]
+    for state in states:
+        if state.problem:
+            note(f"{state.region}: {state.problem}")
     return {state.region: state.stable.version if state.stable else "none" for state in states}

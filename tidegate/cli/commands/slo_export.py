@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from pipelines.spec import CanaryStage, Delivery
+from pipelines.metrics_spec import IN_CLUSTERS
+from pipelines.spec import CanaryStage, Delivery, LocalFleet
 from slo.export import Cluster, Exported, Wanted, exported
 from slo.model import Labels
 from slo.spec import CountedBy
@@ -59,6 +60,8 @@ def _wanted(spec: Delivery, path: Path, asked: Asked) -> Wanted:
         counted_by=CountedBy(asked.counted_by),
         cost=spec.cost,
         stage=(spec.canary or CanaryStage()).within,
+        # What is exported is for a cluster; the fleet on this machine has a Prometheus of its own.
+        scrape_interval=IN_CLUSTERS if isinstance(spec.fleet, LocalFleet) else spec.scrape_interval,
         cluster=_cluster(asked),
     )
 

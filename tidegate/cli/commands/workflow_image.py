@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from engine_images.adapters.installed import every_file, files_of
 from engine_images.adapters.oci_base import base_at
 from engine_images.adapters.oci_layout import OciLayout
 from engine_images.adapters.oci_push import push_image
 from engine_images.adapters.oci_toolchain import build_toolchain
+from engine_images.oci.packed import STEPS, Needs, packed
 from engine_images.oci.reference import Reference
 from tidegate import __version__
 from tidegate.cli.engine_images import Login, this_platform, wait_for_registry
@@ -23,6 +26,8 @@ class Request:
     base: str
     layout: Path
     push: str | None
+    whole: bool
+    """Pack all that is installed, and not only what steps need."""
 
 
 def run(request: Request, login: Login, *, as_json: bool) -> int:
@@ -30,10 +35,17 @@ def run(request: Request, login: Login, *, as_json: bool) -> int:
     target = Reference.parse(request.push) if request.push else None
     base = base_at(request.base, this_platform(), login.access)
     layout, name = OciLayout(request.layout), f"tidegate:{__version__}"
-    image = build_toolchain(layout, name=name, base=base, installed=request.installed)
+    image = build_toolchain(layout, name=name, base=base, files=_files(request))
     pushed = push_image(layout, image, target, login.access, sleep=wait_for_registry).reference if target else None
     if as_json:
         print_json({"image": f"{request.layout}:{name}", "digest": image.digest, "pushed": pushed})
     else:
         print(pushed or f"{request.layout}:{name}, {image.digest}")
     return 0
+
+
+def _files(request: Request) -> Mapping[str, Path]:
+    if request.whole:
+        return every_file(request.installed)
+    needs = Needs.read(STEPS)
+    return files_of(request.installed, lambda requires: packed(needs, requires), leaves=needs.leaves)

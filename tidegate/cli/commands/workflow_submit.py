@@ -15,6 +15,7 @@ from rollouts.errors import NotFound
 from rollouts.kube.resources import WORKFLOW_TEMPLATES, WORKFLOWS
 from tidegate.cli.commands.workflow_render import drawn
 from tidegate.cli.output import print_json
+from tidegate.cli.pods_reach import require_files_for_pods
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import UsageError
 
@@ -29,6 +30,9 @@ class Asked:
     delivery: str
     apply: bool
     context: str | None
+    state: Path
+    tracking_uri: str | None
+    """The registry as it is reached from here; nobody is asked when it is not known."""
 
 
 def run(spec_path: Path, asked: Asked, *, as_json: bool) -> int:
@@ -36,6 +40,8 @@ def run(spec_path: Path, asked: Asked, *, as_json: bool) -> int:
     if not _VERSION.fullmatch(asked.version):
         raise UsageError(f"--version: found {asked.version!r}; expected the number of a model version")
     blueprint = drawn(spec_path)
+    if asked.tracking_uri:
+        require_files_for_pods(blueprint.spec, asked.version, asked.state, asked.tracking_uri)
     name = asyncio.run(_submit(blueprint, asked))
     if as_json:
         print_json({"workflow": name, "namespace": blueprint.namespace})

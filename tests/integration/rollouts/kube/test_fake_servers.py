@@ -61,6 +61,12 @@ async def client(servers: FakeServers) -> AsyncIterator[KubeClient]:
 
 
 @pytest.fixture
+def forgets() -> bool:
+    """They were compacted before the first request."""
+    return True
+
+
+@pytest.fixture
 def marked() -> str:
     return f"run-{next(_RUNS)}"
 

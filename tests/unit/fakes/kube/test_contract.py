@@ -29,11 +29,18 @@ from rollouts.adapters.kube.client import KubeClient
 __all__ = ["note", "scene"]
 
 
+@pytest.fixture(params=[True, False], ids=["old", "young"])
+def forgets(request: pytest.FixtureRequest) -> bool:
+    """An old server has compacted what it knew first."""
+    return bool(request.param)
+
+
 @pytest.fixture
-async def client() -> AsyncIterator[KubeClient]:
+async def client(request: pytest.FixtureRequest) -> AsyncIterator[KubeClient]:
     time = SimulatedTime()
     cluster = FakeCluster(time=time, namespace="llm")
-    cluster.store.compact()
+    if "forgets" in request.fixturenames and request.getfixturevalue("forgets"):
+        cluster.store.compact()
     transport = FakeTransport(Api(cluster))
     access = Access.fixed("https://eu-west-1.example", clock=time)
     client = KubeClient(access, namespace="llm", clock=time, transport=transport)

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from fakes.cluster_region import NAME, ClusterRegion, a_fleet, an_image
 from fakes.fleet_contract import versions
+from fakes.kube.faults import Fault, Refuse
+from fakes.kube.refusal import Refusal
 
-from rollouts.errors import EngineDidNotStart, FleetError, NotPossible
+from rollouts.errors import EngineDidNotStart, FleetError, Invalid, NotPossible
 from rollouts.kube.model import Json
 from rollouts.kube.resources import PODS, REPLICA_SETS, SERVICES
 from rollouts.manifests.conventions import POD_TEMPLATE_HASH, PREVIOUS, ROLE, stable_service
 from rollouts.manifests.manifest import Site
 from rollouts.manifests.objects.access import access
 from rollouts.manifests.release import Release
-from rollouts.model import Phase
+from rollouts.manifests.traffic_spec import Traffic
+from rollouts.model import Engine, Phase
 
 
 @pytest.fixture
@@ -130,6 +135,22 @@ class TestWaysBack:
         assert region.time.elapsed - begun < 4
         assert len(region.cluster.list(REPLICA_SETS)) == 2
 
+    @pytest.mark.parametrize("seconds", [0.05, 0.2, 1, 3, 4.5, 5, 6, 10])
+    async def test_a_promotion_that_is_on_its_way_is_taken_back_whenever_that_is_asked(self, seconds: float) -> None:
+        region = ClusterRegion(spec=a_fleet("eu-west-1", replicas=4, canary={"replicas": 1}))
+        await on_trial(region)
+        promotion = asyncio.ensure_future(region.fleet.promote())
+        await region.time.sleep(seconds)
+        promotion.cancel()
+        await asyncio.gather(promotion, return_exceptions=True)
+        begun = region.time.monotonic()
+        state = await region.fleet.rollback("1")
+        assert (state.phase, versions(state)) == (Phase.STEADY, ("1", None, None))
+        assert region.versions() == ("1", "1")
+        assert region.time.monotonic() - begun < 15
+        await region.time.sleep(60)
+        assert versions(await region.fleet.observe()) == ("1", None, None)
+
     async def test_the_way_back_is_noted_until_it_was_taken(self, region: ClusterRegion) -> None:
         await promoted(region)
         assert region.rollout["metadata"]["annotations"][PREVIOUS] == "1"
@@ -148,6 +169,38 @@ class TestWaysBack:
         assert ROLE not in labels
         assert pods_of(region, "1") == serving
 
+    @pytest.mark.parametrize("versions_kept", [1, 2])
+    @pytest.mark.parametrize("pause", [0, 400], ids=["at once", "minutes later"])
+    async def test_three_aborted_deliveries_leave_the_warm_previous_its_pods(
+        self, versions_kept: int, pause: float
+    ) -> None:
+        """`scaleDownOldReplicaSetsForCanary` counts an aborted canary among the versions that are kept."""
+        region = ClusterRegion(spec=a_fleet("eu-west-1", previous={"versions": versions_kept, "keep": "2h"}))
+        await promoted(region)
+        warm = pods_of(region, "1")
+        for version in ("3", "4", "5"):
+            await region.fleet.deploy(an_image(version))
+            await region.fleet.shift(50)
+            await region.fleet.rollback("2")
+            await region.time.sleep(pause)
+            assert pods_of(region, "1") == warm
+        await region.fleet.rollback("1")
+        assert pods_of(region, "1") == warm
+
+    async def test_a_promotion_after_aborted_deliveries_keeps_as_many_as_the_spec_says(self) -> None:
+        region = ClusterRegion(spec=a_fleet("eu-west-1", previous={"versions": 1, "keep": "2h"}))
+        await promoted(region)
+        for version in ("3", "4", "5"):
+            await region.fleet.deploy(an_image(version))
+            await region.fleet.rollback("2")
+        warm = pods_of(region, "2")
+        await region.fleet.deploy(an_image("6"))
+        await region.fleet.promote()
+        await region.time.sleep(400)
+        assert [len(pods_of(region, version)) for version in ("1", "3", "4", "5")] == [0, 0, 0, 0]
+        await region.fleet.rollback("2")
+        assert pods_of(region, "2") == warm
+
     async def test_a_version_that_was_stable_not_long_ago_is_tried_again_from_the_start(
         self, region: ClusterRegion
     ) -> None:
@@ -156,21 +209,125 @@ class TestWaysBack:
         state = await region.fleet.deploy(an_image("1"))
         assert (state.phase, versions(state), state.weight) == (Phase.TRIAL, ("2", "1", None), 0)
 
-    async def test_users_are_taken_back_even_when_no_controller_lives(self, region: ClusterRegion) -> None:
-        await on_trial(region)
-        await region.fleet.shift(50)
-        region.simulation.controller_down = True
-        with pytest.raises(FleetError, match="is stuck"):
-            await region.fleet.rollback("1")
-        assert region.splits[-1] == (0, 0)
-        region.simulation.controller_down = False
-        assert versions(await region.fleet.rollback("1")) == ("1", None, None)
-
     async def test_a_rollout_held_by_hand_does_not_hold_users_on_the_canary(self, region: ClusterRegion) -> None:
         await on_trial(region)
         await region.fleet.shift(25)
         region.edit_rollout(lambda rollout: rollout["spec"].update(paused=True))
         assert versions(await region.fleet.rollback("1")) == ("1", None, None)
+
+
+class TestAControllerThatIsSilent:
+    """Users are on the stable at once whether it lives or not, and nobody says that a dead one did anything."""
+
+    @pytest.fixture(params=["gateway-api", "istio"])
+    def region(self, request: pytest.FixtureRequest) -> ClusterRegion:
+        return ClusterRegion(spec=a_fleet("eu-west-1", traffic=request.param))
+
+    async def test_users_and_copies_are_taken_back_in_the_moment_of_the_wish(self, region: ClusterRegion) -> None:
+        await on_trial(region)
+        await region.fleet.shift(50)
+        await region.fleet.mirror(30)
+        region.simulation.controller_down = True
+        begun = region.time.elapsed
+        state = await region.fleet.rollback("1")
+        assert region.splits[-2:] == [(50, 30), (0, 0)]
+        assert region.split_at[-1] - begun < 1
+        assert (state.weight, state.mirror) == (0, 0)
+        assert state.stable and state.stable.version == "1"
+
+    async def test_who_serves_and_what_to_do_is_told_then_and_later(self, region: ClusterRegion) -> None:
+        await on_trial(region)
+        await region.fleet.shift(50)
+        region.simulation.controller_down = True
+        then = await region.fleet.rollback("1")
+        assert then.phase is Phase.DEGRADED
+        assert "all users are on version 1, and the Argo Rollouts controller has not reacted" in (then.problem or "")
+        assert "tidegate rollback" in (then.problem or "")
+        await region.time.sleep(300)
+        assert (await region.fleet.observe()).problem == then.problem
+
+    async def test_it_finishes_once_it_is_back(self, region: ClusterRegion) -> None:
+        await on_trial(region)
+        await region.fleet.shift(50)
+        region.simulation.controller_down = True
+        await region.fleet.rollback("1")
+        region.simulation.controller_down = False
+        await region.time.sleep(5)
+        assert region.splits[-1] == (0, 0)
+        state = await region.fleet.rollback("1")
+        assert (state.phase, versions(state), state.problem) == (Phase.STEADY, ("1", None, None), None)
+
+    async def test_the_next_version_can_be_tried_once_it_is_back(self, region: ClusterRegion) -> None:
+        await on_trial(region)
+        await region.fleet.shift(50)
+        region.simulation.controller_down = True
+        await region.fleet.rollback("1")
+        region.simulation.controller_down = False
+        state = await region.fleet.deploy(an_image("3"))
+        assert (versions(state), state.weight) == (("1", "3", None), 0)
+        assert region.splits[-1] == (0, 0)
+
+    async def test_it_dies_after_it_aborted(self, region: ClusterRegion) -> None:
+        await on_trial(region)
+        await region.fleet.shift(50)
+        region.cluster.on_change(lambda event: _die_once_aborted(region, event.after))
+        state = await region.fleet.rollback("1")
+        assert (state.weight, state.phase) == (0, Phase.DEGRADED)
+        assert "all users are on version 1, and the Argo Rollouts controller has not reacted" in (state.problem or "")
+
+    async def test_one_that_lives_and_we_never_send_users_up_again(self, region: ClusterRegion) -> None:
+        await on_trial(region)
+        await region.fleet.shift(50)
+        state = await region.fleet.rollback("1")
+        assert (state.phase, state.problem) == (Phase.STEADY, None)
+        assert weights_of(region)[-2:] == [50, 0]
+
+    @pytest.mark.parametrize("status", [409, 500, 503])
+    async def test_a_route_that_cannot_be_written_at_once_is_written_a_moment_later(
+        self, region: ClusterRegion, status: int
+    ) -> None:
+        await on_trial(region)
+        await region.fleet.shift(50)
+        region.simulation.controller_down = True
+        plural = "virtualservices" if region.spec.traffic is Traffic.ISTIO else "httproutes"
+        refusal = Refusal(status, "", "somebody was faster, or nobody is there")
+        region.api.faults.add(Fault(Refuse(refusal), verbs=("update",), plural=plural))
+        begun = region.time.elapsed
+        await region.fleet.rollback("1")
+        assert region.splits[-1] == (0, 0)
+        assert region.split_at[-1] - begun < 1.5
+
+    async def test_an_abort_that_is_refused_does_not_hold_users_on_the_canary(self, region: ClusterRegion) -> None:
+        await on_trial(region)
+        await region.fleet.shift(50)
+        refusal = Refusal(403, "Forbidden", "rollouts/status is not for you")
+        region.api.faults.add(Fault(Refuse(refusal), verbs=("patch",), plural="rollouts", times=None))
+        begun = region.time.elapsed
+        with pytest.raises(FleetError):
+            await region.fleet.rollback("1")
+        assert (0, 0) in region.splits[-2:]
+        assert region.split_at[-1] - begun < 1
+
+    async def test_a_stable_that_gave_its_engines_away_gets_no_more_users_than_it_can_bear(self) -> None:
+        """argo-rollouts#3372: its weight grows as its engines come, and without a controller none come."""
+        spec = a_fleet("eu-west-1", replicas=4, canary={"dynamic_stable": True}, previous=None)
+        region = ClusterRegion(spec=spec)
+        await on_trial(region)
+        await region.fleet.shift(50)
+        await region.time.sleep(60)
+        assert len(pods_of(region, "1")) == 2
+        region.simulation.controller_down = True
+        with pytest.raises(FleetError, match="50 % of users stay on version 2") as caught:
+            await region.fleet.rollback("1")
+        assert "2 of 4 engines" in str(caught.value)
+        region.simulation.controller_down = False
+        state = await region.fleet.rollback("1")
+        assert (state.phase, versions(state), state.weight) == (Phase.STEADY, ("1", None, None), 0)
+
+
+def _die_once_aborted(region: ClusterRegion, body: Json) -> None:
+    if body.get("kind") == "Rollout" and (body.get("status") or {}).get("abortedAt"):
+        region.simulation.controller_down = True
 
 
 class TestEnginesThatDoNotCome:
@@ -210,6 +367,87 @@ class TestEnginesThatDoNotCome:
         region.edit_rollout(lambda rollout: rollout["spec"].update(paused=True))
         with pytest.raises(NotPossible, match="somebody holds"):
             await region.fleet.deploy(an_image("2"))
+
+    async def test_an_object_that_the_server_will_never_take_is_refused_at_once(self) -> None:
+        """A real API server says 500 to an apply with an unknown field, which looks like one that is busy."""
+
+        plain = ClusterRegion()
+
+        def render(engine: Engine) -> tuple[Json, ...]:
+            service, *others = plain.plainly(engine)
+            return ({**service, "spec": {**service["spec"], "selectors": {}}}, *others)
+
+        region = ClusterRegion(render=render)
+        with pytest.raises(Invalid, match=r"\.spec\.selectors: field not declared in schema"):
+            await region.fleet.deploy(an_image("1"))
+        assert region.time.elapsed < 1
+
+
+class TestWhatOthersAskFor:
+    async def test_who_takes_the_rollout_away_is_named(self, region: ClusterRegion) -> None:
+        await on_trial(region)
+        assert (await region.fleet.observe()).foreign_wish is None
+        region.apply_over(an_image("1"), manager="argocd-controller")
+        at = region.time.now()
+        await region.time.sleep(30)
+        told = (await region.fleet.observe()).foreign_wish
+        assert told
+        assert (told.version, told.reason) == (
+            "1",
+            "somebody changed Rollout support-llm during the trial: "
+            f"argocd-controller at {at:%H:%M:%S} UTC asks for version 1 again",
+        )
+
+    async def test_the_youngest_of_others_is_named(self, region: ClusterRegion) -> None:
+        await on_trial(region)
+        region.apply_over(an_image("1"), manager="argocd-controller")
+        await region.time.sleep(30)
+        region.apply_over(an_image("3"), manager="kubectl")
+        await region.time.sleep(30)
+        told = (await region.fleet.observe()).foreign_wish
+        assert told
+        assert told.version == "3"
+        assert "kubectl at " in told.reason
+        assert told.reason.endswith(" UTC asks for version 3")
+
+    async def test_who_changes_another_part_of_the_template_is_not_to_blame(self, region: ClusterRegion) -> None:
+        await on_trial(region)
+        region.apply_over(an_image("1"), manager="argocd-controller")
+        await region.time.sleep(30)
+        region.edit_rollout(lambda rollout: rollout["spec"]["template"]["metadata"]["annotations"].update(note="x"))
+        await region.time.sleep(30)
+        told = (await region.fleet.observe()).foreign_wish
+        assert told
+        assert "argocd-controller at " in told.reason
+
+    async def test_our_own_way_back_is_nobody_elses(self, region: ClusterRegion) -> None:
+        await on_trial(region)
+        region.apply_over(an_image("3"), manager="kubectl")
+        await region.time.sleep(30)
+        assert (await region.fleet.rollback("1")).foreign_wish is None
+
+    async def test_it_is_told_once_the_controller_acted_on_it_or_had_the_time(self, region: ClusterRegion) -> None:
+        """An abort that is sent in between is lost."""
+        await on_trial(region)
+        region.simulation.controller_down = True
+        region.apply_over(an_image("1"), manager="argocd-controller")
+        assert (await region.fleet.observe()).foreign_wish is None
+        await region.time.sleep(15)
+        assert (await region.fleet.observe()).foreign_wish
+
+    async def test_who_applies_the_same_version_takes_nothing_away(self, region: ClusterRegion) -> None:
+        await on_trial(region)
+        region.apply_over(an_image("2"), manager="argocd-controller")
+        await region.fleet.shift(50)
+        assert (await region.fleet.observe()).foreign_wish is None
+
+    async def test_nobody_waits_for_a_version_that_somebody_else_took_away(self, region: ClusterRegion) -> None:
+        await region.fleet.deploy(an_image("1"))
+        region.time.call_later(2, lambda: region.apply_over(an_image("1"), manager="argocd-controller"))
+        begun = region.time.elapsed
+        with pytest.raises(NotPossible, match=r"argocd-controller at .* asks for version 1 again"):
+            await region.fleet.deploy(an_image("2"))
+        assert region.time.elapsed - begun < 10
 
 
 class TestWhatIsOthers:

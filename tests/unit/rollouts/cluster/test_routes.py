@@ -63,8 +63,10 @@ def test_said_twice_it_is_there_once(kind: RouteKind, route: Json) -> None:
 
 
 @BOTH
-def test_all_users_go_to_the_stable_when_they_must(kind: RouteKind, route: Json) -> None:
-    assert kind.weight(kind.without_canary(route, NAME), NAME) == 0
+@pytest.mark.parametrize("percent", [0, 40, 100])
+def test_users_are_split_anew_and_copies_stay(kind: RouteKind, route: Json, percent: int) -> None:
+    split = kind.weighted(kind.mirrored(route, NAME, 30), NAME, percent)
+    assert (kind.weight(split, NAME), kind.mirror(split, NAME)) == (percent, 30)
 
 
 @BOTH

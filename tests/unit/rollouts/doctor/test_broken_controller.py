@@ -33,6 +33,14 @@ def restarted(region: Region) -> None:
     region.wait(60)
 
 
+def uninstalled(region: Region, *, dead: bool = True) -> None:
+    """No pod and no Deployment of it is left in its namespace; it runs elsewhere unless it is `dead`."""
+    region.cluster.delete(DEPLOYMENTS, "argo-rollouts", namespace=CONTROLLER)
+    region.cluster.delete(CONFIG_MAPS, CONFIG, namespace=CONTROLLER)
+    region.controller_dead = dead
+    region.wait(120)
+
+
 def waiting(reason: str, **last: Any) -> Json:
     return {
         "name": "argo-rollouts",
@@ -53,8 +61,7 @@ async def test_no_argo_rollouts_at_all() -> None:
     for definition in region.cluster.list(CUSTOM_RESOURCE_DEFINITIONS):
         region.cluster.delete(CUSTOM_RESOURCE_DEFINITIONS, definition["metadata"]["name"])
     region.cluster.uninstall(ROLLOUTS)
-    region.cluster.delete(DEPLOYMENTS, "argo-rollouts", namespace=CONTROLLER)
-    region.wait(60)
+    uninstalled(region)
     assert await region.found() == {"crd-missing", "controller-absent"}
 
 
@@ -90,6 +97,42 @@ async def test_a_controller_that_was_scaled_to_nothing(region: Region) -> None:
     region.cluster.patch(DEPLOYMENTS, "argo-rollouts", {"spec": {"replicas": 0}}, namespace=CONTROLLER)
     region.wait(60)
     assert await region.found() == {"controller-absent"}
+
+
+async def test_a_controller_outside_the_cluster_that_has_seen_the_rollout(region: Region) -> None:
+    uninstalled(region)
+    (found,) = await region.examined()
+    assert (found.code, found.severity) == ("controller-elsewhere", "note")
+    assert found.evidence == (f"Rollout {NAME}: generation 1, observed 1",)
+
+
+async def test_a_controller_outside_the_cluster_before_the_first_delivery() -> None:
+    region = Region(deploy=False)
+    uninstalled(region, dead=False)
+    found = {one.code: one for one in await region.examined()}
+    assert set(found) == {"controller-elsewhere", "nothing-deployed"}
+    assert found["controller-elsewhere"].evidence == (
+        "Lease argo-rollouts-controller-lock: held by argo-rollouts_1, renewed 0 s ago",
+    )
+
+
+async def test_a_controller_outside_the_cluster_that_is_at_work(region: Region) -> None:
+    """It has not taken up the last wish; the status that it wrote after that wish says that it lives."""
+    uninstalled(region)
+    region.simulation.controller_down = True
+    region.rollout(lambda it: it["spec"].update(minReadySeconds=5))
+    region.wait(600)
+    now = region.cluster.time.now().isoformat()
+    region.edit(ROLLOUTS, NAME, lambda it: it["status"]["conditions"][0].update(lastUpdateTime=now), status=True)
+    assert await region.found() == {"rollout-not-reconciled"}
+
+
+async def test_a_controller_that_is_nowhere_and_leaves_a_change_unseen(region: Region) -> None:
+    uninstalled(region)
+    region.simulation.controller_down = True
+    region.deploy("8")
+    region.wait(600)
+    assert await region.found() == {"controller-absent", "rollout-not-reconciled"}
 
 
 async def test_a_controller_that_crashes_at_a_plugin_it_cannot_download(region: Region) -> None:
@@ -211,7 +254,8 @@ async def test_a_failing_plugin_that_hides_its_first_failure(region: Region) -> 
 
 
 async def test_a_controller_in_another_namespace_than_asked(region: Region) -> None:
-    assert await region.found(namespace="default") == {"controller-absent", "plugin-unknown"}
+    (found,) = await region.examined(namespace="default")
+    assert (found.code, "--controller-namespace" in found.cure) == ("controller-elsewhere", True)
 
 
 async def test_without_a_plugin_its_configuration_is_nobodys_business() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+import pytest
 from fakes.region import NAME, Region
 
 from rollouts.doctor import Question
@@ -164,6 +165,34 @@ async def test_a_prometheus_that_is_away(region: Region) -> None:
     region.questions = (Question(asked_by="gate latency", query="up"),)
     region.prometheus.away = True
     assert await region.found() == {"prometheus-away"}
+
+
+@pytest.mark.parametrize(
+    ("seconds", "told"),
+    [
+        (15.0, "15s, and `metrics.scrape_interval` is 5s: a look of 15s has one scrape of each"),
+        (30.0, "30s, and `metrics.scrape_interval` is 5s: a look of 15s has not even one scrape of each"),
+        (1.0, "1s, and `metrics.scrape_interval` is 5s: a look of 15s has 15 scrapes of each"),
+    ],
+)
+async def test_engines_that_are_scraped_at_another_interval(region: Region, seconds: float, told: str) -> None:
+    region.prometheus.scraped_every = seconds
+    (finding,) = await region.examined()
+    assert finding.code == "scrape-interval-differs"
+    assert finding.what == f"eu-west-1: Prometheus scrapes engines every {told}"
+
+
+@pytest.mark.parametrize("seconds", [4.9, 5.4, float("nan")])
+async def test_a_late_scrape_or_an_engine_that_was_scraped_once_is_no_other_interval(
+    region: Region, seconds: float
+) -> None:
+    region.prometheus.scraped_every = seconds
+    assert await region.found() == set()
+
+
+async def test_a_prometheus_without_subqueries_says_nothing_of_its_interval(region: Region) -> None:
+    region.prometheus.refused = {"changes(timestamp("}
+    assert await region.found() == set()
 
 
 async def test_errors_that_do_not_count_404(region: Region) -> None:

@@ -11,6 +11,7 @@ import pytest
 import yaml
 from fakes.kube.simulated_time import SimulatedTime
 
+from rollouts.adapters.kube import kubeconfig
 from rollouts.adapters.kube.kubeconfig import SECRET, access, namespace_of
 from rollouts.errors import NoAccess
 
@@ -116,16 +117,13 @@ async def test_everything_else_that_a_cluster_says(tmp_path: Path, time: Simulat
 async def test_a_pod_is_its_service_account(
     tmp_path: Path, time: SimulatedTime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from kubernetes.config import incluster_config
-
     (tmp_path / "token").write_text("t-pod")
     (tmp_path / "ca.crt").write_text("CA")
-    monkeypatch.setattr(incluster_config, "SERVICE_TOKEN_FILENAME", str(tmp_path / "token"))
-    monkeypatch.setattr(incluster_config, "SERVICE_CERT_FILENAME", str(tmp_path / "ca.crt"))
+    monkeypatch.setattr(kubeconfig, "SERVICE_ACCOUNT", tmp_path)
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
     found = await access(None, clock=time).credential()
-    assert (found.server.url, found.authorization) == ("https://10.0.0.1:443", "bearer t-pod")
+    assert (found.server.url, found.authorization) == ("https://10.0.0.1:443", "Bearer t-pod")
     assert found.good_until is not None
     assert timedelta(minutes=1) < found.good_until - time.now() < timedelta(minutes=2)
 

@@ -61,6 +61,7 @@ def test_a_region_may_have_more_engines_than_the_others() -> None:
         ("canary: {after_abort: 0s}", "fleet.yaml:7: canary.after_abort: found 0ms; expected greater than 0"),
         ("warm_pool: {share: 0.15}", "fleet.yaml:7: warm_pool.share: found 0.15; expected a percent such as 20%"),
         ("network: {egress_to: [10.0.0.1/8]}", "found '10.0.0.1/8'; expected a block of addresses such as"),
+        ("gateway: {name: a, pods_in: Mine}", "gateway.pods_in: found 'Mine'; expected"),
         ("network: {ingress_from: [Mine]}", "fleet.yaml:7: network.ingress_from[0]: found 'Mine'; expected text that"),
     ],
 )

@@ -37,6 +37,7 @@ SLOS: tuple[dict[str, Any], ...] = (
     {"name": "quality", "objective": 95, "window": "28d", "quality": {"at_least": 0.8}},
 )
 WANTED = Wanted(
+    scrape_interval=timedelta(seconds=5),
     delivery="support-llm",
     promises=tuple(SloSpec.model_validate(slo) for slo in SLOS),
     counted_by=CountedBy.ENGINE,

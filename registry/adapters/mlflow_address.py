@@ -1,0 +1,107 @@
+"""Where an MLflow server is and who asks it, from its address and the variables that MLflow's own client reads."""
+
+from __future__ import annotations
+
+import configparser
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import inf
+from pathlib import Path
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+from tidegate.core.errors import UsageError
+
+PROXIED = "mlflow-artifacts"
+"""The scheme of artifacts that the tracking server hands out itself."""
+API = "/api/2.0/mlflow"
+ARTIFACTS_API = "/api/2.0/mlflow-artifacts/artifacts"
+CREDENTIALS = Path(".mlflow/credentials")
+"""Below the home folder: where MLflow looks for a name and a password that the environment does not have."""
+OF_THE_LIBRARY = ("MLFLOW_TRACKING_AUTH", "MLFLOW_TRACKING_AWS_SIGV4")
+"""Ways to sign requests that only MLflow's own client has, by plugins."""
+_TRUE = frozenset({"true", "1"})
+
+
+@dataclass(frozen=True)
+class Access:
+    """Who asks an MLflow server, and how patiently."""
+
+    url: str
+    """Without a name and password."""
+    basic: tuple[str, str] | None = field(default=None, repr=False)
+    token: str | None = field(default=None, repr=False)
+    workspace: str | None = None
+    insecure: bool = False
+    """Take any certificate."""
+    server_certificates: str | None = None
+    """A file or folder of authorities, instead of the usual ones."""
+    client_certificate: str | None = None
+    timeout_seconds: float = 120.0
+    retries: int = 3
+    """MLflow's own 7 take four minutes to say that nobody is there; 3 wait about 15 seconds."""
+    backoff_factor: float = 2.0
+    """Before each retry after the first: this, twice this, four times this, in seconds."""
+
+
+def is_server(uri: str) -> bool:
+    """Whether that is the address of an MLflow server, and not a store that MLflow's library opens itself."""
+    return urlsplit(uri).scheme in {"http", "https"}
+
+
+def asked_by_rest(uri: str, environment: Mapping[str, str]) -> bool:
+    """Whether we can ask it without MLflow's library."""
+    return is_server(uri) and not any(environment.get(name, "").lower() not in {"", "false"} for name in OF_THE_LIBRARY)
+
+
+def without_secret(uri: str) -> str:
+    """An address as messages may show it."""
+    parts = urlsplit(uri)
+    if "@" not in parts.netloc:
+        return uri
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+
+
+def access_to(uri: str, environment: Mapping[str, str], home: Path) -> Access:
+    """What MLflow's own client would send there.
+
+    Raises:
+        UsageError: a variable holds no number.
+    """
+    name, password = _basic(uri, environment, home)
+    return Access(
+        url=without_secret(uri).rstrip("/"),
+        basic=(name, password) if name and password else None,
+        token=environment.get("MLFLOW_TRACKING_TOKEN") or None,
+        workspace=environment.get("MLFLOW_WORKSPACE") or None,
+        insecure=environment.get("MLFLOW_TRACKING_INSECURE_TLS", "").lower() in _TRUE,
+        server_certificates=environment.get("MLFLOW_TRACKING_SERVER_CERT_PATH") or None,
+        client_certificate=environment.get("MLFLOW_TRACKING_CLIENT_CERT_PATH") or None,
+        timeout_seconds=_number(environment, "MLFLOW_HTTP_REQUEST_TIMEOUT", Access.timeout_seconds),
+        retries=int(_number(environment, "MLFLOW_HTTP_REQUEST_MAX_RETRIES", Access.retries)),
+        backoff_factor=_number(environment, "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR", Access.backoff_factor),
+    )
+
+
+def _basic(uri: str, environment: Mapping[str, str], home: Path) -> tuple[str | None, str | None]:
+    """The environment's word goes first, then the file's, then the address's; a name and a password each."""
+    kept = configparser.ConfigParser(interpolation=None)
+    kept.read(home / CREDENTIALS)
+    parts = urlsplit(uri)
+    found = []
+    for key, written in (("MLFLOW_TRACKING_USERNAME", parts.username), ("MLFLOW_TRACKING_PASSWORD", parts.password)):
+        in_file = kept.get("mlflow", key.lower(), fallback=None)
+        found.append(environment.get(key) or in_file or (unquote(written) if written else None))
+    return found[0], found[1]
+
+
+def _number(environment: Mapping[str, str], name: str, default: float) -> float:
+    text = environment.get(name)
+    if not text:
+        return default
+    try:
+        number = float(text)
+    except ValueError:
+        number = -1.0
+    if not 0 <= number < inf:
+        raise UsageError(f"{name}: expected a number of 0 or more; found {text!r}")
+    return number

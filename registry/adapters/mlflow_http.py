@@ -1,0 +1,209 @@
+"""Requests to an MLflow server. The one module of the room that knows the HTTP library.
+
+No error, log line or traceback of this module holds a password or a token.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import ssl
+import time
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+from weakref import finalize
+
+import certifi
+import httpx
+
+from registry.adapters.mlflow_address import Access
+from registry.errors import StoreRefused, StoreUnreachable
+from tidegate import __version__
+
+Transport = httpx.BaseTransport
+
+PASSING = frozenset({408, 429, 500, 502, 503, 504})
+"""What MLflow's own client takes for faults that pass (`mlflow.utils.request_utils`)."""
+UNTOUCHED = frozenset({429})
+"""Of these, what says that nothing was done."""
+CONNECT_SECONDS = 10.0
+LONGEST_PAUSE_SECONDS = 120.0
+PART_BYTES = 1 << 20
+
+# It logs the URL of every request at the level INFO.
+logging.getLogger("httpx").addFilter(lambda record: record.levelno >= logging.WARNING)
+
+
+class Server:
+    """One MLflow server, over connections that are kept open between requests."""
+
+    def __init__(
+        self, access: Access, *, transport: Transport | None = None, sleep: Callable[[float], None] = time.sleep
+    ) -> None:
+        """`transport` carries everything when given; for tests."""
+        self.url = access.url
+        self._access, self._sleep = access, sleep
+        headers = {"User-Agent": f"tidegate/{__version__}"}
+        if access.token and not access.basic:
+            headers["Authorization"] = f"Bearer {access.token}"
+        if access.workspace:
+            headers["X-MLFLOW-WORKSPACE"] = access.workspace
+        try:
+            self._client = httpx.Client(
+                headers=headers,
+                auth=access.basic,
+                verify=_tls(access),
+                timeout=httpx.Timeout(access.timeout_seconds, connect=min(CONNECT_SECONDS, access.timeout_seconds)),
+                follow_redirects=True,
+                transport=transport,
+            )
+        except OSError as error:
+            raise StoreUnreachable(f"MLflow store {self.url}: a certificate cannot be read: {error.strerror}") from None
+
+        # Whoever holds this never says that it is done; connections end with it all the same.
+        finalize(self, self._client.close)
+
+    def get(self, path: str, query: Mapping[str, str] | None = None) -> dict[str, Any]:
+        """What a read says.
+
+        Raises:
+            StoreRefused: the server said no; its `code` is MLflow's.
+            StoreUnreachable: it did not answer, or not as MLflow does.
+        """
+        return self._read(self._ask("GET", path, query=query))
+
+    def send(self, method: str, path: str, body: Mapping[str, Any], *, may_repeat: bool = True) -> dict[str, Any]:
+        """What a write says. One that must not be carried out twice is not said again once it may have arrived.
+
+        Raises:
+            StoreRefused, StoreUnreachable: as `get`.
+        """
+        return self._read(self._ask(method, path, body=body, may_repeat=may_repeat))
+
+    def upload(self, path: str, file: Path) -> None:
+        """Put a file's bytes.
+
+        Raises:
+            StoreRefused, StoreUnreachable: as `get`.
+        """
+        self._ask("PUT", path, file=file)
+
+    def download(self, path: str, target: Path) -> None:
+        """Write the body of an answer to `target`.
+
+        Raises:
+            StoreRefused, StoreUnreachable: as `get`.
+        """
+        self._ask("GET", path, into=target)
+
+    def _ask(self, method: str, path: str, *, may_repeat: bool = True, **what: Any) -> httpx.Response:
+        tried = 0
+        while True:
+            problem, again, pause = self._once(method, path, **what)
+            if isinstance(problem, httpx.Response):
+                return problem
+            if tried >= self._access.retries or not (again or may_repeat):
+                raise StoreUnreachable(
+                    f"MLflow store {self.url}: {problem}", hint="check the tracking URI and that the store is running"
+                )
+            self._sleep(self._pause(tried) if pause is None else pause)
+            tried += 1
+
+    def _once(self, method: str, path: str, **what: Any) -> tuple[httpx.Response | str, bool, float | None]:
+        """The answer; or what is wrong, whether nothing can have been done, and how long to wait if the server says."""
+        try:
+            with self._stream(method, path, **what) as response:
+                status = response.status_code
+                if status in PASSING:
+                    pause = _seconds(response.headers.get("Retry-After"))
+                    return f"answered {status}: {_said(response)}", status in UNTOUCHED, pause
+                if response.is_error:
+                    raise _refusal(self.url, response)
+                _keep(response, what.get("into"))
+                return response, True, None
+        except (httpx.InvalidURL, httpx.UnsupportedProtocol, httpx.TooManyRedirects) as error:
+            raise StoreUnreachable(f"MLflow store {self.url}: {type(error).__name__}") from None
+        except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError) as error:
+            return f"no answer ({error or type(error).__name__})", True, None
+        except httpx.TransportError as error:
+            return f"no answer ({type(error).__name__})", False, None
+
+    def _stream(self, method: str, path: str, **what: Any) -> AbstractContextManager[httpx.Response]:
+        file, query, body = what.get("file"), what.get("query"), what.get("body")
+        content = file.read_bytes() if file is not None else None
+        return self._client.stream(method, self.url + path, params=query, json=body, content=content)
+
+    def _pause(self, tried: int) -> float:
+        """As MLflow's client waits: the first retry comes at once, the pauses after it double."""
+        if tried == 0:
+            return 0.0
+        doubled: float = self._access.backoff_factor * 2.0**tried
+        return min(doubled + random.random(), LONGEST_PAUSE_SECONDS)
+
+    def _read(self, response: httpx.Response) -> dict[str, Any]:
+        try:
+            content = response.json()
+        except ValueError:
+            content = None
+        if not isinstance(content, dict):
+            raise StoreUnreachable(
+                f"MLflow store {self.url}: what answers there is not MLflow", hint="check the tracking URI"
+            )
+        return content
+
+
+def _keep(response: httpx.Response, into: Path | None) -> None:
+    """Read all of it: into memory, or into a file."""
+    if into is None:
+        response.read()
+        return
+    with into.open("wb") as file:
+        for part in response.iter_bytes(PART_BYTES):
+            file.write(part)
+
+
+def _said(response: httpx.Response) -> str:
+    """The first line of what the server says is wrong."""
+    response.read()
+    try:
+        message = str(response.json()["message"])
+    except (ValueError, KeyError, TypeError):
+        message = response.text
+    return (message.strip().splitlines() or ["nothing more"])[0][:200]
+
+
+def _refusal(url: str, response: httpx.Response) -> StoreRefused:
+    said = _said(response)
+    try:
+        code = str(response.json()["error_code"])
+    except (ValueError, KeyError, TypeError):
+        code = ""
+    status = response.status_code
+    hint = {
+        401: "set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN",
+        403: "MLflow does not let this user do it",
+    }.get(status, "check the tracking URI and that the store is running")
+    return StoreRefused(f"MLflow store {url}: answered {status}: {said}", hint=hint, code=code, status=status)
+
+
+def _seconds(header: str | None) -> float | None:
+    """What `Retry-After` asks for, when it is a number of seconds."""
+    return min(float(header), LONGEST_PAUSE_SECONDS) if header and header.isdecimal() else None
+
+
+def _tls(access: Access) -> ssl.SSLContext | bool:
+    """What to prove a server by; the library's own authorities where nothing is said."""
+    if access.server_certificates is None and access.client_certificate is None:
+        return not access.insecure
+    authorities = access.server_certificates
+    folder = authorities is not None and Path(authorities).is_dir()
+    context = ssl.create_default_context(
+        cafile=None if folder else authorities or certifi.where(), capath=authorities if folder else None
+    )
+    if access.insecure:
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    if access.client_certificate:
+        context.load_cert_chain(access.client_certificate)
+    return context

@@ -1,0 +1,310 @@
+"""A store that MLflow's own library opens: a file of this machine, a database, a bucket behind a server.
+
+The library takes seconds to load. Nothing of it is loaded before the store is asked.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from registry.adapters.mlflow_address import is_server, without_secret
+from registry.errors import RegistryError, StoreUnreachable
+from registry.model import Metric, StoredModel, StoredRun, StoredVersion
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+    from mlflow.entities import Run
+    from mlflow.entities.model_registry import ModelVersion as MlflowVersion
+
+SQLITE = "sqlite:///"
+NOT_FOUND = "RESOURCE_DOES_NOT_EXIST"
+PAGE_RUNS = 1000
+"""Asked for at once at most; MLflow's own default."""
+
+_SETTINGS = {
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "MLFLOW_LOGGING_LEVEL": "WARNING",
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+    "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
+    # MLflow's own 7 retries take four minutes to say that nobody is there; 3 wait about 15 seconds.
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "3",
+}
+
+
+class LibraryStore:
+    """A `RunStore`, an `ArtifactStore` and a `ModelStore`, by one client that is opened when it is first asked."""
+
+    def __init__(self, uri: str) -> None:
+        self._uri = uri
+
+    @cached_property
+    def _client(self) -> MlflowClient:
+        return open_client(self._uri)
+
+    def create_run(
+        self, experiment: str, *, name: str, started: int, tags: Mapping[str, str], params: Mapping[str, str]
+    ) -> StoredRun:
+        with store_errors(self._uri):
+            from mlflow.entities import Param
+
+            number = experiment_id(self._client, experiment)
+            run = self._client.create_run(number, start_time=started, tags=dict(tags), run_name=name)
+            self._client.log_batch(run.info.run_id, params=[Param(*item) for item in params.items()])
+            return _to_run(run)
+
+    def run(self, run: str) -> StoredRun | None:
+        with store_errors(self._uri):
+            from mlflow.exceptions import MlflowException
+
+            try:
+                return _to_run(self._client.get_run(run))
+            except MlflowException as error:
+                # An id that MLflow would not give is refused in other words.
+                if error.error_code not in (NOT_FOUND, "INVALID_PARAMETER_VALUE"):
+                    raise
+                return None
+
+    def search_runs(self, experiment: str, wanted: str, *, last: int | None = None) -> Sequence[StoredRun]:
+        with store_errors(self._uri):
+            found = self._client.get_experiment_by_name(experiment)
+            if found is None:
+                return []
+            runs: list[StoredRun] = []
+            token: str | None = None
+            while token != "" and (last is None or len(runs) < last):
+                most = min(last or PAGE_RUNS, PAGE_RUNS)
+                page = self._client.search_runs([found.experiment_id], wanted, max_results=most, page_token=token)
+                runs += map(_to_run, page)
+                token = page.token or ""
+            return runs[:last]
+
+    def log(self, run: str, *, tags: Mapping[str, str] | None = None, metrics: Sequence[Metric] = ()) -> None:
+        with store_errors(self._uri):
+            from mlflow.entities import Metric as Point
+            from mlflow.entities import RunTag
+
+            entries = [RunTag(key, value) for key, value in (tags or {}).items()]
+            points = [Point(each.name, each.value, each.at, each.step) for each in metrics]
+            self._client.log_batch(run, tags=entries, metrics=points, synchronous=True)
+
+    def end_run(self, run: str, status: str, *, ended: int) -> None:
+        with store_errors(self._uri):
+            self._client.set_terminated(run, status, end_time=ended)
+
+    def delete_run(self, run: str) -> None:
+        with store_errors(self._uri):
+            self._client.delete_run(run)
+
+    def upload(self, run: StoredRun, path: Path, folder: str) -> None:
+        with store_errors(self._uri):
+            self._client.log_artifact(run.id, str(path), folder or None)
+
+    def files(self, run: StoredRun, folder: str) -> Sequence[str]:
+        with store_errors(self._uri):
+            from mlflow.exceptions import MlflowException
+
+            try:
+                return sorted(self._below(run.id, folder))
+            except MlflowException as error:
+                if error.error_code != NOT_FOUND:
+                    raise
+                return []
+
+    def download(self, run: StoredRun, path: str, target: Path) -> None:
+        with store_errors(self._uri), tempfile.TemporaryDirectory(dir=target.parent, prefix=".download-") as folder:
+            # Whether MLflow keeps an artifact's folders depends on the store.
+            Path(self._client.download_artifacts(run.id, path, folder)).replace(target)
+
+    def download_tree(self, address: str, target: Path) -> Path:
+        with store_errors(self._uri):
+            from mlflow.artifacts import download_artifacts
+
+            return Path(download_artifacts(artifact_uri=address, dst_path=str(target), tracking_uri=self._uri))
+
+    def model_names(self) -> Sequence[str]:
+        with store_errors(self._uri):
+            names: list[str] = []
+            token: str | None = None
+            while token != "":
+                page = self._client.search_registered_models(page_token=token)
+                names += (model.name for model in page)
+                token = page.token or ""
+            return sorted(names)
+
+    def model(self, name: str) -> StoredModel | None:
+        with store_errors(self._uri):
+            from mlflow.exceptions import MlflowException
+
+            try:
+                found = self._client.get_registered_model(name)
+            except MlflowException as error:
+                if error.error_code != NOT_FOUND:
+                    raise
+                return None
+            # Some stores give the number as an integer, others as text.
+            return StoredModel(name=name, aliases={alias: str(number) for alias, number in found.aliases.items()})
+
+    def version(self, name: str, version: str) -> StoredVersion | None:
+        with store_errors(self._uri):
+            from mlflow.exceptions import MlflowException
+
+            try:
+                return _to_version(self._client.get_model_version(name, version))
+            except MlflowException as error:
+                if error.error_code != NOT_FOUND:
+                    raise
+                return None
+
+    def versions(self, name: str) -> Sequence[StoredVersion]:
+        with store_errors(self._uri):
+            found: list[StoredVersion] = []
+            token: str | None = None
+            while token != "":
+                page = self._client.search_model_versions(f"name = '{name}'", page_token=token)
+                found += map(_to_version, page)
+                token = page.token or ""
+        return sorted(found, key=lambda version: int(version.version))
+
+    def set_alias(self, name: str, alias: str, version: str | None) -> None:
+        with store_errors(self._uri):
+            if version is None:
+                self._client.delete_registered_model_alias(name, alias)
+            else:
+                self._client.set_registered_model_alias(name, alias, version)
+
+    def tag_version(self, name: str, version: str, key: str, value: str) -> None:
+        with store_errors(self._uri):
+            self._client.set_model_version_tag(name, version, key, value)
+
+    def address(self, name: str, version: str) -> str:
+        with store_errors(self._uri):
+            return str(self._client.get_model_version_download_uri(name, version))
+
+    def _below(self, run: str, folder: str) -> Iterator[str]:
+        for file in self._client.list_artifacts(run, folder):
+            if file.is_dir:
+                yield from self._below(run, file.path)
+            else:
+                yield file.path
+
+
+def open_client(tracking_uri: str) -> MlflowClient:
+    """MLflow's own client of that store; makes a SQLite store, and migrates it, on first use (about 3 seconds).
+
+    Raises:
+        StoreUnreachable: the store cannot be opened.
+    """
+    if tracking_uri.startswith(SQLITE):
+        _make_parent(tracking_uri)
+    with store_errors(tracking_uri):
+        from mlflow import MlflowClient
+
+        client = MlflowClient(tracking_uri, registry_uri=tracking_uri)
+        client.search_registered_models(max_results=1)
+    return client
+
+
+def experiment_id(client: MlflowClient, name: str) -> str:
+    """The id of the experiment with that name, made when there is none yet."""
+    from mlflow.exceptions import MlflowException
+
+    found = client.get_experiment_by_name(name)
+    if found is None:
+        try:
+            return str(client.create_experiment(name, artifact_location=_artifact_location(client.tracking_uri)))
+        except MlflowException as error:
+            if error.error_code != "RESOURCE_ALREADY_EXISTS":
+                raise
+            found = client.get_experiment_by_name(name)
+    if found is None or found.lifecycle_stage != "active":
+        raise RegistryError(f"MLflow experiment {name} is deleted", hint="restore it in MLflow, or purge it")
+    return str(found.experiment_id)
+
+
+@contextmanager
+def as_global_store(tracking_uri: str) -> Iterator[None]:
+    """Make this store MLflow's global one for a moment.
+
+    MLflow's SQL registry looks up the logged model behind a new version through the global client, whatever
+    store the version is made in.
+    """
+    import mlflow
+
+    chosen = mlflow.is_tracking_uri_set()  # type: ignore[no-untyped-call]
+    before = mlflow.get_tracking_uri() if chosen else None
+    mlflow.set_tracking_uri(tracking_uri)
+    try:
+        yield
+    finally:
+        mlflow.set_tracking_uri(before)  # type: ignore[arg-type]  # None means: as if never set
+
+
+@contextmanager
+def store_errors(tracking_uri: str) -> Iterator[None]:
+    """Say in one line that the store did not answer, whatever MLflow raised; details go to `--debug`.
+
+    MLflow reads its settings from the environment when it is imported, so this sets them first; those that a
+    user has set are left as they are.
+    """
+    for name, value in _SETTINGS.items():
+        os.environ.setdefault(name, value)
+    place = without_secret(tracking_uri)
+    try:
+        from mlflow.exceptions import MlflowException
+        from sqlalchemy.exc import SQLAlchemyError
+    except ModuleNotFoundError as error:
+        raise StoreUnreachable(
+            f"MLflow store {place}: this needs MLflow's own library, and {error.name} is not installed",
+            hint="name an MLflow server that hands out artifacts itself, or install tidegate whole",
+        ) from error
+    try:
+        yield
+    except (MlflowException, SQLAlchemyError, OSError, ImportError) as error:
+        reason = _first_line(error)
+        raise StoreUnreachable(
+            f"MLflow store {place}: {reason}",
+            hint="check the tracking URI and that the store is running",
+            detail=str(error).replace(tracking_uri, place),
+        ) from error
+
+
+def _to_run(run: Run) -> StoredRun:
+    return StoredRun(
+        id=run.info.run_id,
+        status=run.info.status,
+        started=run.info.start_time,
+        ended=run.info.end_time or None,
+        artifacts=run.info.artifact_uri or "",
+        tags=dict(run.data.tags),
+    )
+
+
+def _to_version(found: MlflowVersion) -> StoredVersion:
+    return StoredVersion(name=found.name, version=str(found.version), tags=dict(found.tags))
+
+
+def _make_parent(tracking_uri: str) -> None:
+    folder = Path(tracking_uri.removeprefix(SQLITE)).parent
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreUnreachable(f"MLflow store {tracking_uri}: cannot make {folder}: {error.strerror}") from error
+
+
+def _artifact_location(tracking_uri: str) -> str | None:
+    """Beside a SQLite file; a server decides for itself."""
+    if is_server(tracking_uri) or not tracking_uri.startswith(SQLITE):
+        return None
+    return (Path(tracking_uri.removeprefix(SQLITE)).absolute().parent / "artifacts").as_uri()
+
+
+def _first_line(error: BaseException) -> str:
+    if "Max retries exceeded" in str(error) or "Connection" in type(error).__name__:
+        return "no answer"
+    return (str(error).splitlines() or [type(error).__name__])[0][:200]

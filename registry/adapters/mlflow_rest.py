@@ -1,0 +1,185 @@
+"""Runs and model versions of an MLflow server, by its REST API 2.0."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from registry.adapters.mlflow_address import API
+from registry.adapters.mlflow_http import Server
+from registry.errors import RegistryError, StoreRefused
+from registry.model import Metric, StoredModel, StoredRun, StoredVersion
+
+NOT_FOUND = "RESOURCE_DOES_NOT_EXIST"
+EXISTS = "RESOURCE_ALREADY_EXISTS"
+MALFORMED = "INVALID_PARAMETER_VALUE"
+PAGE_RUNS = 1000
+"""Asked for at once at most; MLflow's own default."""
+PAGE_VERSIONS = 1000
+
+
+class RestRuns:
+    """A `RunStore`."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._experiments: dict[str, str] = {}
+
+    def create_run(
+        self, experiment: str, *, name: str, started: int, tags: Mapping[str, str], params: Mapping[str, str]
+    ) -> StoredRun:
+        body = {
+            "experiment_id": self._experiment_made(experiment),
+            "start_time": started,
+            "run_name": name,
+            "tags": _pairs(tags),
+        }
+        # Carried out twice it would be two deliveries, of which one never moves and is waited for.
+        run = self._server.send("POST", f"{API}/runs/create", body, may_repeat=False)["run"]
+        self._log(run["info"]["run_id"], params=_pairs(params))
+        return _to_run(run)
+
+    def run(self, run: str) -> StoredRun | None:
+        try:
+            return _to_run(self._server.get(f"{API}/runs/get", {"run_id": run})["run"])
+        except StoreRefused as error:
+            # An id that MLflow would not give is refused in other words.
+            if error.code not in (NOT_FOUND, MALFORMED):
+                raise
+            return None
+
+    def search_runs(self, experiment: str, wanted: str, *, last: int | None = None) -> Sequence[StoredRun]:
+        number = self._experiment(experiment)
+        if number is None:
+            return []
+        body = {"experiment_ids": [number], "filter": wanted, "max_results": min(last or PAGE_RUNS, PAGE_RUNS)}
+        runs: list[StoredRun] = []
+        token: str | None = None
+        while token != "" and (last is None or len(runs) < last):
+            page = self._server.send("POST", f"{API}/runs/search", body | ({"page_token": token} if token else {}))
+            runs += map(_to_run, page.get("runs", []))
+            token = page.get("next_page_token", "")
+        return runs[:last]
+
+    def log(self, run: str, *, tags: Mapping[str, str] | None = None, metrics: Sequence[Metric] = ()) -> None:
+        points = [{"key": each.name, "value": each.value, "timestamp": each.at, "step": each.step} for each in metrics]
+        self._log(run, tags=_pairs(tags or {}), metrics=points)
+
+    def end_run(self, run: str, status: str, *, ended: int) -> None:
+        self._server.send("POST", f"{API}/runs/update", {"run_id": run, "status": status, "end_time": ended})
+
+    def delete_run(self, run: str) -> None:
+        self._server.send("POST", f"{API}/runs/delete", {"run_id": run})
+
+    def _log(self, run: str, **what: Any) -> None:
+        self._server.send("POST", f"{API}/runs/log-batch", {"run_id": run, **what})
+
+    def _experiment_made(self, name: str) -> str:
+        number = self._experiment(name)
+        if number is not None:
+            return number
+        try:
+            made = self._server.send("POST", f"{API}/experiments/create", {"name": name})
+        except StoreRefused as error:
+            # Somebody else made it meanwhile.
+            if error.code != EXISTS:
+                raise
+        else:
+            return str(made["experiment_id"])
+        number = self._experiment(name)
+        if number is None:
+            raise RegistryError(f"MLflow experiment {name} is there and is not", hint="try again")
+        return number
+
+    def _experiment(self, name: str) -> str | None:
+        """Its number; None when there is none. It is asked for once: experiments keep their numbers."""
+        if name not in self._experiments:
+            try:
+                found = self._server.get(f"{API}/experiments/get-by-name", {"experiment_name": name})["experiment"]
+            except StoreRefused as error:
+                if error.code != NOT_FOUND:
+                    raise
+                return None
+            if found["lifecycle_stage"] != "active":
+                raise RegistryError(f"MLflow experiment {name} is deleted", hint="restore it in MLflow, or purge it")
+            self._experiments[name] = str(found["experiment_id"])
+        return self._experiments[name]
+
+
+class RestModels:
+    """A `ModelStore`."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+
+    def model_names(self) -> Sequence[str]:
+        return sorted(model["name"] for model in self._pages("registered-models/search", "registered_models", {}))
+
+    def model(self, name: str) -> StoredModel | None:
+        try:
+            found = self._server.get(f"{API}/registered-models/get", {"name": name})["registered_model"]
+        except StoreRefused as error:
+            if error.code != NOT_FOUND:
+                raise
+            return None
+        return StoredModel(name=name, aliases={each["alias"]: each["version"] for each in found.get("aliases", [])})
+
+    def version(self, name: str, version: str) -> StoredVersion | None:
+        try:
+            query = {"name": name, "version": version}
+            return _to_version(self._server.get(f"{API}/model-versions/get", query)["model_version"])
+        except StoreRefused as error:
+            if error.code != NOT_FOUND:
+                raise
+            return None
+
+    def versions(self, name: str) -> Sequence[StoredVersion]:
+        query = {"filter": f"name = '{name}'", "max_results": str(PAGE_VERSIONS)}
+        found = map(_to_version, self._pages("model-versions/search", "model_versions", query))
+        return sorted(found, key=lambda version: int(version.version))
+
+    def set_alias(self, name: str, alias: str, version: str | None) -> None:
+        place, said = f"{API}/registered-models/alias", {"name": name, "alias": alias}
+        if version is None:
+            self._server.send("DELETE", place, said)
+        else:
+            self._server.send("POST", place, said | {"version": version})
+
+    def tag_version(self, name: str, version: str, key: str, value: str) -> None:
+        body = {"name": name, "version": version, "key": key, "value": value}
+        self._server.send("POST", f"{API}/model-versions/set-tag", body)
+
+    def address(self, name: str, version: str) -> str:
+        query = {"name": name, "version": version}
+        return str(self._server.get(f"{API}/model-versions/get-download-uri", query)["artifact_uri"])
+
+    def _pages(self, path: str, key: str, query: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+        token: str | None = None
+        while token != "":
+            page = self._server.get(f"{API}/{path}", {**query, **({"page_token": token} if token else {})})
+            yield from page.get(key, [])
+            token = page.get("next_page_token", "")
+
+
+def _pairs(values: Mapping[str, str]) -> list[dict[str, str]]:
+    return [{"key": key, "value": value} for key, value in values.items()]
+
+
+def _values(pairs: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    return {pair["key"]: pair.get("value", "") for pair in pairs}
+
+
+def _to_run(found: Mapping[str, Any]) -> StoredRun:
+    info = found["info"]
+    return StoredRun(
+        id=info["run_id"],
+        status=info["status"],
+        started=int(info["start_time"]),
+        ended=int(info["end_time"]) if info.get("end_time") else None,
+        artifacts=info["artifact_uri"],
+        tags=_values(found.get("data", {}).get("tags", [])),
+    )
+
+
+def _to_version(found: Mapping[str, Any]) -> StoredVersion:
+    return StoredVersion(name=found["name"], version=str(found["version"]), tags=_values(found.get("tags", [])))

@@ -1,0 +1,98 @@
+"""What the room needs of an MLflow store, whether a server is asked by its REST API or a file by MLflow's library.
+
+Every call raises `StoreUnreachable` when the store did not do its part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from registry.model import Metric, StoredModel, StoredRun, StoredVersion
+
+
+class RunStore(Protocol):
+    """Runs, each a delivery's."""
+
+    def create_run(
+        self, experiment: str, *, name: str, started: int, tags: Mapping[str, str], params: Mapping[str, str]
+    ) -> StoredRun:
+        """A new run in the experiment of that name, which is made when there is none; `started` in milliseconds."""
+        ...
+
+    def run(self, run: str) -> StoredRun | None:
+        """As it is now; None when no run has that id."""
+        ...
+
+    def search_runs(self, experiment: str, wanted: str, *, last: int | None = None) -> Sequence[StoredRun]:
+        """Those that the filter takes, newest first; none when there is no such experiment."""
+        ...
+
+    def log(self, run: str, *, tags: Mapping[str, str] | None = None, metrics: Sequence[Metric] = ()) -> None:
+        """Write all of it in one request, which is carried out whole or not at all."""
+        ...
+
+    def end_run(self, run: str, status: str, *, ended: int) -> None:
+        """`ended` in milliseconds."""
+        ...
+
+    def delete_run(self, run: str) -> None:
+        """Lists show it no longer."""
+        ...
+
+
+class ArtifactStore(Protocol):
+    """Files beside runs and model versions."""
+
+    def upload(self, run: StoredRun, path: Path, folder: str) -> None:
+        """Keep a file in a folder of the run's artifacts; "" is the top."""
+        ...
+
+    def files(self, run: StoredRun, folder: str) -> Sequence[str]:
+        """The paths of all files below a folder, sorted; none when there is no such folder."""
+        ...
+
+    def download(self, run: StoredRun, path: str, target: Path) -> None:
+        """Write one file to `target`, whose folder is there."""
+        ...
+
+    def download_tree(self, address: str, target: Path) -> Path:
+        """Every file below an address that the store gave, in a folder of its own below `target`; returns that."""
+        ...
+
+
+class ModelCatalogue(Protocol):
+    """Registered models and their versions, to look at."""
+
+    def model_names(self) -> Sequence[str]:
+        """Of all models, sorted."""
+        ...
+
+    def model(self, name: str) -> StoredModel | None:
+        """With its aliases; None when there is none."""
+        ...
+
+    def version(self, name: str, version: str) -> StoredVersion | None:
+        """One version; None when there is none."""
+        ...
+
+    def versions(self, name: str) -> Sequence[StoredVersion]:
+        """Every version of a model, oldest first."""
+        ...
+
+    def address(self, name: str, version: str) -> str:
+        """Where the version's files are."""
+        ...
+
+
+class ModelStore(ModelCatalogue, Protocol):
+    """The same, to write on."""
+
+    def set_alias(self, name: str, alias: str, version: str | None) -> None:
+        """Point an alias at a version, wherever it pointed before; None takes it away."""
+        ...
+
+    def tag_version(self, name: str, version: str, key: str, value: str) -> None:
+        """Write a tag on a version."""
+        ...

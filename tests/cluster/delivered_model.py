@@ -1,0 +1,302 @@
+"""One model on the bed: its versions, its spec, the users of its regions, and the commands that deliver it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import yaml
+from cluster.bed import Bed
+from cluster.endpoints import Endpoints
+from cluster.users import Asked, read
+from e2e.machine import TIDEGATE, Command, until
+from fakes.tiny_model import write_tiny_model
+
+from pipelines.cluster_fleets import argo_fleet
+from pipelines.region_objects import region_objects
+from pipelines.spec import Delivery
+from registry.adapters.mlflow_deliveries import MlflowDeliveries
+from registry.adapters.mlflow_models import MlflowRegistry
+from registry.conventions import ENGINE_IMAGE
+from registry.model import DeliverySummary, Event
+from rollouts.cluster.fleet import ArgoFleet
+from rollouts.kube.resources import PODS, resource_of
+from rollouts.manifests.conventions import DELIVERY, VERSION, stable_service
+from rollouts.manifests.parts import Part
+from rollouts.manifests.release import Release
+from rollouts.manifests.spec import ArgoFleetSpec
+from rollouts.model import Engine, Phase, RegionState
+from tidegate.core.clock import SystemClock
+from tidegate.core.spec import load_spec
+
+RATE = 20.0
+"""Users' requests a second, in each region."""
+QUESTIONS = tuple(f"What is {number} minus {number - 4}?" for number in range(4, 20))
+
+GATES: Mapping[str, Any] = {
+    "latency": {"metric": "ttft", "quantile": 0.5, "max_increase": "80%", "tolerance": "25%", "min_requests": 40},
+    "errors": {"max_increase": "6pp", "min_requests": 40},
+    "quality": {"scorer": "contains", "max_drop": 0.3, "min_prompts": 10},
+    "agreement": {"min_similarity": 0.4, "min_coverage": 0.5, "min_pairs": 10},
+}
+"""Margins that a machine of two cores can prove in a minute, and that noise does not reach."""
+
+STAGES: Sequence[Mapping[str, Any]] = (
+    {"offline": {"dataset": "golden.jsonl", "gates": ["quality"]}},
+    {"shadow": {"pairs_per_second": 4, "at_least": "5s", "within": "5m", "gates": ["latency", "errors", "agreement"]}},
+    {"canary": {"weights": [50], "within": "5m", "gates": ["latency", "errors"]}},
+)
+
+
+class DeliveredModel:
+    """A registered model, and everything around its deliveries."""
+
+    def __init__(self, bed: Bed, name: str, waves: Sequence[Sequence[str]]) -> None:
+        self.bed, self.name = bed, name
+        self.regions = tuple(region for wave in waves for region in wave)
+        self.folder = bed.folder / name
+        self.folder.mkdir()
+        self.registry = MlflowRegistry(bed.tracking_uri)
+        self.deliveries = MlflowDeliveries(bed.tracking_uri)
+        self.endpoints: dict[str, Endpoints] = {}
+        self._waves = waves
+        self._commands = 0
+        self._users: dict[str, subprocess.Popen[bytes]] = {}
+        self._write_spec()
+
+    # -- what is delivered
+
+    def version(self, alias: str | None = "challenger", **ways: Any) -> str:
+        """Register one more version that behaves in these ways, with its engine's image; its number."""
+        number = len(list(self.folder.glob("export-*"))) + 1
+        export = write_tiny_model(self.folder / f"export-{number}", seed=number)
+        (export / "standin.json").write_text(json.dumps(ways), encoding="utf-8")
+        version = self.registry.register(self.name, export, alias=alias)
+        image = self.bed.push_engine(self.name, version.version, export)
+        self.registry.mark(version, {ENGINE_IMAGE: image})
+        return version.version
+
+    def serve(self, version: str) -> None:
+        """The first version of all regions, as an administrator brings it."""
+        found = self.registry.resolve(self.name, version)
+        engine = Engine(
+            version=version, digest=found.digest, model=self.name, image=self.registry.tags(found)[ENGINE_IMAGE]
+        )
+
+        async def deploy() -> None:
+            await asyncio.gather(*(self.set_up(region, engine) for region in self.regions))
+            async with self.fleets() as fleets:
+                await asyncio.gather(*(fleet.deploy(engine) for fleet in fleets.values()))
+
+        asyncio.run(deploy())
+
+    async def set_up(self, region: str, engine: Engine) -> None:
+        """An administrator's part of the region's objects: accounts, rights, priorities, network policy."""
+        spec = load_spec(self.spec, Delivery)
+        assert isinstance(spec.fleet, ArgoFleetSpec)
+        release = Release(
+            delivery=self.name, region=region, version=engine.version, digest=engine.digest, image=engine.image
+        )
+        client = self.bed.client(region)
+        for body in region_objects(spec, spec.fleet, release, parts=(Part.SETUP,)).objects:
+            await client.apply(body, force=True)
+            if not resource_of(body).namespaced:
+                self.bed.leaves_behind(region, resource_of(body), body["metadata"]["name"])
+        await client.close()
+
+    def region(self, name: str) -> RegionState:
+        """What the fleet of that region says now."""
+
+        async def observe() -> RegionState:
+            async with self.fleets() as fleets:
+                return await fleets[name].observe()
+
+        return asyncio.run(observe())
+
+    def pods(self, region: str) -> dict[str, str]:
+        """The pods of that region, with the version of each."""
+        found = self.bed.ask(region, lambda client: client.list(PODS, labels=f"{DELIVERY}={self.name}"))
+        return {pod["metadata"]["name"]: pod["metadata"]["labels"].get(VERSION, "") for pod in found.items}
+
+    # -- its users
+
+    @contextmanager
+    def users(self, *, rate: float = RATE) -> Iterator[None]:
+        """People who ask in every region, and somebody who watches that the stable always has engines."""
+        with ExitStack() as stack:
+            for region in self.regions:
+                watch = Endpoints(lambda region=region: self.bed.client(region), stable_service(self.name))
+                self.endpoints[region] = watch
+                stack.callback(watch.end)
+                stack.callback(self._start_users(region, rate))
+            yield
+
+    def asked(self, region: str | None = None) -> list[Asked]:
+        """Every request that is over, of one region or of all."""
+        regions = (region,) if region else self.regions
+        return sorted((each for name in regions for each in read(self._users_file(name))), key=lambda one: one.started)
+
+    @staticmethod
+    def now() -> float:
+        """Unix time in seconds, as users' requests have it."""
+        return time.time()
+
+    def _start_users(self, region: str, rate: float) -> Callable[[], None]:
+        script = str(Path(__file__).with_name("users.py"))
+        words = [self.bed.entries[region], self.host, self.name, str(rate), str(self._users_file(region))]
+        process = subprocess.Popen([sys.executable, script, *words], stdin=subprocess.DEVNULL)
+        until(f"users of {region} are served", lambda: any(not one.failed for one in self.asked(region)), seconds=60)
+
+        def end() -> None:
+            process.send_signal(signal.SIGTERM)
+            process.wait(60)
+
+        return end
+
+    def _users_file(self, region: str) -> Path:
+        return self.folder / f"users-{region}.jsonl"
+
+    # -- commands
+
+    @cached_property
+    def host(self) -> str:
+        return f"{self.name}.example"
+
+    def start(self, *arguments: str) -> Command:
+        """Type a command and let it run."""
+        self._commands += 1
+        out, err = (self.folder / f"command-{self._commands}.{stream}" for stream in ("out", "err"))
+        with out.open("wb") as out_file, err.open("wb") as err_file:
+            process = subprocess.Popen(
+                [TIDEGATE, *arguments],
+                cwd=self.folder,
+                env={**os.environ, **self.bed.environment, "TIDEGATE_STATE": str(self.folder / "state")},
+                stdin=subprocess.DEVNULL,
+                stdout=out_file,
+                stderr=err_file,
+                start_new_session=True,
+            )
+        return Command(process, out, err)
+
+    def deliver(self, *arguments: str) -> Command:
+        """`tidegate deliver`, which runs."""
+        return self.start("deliver", "delivery.yaml", *arguments)
+
+    def delivery(self) -> DeliverySummary:
+        """The newest."""
+        return self.deliveries.deliveries(self.name)[0]
+
+    def events(self, kind: str = "") -> list[Event]:
+        """What the newest delivery's ledger says."""
+        return [event for event in self.deliveries.events(self.delivery().id) if not kind or event.kind == kind]
+
+    def steps(self) -> list[str]:
+        """The ids of a delivery's steps, in order."""
+        planned = self.start("plan", "delivery.yaml", "--output", "json").finish()
+        assert planned.code == 0, planned.err
+        return [step["id"] for step in json.loads(planned.out)["steps"]]
+
+    def reaches(self, step: str, running: Command) -> None:
+        """The delivery that runs has begun that step."""
+
+        def begun() -> bool:
+            assert running.runs, f"it ended before {step}: {running.finish()}"
+            return any(event.step == step for event in self._told())
+
+        until(f"{step} begins", begun)
+
+    def exactly(self, version: str, *, previous: str | None = None) -> None:
+        """Every region serves that version alone, with nobody on trial."""
+        for region in self.regions:
+
+            def alone(region: str = region) -> bool:
+                state = self.region(region)
+                warm = state.previous.version if state.previous else None
+                stable = state.stable.version if state.stable else None
+                steady = state.phase is Phase.STEADY and state.canary is None and state.weight == 0
+                return steady and stable == version and (previous is None or warm == previous)
+
+            until(f"{region} serves version {version} alone", alone, seconds=90)
+
+    def _told(self) -> list[Event]:
+        """The newest delivery's events; none before there is one that runs."""
+        found = self.deliveries.deliveries(self.name)
+        return self.deliveries.events(found[0].id) if found and found[0].ended is None else []
+
+    # -- the spec
+
+    @property
+    def spec(self) -> Path:
+        return self.folder / "delivery.yaml"
+
+    def change(self, **parts: Any) -> None:
+        """Replace whole keys at the top of the spec."""
+        said = yaml.safe_load(self.spec.read_text(encoding="utf-8"))
+        self.spec.write_text(yaml.safe_dump(said | parts, sort_keys=False), encoding="utf-8")
+
+    def _write_spec(self) -> None:
+        golden = [{"prompt": question, "expected": "four"} for question in QUESTIONS]
+        (self.folder / "golden.jsonl").write_text("\n".join(map(json.dumps, golden)) + "\n", encoding="utf-8")
+        (self.folder / "prompts.txt").write_text("\n".join(QUESTIONS) + "\n", encoding="utf-8")
+        spec = {
+            "apiVersion": "tidegate/v1",
+            "kind": "Delivery",
+            "metadata": {"name": self.name},
+            "model": {"name": self.name},
+            "engine": {"vllm": {"version": "0.32.0"}},
+            "gates": GATES,
+            "stages": list(STAGES),
+            "regions": {"waves": [list(wave) for wave in self._waves], "bake": "5s"},
+            "fleet": self._fleet(),
+            "traffic": {"requests_per_second": RATE, "prompts": "prompts.txt", "max_tokens": 8},
+        }
+        self.spec.write_text(yaml.safe_dump(spec, sort_keys=False), encoding="utf-8")
+
+    def _fleet(self) -> dict[str, Any]:
+        return {
+            "kind": "argo",
+            "namespace": self.bed.namespace,
+            "gateway": {"name": "users", "hosts": [self.host], "timeout": "60s"},
+            "replicas": 2,
+            "canary": {"replicas": 1, "after_abort": "20s"},
+            "previous": {"versions": 1, "keep": "30m"},
+            "patience": "60s",
+            "pod": {
+                **{"cpu": "20m", "memory": "192Mi", "shared_memory": "16Mi", "cache": {"size": "64Mi"}},
+                **{"start_within": "60s", "drain": "8s", "linger": "2s"},
+            },
+            "regions": {region: self._place(region) for region in self.regions},
+        }
+
+    def _place(self, region: str) -> dict[str, Any]:
+        there = self.bed.around.clusters[region]
+        return {
+            "context": there.context,
+            "entry": self.bed.entries[region],
+            "stable_url": self.bed.forward(region, f"{self.name}-stable"),
+            "canary_url": self.bed.forward(region, f"{self.name}-canary"),
+            "prometheus": there.prometheus,
+        }
+
+    @asynccontextmanager
+    async def fleets(self) -> AsyncIterator[Mapping[str, ArgoFleet]]:
+        """The fleets of the spec's regions, while the block lasts."""
+        spec = load_spec(self.spec, Delivery)
+        assert isinstance(spec.fleet, ArgoFleetSpec)
+        async with AsyncExitStack() as stack:
+            fleets = {}
+            for region in spec.regions.names:
+                client = self.bed.client(region)
+                stack.push_async_callback(client.close)
+                fleets[region] = argo_fleet(spec, spec.fleet, region, cluster=client, clock=SystemClock())
+            yield fleets

@@ -1,0 +1,247 @@
+"""An OpenAI-compatible server with vLLM's flags and metric names, in an engine image that holds no vLLM.
+
+The entrypoint of tidegate starts it as vLLM. How it behaves stands in `standin.json` among the model's files:
+
+    {"ttft": seconds, "itl": seconds, "tokens": count, "wrong": share, "errors": share, "errors_after": requests,
+     "load": seconds, "fail": "last words", "die_after": seconds, "hang_after": seconds}
+
+`metrics.json` beside this file is the project's own inventory of vLLM's metrics, as `image.py` wrote it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import hashlib
+import importlib
+import json
+import os
+import random
+import sys
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import uvicorn
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.routing import Route
+from tokenizers import Tokenizer
+
+MODEL = Path("model")
+"""The entrypoint starts vLLM in a folder where this leads to the model."""
+MANIFEST = Path("/engine/manifest.json")
+BORN = time.monotonic()
+RIGHT, WRONG = ("It", " is", " four", "."), ("It", " is", " seven", "!")
+SPREAD = 0.3
+"""Of the logarithm of every wait: real engines do not answer like clocks."""
+
+
+def behaviour() -> dict[str, Any]:
+    """What the model version says of itself."""
+    said = MODEL / "standin.json"
+    return {"ttft": 0.03, "itl": 0.003, "tokens": 8, "load": 0.3} | (
+        json.loads(said.read_text()) if said.exists() else {}
+    )
+
+
+class Counts:
+    """vLLM's metrics, as far as rules and gates read them."""
+
+    def __init__(self, name: str) -> None:
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        values = {"model_name": name, "engine": "0", "finished_reason": "stop"}
+        kinds = {"counter": Counter, "gauge": Gauge, "histogram": Histogram}
+        self._made: dict[str, Any] = {}
+        for metric in json.loads(Path(__file__).with_name("metrics.json").read_text()):
+            edges = {"buckets": metric["edges"]} if metric["edges"] else {}
+            text = metric["name"].removesuffix("_total")
+            made = kinds[metric["kind"]](text, "of a stand-in", metric["labels"], registry=self.registry, **edges)
+            known = all(label in values for label in metric["labels"])
+            self._made[metric["name"]] = (
+                made.labels(**{label: values[label] for label in metric["labels"]}) if known else made
+            )
+
+    def __getitem__(self, name: str) -> Any:
+        return self._made[name]
+
+    def text(self) -> bytes:
+        return generate_latest(self.registry)
+
+
+class StandIn:
+    """Answers every prompt with the same words, as fast and as well as its model version says."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.ways = behaviour()
+        self.streamed = 0
+        self.counts = Counts(name)
+        self.tokenizer = Tokenizer.from_file(str(MODEL / "tokenizer.json"))
+        template = (MODEL / "chat_template.jinja").read_text(encoding="utf-8")
+        self.template = jinja2.Environment(trim_blocks=True, lstrip_blocks=True).from_string(template)
+        version = json.loads(MANIFEST.read_text())["model"]["version"] if MANIFEST.exists() else ""
+        self.headers = {"x-tidegate-version": version, "x-tidegate-pod": os.environ.get("HOSTNAME", "")}
+
+    def app(self, middleware: list[str]) -> Starlette:
+        routes = [
+            Route("/health", self.health),
+            Route("/metrics", self.metrics),
+            Route("/version", self.version),
+            Route("/v1/models", self.models),
+            Route("/v1/chat/completions", self.complete, methods=["POST"]),
+            Route("/v1/completions", self.complete, methods=["POST"]),
+            Route("/tokenize", self.tokenize, methods=["POST"]),
+        ]
+        return Starlette(routes=routes, middleware=[Middleware(_named(name)) for name in middleware])
+
+    async def health(self, _: Request) -> Response:
+        return PlainTextResponse("")
+
+    async def metrics(self, _: Request) -> Response:
+        return Response(self.counts.text(), media_type="text/plain; version=0.0.4")
+
+    async def version(self, _: Request) -> Response:
+        return JSONResponse({"version": "0.32.0"})
+
+    async def models(self, _: Request) -> Response:
+        return JSONResponse({"object": "list", "data": [{"id": self.name, "object": "model", "max_model_len": 1024}]})
+
+    async def tokenize(self, request: Request) -> Response:
+        text = self.template.render(messages=(await request.json())["messages"], add_generation_prompt=True)
+        tokens = self.tokenizer.encode(text, add_special_tokens=False).ids
+        return JSONResponse({"count": len(tokens), "max_model_len": 1024, "tokens": tokens})
+
+    async def complete(self, request: Request) -> Response:
+        wish = await request.json()
+        chat = "messages" in wish
+        # Only people stream: an engine whose warm-up or health fails would never be ready.
+        failed = bool(wish.get("stream")) and self._fails()
+        handler = "/v1/chat/completions" if chat else "/v1/completions"
+        answered = self.counts["http_requests_total"].labels(
+            handler=handler, method="POST", status="5xx" if failed else "2xx"
+        )
+        if failed:
+            answered.inc()
+            return JSONResponse({"error": {"message": "the stand-in fails on purpose"}}, 500, headers=self.headers)
+        words = self._words(wish)
+        if wish.get("stream"):
+            events = self._events(words, answered, chat=chat)
+            return StreamingResponse(events, media_type="text/event-stream", headers=self.headers)
+        text = "".join([word async for _, word in self._timed(words)])
+        answered.inc()
+        said = {"message": {"role": "assistant", "content": text}} if chat else {"text": text}
+        choice = {"index": 0, "finish_reason": "stop", **said}
+        return JSONResponse(_answer(choices=[choice], usage=_usage(words)), headers=self.headers)
+
+    def _fails(self) -> bool:
+        self.streamed += 1
+        return self.streamed > self.ways.get("errors_after", 0) and random.random() < self.ways.get("errors", 0)
+
+    def _words(self, wish: dict[str, Any]) -> list[str]:
+        """The same prompt always gets the same words."""
+        prompt = wish["messages"][-1]["content"] if "messages" in wish else str(wish.get("prompt"))
+        good = hashlib.sha256(prompt.encode()).digest()[0] / 256 >= self.ways.get("wrong", 0)
+        words = [*(RIGHT if good else WRONG), *(f" {number}" for number in range(4, self.ways["tokens"]))]
+        return words[: wish.get("max_tokens") or wish.get("max_completion_tokens") or len(words)]
+
+    async def _timed(self, words: list[str]) -> AsyncIterator[tuple[int, str]]:
+        counts, begun = self.counts, time.monotonic()
+        counts["vllm:num_requests_running"].inc()
+        counts["vllm:prompt_tokens_total"].inc(8)
+        counts["vllm:request_queue_time_seconds"].observe(0.001)
+        last, first = begun, None
+        try:
+            for number, word in enumerate(words):
+                await self._wait(number)
+                now = time.monotonic()
+                name = "inter_token_latency_seconds" if number else "time_to_first_token_seconds"
+                counts[f"vllm:{name}"].observe(now - last)
+                counts["vllm:generation_tokens_total"].inc()
+                last, first = now, first or now
+                yield number, word
+            counts["vllm:e2e_request_latency_seconds"].observe(last - begun)
+            counts["vllm:request_success_total"].inc()
+            if first is not None and len(words) > 1:
+                counts["vllm:request_time_per_output_token_seconds"].observe((last - first) / (len(words) - 1))
+        finally:
+            counts["vllm:num_requests_running"].dec()
+
+    async def _wait(self, number: int) -> None:
+        if self.ways.get("hang_after") and time.monotonic() - BORN > self.ways["hang_after"]:
+            await asyncio.sleep(3600)
+        await asyncio.sleep(random.lognormvariate(0, SPREAD) * self.ways["itl" if number else "ttft"])
+
+    async def _events(self, words: list[str], answered: Counter, *, chat: bool) -> AsyncIterator[str]:
+        """vLLM counts an answer once it has ended."""
+        try:
+            async for event in self._spoken(words, chat=chat):
+                yield event
+        finally:
+            answered.inc()
+
+    async def _spoken(self, words: list[str], *, chat: bool) -> AsyncIterator[str]:
+        async for number, word in self._timed(words):
+            role = {} if number else {"role": "assistant"}
+            part = {"delta": {"content": word, **role}} if chat else {"text": word}
+            yield _event([{"index": 0, "finish_reason": None, "token_ids": [number], **part}])
+        yield _event([{"index": 0, "finish_reason": "stop", **({"delta": {}} if chat else {"text": ""})}])
+        yield _event([], usage=_usage(words))
+        yield "data: [DONE]\n\n"
+
+
+def _named(dotted: str) -> Any:
+    module, _, attribute = dotted.rpartition(".")
+    return getattr(importlib.import_module(module), attribute)
+
+
+def _answer(**parts: Any) -> dict[str, Any]:
+    return {"id": "c", "object": "chat.completion", "created": 0, "model": "m", **parts}
+
+
+def _event(choices: list[dict[str, Any]], **parts: Any) -> str:
+    return f"data: {json.dumps(_answer(choices=choices, **parts) | {'object': 'chat.completion.chunk'})}\n\n"
+
+
+def _usage(words: list[str]) -> dict[str, int]:
+    return {"prompt_tokens": 8, "completion_tokens": len(words), "total_tokens": 8 + len(words)}
+
+
+async def _die(after: float) -> None:
+    await asyncio.sleep(after)
+    os._exit(3)
+
+
+async def serve(server: uvicorn.Server, ways: dict[str, Any]) -> None:
+    """Until it is told to end, or until its time has come."""
+    dying = asyncio.create_task(_die(ways["die_after"])) if ways.get("die_after") else None
+    await server.serve()
+    if dying:
+        dying.cancel()
+
+
+def main() -> None:
+    """Start as vLLM's server is started."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--host", default="0.0.0.0")
+    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--served-model-name", default="support-llm")
+    parser.add_argument("--middleware", action="append", default=[])
+    wish, _ = parser.parse_known_args()
+    ways = behaviour()
+    time.sleep(ways["load"])
+    if ways.get("fail"):
+        sys.exit(ways["fail"])
+    app = StandIn(wish.served_model_name).app(wish.middleware)
+    server = uvicorn.Server(uvicorn.Config(app, host=wish.host, port=wish.port, log_level="warning", access_log=False))
+    asyncio.run(serve(server, ways))
+
+
+if __name__ == "__main__":
+    main()

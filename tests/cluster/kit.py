@@ -1,0 +1,168 @@
+"""Brings up two regions on this machine, each a whole Kubernetes cluster, and takes them down again: `make cluster`.
+
+    python tests/cluster/kit.py up KIT FOLDER        # FOLDER gets kubeconfig.yaml and surroundings.json
+    python tests/cluster/kit.py down KIT FOLDER
+
+KIT is a folder with the programs of clusters that need neither Docker nor a virtual machine, only root on Debian.
+What is there already is left as it is: a second `up` takes seconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from fakes.argo.definitions import install
+
+from rollouts.adapters.kube.connect import connect
+from tidegate.core.clock import SystemClock
+
+REGIONS = {"main": 1, "west": 2}
+"""Names and numbers of the clusters; addresses follow from the numbers."""
+CACHE = Path(os.environ.get("TG_CACHE", "/var/cache/tidegate"))
+BASE = CACHE / "layouts" / "python-base"
+STATE = Path("/var/lib/tidegate")
+MLFLOW_PORT = 5005
+TRIES = 20
+SHARES = 20480
+"""Of a cluster's pods, where a process outside has 1024."""
+
+
+def main() -> int:
+    what, kit, folder = sys.argv[1], Path(sys.argv[2]).resolve(), Path(sys.argv[3]).resolve()
+    if what == "down":
+        for name in REGIONS:
+            subprocess.run([kit / "down", name], check=True)
+        shutil.rmtree(folder, ignore_errors=True)
+        return 0
+    begun = time.monotonic()
+    prepare(kit)
+    for name, number in REGIONS.items():
+        bring_up(kit, name, number)
+    call(kit / "tg", "link", *REGIONS)
+    for shares in Path("/sys/fs/cgroup").glob("cpu/tidegate/**/cpu.shares"):
+        if "kubepods" not in shares.parts:
+            # Else all pods together would get as much of a processor as one process of the tests.
+            shares.write_text(str(SHARES))
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "kubeconfig.yaml").write_text(json.dumps(kubeconfig()), encoding="utf-8")
+    (folder / "surroundings.json").write_text(json.dumps(surroundings(kit), indent=2), encoding="utf-8")
+    say(f"{' and '.join(REGIONS)} are up, {time.monotonic() - begun:.0f} s: KUBECONFIG={folder / 'kubeconfig.yaml'}")
+    return 0
+
+
+def prepare(kit: Path) -> None:
+    """Once a machine: Debian packages, programs, images."""
+    wanted = [line for line in (kit / "packages.txt").read_text().split("\n") if line and not line.startswith("#")]
+    asked = subprocess.run(["dpkg-query", "-W", *wanted], capture_output=True, check=False)
+    if asked.returncode:
+        say("installing Debian packages")
+        quiet = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
+        call("apt-get", "update", "-qq")
+        call("apt-get", "install", "-y", "-qq", "--no-install-recommends", *wanted, env=quiet)
+    for step in (("tg", "unpack"), ("images.sh",), ("tg", "seed")):
+        call(kit / step[0], *step[1:])
+    if not (BASE / "index.json").exists():
+        call(kit / "images-tidegate.sh", "python-base")
+
+
+def bring_up(kit: Path, name: str, number: int) -> None:
+    """One region: cluster, gateway, Prometheus, and workflows where deliveries start."""
+    if not call(kit / "tg", "kubectl", name, "get", "--raw", "/readyz", must=False):
+        return
+    # What an earlier one left behind, such as one that ended with its machine.
+    call(kit / "down", name)
+    without = [] if number == 1 else ["--without", "argo"]
+    call(kit / "up", name, "--index", str(number), *without)
+    asyncio.run(define_rollouts(name))
+    for left in reversed(range(TRIES)):
+        # Kinds that were defined a moment ago are answered with 429 until their storage is there.
+        if not call(kit / "prometheus.py", "up", name, must=not left):
+            return
+        time.sleep(1)
+
+
+async def define_rollouts(name: str) -> None:
+    """Bring the kinds of Argo Rollouts, which the kit does not have."""
+    client = connect(name, clock=SystemClock(), namespace="default", kubeconfig=str(STATE / name / "kubeconfig.yaml"))
+    await install(client)
+    await client.close()
+
+
+def kubeconfig() -> dict[str, Any]:
+    """One file with a context for each region, named like it."""
+    parts = [json.loads((STATE / name / "kubeconfig.yaml").read_text()) for name in REGIONS]
+    merged: dict[str, Any] = {"apiVersion": "v1", "kind": "Config", "current-context": next(iter(REGIONS))}
+    for key in ("clusters", "users", "contexts"):
+        merged[key] = [
+            each if key == "contexts" else each | {"name": name}
+            for name, part in zip(REGIONS, parts, strict=True)
+            for each in part[key]
+        ]
+    for name, context in zip(REGIONS, merged["contexts"], strict=True):
+        context |= {"name": name, "context": {"cluster": name, "user": name}}
+    return merged
+
+
+def surroundings(kit: Path) -> dict[str, Any]:
+    """As tests/cluster/surroundings.py reads it."""
+    first, number = next(iter(REGIONS.items()))
+    inside = f"10.{64 + number}.0.1:{MLFLOW_PORT}"
+    process_1 = (Path("/run/tidegate") / first / "init.pid").read_text().strip()
+    tool = str(kit / "tg")
+    return {
+        "clusters": {name: region(tool, name, number) for name, number in REGIONS.items()},
+        "base": f"{BASE}:base",
+        "workflows": {
+            "prefix": ["nsenter", "-t", process_1, "-n", "--"],
+            "address": inside,
+            "forwarded": f"127.0.{10 + number}.1:{MLFLOW_PORT}",
+            "forward": [tool, "forward", first, str(MLFLOW_PORT), inside],
+            "servers": {name: f"https://10.{64 + each}.0.1:6443" for name, each in REGIONS.items()},
+        },
+    }
+
+
+def region(tool: str, name: str, number: int) -> dict[str, Any]:
+    """One cluster's part of it."""
+    address = f"127.0.{10 + number}.1"
+    return {
+        "context": name,
+        "registry": f"{address}:5000",
+        "prometheus": f"http://{address}:9090",
+        "prometheus_inside": "http://prometheus-operated.monitoring.svc:9090",
+        "gateway_class": "tidegate",
+        "gateway_namespace": "envoy-gateway-system",
+        "address": address,
+        "forward": [tool, "forward", name, "{port}", "{service}.{namespace}.svc.cluster.local:80"],
+        "stop": [tool, "stop", name, "kube-apiserver", "-9"],
+        "start": [tool, "start", name, "kube-apiserver"],
+    }
+
+
+def call(program: str | Path, *arguments: str | Path, must: bool = True, env: dict[str, str] | None = None) -> int:
+    """Run it, and show what it said only when it failed; its exit code."""
+    done = subprocess.run(
+        [program, *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, env=env
+    )
+    if done.returncode and must:
+        words = " ".join(map(str, (program, *arguments)))
+        sys.exit(f"{words}: exit {done.returncode}\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+    return done.returncode
+
+
+def say(what: str) -> None:
+    print(what, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

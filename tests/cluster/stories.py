@@ -1,0 +1,262 @@
+"""What may happen to a delivery on clusters, told from its users' side.
+
+Each story takes a model of its own through real pods, endpoints, a real gateway and a real Prometheus, and answers with
+what its users saw. Only the controller of Rollouts is simulated.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from cluster.bed import Bed
+from cluster.delivered_model import DeliveredModel
+from cluster.users import Asked, told
+from e2e.machine import Finished, until
+
+UNGATED = ({"offline": {"dataset": "golden.jsonl", "gates": ["quality"]}},)
+"""Stages that take seconds: what a story is about comes before or after them."""
+CANARY = ({"canary": {"weights": [50], "within": "5m", "gates": ["latency", "errors"]}},)
+"""Users meet the version before anything else could judge it."""
+BACK_SECONDS = 10.0
+"""From a verdict to the last user request that begins on the canary, for a broken product only: the figure itself is
+told, and is that of a machine that other stories keep busy."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """How a story ended, in figures of which a table is made."""
+
+    ending: str
+    users: str
+    note: str = ""
+
+
+def healthy(bed: Bed) -> Told:
+    """A healthy version goes to two regions, wave after wave, and back again to the warm one."""
+    model, first = _served(bed, "healthy", waves=[[each] for each in bed.around.clusters])
+    with model.users():
+        second = model.version()
+        done = _delivers(model, 0, "delivered")
+        model.exactly(second, previous=first)
+        one, other = model.regions
+        promoted = next(event.at for event in model.events("done") if event.step == f"promote@{one}").timestamp()
+        met = [asked.started for asked in model.asked(other) if asked.version == second]
+        assert met and min(met) > promoted, "users of the second wave met the version before the first had it"
+        warm = {region: model.pods(region) for region in model.regions}
+        back = model.start("rollback", "delivery.yaml").finish()
+        assert back.code == 0, back.err
+        model.exactly(first)
+        for region in model.regions:
+            assert set(model.pods(region)) <= set(warm[region]), "going back to a warm version started pods"
+    return told_of(model, f"exit {done.code}", note="then back to the warm version: no new pod")
+
+
+def slow(bed: Bed) -> Told:
+    """Three times slower to the first token: the gate on latency sees it with users on it, who go back at once."""
+    return _taken_back(bed, "slow", CANARY, "gate latency", ttft=0.09)
+
+
+def failing(bed: Bed) -> Told:
+    """It answers a quarter of its requests with an error: those who met it failed, and nobody after the verdict."""
+    return _taken_back(bed, "failing", CANARY, "gate errors", may_fail=True, errors=0.25, errors_after=10)
+
+
+def refusing(bed: Bed) -> Told:
+    """It answers every request with an error: the smoke prompt finds it, and it is the version's fault."""
+    return _taken_back(bed, "refusing", UNGATED, "500", errors=1.0)
+
+
+def wrong(bed: Bed) -> Told:
+    """Every answer is wrong, as fast as ever: golden questions find it before a user does."""
+    return _taken_back(bed, "wrong", UNGATED, "gate quality", wrong=1.0)
+
+
+def crashing(bed: Bed) -> Told:
+    """Its engine ends while it starts: no user meets it."""
+    return _taken_back(
+        bed, "crashing", UNGATED, "does not start", ends=(4, "failed"), fail="CUDA error: no kernel image"
+    )
+
+
+def dying(bed: Bed) -> Told:
+    """Its engines die with users on them: streams on them are cut, and nobody else is hurt."""
+    patient = [{"canary": {"weights": [50], "at_least": "5m", "within": "6m", "gates": ["latency", "errors"]}}]
+    return _taken_back(bed, "dying", patient, "", may_fail=True, die_after=25)
+
+
+def aborted(bed: Bed) -> Told:
+    """Three deliveries are taken back one after the other; the version before the champion stays warm all the while."""
+    model, first = _served(bed, "aborted", stages=UNGATED)
+    (region,) = model.regions
+    with model.users():
+        second = model.version()
+        _delivers(model, 0, "delivered")
+        warm = {pod for pod, version in model.pods(region).items() if version == first}
+        assert warm, "nothing is warm after a promotion"
+        for _ in range(3):
+            model.version(wrong=1.0)
+            done = _delivers(model, 1, "rolled-back")
+            model.exactly(second, previous=first)
+        back = model.start("rollback", "delivery.yaml").finish()
+        assert back.code == 0, back.err
+        model.exactly(first)
+        served = {pod for pod, version in model.pods(region).items() if version == first}
+        assert served == warm, f"going back started {sorted(served - warm)}"
+    return told_of(model, f"exit {done.code}", note="then back to the version before: no new pod")
+
+
+def killed(bed: Bed) -> Told:
+    """`kill -9` of tidegate in each step, and `resume` each time; it is delivered in the end."""
+    stages = [*UNGATED, {"canary": {"weights": [50], "at_least": "3s", "within": "5m", "gates": ["errors"]}}]
+    model, first = _served(bed, "killed", stages=stages)
+    with model.users():
+        second = model.version()
+        steps, running = model.steps(), model.deliver()
+        for step in steps:
+            model.reaches(step, running)
+            running.send(signal.SIGKILL)
+            running.finish()
+            running = model.start("resume", model.delivery().id, "--output", "json")
+        done = running.finish()
+        assert done.code == 0, done.err
+        model.exactly(second, previous=first)
+    return told_of(model, f"exit {done.code}", note=f"killed {len(steps)} times")
+
+
+def interrupted(bed: Bed) -> Told:
+    """Ctrl-C in each step: every time all users are back on the champion."""
+    stages = [*UNGATED, {"canary": {"weights": [50], "at_least": "3s", "within": "5m", "gates": ["errors"]}}]
+    model, first = _served(bed, "interrupted", stages=stages)
+    with model.users():
+        model.version()
+        steps = model.steps()
+        for step in steps[:-1]:
+            running = model.deliver()
+            model.reaches(step, running)
+            running.send(signal.SIGINT)
+            done = running.finish()
+            assert (done.code, model.delivery().outcome) == (1, "interrupted"), done.err
+            model.exactly(first)
+    return told_of(model, f"exit {done.code}", note=f"interrupted {len(steps) - 1} times")
+
+
+def without_controller(bed: Bed) -> Told:
+    """The controller of Rollouts is killed with half of the users on the canary; then a gate fails."""
+    model, first = _served(bed, "without-controller", stages=CANARY)
+    (region,) = model.regions
+    with model.users():
+        bad = model.version(ttft=0.09)
+        running = model.deliver("--output", "json")
+        until("users meet the canary", lambda: running.runs and any(one.version == bad for one in model.asked()))
+        asyncio.run(bed.controllers[region].kill())
+        try:
+            done = running.finish()
+            assert done.code == 1, f"exit {done.code}: {done.err}"
+            seconds = late(model, bad)
+        finally:
+            asyncio.run(bed.controllers[region].start())
+        # As the delivery said: what is left of the way back is the controller's to do.
+        back = model.start("rollback", "delivery.yaml").finish()
+        assert back.code == 0, back.err
+        model.exactly(first)
+    return told_of(model, f"exit {done.code}", note=f"last user on the canary {seconds:+.2f} s from the verdict")
+
+
+def region_away(bed: Bed) -> Told:
+    """The second region's API server is killed with half of its users on the canary; it comes back later."""
+    one, other = bed.around.clusters
+    there = bed.around.clusters[other]
+    assert there.stop, "nobody may stop that API server"
+    model, first = _served(bed, "region-away", waves=[[one], [other]], stages=CANARY)
+    with model.users():
+        second = model.version()
+        running = model.deliver("--output", "json")
+        until(
+            "users meet the canary", lambda: running.runs and any(each.version == second for each in model.asked(other))
+        )
+        bed.stop(other)
+        try:
+            done = running.finish()
+            assert done.code == 4, f"exit {done.code}: {done.err}"
+        finally:
+            bed.start(other)
+        back = model.start("rollback", "delivery.yaml").finish()
+        assert back.code == 0, back.err
+        model.exactly(first)
+    return told_of(
+        model, f"exit {done.code}", note="the other region went back by itself, this one once it could be reached"
+    )
+
+
+TOGETHER: dict[str, Callable[[Bed], Told]] = {
+    story.__name__: story
+    for story in (healthy, slow, failing, refusing, wrong, crashing, dying, aborted, killed, interrupted)
+}
+"""Those that leave everything alone that others share."""
+ALONE: dict[str, Callable[[Bed], Told]] = {story.__name__: story for story in (without_controller, region_away)}
+
+
+def _served(
+    bed: Bed, name: str, *, waves: Sequence[Sequence[str]] | None = None, stages: object = None
+) -> tuple[DeliveredModel, str]:
+    """A model whose first version serves every region."""
+    model = DeliveredModel(bed, name, waves or [[next(iter(bed.around.clusters))]])
+    if stages is not None:
+        model.change(stages=list(stages))  # type: ignore[call-overload]
+    first = model.version("champion")
+    model.serve(first)
+    return model, first
+
+
+def _delivers(model: DeliveredModel, code: int, outcome: str) -> Finished:
+    done = model.deliver("--output", "json").finish()
+    assert (done.code, model.delivery().outcome) == (code, outcome), f"{done.out}\n{done.err}"
+    return done
+
+
+def _taken_back(
+    bed: Bed,
+    name: str,
+    stages: object,
+    reason: str,
+    *,
+    may_fail: bool = False,
+    ends: tuple[int, str] = (1, "rolled-back"),
+    **ways: object,
+) -> Told:
+    model, first = _served(bed, name, stages=stages)
+    with model.users():
+        bad = model.version(**ways)
+        done = _delivers(model, *ends)
+        assert reason in (model.delivery().reason or ""), model.delivery().reason
+        seconds = late(model, bad)
+        model.exactly(first)
+    met = any(asked.version == bad for asked in model.asked())
+    note = f"last user on the canary {seconds:+.2f} s from the verdict" if met else "no user met it"
+    return told_of(model, f"exit {done.code}", note=note, blamed=bad if may_fail else None)
+
+
+def late(model: DeliveredModel, bad: str) -> float:
+    """Seconds from the verdict to the last user request that began on the canary."""
+    verdict = model.events("failed")[0].at.timestamp()
+    on_canary = [asked.started for asked in model.asked() if asked.version == bad]
+    seconds = max(on_canary, default=verdict) - verdict
+    assert seconds <= BACK_SECONDS, f"a user met version {bad} {seconds:.2f} s after the verdict"
+    return seconds
+
+
+def told_of(model: DeliveredModel, how: str, *, note: str, blamed: str | None = None) -> Told:
+    """Nobody failed but those whom a version that fails answered, or cut; and the stable was never without engines."""
+    asked = model.asked()
+    innocent = [each for each in asked if each.failed and not _blamed(each, blamed)]
+    assert not innocent, f"{told(asked)}; the first: {innocent[0]}"
+    fewest = [watch.fewest for watch in model.endpoints.values()]
+    assert all(fewest), f"fewest endpoints of the stable: {fewest}"
+    return Told(ending=f"{model.delivery().outcome}, {how}", users=told(asked), note=note)
+
+
+def _blamed(asked: Asked, version: str | None) -> bool:
+    return version is not None and asked.version in (version, None)

@@ -1,0 +1,21 @@
+"""Whole deliveries on clusters, with users who ask all the time: nobody fails, and everybody ends where they should."""
+
+from __future__ import annotations
+
+import pytest
+from cluster.stories import ALONE, TOGETHER
+from cluster.telling import Telling
+
+pytestmark = pytest.mark.timeout(1200)
+
+
+QUICK = {"healthy", "slow", "refusing", "wrong", "crashing", "without_controller"}
+"""Those that every change meets; the others are told by `make test-cluster-all`."""
+
+
+# Those that disturb others come last, when the others are over.
+@pytest.mark.parametrize(
+    "story", [pytest.param(name, marks=[] if name in QUICK else pytest.mark.long) for name in (*TOGETHER, *ALONE)]
+)
+def test_users_of_a_delivery(story: str, tell: Telling) -> None:
+    assert tell(story).users

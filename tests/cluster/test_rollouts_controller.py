@@ -1,0 +1,107 @@
+"""The simulated controller keeps the same contract beside a real API server, with real pods, Services and endpoints."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing, asynccontextmanager
+
+import pytest
+from fakes.argo.controller_contract import ControllerContract
+from fakes.argo.controller_process import Beside, ControllerProcess
+from fakes.argo.stage import Stage
+
+from rollouts.adapters.kube.client import KubeClient
+from rollouts.errors import NotFound
+from rollouts.kube.model import EVERYWHERE, ChangeKind, Json
+from rollouts.kube.resources import (
+    DEPLOYMENTS,
+    ENDPOINT_SLICES,
+    HTTP_ROUTES,
+    NODES,
+    ROLLOUTS,
+)
+from tidegate.core.clock import SystemClock
+
+PATIENCE_SECONDS = 60.0
+
+
+@pytest.fixture(scope="module")
+def process(
+    context: str | None, namespace: str, rollouts_kinds: None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ControllerProcess]:
+    """One for all tests, which may kill it."""
+    process = ControllerProcess(namespace, tmp_path_factory.mktemp("controller") / "log", context=context)
+    yield process
+    assert asyncio.run(process.end()) in (0, None), process.log
+
+
+@pytest.fixture
+async def controller(client: KubeClient, process: ControllerProcess) -> Beside:
+    """It lives, and nothing is wrong."""
+    try:
+        await client.list(HTTP_ROUTES)
+    except NotFound:
+        pytest.skip("no Gateway API in this cluster")
+    real = await client.list(DEPLOYMENTS, labels="app.kubernetes.io/name=argo-rollouts", namespace=EVERYWHERE)
+    if real.items:
+        pytest.skip("a real controller reconciles Rollouts in this cluster")
+    controller = Beside(process, client)
+    await controller.reset()
+    if not process.lives:
+        await controller.start()
+    return controller
+
+
+@pytest.fixture
+async def stage(client: KubeClient, controller: Beside, marked: str) -> AsyncIterator[Stage]:
+    """Throughout, the stable's Service has somebody who answers."""
+    image = await _pause_image(client)
+    stage = Stage(client, SystemClock(), controller, name=marked, image=image, patience_seconds=PATIENCE_SECONDS)
+    await stage.furnish()
+    async with _always_served(client, f"{stage.name}-stable"):
+        yield stage
+    await client.delete(ROLLOUTS, stage.name)
+
+
+class TestBesideARealApiServer(ControllerContract): ...
+
+
+async def _pause_image(client: KubeClient) -> str:
+    """What every node has for the sandboxes of its pods: it need not be pulled."""
+    for node in (await client.list(NODES)).items:
+        names = [name for image in node["status"].get("images", ()) for name in image.get("names", ())]
+        found = [name for name in names if "/pause" in name and "@" not in name]
+        if found:
+            return str(found[0])
+    return "registry.k8s.io/pause:3.10"
+
+
+@asynccontextmanager
+async def _always_served(client: KubeClient, service: str) -> AsyncIterator[None]:
+    """
+    Raises:
+        AssertionError: at the end, when the Service had somebody, and then nobody.
+    """
+    ready: dict[str, int] = {}
+    counts: list[int] = []
+
+    async def follow() -> None:
+        chosen = client.watch(ENDPOINT_SLICES, labels=f"kubernetes.io/service-name={service}")
+        async with aclosing(chosen) as changes:
+            async for change in changes:
+                if change.kind in (ChangeKind.ADDED, ChangeKind.MODIFIED, ChangeKind.DELETED):
+                    gone = change.kind is ChangeKind.DELETED
+                    ready[change.object["metadata"]["name"]] = 0 if gone else _ready_in(change.object)
+                    counts.append(sum(ready.values()))
+
+    task = asyncio.create_task(follow())
+    yield
+    task.cancel()
+    await asyncio.wait([task])
+    served = counts[next((index for index, count in enumerate(counts) if count), len(counts)) :]
+    assert served and min(served) > 0, f"endpoints of {service}: {counts}"
+
+
+def _ready_in(piece: Json) -> int:
+    return sum(bool(one.get("conditions", {}).get("ready")) for one in piece.get("endpoints") or ())

@@ -1,0 +1,81 @@
+"""Users of one region who stream chats at a constant rate, as a process of their own.
+
+    python tests/cluster/users.py ENTRY HOST MODEL RATE OUT     # ends at SIGTERM, once every stream has ended
+
+OUT gets a line of JSON for each request that is over: when it began, whether it was answered whole, by which version.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import sys
+import time
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TextIO
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from fakes.users import Request, Users
+
+WRITE_SECONDS = 0.2
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One request, as its user saw it."""
+
+    started: float
+    """Unix time in seconds."""
+    version: str | None
+    """Of the engine that answered; None when none did."""
+    status: int | None
+    whole: bool
+
+    @property
+    def failed(self) -> bool:
+        return self.status != 200 or not self.whole
+
+
+def read(path: Path) -> list[Asked]:
+    """Everybody so far, in the order in which they began."""
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    # The last line may be on its way.
+    said = [Asked(**json.loads(line)) for line in lines if line.endswith("}")]
+    return sorted(said, key=lambda asked: asked.started)
+
+
+def told(asked: list[Asked]) -> str:
+    """Who served how many, and how many failed."""
+    by_version = Counter(each.version or "nobody" for each in asked)
+    served = ", ".join(f"version {version} {count}" for version, count in sorted(by_version.items()))
+    return f"{len(asked)} requests: {served}; {sum(each.failed for each in asked)} failed"
+
+
+async def main() -> None:
+    entry, host, model, rate, out = sys.argv[1:]
+    ending = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, ending.set)
+    with Path(out).open("w", encoding="utf-8", buffering=1) as file:
+        users = Users(entry, model=model, per_second=float(rate), host=host)
+        async with users:
+            while not ending.is_set():
+                _write(users.requests, file)
+                await asyncio.sleep(WRITE_SECONDS)
+        _write(users.requests, file)
+
+
+def _write(requests: list[Request], file: TextIO) -> None:
+    since = time.time() - time.monotonic()
+    for each in requests:
+        said = {"started": each.started + since, "version": each.version, "status": each.status, "whole": each.whole}
+        print(json.dumps(said), file=file)
+    requests.clear()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,188 @@
+"""Deliveries that Argo Workflows carries, step by step in pods, told from their users' side."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from cluster.bed import Bed
+from cluster.delivered_model import DeliveredModel
+from cluster.stories import CANARY, UNGATED, Told, late, told_of
+from e2e.machine import until
+
+from rollouts.kube.model import Json
+from rollouts.kube.resources import PODS, WORKFLOWS
+
+SECRET = "tidegate-clusters"
+OF = "workflows.argoproj.io/workflow"
+"""The label of a workflow's pods."""
+ENDED = ("Succeeded", "Failed", "Error")
+BACK_SECONDS = 40.0
+"""From `argo stop` to the last user request that begins on the canary, for a broken product only."""
+
+
+class WorkflowModel(DeliveredModel):
+    """A model whose deliveries run in pods of the first region's cluster: addresses are those that pods know."""
+
+    def __init__(self, bed: Bed, name: str, stages: Sequence[Mapping[str, Any]]) -> None:
+        super().__init__(bed, name, [[next(iter(bed.around.clusters))]])
+        there = bed.around.workflows
+        assert there is not None, "no place for workflows is known"
+        self.change(
+            stages=list(stages),
+            workflow={
+                "image": bed.toolchain,
+                "tracking_uri": f"http://{there.address}",
+                "kubeconfig": SECRET,
+                "patience": "5s",
+                "cpu": "100m",
+                "memory": "1Gi",
+                "scratch": "1Gi",
+            },
+        )
+        bed.ask(self.regions[0], lambda client: client.apply(_secret(bed), force=True))
+
+    def submit(self, version: str, *more: str) -> str:
+        """`tidegate workflow submit`; the workflow's name."""
+        context = self.bed.around.clusters[self.regions[0]].context
+        said = self.start(
+            "workflow", "submit", "delivery.yaml", "--version", version, "--apply", "--context", context, *more
+        )
+        done = said.finish()
+        assert done.code == 0, done.err
+        return done.out.strip()
+
+    def workflow(self, name: str) -> Json:
+        return self.bed.ask(self.regions[0], lambda client: client.get(WORKFLOWS, name))
+
+    def ended(self, name: str) -> str:
+        """The workflow's phase, once it is over."""
+
+        def phase() -> str | None:
+            found = self.workflow(name).get("status", {}).get("phase")
+            return found if found in ENDED else None
+
+        return until(f"workflow {name} is over", phase, seconds=400)
+
+    def shut_down(self, name: str, how: str) -> None:
+        """What `argo stop` and `argo terminate` send."""
+        self.bed.ask(self.regions[0], lambda client: client.patch(WORKFLOWS, name, {"spec": {"shutdown": how}}))
+
+    def meets_users(self, version: str, name: str) -> None:
+        """Users of the region are answered by that version."""
+
+        def met() -> bool:
+            phase = self.workflow(name).get("status", {}).get("phase")
+            assert phase not in ENDED, f"the workflow ended before: {phase}"
+            return any(asked.version == version for asked in self.asked())
+
+        until(f"users meet version {version}", met, seconds=200)
+
+    def delete_running_pod(self, name: str) -> None:
+        """The pod of the step that is at work."""
+
+        async def delete(client: Any) -> None:
+            found = await client.list(PODS, labels=f"{OF}={name}")
+            (running,) = (pod["metadata"]["name"] for pod in found.items if pod["status"]["phase"] == "Running")
+            await client.delete(PODS, running)
+
+        self.bed.ask(self.regions[0], delete)
+
+    def _place(self, region: str) -> dict[str, Any]:
+        inside = f"{self.bed.namespace}.svc.cluster.local"
+        return {
+            "context": self.bed.around.clusters[region].context,
+            "entry": self.bed.entries[region],
+            "stable_url": f"http://{self.name}-stable.{inside}",
+            "canary_url": f"http://{self.name}-canary.{inside}",
+            "prometheus": self.bed.around.clusters[region].prometheus_inside,
+        }
+
+
+PATIENT = ({"canary": {"weights": [50], "at_least": "20s", "within": "5m", "gates": ["latency", "errors"]}},)
+
+
+def workflow_delivers(bed: Bed) -> Told:
+    """A healthy version, step by step in pods; the pod of the canary step is deleted in the middle."""
+    model, first = _served(bed, "workflow-delivers", [*UNGATED, *PATIENT])
+    with model.users():
+        second = model.version()
+        name = model.submit(second)
+        model.meets_users(second, name)
+        model.delete_running_pod(name)
+        assert model.ended(name) == "Succeeded", model.delivery()
+        model.exactly(second, previous=first)
+    return told_of(model, "workflow Succeeded", note="the pod of the canary step was deleted meanwhile")
+
+
+def workflow_takes_back(bed: Bed) -> Told:
+    """A slow version: the canary step takes users back itself, and the workflow fails."""
+    model, first = _served(bed, "workflow-takes-back", CANARY)
+    with model.users():
+        bad = model.version(ttft=0.09)
+        assert model.ended(model.submit(bad)) == "Failed"
+        assert model.delivery().outcome == "rolled-back", model.delivery()
+        seconds = late(model, bad)
+        model.exactly(first)
+    return told_of(model, "workflow Failed", note=f"last user on the canary {seconds:+.2f} s from the verdict")
+
+
+def workflow_stopped(bed: Bed) -> Told:
+    """`argo stop` with half of the users on the canary: the exit handler brings them back."""
+    model, first = _served(bed, "workflow-stopped", PATIENT)
+    with model.users():
+        second = model.version()
+        name = model.submit(second)
+        model.meets_users(second, name)
+        model.shut_down(name, "Stop")
+        stopped = model.now()
+        model.ended(name)
+        model.exactly(first)
+        seconds = max(asked.started for asked in model.asked() if asked.version == second) - stopped
+    assert seconds <= BACK_SECONDS, f"users were back {seconds:.1f} s after the stop"
+    return told_of(model, "workflow Failed", note=f"users back {seconds:.1f} s after the stop")
+
+
+def workflow_terminated(bed: Bed) -> Told:
+    """`argo terminate` leaves everything as it is; another workflow carries the delivery on."""
+    model, first = _served(bed, "workflow-terminated", PATIENT)
+    with model.users():
+        second = model.version()
+        name = model.submit(second)
+        model.meets_users(second, name)
+        model.shut_down(name, "Terminate")
+        model.ended(name)
+        again = model.submit(second, "--delivery", model.delivery().id)
+        assert model.ended(again) == "Succeeded", model.delivery()
+        model.exactly(second, previous=first)
+    return told_of(model, "workflow Succeeded", note="terminated, and carried on by another workflow")
+
+
+TOGETHER: dict[str, Callable[[Bed], Told]] = {
+    story.__name__: story for story in (workflow_delivers, workflow_takes_back, workflow_stopped, workflow_terminated)
+}
+
+
+def _served(bed: Bed, name: str, stages: Sequence[Mapping[str, Any]]) -> tuple[WorkflowModel, str]:
+    model = WorkflowModel(bed, name, stages)
+    first = model.version("champion")
+    model.serve(first)
+    return model, first
+
+
+def _secret(bed: Bed) -> Json:
+    """The kubeconfig with addresses that pods reach."""
+    there = bed.around.workflows
+    assert there is not None
+    said = json.loads(bed.kubeconfig_text())
+    for cluster in said["clusters"]:
+        cluster["cluster"]["server"] = there.servers[cluster["name"]]
+    data = base64.b64encode(json.dumps(said).encode()).decode()
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": SECRET, "namespace": bed.namespace},
+        "data": {"config": data},
+    }

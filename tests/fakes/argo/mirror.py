@@ -1,0 +1,206 @@
+"""A real cluster as the simulated controllers see it: what they follow is known here, all else is asked.
+
+What client-go's informers and `expectations` are to a controller. What is followed comes from watches and is read
+without asking; what was written is known at once, so that nobody acts on what was there before. Routes and ConfigMaps
+are read from the API server each time, as the Gateway API plugin does (`pkg/plugin/httproute.go`).
+
+One thread uses it: the one that reconciles. Changes are handed to that thread between two reconciliations.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator
+
+from fakes.kube.copying import copied
+from fakes.kube.kinds import kind_of
+from fakes.kube.refusal import Refusal
+from fakes.kube.simulated_time import RealTime, Time
+from fakes.kube.store import Event
+
+from rollouts.errors import ApiError, FleetError
+from rollouts.kube import requests
+from rollouts.kube.model import Change, ChangeKind, Json, Request, Resource
+from rollouts.kube.resources import EVENTS, PODS, REPLICA_SETS
+
+Place = tuple[str, str]
+"""Namespace and name."""
+EVENTS_KNOWN = 1000
+"""Events that are counted up when they are told again."""
+
+
+class Mirror:
+    """Implements `fakes.argo.ports.Cluster`."""
+
+    def __init__(
+        self, followed: Iterable[Resource], *, ask: Callable[[Request], Json], tell: Callable[[Json], None]
+    ) -> None:
+        """`ask` sends a request and waits for the answer; `tell` records an event some time soon.
+
+        `ask` raises the errors of `rollouts.errors`.
+        """
+        self.time: Time = RealTime()
+        self._ask = ask
+        self._tell = tell
+        self._known: dict[Resource, dict[Place, Json]] = {resource: {} for resource in followed}
+        self._read: dict[tuple[Resource, Place], Json] = {}
+        """What is not followed, as it was read last."""
+        self._events: OrderedDict[str, Json] = OrderedDict()
+        self._listeners: list[Callable[[Event], None]] = []
+
+    def follow(self, resource: Resource, change: Change) -> None:
+        """Take in what a watch told, unless something later is known already."""
+        if change.kind in (ChangeKind.SYNCED, ChangeKind.BOOKMARK):
+            return
+        place = _place(change.object)
+        known = self._known[resource].get(place)
+        if change.kind is ChangeKind.DELETED:
+            if known is not None and known["metadata"]["uid"] == change.object["metadata"].get("uid"):
+                del self._known[resource][place]
+                self._say(resource, "DELETED", known, known)
+        else:
+            self._put(resource, change.object)
+
+    def existing(self) -> Iterator[Event]:
+        for resource, found in self._known.items():
+            for body in tuple(found.values()):
+                yield Event(kind_of(resource), "ADDED", None, body, _version(body))
+
+    def on_change(self, listener: Callable[[Event], None]) -> Callable[[], None]:
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener) if listener in self._listeners else None
+
+    def find(self, resource: Resource, name: str, *, namespace: str | None = None) -> Json | None:
+        """
+        Raises:
+            Refusal: it is not followed, and could not be read.
+        """
+        place = (namespace or "") if resource.namespaced else "", name
+        if resource == EVENTS:
+            return copied(self._events.get(name))
+        if resource in self._known:
+            return copied(self._known[resource].get(place))
+        try:
+            found = self._asked(requests.get(resource, name, place[0] or None))
+        except Refusal as refusal:
+            if refusal.code != 404:
+                raise
+            return None
+        self._read[resource, place] = found
+        return copied(found)
+
+    def list(self, resource: Resource, *, namespace: str | None = None) -> list[Json]:
+        """All of a kind that is followed, by namespace and name; without a namespace, of all of them."""
+        found = sorted(self._known.get(resource, {}).items())
+        return [copied(body) for (where, _), body in found if not namespace or where == namespace]
+
+    def create(self, resource: Resource, body: Json, *, manager: str, dry_run: bool = False) -> Json:
+        if resource == EVENTS:
+            return self._record(body)
+        extra = requests.DRY_RUN if dry_run else {}
+        answer = self._asked(_managed(requests.create(resource, body), manager, extra))
+        return answer if dry_run else self._stored(resource, answer)
+
+    def update(self, resource: Resource, body: Json, *, manager: str) -> Json:
+        """The whole object; of a ReplicaSet or a pod what changed, since others write their status all the time.
+
+        Upstream patches them after a conflict (`rollout/sync.go`, `updateReplicaSetFallbackToPatch`).
+        """
+        if resource == EVENTS:
+            return self._record(body)
+        before = self._before(resource, body)
+        if before == body:
+            return body  # as an API server: a write that changes nothing makes no version
+        if resource in (REPLICA_SETS, PODS) and before is not None:
+            return self._patch(resource, body, difference(before, body), manager)
+        return self._stored(resource, self._asked(_managed(requests.replace(resource, body), manager)))
+
+    def update_status(self, resource: Resource, body: Json, *, manager: str) -> Json:
+        """What changed of it, without a version: a user's word of the same moment stays (`patchRolloutStatus`)."""
+        before = self._before(resource, body) or {}
+        changes = difference(before.get("status") or {}, body["status"])
+        return self._patch(resource, body, {"status": changes}, manager, subresource="status")
+
+    def delete(self, resource: Resource, name: str, *, namespace: str | None = None) -> Json:
+        """One that is gone already is no error; the watch tells the rest."""
+        try:
+            return self._asked(requests.delete(resource, name, namespace))
+        except Refusal as refusal:
+            if refusal.code != 404:
+                raise
+            return {}
+
+    def _before(self, resource: Resource, body: Json) -> Json | None:
+        place = _place(body)
+        return self._known.get(resource, {}).get(place) or self._read.get((resource, place))
+
+    def _patch(self, resource: Resource, body: Json, changes: Json, manager: str, *, subresource: str = "") -> Json:
+        namespace, name = _place(body)
+        request = requests.patch(resource, name, changes, subresource=subresource, namespace=namespace)
+        try:
+            return self._stored(resource, self._asked(_managed(request, manager)))
+        except Refusal as refusal:
+            if refusal.code != 404 or resource != PODS:
+                raise
+            return body  # a pod that ended needs no labels
+
+    def _record(self, body: Json) -> Json:
+        self._events[body["metadata"]["name"]] = copied(body)
+        while len(self._events) > EVENTS_KNOWN:
+            self._events.popitem(last=False)
+        self._tell(body)
+        return body
+
+    def _stored(self, resource: Resource, answer: Json) -> Json:
+        if resource in self._known:
+            self._put(resource, answer)
+        else:
+            self._read[resource, _place(answer)] = answer
+        return copied(answer)
+
+    def _put(self, resource: Resource, body: Json) -> None:
+        before = self._known[resource].get(_place(body))
+        if before is not None and _version(before) >= _version(body):
+            return  # an older state, told late
+        self._known[resource][_place(body)] = body
+        self._say(resource, "MODIFIED" if before else "ADDED", before, body)
+
+    def _say(self, resource: Resource, change: str, before: Json | None, after: Json) -> None:
+        event = Event(kind_of(resource), change, before, after, _version(after))
+        for listener in tuple(self._listeners):
+            listener(event)
+
+    def _asked(self, request: Request) -> Json:
+        try:
+            return self._ask(request)
+        except ApiError as error:
+            raise Refusal(error.status, error.reason, error.message) from error
+        except FleetError as error:
+            raise Refusal(503, "ServiceUnavailable", error.message) from error
+
+
+def difference(old: Json, new: Json) -> Json:
+    """The merge patch (RFC 7386) that makes the one of the other."""
+    changes: Json = dict.fromkeys(set(old) - set(new))
+    for key, value in new.items():
+        before = old.get(key)
+        if isinstance(before, dict) and isinstance(value, dict):
+            if inner := difference(before, value):
+                changes[key] = inner
+        elif key not in old or before != value:
+            changes[key] = value
+    return changes
+
+
+def _managed(request: Request, manager: str, extra: dict[str, str] | None = None) -> Request:
+    """As the controller says it: in its own name, and without asking for strictness."""
+    return request.model_copy(update={"query": {"fieldManager": manager} | (extra or {})})
+
+
+def _place(body: Json) -> Place:
+    return body["metadata"].get("namespace", ""), body["metadata"]["name"]
+
+
+def _version(body: Json) -> int:
+    """Versions are whole numbers that grow: promised since Kubernetes 1.35, and so since etcd 3."""
+    return int(body["metadata"]["resourceVersion"])

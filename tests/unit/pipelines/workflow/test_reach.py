@@ -1,0 +1,57 @@
+"""What pods can reach, and what they cannot."""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+from fakes.workflow.cases import GOLDEN
+
+from pipelines.spec import Delivery
+from pipelines.workflow.reach import out_of_reach
+from tidegate.core.spec import SpecError, parse_spec
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "http://mlflow.mlflow:5000",
+        "https://10.0.0.7/mlflow",
+        "mlflow-artifacts:/1/models/m-1/artifacts",
+        "s3://bucket/1",
+    ],
+)
+def test_what_may_be_reached_is_not_refused(address: str) -> None:
+    assert out_of_reach(address) is None
+
+
+@pytest.mark.parametrize("address", ["file:///srv/artifacts/1", "sqlite:////srv/mlflow.db", "/srv/mlruns", "./mlruns"])
+def test_a_file_of_one_machine_is_no_pods(address: str) -> None:
+    assert out_of_reach(address) == "a file of one machine"
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "http://127.0.0.1:5000",
+        "http://127.8.0.1",
+        "https://localhost:5000/mlflow",
+        "http://LOCALHOST",
+        "http://mlflow.localhost",
+        "http://[::1]:5000",
+        "http://0.0.0.0:5000",
+        "mlflow-artifacts://127.0.0.1:5000/1",
+    ],
+)
+def test_a_loopback_is_the_pod_itself(address: str) -> None:
+    assert out_of_reach(address) == "in a pod that is the pod itself"
+
+
+@pytest.mark.parametrize("uri", ["http://127.0.0.1:5000", "sqlite:///mlflow.db", "file:///srv/mlruns"])
+def test_a_spec_that_names_such_a_registry_is_refused_at_its_line(uri: str) -> None:
+    written = yaml.safe_load((GOLDEN / "one-region" / "delivery.yaml").read_text())
+    written["workflow"]["tracking_uri"] = uri
+    with pytest.raises(SpecError) as caught:
+        parse_spec(yaml.safe_dump(written), Delivery, file="delivery.yaml")
+    (problem,) = caught.value.problems
+    assert (problem.path, problem.found.startswith(f"{uri}: ")) == ("workflow.tracking_uri", True)
+    assert problem.expected.startswith("an MLflow server as pods reach it, such as http://mlflow.mlflow:5000")

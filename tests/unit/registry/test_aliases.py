@@ -1,0 +1,81 @@
+"""Where aliases point after a promotion and a rollback, whatever they were before and whatever dies in between."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from registry.aliases import Move, promoted, reinstated, taken_over_from
+
+NUMBERS = [str(number) for number in range(1, 6)]
+number = st.sampled_from(NUMBERS)
+books = st.dictionaries(st.sampled_from(["champion", "previous", "challenger"]), number)
+
+
+def after(aliases: Mapping[str, str], moves: list[Move]) -> dict[str, str]:
+    book = dict(aliases)
+    for alias, version in moves:
+        if version is None:
+            del book[alias]
+        else:
+            book[alias] = version
+    return book
+
+
+def promote(version: str, aliases: Mapping[str, str], replaced: str | None = None) -> dict[str, str]:
+    noted = taken_over_from(version, aliases, replaced)
+    return after(aliases, promoted(version, aliases, noted, NUMBERS))
+
+
+def test_the_champion_becomes_previous_and_the_challenger_champion() -> None:
+    assert promote("3", {"champion": "2", "previous": "1", "challenger": "3"}) == {"champion": "3", "previous": "2"}
+
+
+def test_the_first_champion_has_no_previous() -> None:
+    assert promote("1", {"challenger": "1"}) == {"champion": "1"}
+
+
+def test_after_a_rollback_previous_is_the_one_before() -> None:
+    moves = reinstated("2", {"champion": "3", "previous": "2"}, "1", NUMBERS)
+    assert after({"champion": "3", "previous": "2"}, moves) == {"champion": "2", "previous": "1"}
+
+
+@pytest.mark.parametrize(
+    ("replaced", "registered"),
+    [(None, ["2", "3"]), ("1", ["2", "3"]), ("2", ["2", "3"])],
+    ids=["unknown", "gone", "itself"],
+)
+def test_after_a_rollback_to_a_version_with_none_before_it_there_is_no_previous(
+    replaced: str | None, registered: list[str]
+) -> None:
+    before = {"champion": "3", "previous": "2", "challenger": "4"}
+    assert after(before, reinstated("2", before, replaced, registered)) == {"champion": "2", "challenger": "4"}
+
+
+def test_a_champion_that_stays_keeps_the_previous_that_somebody_gave_it() -> None:
+    assert reinstated("3", {"champion": "3", "previous": "1"}, None, NUMBERS) == []
+
+
+def test_a_previous_that_is_the_champion_goes() -> None:
+    assert reinstated("1", {"champion": "1", "previous": "1"}, None, NUMBERS) == [("previous", None)]
+
+
+@given(aliases=books, version=number, replaced=st.none() | number, back=st.booleans())
+def test_previous_is_never_the_champion_at_any_point_and_saying_it_again_changes_nothing(
+    aliases: dict[str, str], version: str, replaced: str | None, back: bool
+) -> None:
+    rule = reinstated if back else promoted
+    noted = replaced if back else taken_over_from(version, aliases, replaced)
+    moves = rule(version, aliases, noted, NUMBERS)
+    ended = after(aliases, moves)
+    assert ended["champion"] == version
+    assert ended.get("previous") != version
+    for done in range(len(moves) + 1):
+        between = after(aliases, moves[:done])
+        # What was wrong before is put right by the first move.
+        assert done == 0 or "previous" not in between or between["previous"] != between["champion"]
+        assert back or taken_over_from(version, between, noted) == noted
+        assert after(between, rule(version, between, noted, NUMBERS)) == ended

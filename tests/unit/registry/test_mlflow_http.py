@@ -1,0 +1,160 @@
+"""Requests to an MLflow server that stumbles, refuses, or is somebody else."""
+
+import base64
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+import pytest
+
+from registry.adapters.mlflow_address import Access
+from registry.adapters.mlflow_artifacts import ProxiedArtifacts
+from registry.adapters.mlflow_http import Server
+from registry.adapters.mlflow_library import LibraryStore
+from registry.adapters.mlflow_rest import RestRuns
+from registry.errors import RegistryError, StoreRefused, StoreUnreachable
+from registry.model import StoredRun
+
+Answer = Callable[[httpx.Request], httpx.Response]
+RUN = StoredRun(id="1", status="RUNNING", started=0, ended=None, artifacts="mlflow-artifacts:/1/r/artifacts", tags={})
+
+
+class Asked:
+    """A server that gives one answer after the other, and the pauses between questions."""
+
+    def __init__(self, *answers: httpx.Response | Exception, access: Access | None = None) -> None:
+        self.requests: list[httpx.Request] = []
+        self.pauses: list[float] = []
+        self._answers = list(answers)
+        access = access or Access(url="http://mlflow:5000")
+        self.server = Server(access, transport=httpx.MockTransport(self._answer), sleep=self.pauses.append)
+
+    def _answer(self, request: httpx.Request) -> httpx.Response:
+        self.requests.append(request)
+        answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+def fine(**content: object) -> httpx.Response:
+    return httpx.Response(200, json=content)
+
+
+def refused(status: int, code: str = "", message: str = "no") -> httpx.Response:
+    return httpx.Response(status, json={"error_code": code, "message": message})
+
+
+@pytest.mark.parametrize("status", [408, 429, 500, 502, 503, 504])
+def test_a_fault_that_passes_is_waited_for(status: int) -> None:
+    asked = Asked(httpx.Response(status, text="later"), httpx.Response(status, text="later"), fine(a=1))
+    assert asked.server.get("/x") == {"a": 1}
+    assert asked.pauses[0] == 0.0
+    assert 4 <= asked.pauses[1] <= 5
+
+
+def test_a_server_that_names_a_time_is_asked_then() -> None:
+    asked = Asked(httpx.Response(429, headers={"Retry-After": "7"}), fine())
+    asked.server.get("/x")
+    assert asked.pauses == [7.0]
+
+
+def test_nobody_there_is_said_in_one_line_after_the_retries() -> None:
+    asked = Asked(httpx.ConnectError("refused"))
+    with pytest.raises(StoreUnreachable, match=r"^MLflow store http://mlflow:5000: no answer \(refused\); check"):
+        asked.server.get("/x")
+    assert len(asked.requests) == 4
+
+
+def test_what_must_not_be_done_twice_is_not_said_again_once_it_may_have_arrived() -> None:
+    asked = Asked(httpx.ReadTimeout("slow"), fine())
+    with pytest.raises(StoreUnreachable, match="ReadTimeout"):
+        asked.server.send("POST", "/x", {}, may_repeat=False)
+    assert len(asked.requests) == 1
+
+
+def test_it_is_said_again_while_nothing_can_have_been_done() -> None:
+    asked = Asked(httpx.ConnectError("refused"), httpx.Response(429), fine(run="1"))
+    assert asked.server.send("POST", "/x", {}, may_repeat=False) == {"run": "1"}
+
+
+def test_a_refusal_is_said_in_mlflows_words_and_not_tried_again() -> None:
+    asked = Asked(refused(400, "INVALID_PARAMETER_VALUE", "no such thing\nat line 3"))
+    with pytest.raises(StoreRefused, match="answered 400: no such thing") as caught:
+        asked.server.get("/x")
+    assert (caught.value.code, caught.value.status, len(asked.requests)) == ("INVALID_PARAMETER_VALUE", 400, 1)
+
+
+def test_who_may_not_in_is_told_which_variables_to_set() -> None:
+    with pytest.raises(StoreRefused, match="set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD"):
+        Asked(httpx.Response(401, text="You are not authenticated")).server.get("/x")
+
+
+def test_another_server_at_that_address_is_said_so() -> None:
+    with pytest.raises(StoreUnreachable, match="what answers there is not MLflow"):
+        Asked(httpx.Response(200, text="<html>welcome</html>")).server.get("/x")
+
+
+def test_credentials_are_sent_and_never_told() -> None:
+    asked = Asked(
+        refused(403), access=Access(url="http://mlflow:5000", basic=("ann", "s3cret"), token="t0ken", workspace="team")
+    )
+    with pytest.raises(StoreRefused) as caught:
+        asked.server.get("/x")
+    headers = asked.requests[0].headers
+    assert headers["Authorization"] == "Basic " + base64.b64encode(b"ann:s3cret").decode()
+    assert headers["X-MLFLOW-WORKSPACE"] == "team"
+    assert "s3cret" not in f"{caught.value} {caught.value.detail} {caught.value!r}"
+
+
+def test_a_token_is_a_bearer() -> None:
+    asked = Asked(fine(), access=Access(url="http://mlflow:5000", token="t0ken"))
+    asked.server.get("/x")
+    assert asked.requests[0].headers["Authorization"] == "Bearer t0ken"
+
+
+def test_a_certificate_that_is_not_there_is_said_so() -> None:
+    access = Access(url="https://mlflow", server_certificates="/nowhere/ca.pem")
+    with pytest.raises(StoreUnreachable, match="a certificate cannot be read: No such file"):
+        Server(access)
+
+
+def test_all_pages_of_runs_are_read() -> None:
+    def run(number: str) -> dict[str, object]:
+        return {"info": {"run_id": number, "status": "RUNNING", "start_time": 1, "artifact_uri": "mlflow-artifacts:/1"}}
+
+    asked = Asked(
+        fine(experiment={"experiment_id": "7", "lifecycle_stage": "active"}),
+        fine(runs=[run("a")], next_page_token="more"),
+        fine(runs=[run("b")]),
+    )
+    assert [each.id for each in RestRuns(asked.server).search_runs("tidegate/m", "")] == ["a", "b"]
+
+
+def test_a_deleted_experiment_is_said_so() -> None:
+    asked = Asked(fine(experiment={"experiment_id": "7", "lifecycle_stage": "deleted"}))
+    with pytest.raises(RegistryError, match="experiment tidegate/m is deleted; restore it"):
+        RestRuns(asked.server).create_run("tidegate/m", name="n", started=0, tags={}, params={})
+
+
+@pytest.mark.parametrize("name", ["..", "a/b", "", "a\\b"])
+def test_an_artifact_cannot_lie_outside_its_folder(name: str) -> None:
+    asked = Asked(fine(files=[{"path": name, "is_dir": False}]))
+    artifacts = ProxiedArtifacts(asked.server, LibraryStore("http://mlflow:5000"))
+    with pytest.raises(RegistryError, match="lists an artifact named"):
+        artifacts.files(RUN, "spec")
+
+
+def test_artifacts_are_put_and_fetched_by_their_places(tmp_path: Path) -> None:
+    asked = Asked(httpx.Response(200, content=b"text"))
+    artifacts = ProxiedArtifacts(asked.server, LibraryStore("http://mlflow:5000"))
+    (tmp_path / "a b.yaml").write_bytes(b"spec")
+    artifacts.upload(RUN, tmp_path / "a b.yaml", "spec/more")
+    artifacts.download(RUN, "spec/a b.yaml", tmp_path / "fetched")
+    below = "/api/2.0/mlflow-artifacts/artifacts/1/r/artifacts"
+    assert [(each.method, each.url.raw_path.decode()) for each in asked.requests] == [
+        ("PUT", f"{below}/spec/more/a%20b.yaml"),
+        ("GET", f"{below}/spec/a%20b.yaml"),
+    ]
+    assert asked.requests[0].content == b"spec"
+    assert (tmp_path / "fetched").read_bytes() == b"text"
