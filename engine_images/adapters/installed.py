@@ -8,6 +8,8 @@ from pathlib import Path, PurePosixPath
 
 from packaging.utils import canonicalize_name
 
+from engine_images.oci.packed import missing
+
 LEFT_OUT = frozenset({"__pycache__", "tests"})
 """Folders that nobody imports: what Python made while it ran, and what tests a library."""
 SOURCES = (".c", ".cpp", ".f90", ".h", ".pxd", ".pyi", ".pyx")
@@ -21,11 +23,16 @@ def files_of(
     """Files by their places in the folder: ours, and those of the distributions that `chosen` picks.
 
     `chosen` gets what each distribution requires; what lies below one of `leaves` stays out.
+
+    Raises:
+        BrokenImage: tidegate itself was not installed there.
     """
     there: dict[str, Distribution] = {canonicalize_name(each.name): each for each in distributions(path=[str(folder)])}
+    if US not in there:
+        raise missing(US)
     wanted = chosen({name: each.requires or [] for name, each in there.items()})
     found: dict[str, Path] = {}
-    for name in sorted(wanted | ({US} & there.keys())):
+    for name in sorted(wanted | {US}):
         found |= _files(folder, there[name])
     below = tuple(f"{leaf}/" for leaf in leaves)
     found = {place: path for place, path in found.items() if not place.startswith(below)}

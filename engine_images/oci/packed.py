@@ -30,6 +30,11 @@ class Needs:
         return cls(tuple(said["needs"]), frozenset(said["without"]), tuple(said["leaves"]))
 
 
+def missing(what: str) -> BrokenImage:
+    """The refusal of a folder into which somebody forgot to install something."""
+    return BrokenImage(f"{what} is not in that folder", hint="`pip install --target FOLDER tidegate` puts it there")
+
+
 def packed(needs: Needs, requires: Mapping[str, Iterable[str]]) -> frozenset[str]:
     """The names of the distributions to pack; `requires` is what each installed one says that it needs.
 
@@ -43,10 +48,7 @@ def packed(needs: Needs, requires: Mapping[str, Iterable[str]]) -> frozenset[str
         if name in found or name in needs.without:
             continue
         if name not in requires:
-            raise BrokenImage(
-                f"{name}, which {wanted_by} needs, is not in that folder",
-                hint="`pip install --target FOLDER tidegate` puts it there",
-            )
+            raise missing(f"{name}, which {wanted_by} needs,")
         found.add(name)
         left += [(canonicalize_name(each.name), name) for each in map(Requirement, requires[name]) if _applies(each)]
     return frozenset(found)

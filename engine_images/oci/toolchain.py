@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
-from engine_images.errors import BrokenImage
 from engine_images.oci.base import Base
 from engine_images.oci.compose import PlannedLayer
 from engine_images.oci.model import BASE_DIGEST, BASE_NAME, TITLE, Runtime
+from engine_images.oci.packed import missing
 
 HOME = "/opt/tidegate"
 COMMAND = f"{HOME}/bin/tidegate"
@@ -36,7 +36,7 @@ def toolchain_layers(installed: Mapping[str, Path]) -> tuple[PlannedLayer, Plann
         BrokenImage: tidegate is not among them.
     """
     if "tidegate/cli/__init__.py" not in installed:
-        raise BrokenImage("tidegate is not in that folder", hint="`pip install --target FOLDER tidegate` puts it there")
+        raise missing("tidegate")
     ours = {place: path for place, path in installed.items() if _is_ours(place)}
     libraries = {f"{HOME}/{place}": path for place, path in installed.items() if place not in ours}
     tool = {f"{HOME}/{place}": path for place, path in ours.items()}

@@ -41,6 +41,7 @@ class TriggerGround:
         self.uri, self.url = f"http://{self._mlflow}", f"http://{self._receiver}"
         self.register = ("--register", f"{self.url}/webhooks/mlflow")
         self._log = folder / "serve.log"
+        self._begun: list[subprocess.Popen[bytes]] = []
         self.environment = {name: value for name, value in os.environ.items() if name != "TIDEGATE_STATE"} | {
             "MLFLOW_TRACKING_URI": self.uri,
             "TIDEGATE_WEBHOOK_SECRET": SECRET,
@@ -78,7 +79,7 @@ class TriggerGround:
         """`tidegate serve` once it answers well at `path`; it must end well."""
         process = self.begin("serve", "delivery.yaml", "--address", self._receiver, "--every", every, *options)
         try:
-            until(lambda: "ok" in self.fetched(path))
+            self.until(lambda: "ok" in self.fetched(path))
             yield
         finally:
             process.send_signal(signal.SIGTERM)
@@ -86,11 +87,31 @@ class TriggerGround:
             assert process.wait(PATIENCE_SECONDS) == 0, self.said()
 
     def begin(self, *arguments: str) -> subprocess.Popen[bytes]:
-        """Any command of tidegate, in the folder; what `serve` says is kept."""
-        with (self._log if arguments[0] == "serve" else Path(os.devnull)).open("ab") as log:
-            return subprocess.Popen(
+        """Any command of tidegate, in the folder; what it says is kept, by command."""
+        with (self.folder / f"{arguments[0]}.log").open("ab") as log:
+            begun = subprocess.Popen(
                 [str(TIDEGATE), *arguments], cwd=self.folder, env=self.environment, stdout=log, stderr=log
             )
+        self._begun.append(begun)
+        return begun
+
+    def until(self, holds: Callable[[], object]) -> None:
+        """Wait until it holds, or fail with what every command has said."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not holds():
+            assert time.monotonic() < deadline, f"waited in vain\n{self.logs()}"
+            time.sleep(0.1)
+
+    def end(self) -> None:
+        """End what still runs, as after a test that failed in the middle."""
+        for process in self._begun:
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+
+    def logs(self) -> str:
+        """What every command said, for whoever reads why a test waited in vain."""
+        return "\n".join(f"--- {log.name}\n{log.read_text()}" for log in sorted(self.folder.glob("*.log")))
 
     def set_alias(self, version: int) -> float:
         """Make it the challenger; returns the moment, of the monotonic clock."""
@@ -128,11 +149,3 @@ class TriggerGround:
                 return bytes(answer.read()).decode()
         except OSError:
             return ""
-
-
-def until(holds: Callable[[], object]) -> None:
-    """Wait until it holds, or fail."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not holds():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.1)

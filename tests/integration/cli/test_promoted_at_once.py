@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 from fakes.simulated_clusters import Clusters, clusters, delivery_to, mark_images, write_golden_set
-from fakes.trigger_ground import MODEL, PATIENCE_SECONDS, TriggerGround, until
+from fakes.trigger_ground import MODEL, PATIENCE_SECONDS, TriggerGround
 from fakes.workflow.engine import engines
 
 from registry.adapters.mlflow_models import MlflowRegistry
@@ -44,23 +44,26 @@ def ground(tmp_path: Path) -> Iterator[Promoted]:
             (tmp_path / "delivery.yaml").write_text(yaml.safe_dump(spec))
             with clusters(spec, tmp_path) as made.clusters:
                 made.environment["KUBECONFIG"] = str(made.clusters.servers.kubeconfig)
-                yield made
+                try:
+                    yield made
+                finally:
+                    made.end()
 
 
 def test_three_who_promote_one_version_at_once_start_one_delivery(ground: Promoted) -> None:
     with ground.serving(*ground.register, every="1s"):
-        until(lambda: "test event was answered 200" in ground.said())
+        ground.until(lambda: "test event was answered 200" in ground.said())
         by_hand = ground.begin("deliver", "delivery.yaml", "--version", "2")
         by_ci = ground.begin("deliver", "delivery.yaml", "--version", "2", "--ci", "--state", "runner")
         ground.set_alias(2)
-        until(ground.waits)
+        ground.until(ground.waits)
         (one,) = ground.summaries()
-        until(ground.tells("started: delivery {} runs"))
+        ground.until(ground.tells("started: delivery {} runs"))
         # Whoever came too late was told so; the one that opened the ledger still waits for the approval.
         late = [each.wait(PATIENCE_SECONDS) for each in (by_hand, by_ci) if each.pid != one.pid]
         assert set(late) == {2}
         assert ground.begin("approve", one.id, "wave@1", "--by", "ann").wait(PATIENCE_SECONDS) == 0
-        until(ground.tells("over: delivery {}: delivered"))
+        ground.until(ground.tells("over: delivery {}: delivered"))
     assert [(each.id, each.outcome) for each in ground.summaries()] == [(one.id, "delivered")]
     assert MlflowRegistry(ground.uri).resolve(MODEL, "champion").version == "2"
     assert ground.clusters.versions() == ["2", "2"]

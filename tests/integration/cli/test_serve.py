@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from fakes.trigger_ground import MODEL, TIDEGATE, TriggerGround, until
+from fakes.trigger_ground import MODEL, TIDEGATE, TriggerGround
 from mlflow import MlflowClient
 
 from registry.triggers.payload import DELIVER_TAG
@@ -26,21 +26,21 @@ def test_an_alias_starts_a_delivery_once_and_a_tag_that_nobody_heard_of_is_found
     with ground.mlflow():
         ground.prepare(versions=3)
         with ground.serving(*ground.register, every="1h"):
-            until(lambda: "test event was answered 200" in ground.said())
+            ground.until(lambda: "test event was answered 200" in ground.said())
             ground.set_alias(2)
             # Nobody looks for an hour: what starts it is the webhook.
-            until(lambda: "/2@challenger: started" in ground.said())
-            until(ground.summaries)
-            until(lambda: all(each.ended for each in ground.summaries()))
+            ground.until(lambda: "/2@challenger: started" in ground.said())
+            ground.until(ground.summaries)
+            ground.until(lambda: all(each.ended for each in ground.summaries()))
             ground.set_alias(2)
-            until(lambda: 'outcome="duplicate"} 1.0' in ground.fetched("/metrics"))
+            ground.until(lambda: 'outcome="duplicate"} 1.0' in ground.fetched("/metrics"))
             assert_what_is_not_mlflows_is_refused(ground)
         MlflowClient(ground.uri).set_model_version_tag(MODEL, "3", DELIVER_TAG, "challenger")
     # MLflow's own tries ended with it; the receiver was not there. What is left is what the registry says.
     with ground.serving(every="1s", path="/healthz"), ground.mlflow():
-        until(lambda: "models:/support-llm/3@challenger: found in the registry" in ground.said())
-        until(lambda: any(each.version == "3" and each.ended for each in ground.summaries()))
-        until(lambda: re.search(r"/3@challenger: over: delivery \w+: failed", ground.said()))
+        ground.until(lambda: "models:/support-llm/3@challenger: found in the registry" in ground.said())
+        ground.until(lambda: any(each.version == "3" and each.ended for each in ground.summaries()))
+        ground.until(lambda: re.search(r"/3@challenger: over: delivery \w+: failed", ground.said()))
         assert [each.version for each in ground.summaries()] == ["3", "2"]
 
 

@@ -12,14 +12,26 @@ from fakes.engine_image import small_base
 from fakes.registry_server import RegistryServer
 from fakes.terminal import Tidegate
 
+from engine_images.oci.packed import STEPS, Needs
+
 
 @pytest.fixture
 def installed(tmp_path: Path) -> Path:
-    path = tmp_path / "installed" / "tidegate" / "cli" / "__init__.py"
-    path.parent.mkdir(parents=True)
-    path.write_text("def main() -> int:\n    return 0\n")
+    """As pip leaves it, of tidegate and of all that its steps need; each with one small module."""
+    folder = tmp_path / "installed"
+    for name in ("tidegate", *Needs.read(STEPS).needs):
+        module = f"{name.replace('-', '_')}/cli/__init__.py"
+        write(folder / module, "def main() -> int:\n    return 0\n")
+        record = f"{name}-1.dist-info"
+        write(folder / record / "METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1\n")
+        write(folder / record / "RECORD", f"{module},,\n{record}/METADATA,,\n")
     small_base(tmp_path / "base")
-    return tmp_path / "installed"
+    return folder
+
+
+def write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
 
 
 def test_it_is_built_and_pushed_without_a_daemon(tidegate: Tidegate, installed: Path, tmp_path: Path) -> None:
