@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 PYTHON ?= $(shell for python in python3.11 python3.12 python3.13 python3; do \
 	"$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$python" && break; done)
 SOURCES := tidegate pipelines rollouts gates registry engine_images slo
-SCHEMAS := delivery gates batch answer
+SCHEMAS := delivery trust gates batch answer
 # Servers mostly wait; more than two files at once might need more memory than a machine has, for real engines.
 SIDE_BY_SIDE := -n 2 --dist loadfile
 TEST_TOOLS := docker-registry skopeo umoci

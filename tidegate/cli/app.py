@@ -240,7 +240,7 @@ def init(folder: Annotated[Path, typer.Argument(help="Where to write.")] = Path(
 
 
 @app.command()
-def schema(kind: Annotated[str, typer.Argument(help="delivery, gates, batch or answer.")] = "delivery") -> int:
+def schema(kind: Annotated[str, typer.Argument(help="delivery, trust, gates, batch or answer.")] = "delivery") -> int:
     """Print the JSON schema of a spec, or of a line that `gate stream` reads or writes, for editors and checks.
 
     \b

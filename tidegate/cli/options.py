@@ -31,6 +31,12 @@ Tracking = Annotated[
     str | None,
     typer.Option("--tracking-uri", envvar="MLFLOW_TRACKING_URI", help="The MLflow registry; default: one in --state."),
 ]
+TrustFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--trust", envvar="TIDEGATE_TRUST", metavar="FILE", help="Whom to believe; default: trust.yaml beside the spec."
+    ),
+]
 As = Annotated[Output, typer.Option("--output", help="How to report.")]
 InCI = Annotated[
     bool,

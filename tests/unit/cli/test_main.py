@@ -78,7 +78,7 @@ def test_without_arguments_it_explains_itself(capsys: pytest.CaptureFixture[str]
             "tidegate: Invalid value for '--output': 'yaml' is not one of 'text', 'json'; "
             "see `tidegate deliver --help`",
         ),
-        (["schema", "nope"], "tidegate: no schema is called `nope`; known: delivery, gates, batch, answer"),
+        (["schema", "nope"], "tidegate: no schema is called `nope`; known: delivery, trust, gates, batch, answer"),
         (
             ["model", "alias", "m", "1", "production"],
             "tidegate: no alias is called `production`; known: champion, challenger, previous",

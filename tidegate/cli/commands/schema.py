@@ -32,5 +32,6 @@ def _known() -> dict[str, type[BaseModel]]:
     from gates.reports.gate_file import GateFile
     from gates.reports.verdict_line import Answer
     from pipelines.spec import Delivery
+    from pipelines.trust import Trust
 
-    return {"delivery": Delivery, "gates": GateFile, "batch": Batch, "answer": Answer}
+    return {"delivery": Delivery, "trust": Trust, "gates": GateFile, "batch": Batch, "answer": Answer}
