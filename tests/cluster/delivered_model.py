@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -19,7 +18,7 @@ import yaml
 from cluster.bed import Bed
 from cluster.endpoints import Endpoints
 from cluster.users import Asked, read
-from e2e.machine import TIDEGATE, Command, until
+from e2e.machine import Command, until
 from fakes.tiny_model import write_tiny_model
 
 from pipelines.cluster_fleets import argo_fleet
@@ -70,7 +69,6 @@ class DeliveredModel:
         self.deliveries = MlflowDeliveries(bed.tracking_uri)
         self.endpoints: dict[str, Endpoints] = {}
         self._waves = waves
-        self._commands = 0
         self._users: dict[str, subprocess.Popen[bytes]] = {}
         self._write_spec()
 
@@ -174,19 +172,8 @@ class DeliveredModel:
 
     def start(self, *arguments: str) -> Command:
         """Type a command and let it run."""
-        self._commands += 1
-        out, err = (self.folder / f"command-{self._commands}.{stream}" for stream in ("out", "err"))
-        with out.open("wb") as out_file, err.open("wb") as err_file:
-            process = subprocess.Popen(
-                [TIDEGATE, *arguments],
-                cwd=self.folder,
-                env={**os.environ, **self.bed.environment, "TIDEGATE_STATE": str(self.folder / "state")},
-                stdin=subprocess.DEVNULL,
-                stdout=out_file,
-                stderr=err_file,
-                start_new_session=True,
-            )
-        return Command(process, out, err)
+        own = {**self.bed.environment, "TIDEGATE_STATE": str(self.folder / "state")}
+        return Command.typed(arguments, self.folder, own)
 
     def deliver(self, *arguments: str) -> Command:
         """`tidegate deliver`, which runs."""

@@ -108,9 +108,7 @@ def workflow_delivers(bed: Bed) -> Told:
     """A healthy version, step by step in pods; the pod of the canary step is deleted in the middle."""
     model, first = _served(bed, "workflow-delivers", [*UNGATED, *PATIENT])
     with model.users():
-        second = model.version()
-        name = model.submit(second)
-        model.meets_users(second, name)
+        second, name = _halfway(model)
         model.delete_running_pod(name)
         assert model.ended(name) == "Succeeded", model.delivery()
         model.exactly(second, previous=first)
@@ -133,9 +131,7 @@ def workflow_stopped(bed: Bed) -> Told:
     """`argo stop` with half of the users on the canary: the exit handler brings them back."""
     model, first = _served(bed, "workflow-stopped", PATIENT)
     with model.users():
-        second = model.version()
-        name = model.submit(second)
-        model.meets_users(second, name)
+        second, name = _halfway(model)
         model.shut_down(name, "Stop")
         stopped = model.now()
         model.ended(name)
@@ -149,9 +145,7 @@ def workflow_terminated(bed: Bed) -> Told:
     """`argo terminate` leaves everything as it is; another workflow carries the delivery on."""
     model, first = _served(bed, "workflow-terminated", PATIENT)
     with model.users():
-        second = model.version()
-        name = model.submit(second)
-        model.meets_users(second, name)
+        second, name = _halfway(model)
         model.shut_down(name, "Terminate")
         model.ended(name)
         again = model.submit(second, "--delivery", model.delivery().id)
@@ -163,6 +157,14 @@ def workflow_terminated(bed: Bed) -> Told:
 TOGETHER: dict[str, Callable[[Bed], Told]] = {
     story.__name__: story for story in (workflow_delivers, workflow_takes_back, workflow_stopped, workflow_terminated)
 }
+
+
+def _halfway(model: WorkflowModel) -> tuple[str, str]:
+    """One more version, and the name of its workflow, which has come to where users meet it."""
+    second = model.version()
+    name = model.submit(second)
+    model.meets_users(second, name)
+    return second, name
 
 
 def _served(bed: Bed, name: str, stages: Sequence[Mapping[str, Any]]) -> tuple[WorkflowModel, str]:

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -62,6 +62,23 @@ class Command:
         self._err = err
         self.pid = process.pid
 
+    @classmethod
+    def typed(cls, arguments: Sequence[str], folder: Path, environment: Mapping[str, str]) -> Command:
+        """Type a command of tidegate in that folder and let it run; what it says is kept there, by number."""
+        number = len(list(folder.glob("command-*.out"))) + 1
+        out, err = (folder / f"command-{number}.{stream}" for stream in ("out", "err"))
+        with out.open("wb") as out_file, err.open("wb") as err_file:
+            process = subprocess.Popen(
+                [TIDEGATE, *arguments],
+                cwd=folder,
+                env={**os.environ, **environment},
+                stdin=subprocess.DEVNULL,
+                stdout=out_file,
+                stderr=err_file,
+                start_new_session=True,
+            )
+        return cls(process, out, err)
+
     @property
     def runs(self) -> bool:
         return self._process.poll() is None
@@ -88,24 +105,12 @@ class Machine:
         self.state = folder / "state"
         self.registry = MlflowRegistry(embedded_uri(self.state))
         self.deliveries = MlflowDeliveries(embedded_uri(self.state))
-        self._commands = 0
 
     def start(self, *arguments: str, environment: Mapping[str, str] | None = None) -> Command:
         """Type a command and let it run."""
-        self._commands += 1
-        out, err = (self.folder / f"command-{self._commands}.{stream}" for stream in ("out", "err"))
-        with out.open("wb") as out_file, err.open("wb") as err_file:
-            process = subprocess.Popen(
-                [TIDEGATE, *arguments],
-                cwd=self.folder,
-                # In the environment, not among the arguments: so it marks every descendant, too.
-                env={**os.environ, "CI": "1", "TIDEGATE_STATE": str(self.state), **(environment or {})},
-                stdin=subprocess.DEVNULL,
-                stdout=out_file,
-                stderr=err_file,
-                start_new_session=True,
-            )
-        return Command(process, out, err)
+        # In the environment, not among the arguments: so it marks every descendant, too.
+        own = {"CI": "1", "TIDEGATE_STATE": str(self.state), **(environment or {})}
+        return Command.typed(arguments, self.folder, own)
 
     def tidegate(self, *arguments: str, environment: Mapping[str, str] | None = None) -> Finished:
         """Type a command and wait for its end."""
