@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import shutil
+import stat
 import subprocess
 import tempfile
 import time
@@ -41,6 +42,8 @@ KEY_SECONDS = 60.0
 
 SETTLED_SECONDS = 60.0
 """After which an engine that starts holds the lock of its folder."""
+
+_OWN_TEMPORARY_FOLDER = "remove it, or set TMPDIR to a folder that only you can write to"
 
 READY_PATH = "/tidegate/ready"
 """Answers 200 once the engine has answered its own warm-up."""
@@ -156,10 +159,27 @@ def sweep(runs: Path) -> None:
 
 
 def fixed_run_folder(name: str) -> Path:
-    """The folder in which `name` is compiled: its path goes into the compiled files, so it must always be the same."""
-    folder = Path(tempfile.gettempdir(), f"tidegate-{os.getuid()}", name[:16])
-    folder.parent.mkdir(mode=0o700, exist_ok=True)
-    return folder
+    """The folder in which `name` is compiled: its path goes into the compiled files, so it must always be the same.
+
+    Raises:
+        EnvironmentMissing: somebody else made the folder above it first, or may write there. Whoever can exchange
+            what is compiled decides what is called proven, and what is signed.
+    """
+    parent = Path(tempfile.gettempdir(), f"tidegate-{os.getuid()}")
+    try:
+        parent.mkdir(mode=0o700, exist_ok=True)
+        found = parent.lstat()
+    except OSError as error:
+        raise EnvironmentMissing(f"{parent}: {error.strerror}", hint=_OWN_TEMPORARY_FOLDER) from error
+    if not stat.S_ISDIR(found.st_mode):
+        raise EnvironmentMissing(f"{parent} is a link or a file; expected a folder of ours", hint=_OWN_TEMPORARY_FOLDER)
+    if found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o077:
+        raise EnvironmentMissing(
+            f"{parent} belongs to user {found.st_uid} with mode {stat.S_IMODE(found.st_mode):04o}; "
+            f"expected user {os.getuid()} alone (0700)",
+            hint=_OWN_TEMPORARY_FOLDER,
+        )
+    return parent / name[:16]
 
 
 def _imports(root: Path) -> dict[str, str]:

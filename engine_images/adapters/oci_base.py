@@ -66,7 +66,7 @@ def base_in_registry(reference: Reference, access: Access, platform: Platform) -
             found, content = repository.manifest(manifest_for(json.loads(content), platform).digest)
         manifest = json.loads(content)
         config = Descriptor.read(manifest["config"])
-        base = base_of(manifest, json.loads(b"".join(repository.blob(config.digest))))
+        base = base_of(manifest, json.loads(b"".join(repository.blob(config))))
     _require(base, platform)
     return base.model_copy(update={"digest": found.digest, "reference": str(reference)})
 

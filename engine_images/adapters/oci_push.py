@@ -111,7 +111,7 @@ class _Push:
         if self.base is None:
             raise BrokenImage(f"{self.layout.root} has no blob {blob.digest}, and names no registry that has it")
         with Repository(self.base, self.access(self.base)) as source:
-            self.repository.send(Body(blob, partial(source.blob, blob.digest), self._sending(blob, title, How.COPIED)))
+            self.repository.send(Body(blob, partial(source.blob, blob), self._sending(blob, title, How.COPIED)))
         return How.COPIED
 
     def _mount(self, blob: Descriptor) -> bool:

@@ -5,17 +5,23 @@ from __future__ import annotations
 import io
 import json
 import tarfile
+from collections.abc import Iterator
+from pathlib import PurePosixPath
 from typing import Protocol
 
 from engine_images.adapters.oci_layout import OciLayout
 from engine_images.adapters.oci_registry import Repository
 from engine_images.errors import BrokenImage
+from engine_images.manifest import ROOT
 from engine_images.oci.base import INDEXES
 from engine_images.oci.inspect import EngineImage, engine_image, engine_layer
 from engine_images.oci.model import Descriptor, Document
 
 ENGINE_LAYER_LIMIT = 64 << 20
 """Bytes. Entrypoint, manifest and SBOM are a few hundred thousand; more than this is something else."""
+
+DOCUMENT_LIMIT = 4 << 20
+"""Bytes of an image's configuration: what registries themselves take for a manifest."""
 
 
 class Images(Protocol):
@@ -61,7 +67,7 @@ class InRegistry:
 
     def content(self, descriptor: Descriptor) -> bytes:
         """See Images."""
-        return b"".join(self._repository.blob(descriptor.digest))
+        return b"".join(self._repository.blob(descriptor))
 
 
 def read_engine(images: Images) -> EngineImage:
@@ -71,7 +77,7 @@ def read_engine(images: Images) -> EngineImage:
         BrokenImage: no image of an engine, or something in it was changed.
     """
     image, manifest = _image(images)
-    config = json.loads(images.content(Descriptor.read(manifest["config"])))
+    config = json.loads(_content(images, Descriptor.read(manifest["config"]), "configuration", DOCUMENT_LIMIT))
     return engine_image(image.digest, manifest, config, _engine_files(images, manifest))
 
 
@@ -95,8 +101,35 @@ def _image(images: Images) -> tuple[Descriptor, Document]:
 
 def _engine_files(images: Images, manifest: Document) -> dict[str, bytes]:
     layer = engine_layer(manifest)
-    if layer.size > ENGINE_LAYER_LIMIT:
-        raise BrokenImage(f"the engine layer has {layer.size:,} bytes; expected at most {ENGINE_LAYER_LIMIT:,}")
-    with tarfile.open(fileobj=io.BytesIO(images.content(layer))) as tar:
-        files = {f"/{member.name}": tar.extractfile(member) for member in tar}
-        return {path: file.read() for path, file in files.items() if file is not None}
+    content = _content(images, layer, "engine layer", ENGINE_LAYER_LIMIT)
+    try:
+        # Ours is never compressed, and what is not compressed cannot become more than it is.
+        with tarfile.open(fileobj=io.BytesIO(content), mode="r:") as tar:
+            return dict(_files(tar, len(content)))
+    except tarfile.TarError as error:
+        raise BrokenImage(f"the engine layer is not an uncompressed tar: {error}") from error
+
+
+def _content(images: Images, descriptor: Descriptor, what: str, limit: int) -> bytes:
+    if descriptor.size > limit:
+        raise BrokenImage(f"the {what} has {descriptor.size:,} bytes; expected at most {limit:,}")
+    return images.content(descriptor)
+
+
+def _files(tar: tarfile.TarFile, limit: int) -> Iterator[tuple[str, bytes]]:
+    """The files by absolute path; nothing is read that the tar's own length does not account for."""
+    seen: set[str] = set()
+    for member in tar:
+        path = f"/{member.name}"
+        limit -= member.size
+        if member.isdir():
+            continue
+        if not member.isfile() or member.issparse() or not _ours(path) or path in seen or limit < 0:
+            raise BrokenImage(f"the engine layer has {path[:200]!r}; expected plain files below {ROOT}, each once")
+        seen.add(path)
+        file = tar.extractfile(member)
+        yield path, file.read() if file else b""
+
+
+def _ours(path: str) -> bool:
+    return path.startswith(f"{ROOT}/") and ".." not in PurePosixPath(path).parts

@@ -120,14 +120,19 @@ class Repository:
                 return False
             return True
 
-    def blob(self, digest: str) -> Iterator[bytes]:
-        """A blob, piece by piece.
+    def blob(self, descriptor: Descriptor) -> Iterator[bytes]:
+        """A blob, piece by piece, and not one piece past the size that its descriptor promises.
 
         Raises:
-            BrokenImage: at its end, when it was not what its name says.
+            BrokenImage: it is longer; or, at its end, not what its name says.
         """
-        with self._errors(f"blob {digest}"):
-            yield from self._client.blob_pieces(digest)
+        seen = 0
+        with self._errors(f"blob {descriptor.digest}"):
+            for piece in self._client.blob_pieces(descriptor.digest):
+                seen += len(piece)
+                if seen > descriptor.size:
+                    raise BrokenImage(f"{descriptor.digest} has more than the {descriptor.size:,} bytes it should have")
+                yield piece
 
     def manifest(self, name: str) -> tuple[Descriptor, bytes]:
         """A manifest or index by tag or digest, and its bytes, proven where the name is a digest."""

@@ -1,31 +1,45 @@
 """What the files of a model version say a conversation's tokens are, told without transformers.
 
 Follows transformers' `apply_chat_template`, which vLLM uses: the same Jinja settings, the same names in the
-template. The template comes with the model, so it runs in Jinja's sandbox.
+template. The template comes with the model, so it runs in Jinja's sandbox, in a process with limits.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from jinja2 import TemplateError
-from jinja2.ext import loopcontrols
-from jinja2.sandbox import ImmutableSandboxedEnvironment
 from tokenizers import Tokenizer
 
+from engine_images.adapters import chat_template
+from engine_images.adapters.chat_template import Work
 from engine_images.errors import NotAModel
 
 TEMPLATE_FILE = "chat_template.jinja"
 TOKENIZER_FILE = "tokenizer.json"
 TOKENIZER_CONFIG_FILE = "tokenizer_config.json"
 
+CPU_SECONDS = 5
+"""For one conversation; a template of a real model takes milliseconds."""
+MEMORY_BYTES = 1 << 30
+"""Addresses, of which Python and Jinja take a fifth."""
+DEADLINE_SECONDS = 60.0
+"""A machine that gives a process 5 s of a processor in no minute delivers nothing else either."""
+
 
 class FileTokenizer:
     """Renders and tokenizes conversations with the files of a Hugging Face directory."""
+
+    def __init__(self, cpu_seconds: int = CPU_SECONDS) -> None:
+        """A template may take so long of a processor; however slow the machine is otherwise."""
+        self._cpu_seconds = cpu_seconds
 
     def encode(self, folder: Path, messages: Sequence[Mapping[str, str]]) -> list[int]:
         """The tokens of `messages` followed by the opening of the assistant's answer.
@@ -46,37 +60,52 @@ class FileTokenizer:
         """The text that the chat template makes of `messages`.
 
         Raises:
-            NotAModel: there is no chat template, or it refuses the messages.
+            NotAModel: there is no chat template, or it refuses the messages, or takes too long or too much for them.
         """
         config = _read_json(folder / TOKENIZER_CONFIG_FILE)
         template = _chat_template(folder, config)
+        work = Work(
+            template=template,
+            messages=messages,
+            tokens=_special_tokens(config),
+            cpu_seconds=self._cpu_seconds,
+            memory_bytes=MEMORY_BYTES,
+        )
         try:
-            return (
-                _sandbox()
-                .from_string(template)
-                .render(
-                    messages=messages, add_generation_prompt=True, tools=None, documents=None, **_special_tokens(config)
-                )
-            )
+            return _rendered(work)
         except TemplateError as error:
             raise NotAModel(f"the chat template of {folder} fails: {error}") from error
 
 
-def _sandbox() -> ImmutableSandboxedEnvironment:
-    environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols])
-    # Jinja's own `tojson` escapes HTML characters, which would become other tokens.
-    environment.filters["tojson"] = _to_json
-    environment.globals["raise_exception"] = _refuse
-    environment.globals["strftime_now"] = lambda pattern: datetime.now().strftime(pattern)
-    return environment
+def _rendered(work: Work) -> str:
+    """What the process that renders says.
 
-
-def _to_json(value: Any, indent: int | None = None) -> str:
-    return json.dumps(value, ensure_ascii=False, indent=indent)
-
-
-def _refuse(message: str) -> NoReturn:
-    raise TemplateError(message)
+    Raises:
+        TemplateError: the template fails, or takes more than it may.
+    """
+    command = [sys.executable, "-P", "-m", chat_template.__name__]
+    # Nothing of our own environment: it may hold secrets, and a template needs none of it.
+    environment = {"PYTHONPATH": os.pathsep.join(sys.path), "PYTHONUTF8": "1"}
+    try:
+        done = subprocess.run(
+            command,
+            input=json.dumps(work),
+            env=environment,
+            capture_output=True,
+            encoding="utf-8",
+            timeout=DEADLINE_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise TemplateError(f"it is not done after {DEADLINE_SECONDS:g} s") from None
+    if done.returncode in {-signal.SIGXCPU, -signal.SIGKILL}:
+        raise TemplateError(f"it is not done after {work['cpu_seconds']} s of a processor")
+    if done.returncode:
+        raise TemplateError(f"it ends what renders it: {(done.stderr.strip().splitlines() or ['no message'])[-1]}")
+    answer: dict[str, str] = json.loads(done.stdout)
+    if "error" in answer:
+        raise TemplateError(answer["error"])
+    return answer["text"]
 
 
 def _chat_template(folder: Path, config: Mapping[str, Any]) -> str:

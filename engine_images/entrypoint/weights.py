@@ -20,8 +20,9 @@ from pathlib import Path
 from typing import BinaryIO
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote, unquote, urlsplit
-from urllib.request import Request, urlopen
+from urllib.request import Request
 
+from .carefully import careful_opener, on_loopback
 from .exits import BadSettings, NotAsBuilt, OutsideMissing
 from .journal import Journal
 from .place import cannot_write
@@ -38,6 +39,8 @@ SILENCE_SECONDS = 60.0
 PARTIAL = "partial"
 """Behind the name of a file that is not there wholly."""
 
+_OPENER = careful_opener()
+
 Fetch = Callable[[str, Path], None]
 """Brings the file of that relative path to a place; what is there already is continued."""
 
@@ -49,11 +52,13 @@ class Source:
         """`token` goes to an artifact store as its bearer token; it is never logged.
 
         Raises:
-            BadSettings: another kind of place.
+            BadSettings: another kind of place, or one that would get the token over a line that others can read.
         """
         parts = urlsplit(where)
         if parts.scheme not in {"", "file", "http", "https"}:
             raise BadSettings(f"weights come from http, https or a folder, not from {parts.scheme}")
+        if token and parts.scheme == "http" and not on_loopback(parts.hostname):
+            raise BadSettings(f"{parts.hostname} would get the token over plain http; give its https address")
         self._folder = Path(unquote(parts.path)) if parts.scheme in {"", "file"} else None
         self._url = where.rstrip("/")
         self._token = token
@@ -98,7 +103,7 @@ class Source:
             headers["Authorization"] = f"Bearer {self._token}"
         try:
             # The scheme is http or https: the constructor saw to it.
-            response = urlopen(Request(f"{self._url}/{quote(path)}", headers=headers), timeout=SILENCE_SECONDS)
+            response = _OPENER.open(Request(f"{self._url}/{quote(path)}", headers=headers), timeout=SILENCE_SECONDS)
         except HTTPError as error:
             if error.code != 416:
                 raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import zip_longest
@@ -38,7 +39,8 @@ async def smoke(context: Context, step: Step) -> None:
         await context.engines.prepare(context.plan.version, partial(context.journal.say, step.id, "evidence"))
     _, canary = both_arms(await context.fleet(step).observe())
     model = context.plan.name
-    registered = context.tokenizer.encode(context.engines.folder(context.plan.version), CONVERSATION)
+    folder = context.engines.folder(context.plan.version)
+    registered = await asyncio.to_thread(context.tokenizer.encode, folder, CONVERSATION)
     async with canary_is_asked(context, step, "answers"):
         # One after the other: asked together they would be one batch.
         first = await context.chat.ask(canary.url, model, PROMPT, max_tokens=MAX_TOKENS)

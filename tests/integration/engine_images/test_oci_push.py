@@ -15,7 +15,7 @@ from pydantic import SecretStr
 from engine_images.adapters.oci_base import base_in_layout, base_in_registry
 from engine_images.adapters.oci_layout import OciLayout
 from engine_images.adapters.oci_push import push_image
-from engine_images.adapters.oci_registry import Access
+from engine_images.adapters.oci_registry import Access, Repository
 from engine_images.adapters.registry_credentials import Credentials
 from engine_images.errors import BadReference, BrokenImage, RegistryRefused, RegistryUnavailable
 from engine_images.oci.base import Base
@@ -131,6 +131,16 @@ def test_a_base_in_another_registry_is_copied_as_a_stream(
 
     assert [transfer.how for transfer in pushed.transfers if transfer.title == "base layer"] == [How.COPIED] * 2
     assert OciLayout(registry.pull("team/support-llm:7", tmp_path / "pulled")).manifest() == image
+
+
+def test_a_blob_is_read_no_further_than_its_descriptor_says(layout: OciLayout, registry: RegistryServer) -> None:
+    small_engine(layout.root)
+    pushed = push(layout, registry)
+    largest = max(pushed.transfers, key=lambda transfer: transfer.size)
+    promised = Descriptor(media_type="", digest=largest.digest, size=largest.size - 1)
+
+    with Repository(Reference.parse(pushed.reference), OPEN) as there, pytest.raises(BrokenImage, match="more than"):
+        b"".join(there.blob(promised))
 
 
 def test_a_base_layer_that_was_changed_in_its_registry_does_not_arrive(

@@ -84,3 +84,22 @@ def test_a_damaged_file_is_named(model: Path, name: str) -> None:
     (model / name).write_text("{")
     with pytest.raises(NotAModel, match=name):
         FileTokenizer().encode(model, QUESTION)
+
+
+def test_a_template_that_would_run_for_hours_is_ended_and_refused(model: Path) -> None:
+    loops = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"
+    (model / "chat_template.jinja").write_text(loops)
+    with pytest.raises(NotAModel, match="not done after 1 s of a processor"):
+        FileTokenizer(cpu_seconds=1).render(model, QUESTION)
+
+
+def test_a_template_that_would_take_all_memory_is_ended_and_refused(model: Path) -> None:
+    (model / "chat_template.jinja").write_text("{{ 'x' * 9999999999 }}")
+    with pytest.raises(NotAModel, match="needs more than 1024 MB"):
+        FileTokenizer().render(model, QUESTION)
+
+
+def test_a_template_that_python_cannot_compute_is_refused_as_one_that_jinja_refuses(model: Path) -> None:
+    (model / "chat_template.jinja").write_text("{{ 1 / 0 }}")
+    with pytest.raises(NotAModel, match="ZeroDivisionError"):
+        FileTokenizer().render(model, QUESTION)

@@ -12,6 +12,9 @@ from pathlib import Path
 import pytest
 from fakes.engine_root import WEIGHTS, Process1, write_engine_root, write_files
 
+from engine_images.entrypoint.exits import BadSettings, NotAsBuilt
+from engine_images.entrypoint.weights import Source
+
 Start = Callable[..., Process1]
 NAME = "d" * 64
 
@@ -142,3 +145,37 @@ def test_an_unknown_kind_of_source_names_the_known_ones(tmp_path: Path, root: Pa
     engine = begin(start, root, "s3://bucket/7", tmp_path / "cache")
     assert engine.wait() == 2
     assert engine.event("ended")["reason"] == "weights come from http, https or a folder, not from s3"
+
+
+def elsewhere(where: str, host: str) -> type[BaseHTTPRequestHandler]:
+    """A store that sends whoever asks to `host`, where the same files are."""
+
+    class Elsewhere(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(302)
+            self.send_header("Location", f"{where.replace('127.0.0.1', host)}/{self.path.removeprefix('/models/7/')}")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    return Elsewhere
+
+
+def test_the_token_stays_with_the_origin_that_it_was_given_for(tmp_path: Path) -> None:
+    with store() as (where, theirs), ThreadingHTTPServer(("127.0.0.1", 0), elsewhere(where, "localhost")) as first:
+        threading.Thread(target=first.serve_forever, daemon=True).start()
+        source = Source(f"http://127.0.0.1:{first.server_port}/models/7", token="secret")
+        # The other store refuses whoever comes without the token.
+        with pytest.raises(NotAsBuilt, match="403"):
+            source.fetch("config.json", tmp_path / "file")
+        first.shutdown()
+    assert theirs.asked == [("config.json", None)]
+
+
+def test_no_token_is_sent_over_plain_http_beyond_this_machine() -> None:
+    with pytest.raises(BadSettings, match="mlflow would get the token over plain http"):
+        Source("http://mlflow/models/7", token="secret")
+    Source("http://mlflow/models/7")
+    Source("http://[::1]:80/models/7", token="secret")
