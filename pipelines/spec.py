@@ -49,7 +49,7 @@ class Metadata(SpecModel):
 class ModelReference(SpecModel):
     """Which model version moves, and what it becomes: both are MLflow aliases."""
 
-    name: str = Field(min_length=1)
+    name: str = Field(pattern=r"""^[^'"`\\/:\x00-\x1f]+$""")
     origin: str = Field(default="challenger", alias="from", min_length=1)
     target: Literal["champion"] = Field(default="champion", alias="to")
 

@@ -58,6 +58,17 @@ def experiment_name(model: str) -> str:
     return f"tidegate/{model}"
 
 
+def in_filter(name: str) -> str:
+    """A model's name as MLflow's filters take it; they know no escapes.
+
+    Raises:
+        UsageError: it would say something else there.
+    """
+    if not set(name).isdisjoint("'\"`\\"):
+        raise UsageError(f"`{name}` is no name of a model", hint="names have no quotes and no backslashes")
+    return f"'{name}'"
+
+
 def name_and_reference(uri: str) -> tuple[str, str]:
     """A model's name, and the version or alias that is meant: of models:/NAME/VERSION or models:/NAME@ALIAS.
 

@@ -5,8 +5,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
 
 from tidegate.core.model import Value
+
+
+def _inside(path: str) -> str:
+    """Whoever writes the files of a version below a folder must end up below it."""
+    if "\\" in path or any(part in ("", ".", "..") for part in path.split("/")):
+        raise ValueError("a path of a file below the model's folder")
+    return path
+
+
+Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+"""A SHA-256 in hexadecimal; nothing else is safe to name a folder by."""
+InnerPath = Annotated[str, AfterValidator(_inside)]
+"""Relative, with forward slashes, and without a way out."""
 
 
 class Alias(StrEnum):
@@ -26,9 +42,9 @@ class ModelVersion(Value):
     name: str
     version: str
     """Its number in MLflow, as text."""
-    digest: str
+    digest: Digest
     """SHA-256 over the sorted list of file digests: one name for all the files together."""
-    files: Mapping[str, str]
+    files: Mapping[InnerPath, Digest]
     """Relative path to SHA-256, for every file of the Hugging Face directory."""
     size_bytes: int
     aliases: tuple[str, ...] = ()

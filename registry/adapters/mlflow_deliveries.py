@@ -30,6 +30,7 @@ from registry.conventions import (
     STATE,
     VERSION,
     experiment_name,
+    in_filter,
 )
 from registry.errors import DeliveryRuns, StoreUnreachable, UnknownDelivery
 from registry.liveness import LIVE_SECONDS, contest, is_alive, why_dead
@@ -246,7 +247,7 @@ class MlflowDeliveries:
                 )
 
     def _runs(self, name: str, last: int | None = None, *, only: str = "") -> Sequence[StoredRun]:
-        wanted = f"tags.`{MODEL}` = '{name}'" + (f" and {only}" if only else "")
+        wanted = f"tags.`{MODEL}` = {in_filter(name)}" + (f" and {only}" if only else "")
         return self._store.runs.search_runs(experiment_name(name), wanted, last=last)
 
 

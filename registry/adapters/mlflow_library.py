@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from registry.adapters.mlflow_address import is_server, without_secret
+from registry.conventions import in_filter
 from registry.errors import RegistryError, StoreUnreachable
 from registry.model import Metric, StoredModel, StoredRun, StoredVersion
 
@@ -166,7 +167,7 @@ class LibraryStore:
             found: list[StoredVersion] = []
             token: str | None = None
             while token != "":
-                page = self._client.search_model_versions(f"name = '{name}'", page_token=token)
+                page = self._client.search_model_versions(f"name = {in_filter(name)}", page_token=token)
                 found += map(_to_version, page)
                 token = page.token or ""
         return sorted(found, key=lambda version: int(version.version))

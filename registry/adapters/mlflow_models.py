@@ -8,6 +8,8 @@ from functools import cached_property
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from pydantic import ValidationError
+
 from registry.adapters.mlflow_address import ARTIFACTS_API, PROXIED, is_server, without_secret
 from registry.adapters.mlflow_register import log_version
 from registry.adapters.mlflow_store import Store, open_store
@@ -35,7 +37,7 @@ class MlflowRegistry:
 
         Raises:
             UnknownModel, UnknownVersion, UnknownAlias: there is none; the message lists what there is.
-            UnfitModel: the version was not registered by tidegate and has no digests.
+            UnfitModel: the version was not registered by tidegate and has no digests, or they were changed since.
             StoreUnreachable: MLflow did not answer.
         """
         model, versions = self._read(name)
@@ -191,15 +193,39 @@ def _replaced(version: ModelVersion, versions: Iterable[StoredVersion]) -> str |
 
 
 def _to_version(found: StoredVersion, model: StoredModel) -> ModelVersion:
-    files = {key.removeprefix(FILE_PREFIX): value for key, value in found.tags.items() if key.startswith(FILE_PREFIX)}
-    return ModelVersion(
-        name=found.name,
-        version=found.version,
-        digest=found.tags[DIGEST],
-        files=files,
-        size_bytes=int(found.tags[SIZE]),
-        aliases=tuple(sorted(alias for alias, holder in model.aliases.items() if holder == found.version)),
+    """What the tags say, when they can be true: anybody who may edit the version may have written them.
+
+    Raises:
+        UnfitModel: they cannot.
+    """
+    try:
+        version = _said(found, model)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        raise _not_ours(found, f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+    if whole_digest(version.files) != version.digest:
+        raise _not_ours(found, "the digest over all files does not follow from those of the files")
+    return version
+
+
+def _not_ours(found: StoredVersion, why: str) -> UnfitModel:
+    return UnfitModel(
+        f"models:/{found.name}/{found.version}: its tags were changed since it was registered: {why}",
+        hint="register the model again from its source",
     )
+
+
+def _said(found: StoredVersion, model: StoredModel) -> ModelVersion:
+    files = {key.removeprefix(FILE_PREFIX): value for key, value in found.tags.items() if key.startswith(FILE_PREFIX)}
+    said = {
+        "name": found.name,
+        "version": found.version,
+        "digest": found.tags[DIGEST],
+        "files": files,
+        "size_bytes": found.tags.get(SIZE),
+        "aliases": sorted(alias for alias, holder in model.aliases.items() if holder == found.version),
+    }
+    return ModelVersion.model_validate(said)
 
 
 def _list_versions(versions: Sequence[StoredVersion]) -> str:

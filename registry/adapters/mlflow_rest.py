@@ -7,6 +7,7 @@ from typing import Any
 
 from registry.adapters.mlflow_address import API
 from registry.adapters.mlflow_http import Server
+from registry.conventions import in_filter
 from registry.errors import RegistryError, StoreRefused
 from registry.model import Metric, StoredModel, StoredRun, StoredVersion
 
@@ -134,7 +135,7 @@ class RestModels:
             return None
 
     def versions(self, name: str) -> Sequence[StoredVersion]:
-        query = {"filter": f"name = '{name}'", "max_results": str(PAGE_VERSIONS)}
+        query = {"filter": f"name = {in_filter(name)}", "max_results": str(PAGE_VERSIONS)}
         found = map(_to_version, self._pages("model-versions/search", "model_versions", query))
         return sorted(found, key=lambda version: int(version.version))
 

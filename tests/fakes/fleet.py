@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from hashlib import sha256
 
 from fakes.clock import FakeClock
 from rollouts.errors import EngineDidNotStart
@@ -13,11 +14,16 @@ from rollouts.xds import Routes
 from tidegate.core.clock import Clock
 
 
+def digest_of(version: str) -> str:
+    """The digest of a made-up version's files."""
+    return sha256(f"version {version}".encode()).hexdigest()
+
+
 def an_engine(version: str, *, digest: str | None = None) -> Engine:
     """An engine that needs nothing from the machine."""
     return Engine(
         version=version,
-        digest=digest or f"sha256-of-{version}",
+        digest=digest or digest_of(version),
         model="support-llm",
         command=("serve", "--port", PORT),
         workdir="/",

@@ -10,7 +10,7 @@ from typing import Any
 from fakes.chat import FakeChat, FakeTokenizer
 from fakes.clock import FakeClock
 from fakes.evidence import FakeEvidence
-from fakes.fleet import FakeFleet, an_engine
+from fakes.fleet import FakeFleet, an_engine, digest_of
 from fakes.ledger import FakeLedger
 from pipelines.context import Context
 from pipelines.journal import Journal, Listener
@@ -64,7 +64,7 @@ def a_spec(**replaced: str) -> Delivery:
 
 def a_version(number: str) -> ModelVersion:
     """A registered version without files."""
-    return ModelVersion(name="support-llm", version=number, digest=f"sha256-of-{number}", files={}, size_bytes=0)
+    return ModelVersion(name="support-llm", version=number, digest=digest_of(number), files={}, size_bytes=0)
 
 
 def right(prompt: str) -> str:

@@ -26,6 +26,9 @@ from tidegate.core.quantities import FROM_FILE, format_duration
 Spec = TypeVar("Spec", bound=SpecModel)
 _DELTA = re.compile(r"datetime\.timedelta\(([^)]*)\)")
 _NULL = "tag:yaml.org,2002:null"
+QUOTED_CHARACTERS = 80
+"""Of a value that is wrong: enough to find it by."""
+_SHAPES = {type(None): "empty", list: "a list", dict: "a mapping", int: "a number", float: "a number"}
 
 
 @dataclass(frozen=True)
@@ -239,8 +242,15 @@ def _sentence(detail: ErrorDetails, loc: Loc, owner: Any) -> tuple[str, str]:
         return "nothing", "a value here"
     if detail["type"] == AT_ODDS:
         return str(context["found"]), str(context["expected"])
-    found = detail["input"]
-    return format_duration(found) if isinstance(found, timedelta) else repr(found), _wish(detail, context)
+    return _quoted(detail["input"], whole=not loc), _wish(detail, context)
+
+
+def _quoted(found: object, *, whole: bool) -> str:
+    """What stands there, short; nothing of a file that is no spec at all, which may be somebody's secret."""
+    if whole:
+        return f"a file that is {_SHAPES.get(type(found), 'text')}"
+    text = format_duration(found) if isinstance(found, timedelta) else repr(found)
+    return text if len(text) <= QUOTED_CHARACTERS else f"{text[:QUOTED_CHARACTERS]}..."
 
 
 def _wish(detail: ErrorDetails, context: dict[str, Any]) -> str:

@@ -27,7 +27,8 @@ from tidegate.cli.commands.init import run as write_example
 
 def a_delivery(state: Path, name: str = MODEL) -> str:
     """One that is over, in the embedded ledger; returns its id."""
-    new, champion = (ModelVersion(name=name, version=each, digest="d", files={}, size_bytes=1) for each in ("2", "1"))
+    digest = "d" * 64
+    new, champion = (ModelVersion(name=name, version=each, digest=digest, files={}, size_bytes=1) for each in "21")
     ledger = MlflowDeliveries(embedded_uri(state)).open_delivery(new, champion, spec_digest="x")
     for event in delivered("2"):
         ledger.append(event)

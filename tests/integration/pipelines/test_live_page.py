@@ -56,7 +56,7 @@ def ledger(ledgers: MlflowDeliveries) -> Silence:
 
 def open_delivery(ledgers: MlflowDeliveries, version: str = "3") -> MlflowLedger:
     new, champion = (
-        ModelVersion(name=MODEL, version=each, digest="d", files={}, size_bytes=1) for each in (version, "2")
+        ModelVersion(name=MODEL, version=each, digest="d" * 64, files={}, size_bytes=1) for each in (version, "2")
     )
     opened = ledgers.open_delivery(new, champion, spec_digest="x")
     opened.append(Delivery(version, champion="2").open().events[0])

@@ -133,6 +133,28 @@ def test_a_version_made_without_tidegate_is_refused(registry: MlflowRegistry, tr
         registry.resolve(name, "1")
 
 
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        (("tidegate.digest", "/somewhere/else"), "digest: String should match pattern"),
+        (("tidegate.digest", "d" * 64), "does not follow from those of the files"),
+        (("tidegate.file.config.json", "d" * 64), "does not follow from those of the files"),
+        (("tidegate.file.config.json", "short"), "files.config.json: String should match pattern"),
+    ],
+)
+def test_a_version_whose_tags_were_changed_is_refused_before_any_folder_is_touched(
+    registry: MlflowRegistry, tracking_uri: str, name: str, folder: Path, *, changed: tuple[str, str], said: str
+) -> None:
+    from mlflow import MlflowClient
+
+    registry.register(name, folder)
+    MlflowClient(tracking_uri, registry_uri=tracking_uri).set_model_version_tag(name, "1", *changed)
+
+    with pytest.raises(UnfitModel, match=f"models:/{name}/1: its tags were changed since.*{said}") as refusal:
+        registry.resolve(name, "1")
+    assert refusal.value.exit_code is ExitCode.USAGE
+
+
 @pytest.mark.parametrize("uri", ["http://127.0.0.1:9", "sqlite:////proc/nowhere/mlflow.db", "bogus://store"])
 def test_a_store_that_is_not_there_is_one_line_and_exit_4(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")

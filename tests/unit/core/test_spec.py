@@ -120,10 +120,17 @@ def test_text_that_is_no_yaml_names_the_line() -> None:
     assert line.startswith("voyage.yaml:2: found ") and line.endswith("expected valid YAML")
 
 
-@pytest.mark.parametrize("text", ["", "just words", "[1, 2]"])
-def test_a_file_that_is_no_mapping_is_one_clear_line(text: str) -> None:
+@pytest.mark.parametrize(
+    ("text", "found"), [("", "empty"), ("a secret token", "text"), ("[1, 2]", "a list"), ("7", "a number")]
+)
+def test_a_file_that_is_no_mapping_is_one_clear_line_that_quotes_nothing_of_it(text: str, found: str) -> None:
     (line,) = problems(text)
-    assert line.startswith("voyage.yaml:1: found ")
+    assert line.startswith(f"voyage.yaml:1: found a file that is {found}; expected ")
+
+
+def test_of_a_long_value_only_the_beginning_is_quoted() -> None:
+    (line,) = problems(f"name: n\nharbours: [{{depth: {'x' * 500}}}]\n")
+    assert f"found '{'x' * 79}...; expected" in line
 
 
 def test_a_file_that_is_not_there_is_one_clear_line(tmp_path: Path) -> None:

@@ -217,7 +217,7 @@ async def test_what_an_earlier_delivery_left_half_done_is_mended_first(world: Wo
     from fakes.fleet import an_engine
 
     left = world.fleets["eu-west-1"]
-    await left.deploy(an_engine(CHAMPION, digest="sha256-of-1"))
+    await left.deploy(an_engine(CHAMPION))
     await left.deploy(an_engine("9"))
     await left.shift(50)
     world.chat.scripts["http://127.0.0.1:8003"] = world.chat.scripts[CHALLENGER_URL]

@@ -47,7 +47,7 @@ class Scraped:
     async def deployed(self) -> Scraped:
         """The champion serves and the challenger is on trial."""
         for version in (CHAMPION, CHALLENGER):
-            await self.world.fleets[HERE].deploy(an_engine(version, digest=f"sha256-of-{version}"))
+            await self.world.fleets[HERE].deploy(an_engine(version))
         return self
 
     async def run(self, stage: StageName, *, weight: int | None = None) -> float:

@@ -108,6 +108,11 @@ def test_from_and_to_are_how_a_person_writes_the_aliases() -> None:
         (2, "kind: Pipeline", "2: kind: found 'Pipeline'; expected 'Delivery'"),
         (
             4,
+            """model: {name: "m' OR name LIKE 'x"}""",
+            """4: model.name: found "m' OR name LIKE 'x"; expected text that matches ^[^'"`\\\\/:\\x00-\\x1f]+$""",
+        ),
+        (
+            4,
             "model: {name: support-llm, to: production}",
             "4: model.to: found 'production'; expected 'champion'",
         ),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from fakes.chat import answers_500
-from fakes.fleet import an_engine
+from fakes.fleet import an_engine, digest_of
 from fakes.world import CHALLENGER, CHALLENGER_URL, CHAMPION, CHAMPION_URL, World, a_spec
 
 from gates.errors import BadAnswer
@@ -26,8 +26,8 @@ async def world(tmp_path: Path) -> World:
     """Every region serves the champion; eu-west-1 has the challenger on trial."""
     world = World(tmp_path)
     for fleet in world.fleets.values():
-        await fleet.deploy(an_engine(CHAMPION, digest=f"sha256-of-{CHAMPION}"))
-    await world.fleets[HERE].deploy(an_engine(CHALLENGER, digest=f"sha256-of-{CHALLENGER}"))
+        await fleet.deploy(an_engine(CHAMPION))
+    await world.fleets[HERE].deploy(an_engine(CHALLENGER))
     return world
 
 
@@ -276,7 +276,7 @@ async def test_build_starts_the_champion_where_nothing_serves(tmp_path: Path) ->
     await run(world, StageName.BUILD)
     assert world.stable_versions() == {"eu-west-1": CHAMPION, "us-east-1": CHAMPION}
     said = [event.message for event in world.recorder.events]
-    assert said[0] == "champion models:/support-llm/1 is here, 0 files proven, digest sha256-of-1"
+    assert said[0] == f"champion models:/support-llm/1 is here, 0 files proven, digest {digest_of(CHAMPION)[:12]}"
     assert said[-1] == "us-east-1: starting the champion"
 
 

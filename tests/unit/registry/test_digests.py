@@ -1,7 +1,13 @@
 import hashlib
 from pathlib import Path
 
+import pytest
+from pydantic import ValidationError
+
+from registry.conventions import in_filter
 from registry.digests import Difference, compare, digest_files, whole_digest
+from registry.model import ModelVersion
+from tidegate.core.errors import UsageError
 
 
 def test_every_file_has_its_sha256_under_its_relative_path(tmp_path: Path) -> None:
@@ -46,3 +52,25 @@ def test_a_difference_names_every_file() -> None:
 
     assert found == Difference(missing=("c",), extra=("d",), changed=("b",))
     assert str(found) == "changed: b; missing: c; extra: d"
+
+
+@pytest.mark.parametrize("path", ["/etc/passwd", "../prod.conf", "a/../../b", "./a", "a//b", "", "a\\b"])
+def test_no_file_of_a_version_has_a_path_that_leads_out_of_its_folder(path: str) -> None:
+    with pytest.raises(ValidationError, match="a path of a file below the model's folder"):
+        ModelVersion(name="m", version="1", digest="d" * 64, files={path: "d" * 64}, size_bytes=0)
+
+
+@pytest.mark.parametrize("digest", ["/victim", "../victim", "D" * 64, "d" * 63, "d" * 65, "d" * 64 + "\n", ""])
+def test_a_digest_is_a_digest_and_never_a_path(digest: str) -> None:
+    with pytest.raises(ValidationError, match="should match pattern"):
+        ModelVersion(name="m", version="1", digest=digest, files={}, size_bytes=0)
+
+
+@pytest.mark.parametrize("name", ["m' OR name LIKE '%", 'm"', "m`", "m\\"])
+def test_a_name_never_says_more_than_a_name_in_a_filter(name: str) -> None:
+    with pytest.raises(UsageError, match="is no name of a model"):
+        in_filter(name)
+
+
+def test_a_name_in_a_filter_is_quoted() -> None:
+    assert in_filter("support llm") == "'support llm'"

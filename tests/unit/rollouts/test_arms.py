@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from fakes.fleet import FakeEngine, an_engine
+from fakes.fleet import FakeEngine, an_engine, digest_of
 
 from rollouts.arms import Arms, routes, state
 from rollouts.errors import NotPossible
@@ -152,7 +152,7 @@ def test_everything_that_is_down_is_named_the_proxy_first() -> None:
 def test_an_arm_says_where_it_is_and_what_it_serves() -> None:
     seen = state("eu-west-1", TRIAL, entry="http://eu", proxy_alive=True)
     assert seen.canary
-    assert (seen.canary.url, seen.canary.digest, seen.canary.ready) == ("http://127.0.0.1:8002", "sha256-of-7", True)
+    assert (seen.canary.url, seen.canary.digest, seen.canary.ready) == ("http://127.0.0.1:8002", digest_of("7"), True)
     assert (seen.entry, seen.weight, seen.mirror, seen.problem) == ("http://eu", 25, 100, None)
 
 
