@@ -9,7 +9,6 @@ import asyncio
 import itertools
 import multiprocessing
 import os
-import signal
 import sys
 from collections.abc import Callable, Mapping
 from multiprocessing.process import BaseProcess
@@ -71,8 +70,9 @@ class Commands:
     async def _ended(self, process: BaseProcess, doom: Callable[[], bool]) -> None:
         while process.is_alive():
             if doom():
-                assert process.pid is not None, "the process has begun"
-                os.kill(process.pid, signal.SIGKILL)
+                # Once: the number of a process that was reaped may soon be another's.
+                process.kill()
+                return
             await asyncio.sleep(LOOK_SECONDS)
 
     def _here(self, word: str) -> str:

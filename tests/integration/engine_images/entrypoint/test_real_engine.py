@@ -23,7 +23,8 @@ pytestmark = pytest.mark.engine
 
 Start = Callable[..., Process1]
 STREAMS = 50
-TOKENS = 400
+TOKENS = 1200
+"""So many that no answer is complete, on a machine however busy, before the next question was refused."""
 
 ARGUMENTS = (
     *("--model", "model", "--served-model-name", "tiny", "--load-format", "safetensors"),
