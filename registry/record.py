@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from registry.conventions import EVENT_PREFIX, LAST_STEP, NOTE, REGION_PREFIX
 from registry.model import Event
+from tidegate.core.markdown import code_cell, table_cell
 
 TAG_CHARACTERS = 4000
 """MLflow cuts a run's tag at 8000 characters without a word, and older stores at 5000."""
@@ -87,7 +88,8 @@ def describe(title: str, events: Sequence[Event], ending: str | None = None) -> 
 
     When it grows too long, events after the first are left out, the oldest of them first.
     """
-    head = f"### {title}\n\n**{ending or 'running'}**\n\n| time (UTC) | step | | |\n|---|---|---|---|\n"
+    state = table_cell(ending or "running")
+    head = f"### {table_cell(title)}\n\n**{state}**\n\n| time (UTC) | step | | |\n|---|---|---|---|\n"
     rows = [_row(event) for event in events]
     first, room = rows[:1], STORY_CHARACTERS - len(head) - sum(map(len, rows[:1])) - 100
     last: list[str] = []
@@ -109,8 +111,9 @@ def summary_tags(title: str, events: Sequence[Event]) -> dict[str, str]:
 
 
 def _row(event: Event) -> str:
-    message = event.message.replace("|", "\\|").replace("\n", " ")[:300]
-    kind = f"**{event.kind}**" if event.kind in ("verdict", "failed", "closed") else event.kind
+    message = table_cell(event.message[:300])
+    kind = f"**{event.kind}**" if event.kind in ("verdict", "failed", "closed") else table_cell(event.kind)
     outcome = event.data.get("outcome") if event.kind == "verdict" else None
-    told = f"{event.data.get('gate')}: **{outcome}**, {message}" if outcome else message
-    return f"| {event.at:%H:%M:%S} | `{event.step}` | {kind} | {told} |\n"
+    gate = table_cell(str(event.data.get("gate")))
+    told = f"{gate}: **{table_cell(str(outcome))}**, {message}" if outcome else message
+    return f"| {event.at:%H:%M:%S} | {code_cell(event.step)} | {kind} | {told} |\n"

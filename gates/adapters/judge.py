@@ -10,13 +10,13 @@ import asyncio
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Self
-from urllib.parse import urlsplit
 
 from openai import APIConnectionError, APIError, APIStatusError, APITimeoutError, AsyncOpenAI, Omit
 from pydantic import BaseModel
 
 from gates.judge.rubric import JudgeReply, JudgeRequest
 from gates.judge.spec import JudgeGate
+from tidegate.core.addresses import host_of
 from tidegate.core.errors import OutsideError, UsageError
 
 
@@ -49,7 +49,7 @@ class OpenAIJudge:
         """
         key = _key(settings, environment)
         self._settings = settings
-        self._host = urlsplit(settings.endpoint).netloc
+        self._host = host_of(settings.endpoint)
         self._headers: dict[str, str | Omit] = {} if key else {"Authorization": Omit()}
         self._under_way = asyncio.Semaphore(settings.concurrency)
         self._client = AsyncOpenAI(

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 
 from gates.model import Outcome
 from gates.reports.junit import Case, Mark, Suite, case_of, junit_xml
-from gates.reports.markup import table_cell
 from gates.reports.verdict_line import GateVerdict, OutcomeName
+from tidegate.core.markdown import table_cell
 from tidegate.core.model import Value
 
 NOT_ASKED = "not judged here: it needs more than batches of evidence"
@@ -64,10 +64,10 @@ def as_markdown(judgement: Judgement) -> str:
     """A heading and a table, for a summary or a comment."""
     lines = [f"### {table_cell(judgement.name)}: {judgement.outcome}", "", "| gate | verdict | why |", "|---|---|---|"]
     lines += [
-        f"| {verdict.gate} | {_emphasized(verdict.outcome)} | {table_cell(verdict.reason)} |"
+        f"| {table_cell(verdict.gate)} | {_emphasized(verdict.outcome)} | {table_cell(verdict.reason)} |"
         for verdict in judgement.verdicts
     ]
-    lines += [f"| {gate} | not asked | {NOT_ASKED} |" for gate in judgement.not_asked]
+    lines += [f"| {table_cell(gate)} | not asked | {NOT_ASKED} |" for gate in judgement.not_asked]
     sentence = _of_what(judgement)
     return "\n".join([*lines, "", f"{sentence[0].upper()}{sentence[1:]}.", ""])
 

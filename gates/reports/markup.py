@@ -5,11 +5,6 @@ from __future__ import annotations
 import re
 
 
-def table_cell(text: str) -> str:
-    """One line of Markdown that is read as it is written, also within a table."""
-    return re.sub(r"([\\|<>*_`\[\]])", r"\\\1", " ".join(text.split()))
-
-
 def xml_text(text: str) -> str:
     """Without characters that XML cannot hold; a reason may quote what a source wrote into `missing`."""
     return re.sub(r"[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "?", text)

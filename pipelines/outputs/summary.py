@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from gates.model import Outcome
-from gates.reports.markup import table_cell
 from pipelines.outputs.wording import sentence
 from pipelines.story import Gate, Step, StepState, Story
 from pipelines.wording import decision, duration, key_numbers, shares
+from tidegate.core.markdown import table_cell
 
 GATES_SHOWN = 200
 """A page of CI holds a megabyte, and a delivery to many regions has thousands of verdicts. What says no comes first."""
@@ -55,7 +55,7 @@ def _gates(story: Story) -> Iterator[str]:
     yield "| gate | in | verdict | why |"
     yield "|---|---|---|---|"
     for gate in worst_first[:GATES_SHOWN]:
-        yield f"| {gate.name} | {table_cell(gate.step)} | {_word(gate)} | {table_cell(_why(gate))} |"
+        yield f"| {table_cell(gate.name)} | {table_cell(gate.step)} | {_word(gate)} | {table_cell(_why(gate))} |"
     if len(worst_first) > GATES_SHOWN:
         yield f"| and {len(worst_first) - GATES_SHOWN} more | | | |"
     yield "\n</details>"

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
-from urllib.parse import unquote, urlsplit, urlunsplit
+from urllib.parse import unquote, urlsplit
 
+from tidegate.core.addresses import without_names
 from tidegate.core.errors import UsageError
 
 PROXIED = "mlflow-artifacts"
@@ -53,14 +54,6 @@ def asked_by_rest(uri: str, environment: Mapping[str, str]) -> bool:
     return is_server(uri) and not any(environment.get(name, "").lower() not in {"", "false"} for name in OF_THE_LIBRARY)
 
 
-def without_secret(uri: str) -> str:
-    """An address as messages may show it."""
-    parts = urlsplit(uri)
-    if "@" not in parts.netloc:
-        return uri
-    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
-
-
 def access_to(uri: str, environment: Mapping[str, str], home: Path) -> Access:
     """What MLflow's own client would send there.
 
@@ -69,7 +62,7 @@ def access_to(uri: str, environment: Mapping[str, str], home: Path) -> Access:
     """
     name, password = _basic(uri, environment, home)
     return Access(
-        url=without_secret(uri).rstrip("/"),
+        url=without_names(uri).rstrip("/"),
         basic=(name, password) if name and password else None,
         token=environment.get("MLFLOW_TRACKING_TOKEN") or None,
         workspace=environment.get("MLFLOW_WORKSPACE") or None,

@@ -13,10 +13,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+<<<<<<< HEAD
 from registry.adapters.mlflow_address import is_server, without_secret
 from registry.conventions import in_filter
+=======
+from registry.adapters.mlflow_address import is_server
+>>>>>>> 94ea5a0 (Show the words of others as words: no markup, no escape, no link, no mention, no password; count what a spec's aliases come to)
 from registry.errors import RegistryError, StoreUnreachable
 from registry.model import Metric, StoredModel, StoredRun, StoredVersion
+from tidegate.core.addresses import shown
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -255,7 +260,7 @@ def store_errors(tracking_uri: str) -> Iterator[None]:
     """
     for name, value in _SETTINGS.items():
         os.environ.setdefault(name, value)
-    place = without_secret(tracking_uri)
+    place = shown(tracking_uri)
     try:
         from mlflow.exceptions import MlflowException
         from sqlalchemy.exc import SQLAlchemyError
@@ -295,7 +300,7 @@ def _make_parent(tracking_uri: str) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise StoreUnreachable(f"MLflow store {tracking_uri}: cannot make {folder}: {error.strerror}") from error
+        raise StoreUnreachable(f"MLflow store {shown(tracking_uri)}: cannot make {folder}: {error.strerror}") from error
 
 
 def _artifact_location(tracking_uri: str) -> str | None:

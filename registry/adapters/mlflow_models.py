@@ -8,9 +8,13 @@ from functools import cached_property
 from pathlib import Path
 from urllib.parse import urlsplit
 
+<<<<<<< HEAD
 from pydantic import ValidationError
 
 from registry.adapters.mlflow_address import ARTIFACTS_API, PROXIED, is_server, without_secret
+=======
+from registry.adapters.mlflow_address import ARTIFACTS_API, PROXIED, is_server
+>>>>>>> 94ea5a0 (Show the words of others as words: no markup, no escape, no link, no mention, no password; count what a spec's aliases come to)
 from registry.adapters.mlflow_register import log_version
 from registry.adapters.mlflow_store import Store, open_store
 from registry.aliases import Move, pointed, promoted, reinstated, taken_over_from
@@ -19,6 +23,7 @@ from registry.digests import compare, digest_files, whole_digest
 from registry.errors import DigestMismatch, UnfitModel, UnknownAlias, UnknownModel, UnknownVersion
 from registry.huggingface import read_card
 from registry.model import ModelVersion, StoredModel, StoredVersion
+from tidegate.core.addresses import shown, without_names
 
 
 class MlflowRegistry:
@@ -124,7 +129,7 @@ class MlflowRegistry:
         """What is written on a version now, by us and by others."""
         found = self._store.models.version(version.name, version.version)
         if found is None:
-            raise UnknownVersion(f"{version.uri} is no longer in {without_secret(self._uri)}")
+            raise UnknownVersion(f"{version.uri} is no longer in {shown(self._uri)}")
         return dict(found.tags)
 
     def download(self, version: ModelVersion, target: Path) -> Path:
@@ -166,7 +171,7 @@ class MlflowRegistry:
         artifacts = urlsplit(self.location(version))
         if not is_server(self._uri) or artifacts.scheme != PROXIED:
             return ""
-        server = without_secret(self._uri).rstrip("/")
+        server = without_names(self._uri).rstrip("/")
         return f"{server}{ARTIFACTS_API}{artifacts.path.rstrip('/')}/{MODEL_FOLDER}"
 
     def _fetch(self, version: ModelVersion, target: Path) -> Path:
@@ -178,7 +183,7 @@ class MlflowRegistry:
         model = models.model(name)
         if model is None:
             known = ", ".join(models.model_names()) or "none at all"
-            raise UnknownModel(f"models:/{name}: no such model in {without_secret(self._uri)}; there are {known}")
+            raise UnknownModel(f"models:/{name}: no such model in {shown(self._uri)}; there are {known}")
         return model, models.versions(name)
 
 

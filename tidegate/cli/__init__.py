@@ -13,6 +13,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code. An error a person is meant to read is one line on stderr."""
     from tidegate.cli.shadowing import refuse_shadowed_packages
     from tidegate.core.errors import TidegateError
+    from tidegate.core.plain_text import printable
 
     arguments = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in arguments
@@ -22,9 +23,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except TidegateError as error:
         if debug:
             raise
-        print(f"tidegate: {error}" if "\n" not in str(error) else str(error), file=sys.stderr)
+        print(printable(f"tidegate: {error}" if "\n" not in str(error) else str(error)), file=sys.stderr)
         if error.detail:
-            print("(more with --debug)" if not _short(error.detail) else error.detail, file=sys.stderr)
+            print(printable(error.detail) if _short(error.detail) else "(more with --debug)", file=sys.stderr)
         return int(error.exit_code)
     except ModuleNotFoundError as error:
         if debug or not error.name or _is_ours(error.name):

@@ -11,7 +11,6 @@ from hashlib import sha256
 from pathlib import Path
 
 from prometheus_client import Metric
-from rich.console import Console
 
 from pipelines.adapters.chat import OpenAIChat
 from pipelines.adapters.lock import delivery_lock
@@ -32,6 +31,7 @@ from tidegate.cli.addresses import host_and_port
 from tidegate.cli.ci import Reports, errors_told
 from tidegate.cli.commands.report import write_report
 from tidegate.cli.compose import make_plan_of, open_deliveries, open_registry
+from tidegate.cli.console import PlainConsole
 from tidegate.cli.ground import Ground, Wanted, ground_of
 from tidegate.cli.interrupt import cancelled_by_signals
 from tidegate.cli.notify import outbox_for
@@ -83,7 +83,7 @@ def run_delivery(
     reports: Reports,
 ) -> int:
     """Deliver `version`, or what the alias names; `users` plays users, `keep` leaves up a fleet that this starts."""
-    progress = follow(Console(stderr=True, highlight=False), SystemClock(), plain=reports.plain)
+    progress = follow(PlainConsole(stderr=True), SystemClock(), plain=reports.plain)
     with errors_told(reports, lambda: progress.story):
         request = Request(
             wanted=Wanted(
@@ -105,7 +105,7 @@ def run_delivery(
     if as_json:
         print_json(result.model_dump(mode="json") | {"report": str(_report(request, result.delivery))})
     else:
-        Console(highlight=False).print(summary(progress.story))
+        PlainConsole().print(summary(progress.story))
         print(f"report: {_report(request, result.delivery)}")
     return int(result.exit_code)
 

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
-from rich.console import Console
-
 from pipelines.context import Context
 from pipelines.event_file import EventFile
 from pipelines.journal import Journal, Listener
@@ -27,6 +25,7 @@ from rollouts.adapters.host_client import attach
 from rollouts.watchdog import lend
 from tidegate.cli.commands.report import Recorded, write_report
 from tidegate.cli.compose import open_registry, read_delivery
+from tidegate.cli.console import PlainConsole
 from tidegate.cli.delivery import Written, context_of, heartbeat
 from tidegate.cli.ground import Wanted, ground_of
 from tidegate.cli.notify import outbox_for
@@ -75,7 +74,7 @@ def joined(
 
 def shown(events: list[Event]) -> Progress:
     """A display that knows what happened before."""
-    progress = follow(Console(stderr=True, highlight=False), SystemClock())
+    progress = follow(PlainConsole(stderr=True), SystemClock())
     progress.story = tell(events)
     return progress
 

@@ -8,8 +8,6 @@ from datetime import timedelta
 from pathlib import Path
 from typing import get_args
 
-import yaml
-
 from gates.reports.gate_file import EvidenceGates, Gate, GateFile
 from gates.spec import USUAL_LOOK, Gates
 from gates.terms import PAIRED, Source, Terms, terms_of
@@ -17,7 +15,7 @@ from pipelines.budget import shares
 from pipelines.slos import gates_within
 from pipelines.spec import Delivery
 from tidegate.core.errors import UsageError
-from tidegate.core.spec import load_spec
+from tidegate.core.spec import load_spec, stated_kind
 
 BY_EVIDENCE: tuple[Gate, ...] = get_args(Gate)
 
@@ -44,7 +42,7 @@ def read_gates(path: Path) -> Judged:
         SpecError: with every problem, when it is neither of kind Gates nor of kind Delivery.
         UsageError: when it is a delivery without a gate that batches can answer.
     """
-    if _kind(path) == "Delivery":
+    if stated_kind(path) == "Delivery":
         judged = _of_delivery(load_spec(path, Delivery))
         if not judged.terms("users").gates:
             raise UsageError(f"{path} has no gate that evidence answers", hint=f"known: {', '.join(BY_EVIDENCE)}")
@@ -57,15 +55,6 @@ def read_gates(path: Path) -> Judged:
         not_asked=(),
         look=asked.gates.budget.look or USUAL_LOOK,
     )
-
-
-def _kind(path: Path) -> object:
-    """What the file says that it is; whatever is wrong with it is told when it is read as that."""
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError):
-        return None
-    return content.get("kind") if isinstance(content, dict) else None
 
 
 def _of_delivery(spec: Delivery) -> Judged:

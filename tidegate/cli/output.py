@@ -6,6 +6,8 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 
+from tidegate.core.plain_text import printable
+
 
 def print_json(data: Mapping[str, object] | Sequence[object]) -> None:
     """One JSON document on stdout."""
@@ -14,4 +16,9 @@ def print_json(data: Mapping[str, object] | Sequence[object]) -> None:
 
 def note(line: str) -> None:
     """A line for the person who waits; never mixed into data."""
-    print(line, file=sys.stderr, flush=True)
+    print(printable(line), file=sys.stderr, flush=True)
+
+
+def say(text: str) -> None:
+    """Text on stdout that holds words of others."""
+    print(printable(text), flush=True)

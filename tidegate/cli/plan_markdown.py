@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from gates.reports.markup import table_cell
 from pipelines.model import Plan
 from tidegate.cli.plan_rows import PLAN_COLUMNS, approvals, plan_notes, plan_rows, whole_time
+from tidegate.core.markdown import table_cell
 
 
 def plan_markdown(plan: Plan, spec: str, more: Sequence[str] = ()) -> str:

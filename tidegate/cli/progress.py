@@ -18,6 +18,7 @@ from pipelines.story import Story
 from pipelines.wording import duration, shares, stopwatch
 from tidegate.cli.view import screen
 from tidegate.core.clock import Clock
+from tidegate.core.plain_text import one_line
 
 REFRESHES_PER_SECOND = 4
 """Enough for a clock that moves; a slow terminal over a network keeps up."""
@@ -91,7 +92,7 @@ class PlainProgress:
         text = self._line(event, before)
         if text:
             elapsed = stopwatch(self.story.elapsed_seconds(event.at))
-            self._console.print(f"{elapsed:>7}  {text}", highlight=False, markup=False, soft_wrap=True)
+            self._console.print(f"{elapsed:>7}  {one_line(text)}", highlight=False, markup=False, soft_wrap=True)
 
     def _line(self, event: Event, before: Story) -> str:
         """What to say about the event; empty when it says nothing new."""

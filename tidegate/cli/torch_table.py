@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from rich.console import Console
 from rich.table import Table
 
 from engine_images.torch_compile.compare import Row, rows
 from engine_images.torch_compile.model import Trial
+from tidegate.cli.console import PlainConsole
 from tidegate.cli.engine_view import in_bytes
 
 WIDTH = 120
@@ -15,9 +15,9 @@ WIDTH = 120
 
 def show(trial: Trial) -> None:
     """Print the table, what it ran on, and what became of the caches."""
-    console = Console(soft_wrap=False)
+    console = PlainConsole(soft_wrap=False)
     if not console.is_terminal:
-        console = Console(width=WIDTH)
+        console = PlainConsole(width=WIDTH)
     console.print(table(rows(trial)))
     machine = trial.eager.machine
     console.print(f"{machine.device}; torch {machine.torch}; {trial.subject.repeats} calls of each shape", style="dim")

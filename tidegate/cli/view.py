@@ -59,9 +59,10 @@ def summary(story: Story) -> Table:
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
-    table.add_row("version", f"{story.model} {story.version}" + (f", champion {story.champion}" * bool(story.champion)))
+    against = f", champion {story.champion}" if story.champion else ""
+    table.add_row("version", Text(f"{story.model} {story.version}{against}"))
     table.add_row("outcome", Text(story.outcome or "running", style=f"bold {style}"))
-    table.add_row("decided by", _decided_by(story))
+    table.add_row("decided by", Text(_decided_by(story)))
     table.add_row("took", duration(story.elapsed_seconds(story.ended or story.started)) if story.started else "-")
     return table
 
@@ -173,7 +174,7 @@ def _regions(story: Story) -> Table:
     for _ in range(3):
         table.add_column(no_wrap=True)
     for region in story.regions:
-        table.add_row(f"  {region.name}", _bar(region), shares(region, story))
+        table.add_row(Text(f"  {region.name}"), _bar(region), Text(shares(region, story)))
     return table
 
 
@@ -204,5 +205,6 @@ def _gates(gates: Sequence[Gate]) -> RenderableType:
         mark, style = VERDICTS[gate.latest.outcome]
         place = gate.step.partition("@")[2] if gate.region else gate.step
         reason = " · ".join(part for part in (key_numbers(gate), gate.latest.reason) if part)
-        table.add_row(Text(mark, style), gate.name, Text(place, "dim"), Text(str(gate.latest.outcome), style), reason)
+        outcome = Text(str(gate.latest.outcome), style)
+        table.add_row(Text(mark, style), Text(gate.name), Text(place, "dim"), outcome, Text(reason))
     return Padding(table, (0, 0, 0, 2))

@@ -16,6 +16,8 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import ClassVar
 
+from tidegate.core.addresses import without_names
+
 
 class ExitCode(IntEnum):
     """What every command promises to its caller."""
@@ -38,11 +40,14 @@ class TidegateError(Exception):
     exit_code: ClassVar[ExitCode] = ExitCode.OUTSIDE
 
     def __init__(self, message: str, *, hint: str | None = None, detail: str | None = None) -> None:
-        """`message` is the one line; `hint` what to do; `detail` the rest, shown with `--debug`."""
-        super().__init__(message)
-        self.message = message
-        self.hint = hint
-        self.detail = detail
+        """`message` is the one line; `hint` what to do; `detail` the rest, shown with `--debug`.
+
+        An error goes into logs, ledgers and reports: no name and password of an address in it gets that far.
+        """
+        self.message = without_names(message)
+        self.hint = hint and without_names(hint)
+        self.detail = detail and without_names(detail)
+        super().__init__(self.message)
 
     def __str__(self) -> str:
         return f"{self.message}; {self.hint}" if self.hint else self.message

@@ -18,10 +18,12 @@ import yaml
 from pydantic import BaseModel, Tag, ValidationError
 from pydantic_core import ErrorDetails
 
+from tidegate.core.addresses import without_names
 from tidegate.core.errors import UsageError
 from tidegate.core.model import AT_ODDS, Loc, SpecModel
 from tidegate.core.plain_yaml import PlainLoader
 from tidegate.core.quantities import FROM_FILE, format_duration
+from tidegate.core.yaml_bounds import TooMuch, bounded_text, require_bounded, require_countable, too_deep
 
 Spec = TypeVar("Spec", bound=SpecModel)
 _DELTA = re.compile(r"datetime\.timedelta\(([^)]*)\)")
@@ -78,7 +80,8 @@ def load_spec(path: Path, kind: type[Spec]) -> Spec:
         SpecError: with every problem, when the file is missing, is not YAML, or is not a `kind`.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        with _bounds(str(path)), path.open(encoding="utf-8") as file:
+            text = bounded_text(file)
     except OSError as error:
         reason = error.strerror or "an unreadable file"
         raise SpecError([Problem(str(path), 1, "", reason.lower(), "a readable YAML file")]) from error
@@ -87,10 +90,22 @@ def load_spec(path: Path, kind: type[Spec]) -> Spec:
 
 def parse_spec(text: str, kind: type[Spec], *, file: str) -> Spec:
     """As `load_spec`, for text at hand; `file` is the name used in problems."""
-    with _syntax_errors(file):
+    with _syntax_errors(file), _bounds(file):
+        require_bounded(text)
         root = yaml.compose(text, Loader=PlainLoader)
+        require_countable(root)
         data = yaml.load(text, Loader=PlainLoader)
     return _checked(root, data, kind, file)
+
+
+def stated_kind(path: Path) -> str | None:
+    """What the file at `path` says under `kind`; None where it cannot be read: whoever reads it whole says why."""
+    try:
+        with path.open(encoding="utf-8") as file:
+            pair = _entry(yaml.compose(bounded_text(file), Loader=PlainLoader), "kind")
+    except (OSError, UnicodeDecodeError, yaml.YAMLError, TooMuch, RecursionError):
+        return None
+    return pair[1].value if pair and isinstance(pair[1], yaml.ScalarNode) else None
 
 
 def parse_documents(
@@ -105,8 +120,11 @@ def parse_documents(
     """
     documents: list[Document[Spec]] = []
     problems: list[Problem] = []
-    with _syntax_errors(file):
+    with _syntax_errors(file), _bounds(file):
+        require_bounded(text)
         roots = [root for root in yaml.compose_all(text, Loader=PlainLoader) if root.tag != _NULL]
+        for root in roots:
+            require_countable(root)
         contents = [content for content in yaml.load_all(text, Loader=PlainLoader) if content is not None]
     for root, data in zip(roots, contents, strict=True):
         kind = kind_of(data)
@@ -132,6 +150,15 @@ def _syntax_errors(file: str) -> Iterator[None]:
         raise SpecError([Problem(file, line, "", error.problem or "a syntax error", "valid YAML")]) from error
     except yaml.reader.ReaderError as error:
         raise SpecError([Problem(file, 1, "", error.reason, "valid YAML")]) from error
+
+
+@contextmanager
+def _bounds(file: str) -> Iterator[None]:
+    try:
+        yield
+    except (TooMuch, RecursionError) as error:
+        bound = error if isinstance(error, TooMuch) else too_deep()
+        raise SpecError([Problem(file, 1, "", bound.found, bound.expected)]) from error
 
 
 def _checked(root: yaml.Node | None, data: object, kind: type[Spec], file: str) -> Spec:
@@ -249,7 +276,7 @@ def _quoted(found: object, *, whole: bool) -> str:
     """What stands there, short; nothing of a file that is no spec at all, which may be somebody's secret."""
     if whole:
         return f"a file that is {_SHAPES.get(type(found), 'text')}"
-    text = format_duration(found) if isinstance(found, timedelta) else repr(found)
+    text = format_duration(found) if isinstance(found, timedelta) else without_names(repr(found))
     return text if len(text) <= QUOTED_CHARACTERS else f"{text[:QUOTED_CHARACTERS]}..."
 
 

@@ -11,6 +11,7 @@ from rich.console import Console
 
 from pipelines.ports import Event
 from pipelines.story import tell
+from tidegate.cli.console import PlainConsole
 from tidegate.cli.progress import LiveProgress, PlainProgress, follow
 from tidegate.cli.view import screen, summary, visible
 
@@ -159,3 +160,38 @@ def test_the_summary_names_version_outcome_what_decided_and_the_duration() -> No
     console.print(summary(tell(bad_answers())))
     for part in ("support-llm 3", "rolled-back", "quality 0.21 against 0.92, in offline@eu-west-1", "45 s"):
         assert part in text(console)
+
+
+HOSTILE = (
+    "promote was refused by ann: see [/ticket] 42 [link=https://evil.example]x[/link] :skull: \x1b]0;owned\x07\x1b[2J"
+)
+
+
+def refused_with(reason: str) -> list[Event]:
+    delivery = Delivery("[/v]", champion="[b]2").open()
+    delivery.prepare("eu-west-1").say("canary@eu-west-1/25", "started")
+    delivery.verdict("canary@eu-west-1/25", "latency", "fail", reason)
+    delivery.say("delivery", "closed", reason, outcome="rolled-back", reason=reason)
+    return delivery.events
+
+
+def test_the_words_of_others_are_shown_as_they_are_and_end_no_summary() -> None:
+    console = PlainConsole(file=StringIO(), width=300)
+    console.print(summary(tell(refused_with(HOSTILE))))
+    assert "see [/ticket] 42 [link=https://evil.example]x[/link] :skull: ]0;owned[2J" in text(console)
+
+
+def test_they_neither_steer_the_live_display_nor_plain_lines() -> None:
+    console = PlainConsole(file=StringIO(), width=300)
+    console.print(screen(tell(refused_with(HOSTILE)), refused_with(HOSTILE)[-1].at, rows=40))
+    with PlainProgress(console) as progress:
+        for event in refused_with(f"{HOSTILE}\n::warning::from CI"):
+            progress.on_event(event)
+    assert not {"\x1b", "\x07"} & set(text(console))
+    assert not any(line.startswith("::") for line in text(console).splitlines())
+
+
+def test_a_plain_console_of_any_other_makes_no_markup_of_a_story_either() -> None:
+    console = terminal(200)
+    console.print(summary(tell(refused_with(HOSTILE))))
+    assert "[/ticket]" in text(console)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from registry.adapters.mlflow_address import access_to, asked_by_rest, without_secret
+from registry.adapters.mlflow_address import access_to, asked_by_rest
 from tidegate.core.errors import UsageError
 
 URL = "https://mlflow.example.com/team"
@@ -52,8 +52,8 @@ def test_nothing_secret_is_shown(tmp_path: Path) -> None:
     said = {"MLFLOW_TRACKING_PASSWORD": "s3cret", "MLFLOW_TRACKING_USERNAME": "a", "MLFLOW_TRACKING_TOKEN": "t0ken"}
     shown = repr(access_to("https://bob:old@host", said, tmp_path))
     assert not {"s3cret", "t0ken", "old"} & set(shown.replace("'", " ").split())
-    assert without_secret("https://bob:old@host:5000/x") == "https://host:5000/x"
-    assert without_secret("sqlite:////tmp/a.db") == "sqlite:////tmp/a.db"
+    assert shown("https://bob:old@host:5000/x") == "https://host:5000/x"
+    assert shown("sqlite:////tmp/a.db") == "sqlite:////tmp/a.db"
 
 
 @pytest.mark.parametrize("found", ["soon", "-1", "nan"])

@@ -124,3 +124,11 @@ def test_events_jsonl_has_one_event_a_line() -> None:
     lines = jsonl(slow()).splitlines()
 
     assert [Event.model_validate_json(line) for line in lines] == slow()
+
+
+def test_the_words_of_others_link_nowhere_and_load_nothing_in_the_note() -> None:
+    said = "<img src=https://evil.example/beacon> [Approve here](https://evil.example) @team"
+    story = describe(said, [Event(at=AT, step="a|b`", kind="[x](y)", message=said, data={})], said)
+    told = "\\<img `src=https://evil.example/beacon>` \\[Approve `here](https://evil.example)` `@team`"
+    assert story.count(told) == 3
+    assert "<img" not in story.replace("\\<img", "") and "[x](y)" not in story

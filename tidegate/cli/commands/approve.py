@@ -9,6 +9,7 @@ from pipelines.approvals import refuse_useless
 from pipelines.journal import Journal
 from pipelines.recorded import plan_of
 from tidegate.cli.compose import open_deliveries
+from tidegate.cli.output import say
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import Refused, UsageError
 
@@ -44,5 +45,5 @@ def run(answer: Answer, state: Path, tracking_uri: str | None) -> int:
     word = "refused" if answer.refuse else "approved"
     message = f"{answer.by}: {answer.reason}" if answer.reason else answer.by
     Journal(ledger, SystemClock()).say(answer.asked, word, message, {"by": answer.by, "reason": answer.reason})
-    print(f"{word}: {answer.asked} of {summary.name} {summary.version}")
+    say(f"{word}: {answer.asked} of {summary.name} {summary.version}")
     return 0

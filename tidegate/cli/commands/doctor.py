@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from rich.console import Console
-
 from pipelines.asked_of_prometheus import asked_of_prometheus, scraping_of
 from pipelines.spec import Delivery
 from rollouts.adapters.http import Http
@@ -21,6 +19,7 @@ from rollouts.errors import FleetError
 from rollouts.manifests.spec import ArgoFleetSpec
 from tidegate.cli.commands.doctor_view import report
 from tidegate.cli.compose import open_deliveries
+from tidegate.cli.console import PlainConsole
 from tidegate.cli.output import note, print_json
 from tidegate.cli.pods_reach import require_files_for_pods
 from tidegate.core.clock import SystemClock
@@ -58,9 +57,7 @@ def run(spec_path: Path, asked: Asked, *, as_json: bool) -> int:
     if as_json:
         print_json([_as_data(region, one) for region, one in seen.items()])
     else:
-        Console(highlight=False, soft_wrap=True).print(
-            report({name: (one.findings, one.problem) for name, one in seen.items()})
-        )
+        PlainConsole(soft_wrap=True).print(report({name: (one.findings, one.problem) for name, one in seen.items()}))
     # Last: what is wrong with the regions is worth knowing all the same.
     if spec.workflow and asked.tracking_uri:
         require_files_for_pods(spec, spec.model.origin, asked.state, asked.tracking_uri)

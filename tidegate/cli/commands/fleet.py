@@ -12,7 +12,7 @@ from rollouts.adapters.host_client import FleetHost, LocalFleet, attach, start
 from rollouts.model import Engine
 from tidegate.cli.compose import local_engines, on_this_machine, open_registry, read_delivery
 from tidegate.cli.interrupt import cancelled_by_signals
-from tidegate.cli.output import note
+from tidegate.cli.output import note, say
 from tidegate.core.errors import Refused
 
 LOOK_SECONDS = 2.0
@@ -52,7 +52,7 @@ async def _up(spec: Delivery, state: StateFolder, tracking_uri: str | None, *, d
 async def _serve(fleet: LocalFleet, champion: Engine) -> None:
     note(f"{fleet.region}: starting version {champion.version}")
     serving = await fleet.deploy(champion)
-    print(f"{fleet.region}: version {champion.version} at {serving.entry}", flush=True)
+    say(f"{fleet.region}: version {champion.version} at {serving.entry}")
 
 
 async def _until_gone(host: FleetHost) -> None:

@@ -52,8 +52,9 @@ def run(gates: Path, expected: Expected, *, as_json: bool) -> int:
 
 def print_forecasts(name: str, found: list[GateForecast], assumed: Assumptions) -> None:
     """A line for each gate and source, and what would mend those that come too late."""
-    from rich.console import Console
     from rich.table import Table
+
+    from tidegate.cli.console import PlainConsole
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for column in (*COLUMNS[:1], "counted by", *COLUMNS[1:]):
@@ -61,7 +62,7 @@ def print_forecasts(name: str, found: list[GateForecast], assumed: Assumptions) 
     for forecast in found:
         gate, *rest = cells(forecast)
         table.add_row(gate, forecast.source, *rest)
-    console = Console(file=sys.stdout, highlight=False, width=None if sys.stdout.isatty() else 150)
+    console = PlainConsole(file=sys.stdout, width=None if sys.stdout.isatty() else 150)
     console.print(name, soft_wrap=True)
     console.print(table)
     for forecast in found:

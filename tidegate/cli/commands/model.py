@@ -6,7 +6,7 @@ from pathlib import Path
 
 from registry.model import Alias, ModelVersion
 from tidegate.cli.compose import open_registry
-from tidegate.cli.output import print_json
+from tidegate.cli.output import print_json, say
 from tidegate.core.errors import UsageError
 
 
@@ -27,7 +27,7 @@ def register(
     if as_json:
         print_json(version.model_dump(mode="json"))
     else:
-        print(_line(version))
+        say(_line(version))
     return 0
 
 
@@ -38,7 +38,7 @@ def versions(name: str, state: Path, tracking_uri: str | None, *, as_json: bool)
         print_json([version.model_dump(mode="json") for version in found])
         return 0
     for version in found:
-        print(_line(version))
+        say(_line(version))
     return 0
 
 
@@ -47,7 +47,7 @@ def set_alias(name: str, version: str, alias: str, state: Path, tracking_uri: st
     _refuse_unknown_alias(alias)
     registry = open_registry(state, tracking_uri)
     registry.set_alias(name, alias, version)
-    print(_line(registry.resolve(name, version)))
+    say(_line(registry.resolve(name, version)))
     return 0
 
 

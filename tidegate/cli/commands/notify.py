@@ -15,7 +15,7 @@ from pipelines.notify.samples import samples
 from pipelines.notify.spec import NotifySpec
 from pipelines.spec import Delivery
 from tidegate.cli.notify import http_sender, places_of
-from tidegate.cli.output import print_json
+from tidegate.cli.output import print_json, say
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import ExitCode, UsageError
 from tidegate.core.spec import load_spec
@@ -62,7 +62,7 @@ def _show(spec: Delivery, environment: Mapping[str, str], *, as_json: bool) -> i
         return 0
     for message in told:
         missing = "" if message["set"] else ", which is not set"
-        print(f"{message['to']} at ${message['url_from_env']}{missing}: {message['about']}")
+        say(f"{message['to']} at ${message['url_from_env']}{missing}: {message['about']}")
         print(json.dumps(message["body"], indent=2, ensure_ascii=False))
     return 0
 
@@ -90,7 +90,7 @@ def _try(spec: Delivery, sender: Sender, environment: Mapping[str, str], *, as_j
     if as_json:
         print_json(told)
     for each in told if not as_json else ():
-        print(f"{each['to']} at ${each['url_from_env']}: {each['problem'] or 'taken'}")
+        say(f"{each['to']} at ${each['url_from_env']}: {each['problem'] or 'taken'}")
     return int(ExitCode.OUTSIDE if any(each["problem"] for each in told) else ExitCode.DELIVERED)
 
 

@@ -87,15 +87,16 @@ def _held(count: EngineCount) -> str:
 
 def print_plan(plan: Plan) -> None:
     """The plan as a table on stdout."""
-    from rich.console import Console
     from rich.table import Table
+
+    from tidegate.cli.console import PlainConsole
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for column in PLAN_COLUMNS:
         table.add_column(column, no_wrap=True)
     for row in plan_rows(plan):
         table.add_row(*row)
-    console = Console(file=sys.stdout, highlight=False, width=None if sys.stdout.isatty() else 150)
+    console = PlainConsole(file=sys.stdout, width=None if sys.stdout.isatty() else 150)
     head = f"{plan.version.uri} -> {', '.join(plan.regions)}; champion is version {plan.champion.version}"
     console.print(head, soft_wrap=True)
     console.print(table)

@@ -6,8 +6,6 @@ import asyncio
 from datetime import timedelta
 from pathlib import Path
 
-from rich.console import Console
-
 from pipelines.adapters.lock import delivery_lock
 from pipelines.event_file import EventFile
 from pipelines.journal import Listener
@@ -15,6 +13,7 @@ from pipelines.model import Result
 from pipelines.resumption import resume
 from rollouts.watchdog import end_lease
 from tidegate.cli.compose import open_deliveries
+from tidegate.cli.console import PlainConsole
 from tidegate.cli.interrupt import cancelled_by_signals
 from tidegate.cli.joined import Joined, attach_report, context_for, joined, shown
 from tidegate.cli.output import print_json
@@ -33,7 +32,7 @@ def run(delivery: str, state: Path, tracking_uri: str | None, *, as_json: bool) 
     if as_json:
         print_json(result.model_dump(mode="json") | {"report": str(report)})
     else:
-        Console(highlight=False).print(summary(progress.story))
+        PlainConsole().print(summary(progress.story))
         print(f"report: {report}")
     return int(result.exit_code)
 

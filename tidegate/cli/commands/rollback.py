@@ -18,7 +18,7 @@ from registry.model import Alias, ModelVersion
 from rollouts.model import Engine
 from tidegate.cli.compose import open_registry, read_delivery
 from tidegate.cli.ground import engines_of, standing_fleets
-from tidegate.cli.output import note, print_json
+from tidegate.cli.output import note, print_json, say
 from tidegate.core.errors import OutsideError
 
 LOOK_SECONDS = 0.2
@@ -37,7 +37,7 @@ def run(spec_path: Path, state: Path, tracking_uri: str | None, *, as_json: bool
         print_json({"regions": versions})
     else:
         for region, version in versions.items():
-            print(f"{region}: version {version}")
+            say(f"{region}: version {version}")
     return 0
 
 

@@ -12,7 +12,7 @@ from rollouts.argo.picture import Row, row_of
 from rollouts.argo.safe import ANYWHERE, Expected
 from rollouts.argo.waiting import look_at
 from rollouts.errors import NotPossible
-from tidegate.cli.output import print_json
+from tidegate.cli.output import print_json, say
 from tidegate.cli.rollout_durations import seconds
 from tidegate.cli.rollout_place import Asked, opened, place_of
 from tidegate.cli.rollout_view import health_text
@@ -104,7 +104,7 @@ def _run(asked: Asked, done: str, act: Act, *, as_json: bool) -> int:
         print_json({"done": done, "sent": sent, "rollout": row.model_dump(mode="json")})
     else:
         said = done if outcome.sent else f"nothing to do, {done} already"
-        print(f"{place.name}: {said}; now {health_text(row.health)}")
+        say(f"{place.name}: {said}; now {health_text(row.health)}")
     return 0
 
 

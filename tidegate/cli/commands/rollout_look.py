@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import sys
 
-from rich.console import Console, RenderableType
+from rich.console import RenderableType
 
 from rollouts.argo.family import family_of
 from rollouts.argo.health import health_of
 from rollouts.argo.picture import Picture, Row, picture_of, row_of
 from rollouts.argo.sources import workload_of
 from rollouts.kube.resources import ROLLOUTS
+from tidegate.cli.console import PlainConsole
 from tidegate.cli.output import note, print_json
 from tidegate.cli.rollout_durations import seconds
 from tidegate.cli.rollout_place import Asked, opened, place_of
@@ -47,9 +48,9 @@ def listing(asked: Asked, *, as_json: bool) -> int:
 def show(renderable: RenderableType) -> None:
     """On stdout: in colour on a terminal, in full and without blanks at line ends where there is none."""
     if sys.stdout.isatty():
-        Console(highlight=False).print(renderable)
+        PlainConsole().print(renderable)
         return
-    console = Console(highlight=False, width=WIDE)
+    console = PlainConsole(width=WIDE)
     with console.capture() as captured:
         console.print(renderable)
     print("\n".join(line.rstrip() for line in captured.get().splitlines()))

@@ -6,7 +6,7 @@ import asyncio
 
 from rollouts.argo.picture import row_of
 from rollouts.argo.waiting import Ending, Settled, settle
-from tidegate.cli.output import print_json
+from tidegate.cli.output import print_json, say
 from tidegate.cli.rollout_durations import seconds
 from tidegate.cli.rollout_place import Asked, opened, place_of
 from tidegate.cli.rollout_view import health_text
@@ -42,7 +42,7 @@ def run(asked: Asked, timeout: str, stuck_after: str, *, as_json: bool) -> int:
         )
     else:
         late = f"not there after {timeout}: " if settled.outcome is Ending.TIMEOUT else ""
-        print(f"{place.name}: {late}{health_text(settled.health)}")
+        say(f"{place.name}: {late}{health_text(settled.health)}")
     return code
 
 

@@ -7,11 +7,12 @@ import os
 from collections.abc import Callable
 from contextlib import aclosing
 
-from rich.console import Console
 from rich.live import Live
 
 from rollouts.argo.picture import Picture
 from rollouts.argo.pictures import pictures
+from tidegate.cli.console import PlainConsole
+from tidegate.cli.output import say
 from tidegate.cli.rollout_durations import seconds
 from tidegate.cli.rollout_place import Asked, opened, place_of
 from tidegate.cli.rollout_view import change_line, screen
@@ -28,7 +29,7 @@ def run(asked: Asked, timeout: str | None, stuck_after: str, *, as_json: bool) -
     def follow(show: Show) -> None:
         asyncio.run(_follow(asked, show, within_seconds, stuck_after_seconds))
 
-    console = Console(highlight=False)
+    console = PlainConsole()
     try:
         if as_json:
             follow(_news(lambda picture: picture.model_dump_json()))
@@ -50,7 +51,7 @@ def _news(line: Callable[[Picture], str]) -> Show:
         nonlocal last
         new = line(picture)
         if new != last:
-            print(new, flush=True)
+            say(new)
         last = new
 
     return show

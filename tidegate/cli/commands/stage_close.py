@@ -16,7 +16,7 @@ from registry.model import DeliverySummary
 from rollouts.watchdog import end_lease
 from tidegate.cli.compose import open_deliveries
 from tidegate.cli.joined import Joined, attach_report, context_for, joined, require_fleet, shown
-from tidegate.cli.output import note, print_json
+from tidegate.cli.output import note, print_json, say
 from tidegate.core.errors import ExitCode, UsageError
 from tidegate.core.spec import load_spec
 
@@ -50,7 +50,7 @@ def run(closing: Closing, state: Path, tracking_uri: str | None, *, as_json: boo
     if as_json:
         print_json(result.model_dump(mode="json"))
     else:
-        print(f"{result.ending}: {result.reason}")
+        say(f"{result.ending}: {result.reason}")
     return int(result.exit_code)
 
 

@@ -15,7 +15,7 @@ from rollouts.errors import FleetError
 from rollouts.model import RegionState
 from tidegate.cli.compose import open_deliveries, read_delivery
 from tidegate.cli.ground import standing_fleets
-from tidegate.cli.output import print_json
+from tidegate.cli.output import print_json, say
 
 
 def run(spec_path: Path, state: Path, tracking_uri: str | None, *, as_json: bool) -> int:
@@ -37,11 +37,11 @@ def run(spec_path: Path, state: Path, tracking_uri: str | None, *, as_json: bool
             }
         )
         return 0
-    print(_delivery_line(last, alive=alive))
+    say(_delivery_line(last, alive=alive))
     for region in regions:
-        print(_region_line(region))
+        say(_region_line(region))
     for name, reason in silent.items():
-        print(f"{name}: cannot be seen: {reason}")
+        say(f"{name}: cannot be seen: {reason}")
     if not regions and not silent:
         print("no fleet runs here")
     return 0

@@ -1,0 +1,41 @@
+"""No message shows who asks."""
+
+from __future__ import annotations
+
+import pytest
+
+from tidegate.core.addresses import host_of, shown, without_names
+from tidegate.core.errors import OutsideError
+
+
+@pytest.mark.parametrize(
+    ("uri", "told"),
+    [
+        ("http://ci-bot:hunter2@127.0.0.1:9/", "http://127.0.0.1:9/"),
+        (
+            "postgresql+psycopg2://mlflow:p@ss@db.example:5432/mlflow?sslpassword=s",
+            "postgresql+psycopg2://db.example:5432/mlflow",
+        ),
+        ("https://token@host/path#x", "https://host/path"),
+        ("https://host/a@b", "https://host/a@b"),
+        ("sqlite:////work/mlflow.db", "sqlite:////work/mlflow.db"),
+    ],
+)
+def test_an_address_is_shown_without_name_password_and_query(uri: str, told: str) -> None:
+    assert shown(uri) == told
+
+
+def test_addresses_within_words_lose_their_names_and_the_rest_stays() -> None:
+    said = "no answer from 'http://a:b@one/x?y', nor from http://c:d@two; ask ann@example.org"
+    assert without_names(said) == "no answer from 'http://one/x?y', nor from http://two; ask ann@example.org"
+
+
+def test_a_host_is_told_with_its_port_and_without_a_name() -> None:
+    assert host_of("https://ci:key@judge.example:8443/v1") == "judge.example:8443"
+    assert host_of("http://[::1]:80/") == "[::1]:80"
+    assert host_of("nowhere") == "nowhere"
+
+
+def test_no_error_carries_a_password_whoever_wrote_it() -> None:
+    error = OutsideError("http://a:b@h is away", hint="look at http://a:b@h", detail="GET http://a:b@h/")
+    assert "a:b" not in f"{error}{error.hint}{error.detail}{error.args}"

@@ -1,0 +1,79 @@
+"""A spec of a few bytes cannot keep a command busy: what aliases come to is counted before it is walked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tidegate.core.model import SpecModel
+from tidegate.core.spec import SpecError, load_spec, parse_documents, parse_spec, stated_kind
+from tidegate.core.yaml_bounds import MOST_CHARACTERS
+
+BOMB = "a0: &a0 [x]\n" + "".join(
+    f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 10)}]\n" for level in range(1, 11)
+)
+MERGES = "a0: &a0 {x: 1}\n" + "".join(
+    f"a{level}: &a{level} {{<<: [{', '.join([f'*a{level - 1}'] * 10)}]}}\n" for level in range(1, 11)
+)
+
+
+class Ship(SpecModel):
+    name: str = "north"
+    twin: str = "north"
+
+
+@pytest.mark.parametrize("text", [BOMB, MERGES])
+def test_aliases_of_aliases_are_refused_before_they_are_followed(text: str) -> None:
+    with pytest.raises(SpecError, match=r"ship\.yaml:1: found aliases of aliases; expected at most 200,000 values"):
+        parse_spec(text, Ship, file="ship.yaml")
+
+
+def test_so_they_are_in_a_file_of_several_documents() -> None:
+    with pytest.raises(SpecError, match="aliases of aliases"):
+        parse_documents(BOMB, lambda _: Ship, file="ships.yaml", expected="ships")
+
+
+def test_an_alias_within_itself_is_refused() -> None:
+    with pytest.raises(SpecError, match="an alias within what it stands for"):
+        parse_spec("name: &a [*a]\n", Ship, file="ship.yaml")
+
+
+@pytest.mark.parametrize("text", ["[" * 3000, "- " * 3000 + "x", "{a: " * 150 + "x" + "}" * 150])
+def test_what_is_nested_too_deeply_is_one_clear_line(text: str) -> None:
+    with pytest.raises(SpecError, match=r"expected (at most 100 levels|valid YAML)"):
+        parse_spec(text, Ship, file="ship.yaml")
+
+
+def test_an_anchor_that_saves_writing_is_no_crime() -> None:
+    assert parse_spec("name: &n south\ntwin: *n\n", Ship, file="ship.yaml") == Ship(name="south", twin="south")
+
+
+def test_a_file_without_an_end_is_not_read_to_its_end() -> None:
+    with pytest.raises(SpecError, match=r"found a larger file; expected at most 512 KiB"):
+        load_spec(Path("/dev/zero"), Ship)
+
+
+def test_a_file_that_is_too_large_says_so(tmp_path: Path) -> None:
+    (tmp_path / "ship.yaml").write_text("# " + "x" * MOST_CHARACTERS)
+    with pytest.raises(SpecError, match="a larger file"):
+        load_spec(tmp_path / "ship.yaml", Ship)
+
+
+def test_the_kind_of_a_file_is_read_without_following_it(tmp_path: Path) -> None:
+    (tmp_path / "ship.yaml").write_text("kind: Ship\n" + MERGES)
+    assert stated_kind(tmp_path / "ship.yaml") == "Ship"
+    assert stated_kind(tmp_path / "nowhere.yaml") is None
+
+
+def test_a_file_that_is_no_spec_is_not_quoted() -> None:
+    with pytest.raises(SpecError) as caught:
+        parse_spec("eyJhbGciOi-a-token-of-this-machine\n", Ship, file="/var/run/secrets/token")
+    assert "eyJ" not in str(caught.value)
+
+
+def test_what_is_quoted_is_short_and_holds_no_password() -> None:
+    with pytest.raises(SpecError) as caught:
+        parse_spec("name: [https://ci:hunter2@host/, " + "x" * 500 + "]\n", Ship, file="ship.yaml")
+    assert "hunter2" not in str(caught.value)
+    assert len(str(caught.value)) < 200

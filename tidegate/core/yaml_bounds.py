@@ -1,0 +1,82 @@
+"""How large a YAML text may be, also once its aliases are followed: a few bytes can say more than a machine can read.
+
+Anchors and aliases are allowed; what they come to is counted, each node once, before anything is made of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TextIO
+
+import yaml
+
+MOST_CHARACTERS = 512 * 1024
+"""Of a file; a golden set or prompts stand in files of their own."""
+MOST_NODES = 200_000
+"""Keys and values, aliases followed."""
+DEEPEST = 100
+"""Lists and mappings within each other."""
+
+
+class TooMuch(ValueError):
+    """The text says more than it may; `found` and `expected` are for a sentence."""
+
+    def __init__(self, found: str, expected: str) -> None:
+        super().__init__(f"found {found}; expected {expected}")
+        self.found, self.expected = found, expected
+
+
+def bounded_text(file: TextIO) -> str:
+    """All of a file that is not too large; no more of one that is gets read.
+
+    Raises:
+        TooMuch: it is.
+    """
+    text = file.read(MOST_CHARACTERS + 1)
+    require_bounded(text)
+    return text
+
+
+def require_bounded(text: str) -> None:
+    """Be sure that a text is short enough to be read.
+
+    Raises:
+        TooMuch: it is not.
+    """
+    if len(text) > MOST_CHARACTERS:
+        raise TooMuch("a larger file", f"at most {MOST_CHARACTERS // 1024} KiB")
+
+
+def too_deep() -> TooMuch:
+    """Also what a parser that gave up in the middle means."""
+    return TooMuch("lists and mappings within each other", f"at most {DEEPEST} levels")
+
+
+def require_countable(root: yaml.Node | None) -> None:
+    """Be sure that what a composed document comes to can be walked.
+
+    Raises:
+        TooMuch: an alias leads to itself, or all of them to more than can be read.
+    """
+    if root is not None and _count(root, {}, ()) > MOST_NODES:
+        raise TooMuch("aliases of aliases", f"at most {MOST_NODES:,} values once they are followed")
+
+
+def _count(node: yaml.Node, known: dict[int, int], above: tuple[int, ...]) -> int:
+    if id(node) in above:
+        raise TooMuch("an alias within what it stands for", "values that end")
+    if len(above) > DEEPEST:
+        raise too_deep()
+    if id(node) not in known:
+        inside = (*above, id(node))
+        known[id(node)] = 1 + sum(_count(child, known, inside) for child in _children(node))
+    return known[id(node)]
+
+
+def _children(node: yaml.Node) -> Iterator[yaml.Node]:
+    if isinstance(node, yaml.SequenceNode):
+        yield from node.value
+    elif isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            yield key
+            yield value
