@@ -13,12 +13,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-<<<<<<< HEAD
-from registry.adapters.mlflow_address import is_server, without_secret
-from registry.conventions import in_filter
-=======
 from registry.adapters.mlflow_address import is_server
->>>>>>> 94ea5a0 (Show the words of others as words: no markup, no escape, no link, no mention, no password; count what a spec's aliases come to)
+from registry.conventions import in_filter
 from registry.errors import RegistryError, StoreUnreachable
 from registry.model import Metric, StoredModel, StoredRun, StoredVersion
 from tidegate.core.addresses import shown

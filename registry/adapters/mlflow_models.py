@@ -8,13 +8,9 @@ from functools import cached_property
 from pathlib import Path
 from urllib.parse import urlsplit
 
-<<<<<<< HEAD
 from pydantic import ValidationError
 
-from registry.adapters.mlflow_address import ARTIFACTS_API, PROXIED, is_server, without_secret
-=======
 from registry.adapters.mlflow_address import ARTIFACTS_API, PROXIED, is_server
->>>>>>> 94ea5a0 (Show the words of others as words: no markup, no escape, no link, no mention, no password; count what a spec's aliases come to)
 from registry.adapters.mlflow_register import log_version
 from registry.adapters.mlflow_store import Store, open_store
 from registry.aliases import Move, pointed, promoted, reinstated, taken_over_from

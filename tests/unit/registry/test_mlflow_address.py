@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from registry.adapters.mlflow_address import access_to, asked_by_rest
+from tidegate.core.addresses import shown
 from tidegate.core.errors import UsageError
 
 URL = "https://mlflow.example.com/team"
@@ -50,8 +51,8 @@ def test_what_else_mlflows_client_reads(tmp_path: Path) -> None:
 
 def test_nothing_secret_is_shown(tmp_path: Path) -> None:
     said = {"MLFLOW_TRACKING_PASSWORD": "s3cret", "MLFLOW_TRACKING_USERNAME": "a", "MLFLOW_TRACKING_TOKEN": "t0ken"}
-    shown = repr(access_to("https://bob:old@host", said, tmp_path))
-    assert not {"s3cret", "t0ken", "old"} & set(shown.replace("'", " ").split())
+    told = repr(access_to("https://bob:old@host", said, tmp_path))
+    assert not {"s3cret", "t0ken", "old"} & set(told.replace("'", " ").split())
     assert shown("https://bob:old@host:5000/x") == "https://host:5000/x"
     assert shown("sqlite:////tmp/a.db") == "sqlite:////tmp/a.db"
 
