@@ -29,7 +29,7 @@ from tidegate.cli.commands.init import run as write_example
 TIDEGATE = Path(sys.executable).with_name("tidegate")
 MODEL = "support-llm"
 SECRET = "a secret of thirty-two characters"
-PATIENCE_SECONDS = 180.0
+PATIENCE_SECONDS = 300.0
 
 
 class TriggerGround:
