@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from tidegate.core.model import SpecModel
-from tidegate.core.spec import Problem, SpecError
+from tidegate.core.spec import Problem, SpecError, text_in
 
 Line = TypeVar("Line", bound=SpecModel)
 
@@ -27,10 +27,7 @@ def read_json_lines(path: Path, kind: type[Line]) -> tuple[list[tuple[int, Line]
     Raises:
         SpecError: when the file cannot be read, or has no line at all.
     """
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise SpecError([Problem(str(path), 1, "", "no readable text", "a JSON object per line")]) from error
+    lines = text_in(path, "a JSON object per line").splitlines()
     read: list[tuple[int, Line]] = []
     problems: list[Problem] = []
     for at, line in enumerate(lines, start=1):

@@ -120,7 +120,7 @@ EXIT_CODES = {
     Ending.DELIVERED: ExitCode.DELIVERED,
     Ending.ROLLED_BACK: ExitCode.ROLLED_BACK,
     Ending.INCONCLUSIVE: ExitCode.INCONCLUSIVE,
-    Ending.INTERRUPTED: ExitCode.ROLLED_BACK,
+    Ending.INTERRUPTED: ExitCode.INTERRUPTED,
     Ending.FAILED: ExitCode.OUTSIDE,
 }
 

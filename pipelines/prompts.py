@@ -6,7 +6,7 @@ from pathlib import Path
 
 from gates.answers.golden import GoldenPrompt, load_golden
 from pipelines.spec import Delivery
-from tidegate.core.spec import Problem, SpecError
+from tidegate.core.spec import Problem, SpecError, text_in
 
 
 def golden_set(spec: Delivery, folder: Path) -> tuple[GoldenPrompt, ...]:
@@ -27,10 +27,7 @@ def user_prompts(spec: Delivery, folder: Path) -> tuple[str, ...]:
     if spec.traffic is None or spec.traffic.prompts is None:
         return tuple(entry.prompt for entry in golden_set(spec, folder))
     path = folder / spec.traffic.prompts
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise SpecError([Problem(str(path), 1, "", "no readable text", "one prompt a line")]) from error
+    lines = text_in(path, "one prompt a line").splitlines()
     prompts = tuple(line.strip() for line in lines if line.strip())
     if not prompts:
         raise SpecError([Problem(str(path), 1, "", "no prompts", "one prompt a line")])

@@ -31,12 +31,12 @@ async def to_the_end(context: Context, done: frozenset[str] = frozenset()) -> Re
     except asyncio.CancelledError:
         cancellation_is_heard()
         reason = "asked to stop before the end"
-        return await give_up(context, Ending.INTERRUPTED, reason, ExitCode.ROLLED_BACK)
+        return await give_up(context, Ending.INTERRUPTED, reason, ExitCode.INTERRUPTED)
     except TidegateError as error:
         return await give_up(context, Ending.FAILED, str(error), error.exit_code)
     # A bug must not leave users on a canary either; it keeps its traceback.
     except Exception as bug:
-        await give_up(context, Ending.FAILED, f"a bug in tidegate: {bug!r}", ExitCode.OUTSIDE)
+        await give_up(context, Ending.FAILED, f"a bug in tidegate: {bug!r}", ExitCode.INTERNAL)
         raise
     return delivered(context)
 

@@ -58,7 +58,7 @@ async def _take(context: Context, step: Step) -> Taken:
         return Taken(step=step.id, done=False, reason=stop.reason, exit_code=EXIT_CODES[stop.ending])
     except asyncio.CancelledError:
         cancellation_is_heard()
-        context.journal.failed(step, Ending.INTERRUPTED, "asked to stop before the end", ExitCode.ROLLED_BACK)
+        context.journal.failed(step, Ending.INTERRUPTED, "asked to stop before the end", ExitCode.INTERRUPTED)
         # No verdict: a node that is emptied asks so too, and then the step is to be said again elsewhere.
         return Taken(step=step.id, done=False, reason="asked to stop", exit_code=ExitCode.OUTSIDE)
     except TidegateError:
@@ -67,7 +67,7 @@ async def _take(context: Context, step: Step) -> Taken:
         raise OutsideError(f"{step.id} needs the package {error.name}, which is not installed here") from error
     # A bug keeps its traceback; whoever closes the delivery finds here why it ended.
     except Exception as bug:
-        context.journal.failed(step, Ending.FAILED, f"a bug in tidegate: {bug!r}", ExitCode.OUTSIDE)
+        context.journal.failed(step, Ending.FAILED, f"a bug in tidegate: {bug!r}", ExitCode.INTERNAL)
         raise
     return Taken(step=step.id, done=True, reason="done", exit_code=ExitCode.DELIVERED)
 
@@ -93,4 +93,4 @@ async def close(context: Context) -> Result:
     if failure:
         reason = f"{failure.step}: {failure.reason}"
         return await give_up(context, failure.ending, reason, ExitCode(failure.exit_code))
-    return await give_up(context, Ending.INTERRUPTED, f"ended before {left[0]} was done", ExitCode.ROLLED_BACK)
+    return await give_up(context, Ending.INTERRUPTED, f"ended before {left[0]} was done", ExitCode.INTERRUPTED)

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from rollouts.adapters.files import replace_json
+from rollouts.errors import FleetError
 from rollouts.host import serve
 from rollouts.layout import Layout
 from rollouts.wire import pack
@@ -25,6 +26,14 @@ def main(arguments: list[str]) -> int:
     except TidegateError as error:
         replace_json(Layout(Path(state)).failure, pack(error))
         return error.exit_code
+    # Whoever started us reads the reason there; the traceback is in the host's log.
+    except Exception as bug:
+        logging.getLogger(__name__).exception("the fleet host ends by a bug in tidegate")
+        told = FleetError(
+            f"internal error of the fleet host: {type(bug).__name__}", hint="see its log; please report it"
+        )
+        replace_json(Layout(Path(state)).failure, pack(told))
+        return ExitCode.INTERNAL
     return ExitCode.DELIVERED
 
 

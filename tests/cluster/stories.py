@@ -138,7 +138,7 @@ def interrupted(bed: Bed) -> Told:
             model.reaches(step, running)
             running.send(signal.SIGINT)
             done = running.finish()
-            assert (done.code, model.delivery().outcome) == (1, "interrupted"), done.err
+            assert (done.code, model.delivery().outcome) == (130, "interrupted"), done.err
             model.exactly(first)
     return told_of(model, f"exit {done.code}", note=f"interrupted {len(steps) - 1} times")
 

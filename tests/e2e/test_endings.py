@@ -55,7 +55,7 @@ def test_ctrl_c_takes_the_region_back_and_a_second_one_changes_nothing(
     when.a_delivery_runs()
     when.weight_reaches(50)
     when.interrupted(times=2)
-    then.exits(1)
+    then.exits(130)
     then.region_serves(story.champion)
     then.no_engine_of(story.challenger)
     then.users_failed(0)

@@ -75,4 +75,4 @@ def test_nothing_outlives_a_killed_fleet_host(story: Story, given: Given, when: 
     then.nothing_runs()
     # The host or the engine, whichever the delivery asked first: both are gone.
     then.ledger_says("failed", " not answer")
-    then.status_says("failed", "no fleet runs here")
+    then.status_says("failed", "no fleet runs here", code=4)

@@ -129,9 +129,10 @@ class Then:
         assert tags["tidegate.outcome"] == outcome
         assert reason in tags["tidegate.reason"]
 
-    def status_says(self, *parts: str) -> None:
+    def status_says(self, *parts: str, code: int = 0) -> None:
+        """4 when a region cannot be seen or serves nobody."""
         said = self._machine.tidegate("status")
-        assert said.code == 0, said.err
+        assert said.code == code, said.err
         assert [part for part in parts if part not in said.out] == [], said.out
 
     def another_delivery_is_refused(self) -> None:

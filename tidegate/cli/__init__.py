@@ -2,74 +2,149 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
 
-CTRL_C = 130
-"""What typer makes of a KeyboardInterrupt."""
+if TYPE_CHECKING:
+    from tidegate.core.errors import TidegateError
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; returns its exit code. An error a person is meant to read is one line on stderr."""
-    from tidegate.cli.shadowing import refuse_shadowed_packages
-    from tidegate.core.errors import TidegateError
-    from tidegate.core.plain_text import printable
+    """Run one command; returns its exit code. Whatever goes wrong is one line on stderr: what happened, what to do."""
+    from tidegate.core.errors import ExitCode
 
     arguments = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in arguments
     try:
-        refuse_shadowed_packages()
         return _run([argument for argument in arguments if argument != "--debug"] or ["--help"])
-    except TidegateError as error:
-        if debug:
-            raise
-        print(printable(f"tidegate: {error}" if "\n" not in str(error) else str(error)), file=sys.stderr)
-        if error.detail:
-            print(printable(error.detail) if _short(error.detail) else "(more with --debug)", file=sys.stderr)
-        return int(error.exit_code)
-    except ModuleNotFoundError as error:
-        if debug or not error.name or _is_ours(error.name):
-            raise
-        print(f"tidegate: {_missing(error.name)}", file=sys.stderr)
-        return 4
     except KeyboardInterrupt:
         print("tidegate: stopped", file=sys.stderr)
-        return 1
+        return ExitCode.INTERRUPTED
+    # All of them: Python's own exit code for what nobody catches is 1, which says that a gate failed.
+    except Exception as error:  # noqa: BLE001
+        return _ended_by(error, arguments, debug=debug)
 
 
-def _is_ours(module: str) -> bool:
-    from tidegate.cli.shadowing import PACKAGES
+def _ended_by(error: Exception, arguments: Sequence[str], *, debug: bool) -> int:
+    from tidegate.core.errors import TidegateError
 
-    return module.partition(".")[0] in {*PACKAGES, "slo", "tidegate"}
-
-
-def _missing(module: str) -> str:
-    return (
-        f"this needs the package {module.partition('.')[0]}, which is not installed here; the image for steps of"
-        " workflows has only what they need: run this where tidegate is installed whole"
-    )
-
-
-def _short(detail: str) -> bool:
-    return detail.count("\n") <= 20
+    if isinstance(error, TidegateError):
+        return _refused(error, debug=debug)
+    if isinstance(error, ModuleNotFoundError) and not _is_ours(error.name):
+        return _missing(error, debug=debug)
+    if isinstance(error, OSError):
+        return _unread() if isinstance(error, BrokenPipeError) else _failed_by_system(error, debug=debug)
+    return _crashed(error, arguments, debug=debug)
 
 
 def _run(arguments: list[str]) -> int:
+    from tidegate.cli.shadowing import refuse_shadowed_packages
+
+    # Before the commands, which import them.
+    refuse_shadowed_packages()
+
+    from typer import Abort, Exit
     from typer.exceptions import TyperException
+    from typer.main import get_command
 
     from tidegate.cli.app import app
 
+    command = get_command(app)
     try:
-        result = app(arguments, prog_name="tidegate", standalone_mode=False)
+        # Not `app(...)`: that makes exit codes of what is told apart above.
+        with command.make_context("tidegate", arguments) as context:
+            code = command.invoke(context)
+        sys.stdout.flush()
+        return int(code or 0)
+    except Exit as end:
+        return end.exit_code
+    except Abort:
+        raise KeyboardInterrupt from None
     except TyperException as error:
-        context = getattr(error, "ctx", None)
-        command = context.command_path if context else "tidegate"
-        print(f"tidegate: {_complaint(error.format_message())}; see `{command} --help`", file=sys.stderr)
+        at = getattr(error, "ctx", None)
+        name = at.command_path if at else "tidegate"
+        print(f"tidegate: {_complaint(error.format_message())}; see `{name} --help`", file=sys.stderr)
         return int(error.exit_code)
-    if result == CTRL_C:
-        raise KeyboardInterrupt
-    return int(result or 0)
 
 
 def _complaint(message: str) -> str:
     return message.rstrip(".").replace("Value error, ", "").replace("Input should be ", "expected ")
+
+
+def _refused(error: TidegateError, *, debug: bool) -> int:
+    """An error that a person is meant to read."""
+    from tidegate.core.plain_text import printable
+
+    if debug:
+        _print_traceback(error)
+    else:
+        print(printable(f"tidegate: {error}" if "\n" not in str(error) else str(error)), file=sys.stderr)
+        if error.detail:
+            print(printable(error.detail) if _short(error.detail) else "(more with --debug)", file=sys.stderr)
+    return int(error.exit_code)
+
+
+def _missing(error: ModuleNotFoundError, *, debug: bool) -> int:
+    from tidegate.core.errors import ExitCode
+
+    if debug:
+        _print_traceback(error)
+    package = str(error.name).partition(".")[0]
+    print(
+        f"tidegate: this needs the package {package}, which is not installed here; the image for steps of"
+        " workflows has only what they need: run this where tidegate is installed whole",
+        file=sys.stderr,
+    )
+    return ExitCode.OUTSIDE
+
+
+def _failed_by_system(error: OSError, *, debug: bool) -> int:
+    """A file, a folder or a disk that nobody closer to it had a word for."""
+    from tidegate.core.errors import ExitCode
+
+    if debug:
+        _print_traceback(error)
+    why = (error.strerror or str(error) or type(error).__name__).lower()
+    print(f"tidegate: {error.filename}: {why}" if error.filename else f"tidegate: {why}", file=sys.stderr)
+    return ExitCode.OUTSIDE
+
+
+def _crashed(bug: Exception, arguments: Sequence[str], *, debug: bool) -> int:
+    from tidegate.cli.crash import keep, told
+    from tidegate.core.errors import ExitCode
+    from tidegate.core.plain_text import printable
+
+    if debug:
+        _print_traceback(bug)
+    else:
+        print(printable(f"tidegate: {told(bug, keep(bug, arguments))}"), file=sys.stderr)
+    return ExitCode.INTERNAL
+
+
+def _print_traceback(error: Exception) -> None:
+    import traceback
+
+    traceback.print_exception(error)
+
+
+def _unread() -> int:
+    """Nobody reads our output any more. Python would try to flush it at its end, and complain."""
+    from tidegate.core.errors import ExitCode
+
+    # Tests have an output of their own, without a descriptor.
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return ExitCode.NO_READER
+
+
+def _is_ours(module: str | None) -> bool:
+    from tidegate.cli.shadowing import PACKAGES
+
+    return not module or module.partition(".")[0] in {*PACKAGES, "slo", "tidegate"}
+
+
+def _short(detail: str) -> bool:
+    return detail.count("\n") <= 20

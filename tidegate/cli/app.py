@@ -21,7 +21,8 @@ app = typer.Typer(
     name="tidegate",
     help="Take a model version to every production region, a little traffic at a time, and back when it is worse.",
     epilog="Exit codes: 0 delivered, 1 rolled back or gate failed, 2 usage or spec error, 3 inconclusive, "
-    "4 something outside was not there. Add --debug to any command for the whole error.",
+    "4 something outside was not there, 70 a bug in tidegate, 130 stopped by Ctrl-C. "
+    "Add --debug to any command for the whole error.",
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -161,6 +162,8 @@ def plan(
 @app.command()
 def status(spec: Spec = SPEC, state: State = STATE, tracking_uri: Tracking = None, output: As = Output.TEXT) -> int:
     """Show the last delivery, whether it still runs, and what every region serves. Changes nothing.
+
+    Exits with 4 when a region cannot be seen or serves nobody.
 
     \b
     Examples:

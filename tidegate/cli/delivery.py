@@ -29,7 +29,7 @@ from registry.adapters.mlflow_deliveries import MlflowDeliveries
 from registry.adapters.mlflow_ledger import MlflowLedger
 from tidegate.cli.addresses import host_and_port
 from tidegate.cli.ci import Reports, errors_told
-from tidegate.cli.commands.report import write_report
+from tidegate.cli.commands.report import leave_report
 from tidegate.cli.compose import make_plan_of, open_deliveries, open_registry
 from tidegate.cli.console import PlainConsole
 from tidegate.cli.ground import Ground, Wanted, ground_of
@@ -133,8 +133,8 @@ async def _locked(request: Request, progress: Progress) -> Result:
         with outbox, progress:
             async with cancelled_by_signals(), heartbeat(ledger.beat):
                 result = await _in_fleet(request, plan, written, numbers)
-        write_report(wanted.spec, wanted.state, [(ledger.delivery, events)], _report(request, ledger.delivery))
-        ledger.attach(_report(request, ledger.delivery))
+        source = (ledger.delivery, events)
+        leave_report(wanted.spec, wanted.state, source, _report(request, ledger.delivery), ledger.attach)
     return result
 
 
@@ -162,7 +162,7 @@ async def _in_fleet(request: Request, plan: Plan, written: Written, numbers: Cal
         note(f"the delivery is over, but what it started did not end well: {error}")
     except asyncio.CancelledError:
         if result is None:
-            return written.journal.closed(Ending.INTERRUPTED, "asked to stop before it began", ExitCode.ROLLED_BACK)
+            return written.journal.closed(Ending.INTERRUPTED, "asked to stop before it began", ExitCode.INTERRUPTED)
         note("the delivery is over; what it started is being stopped")
     assert result is not None, "a delivery ends with a result or with an error"
     return result

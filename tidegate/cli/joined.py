@@ -23,16 +23,15 @@ from registry.adapters.mlflow_deliveries import MlflowDeliveries
 from registry.adapters.mlflow_ledger import MlflowLedger
 from rollouts.adapters.host_client import attach
 from rollouts.watchdog import lend
-from tidegate.cli.commands.report import Recorded, write_report
+from tidegate.cli.commands.report import Recorded, leave_report
 from tidegate.cli.compose import open_registry, read_delivery
 from tidegate.cli.console import PlainConsole
 from tidegate.cli.delivery import Written, context_of, heartbeat
 from tidegate.cli.ground import Wanted, ground_of
 from tidegate.cli.notify import outbox_for
-from tidegate.cli.output import note
 from tidegate.cli.progress import Progress, follow
 from tidegate.core.clock import SystemClock
-from tidegate.core.errors import Refused, TidegateError, UsageError
+from tidegate.core.errors import Refused, UsageError
 
 
 @dataclass(frozen=True)
@@ -117,13 +116,9 @@ async def require_fleet(here: Joined) -> None:
 
 
 def attach_report(here: Joined) -> None:
-    """Write the report and keep it with the delivery. This has ended: a record that is missing changes nothing."""
+    """Write the report and keep it with the delivery."""
     target = here.folder / "report.html"
     local = EventFile(here.folder / "events.jsonl")
     # The file has more looks at each gate, where one process has written it from the beginning.
     source = local if local.path.exists() else Recorded(here.ledger.recorded())
-    write_report(here.spec, here.state, [(here.ledger.delivery, source)], target)
-    try:
-        here.ledger.attach(target)
-    except TidegateError as error:
-        note(f"the report is at {target}, and not with the delivery: {error}")
+    leave_report(here.spec, here.state, (here.ledger.delivery, source), target, here.ledger.attach)

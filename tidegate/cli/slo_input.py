@@ -16,7 +16,8 @@ from slo.model import Labels, SloGroup
 from slo.rules import RuleGroup, RuleOptions, rules_for
 from slo.windows import Windows, known_windows, windows_among
 from tidegate.core.errors import UsageError
-from tidegate.core.spec import Problem, SpecError
+from tidegate.core.spec import Problem, SpecError, unreadable
+from tidegate.core.text_files import Unreadable, read_text, text_of
 
 STDIN = Path("-")
 
@@ -95,11 +96,9 @@ def _texts(asked: Asked) -> dict[Path, str]:
     texts, problems = {}, []
     for path in _paths(asked):
         try:
-            texts[path] = (sys.stdin.buffer.read() if path == STDIN else path.read_bytes()).decode()
-        except OSError as error:
-            problems.append(Problem(_name(path), 1, "", (error.strerror or "nothing").lower(), "a readable YAML file"))
-        except UnicodeDecodeError:
-            problems.append(Problem(_name(path), 1, "", "bytes that are no UTF-8", "a readable YAML file"))
+            texts[path] = text_of(sys.stdin.buffer.read()) if path == STDIN else read_text(path)
+        except Unreadable as error:
+            problems.append(unreadable(_name(path), error, "a readable YAML file"))
     if problems:
         raise SpecError(problems)
     return texts

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from tidegate.core.errors import UsageError
@@ -18,13 +19,26 @@ def write_whole(texts: Mapping[Path, str]) -> None:
     whole: dict[Path, Path] = {}
     try:
         for path, text in texts.items():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            whole[path] = path.with_name(f".{path.name}.{os.getpid()}.partial")
-            whole[path].write_text(text, encoding="utf-8")
+            with _told(path):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                # What is there and is no file, such as /dev/stdout, cannot be replaced.
+                direct = path.exists() and not path.is_file()
+                to = path if direct else path.with_name(f".{path.name}.{os.getpid()}.partial")
+                whole |= {} if direct else {path: to}
+                to.write_text(text, encoding="utf-8")
         for path, written in whole.items():
-            written.replace(path)
-    except OSError as error:
-        raise UsageError(f"{error.filename}: {(error.strerror or 'cannot be written').lower()}") from error
+            with _told(path):
+                written.replace(path)
     finally:
         for written in whole.values():
             written.unlink(missing_ok=True)
+
+
+@contextmanager
+def _told(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        # The one in the way may be a folder above it.
+        at = error.filename if isinstance(error, FileExistsError | NotADirectoryError) else path
+        raise UsageError(f"{at}: {(error.strerror or 'cannot be written').lower()}") from error

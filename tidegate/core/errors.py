@@ -4,11 +4,12 @@
     ├── UsageError     2   asked for something that cannot be
     │   ├── SpecError      a file is wrong; carries every problem found in it
     │   └── Refused        right in itself, but not now (another delivery runs, too little memory)
-    ├── Interrupted    1   a person or the system asked us to stop; the delivery was taken back
+    ├── Interrupted  130   a person or the system asked us to stop; the delivery was taken back
     └── OutsideError   4   registry, Prometheus, proxy, engine: something outside was not there
 
-A message is one line that says what happened; `hint` says what to do about it. Anything that is not
-a `TidegateError` is a bug in tidegate and keeps its traceback.
+A message is one line that says what happened; `hint` says what to do about it. An `OSError` that reaches
+the end of a command is a file or a disk that did not do its part (4). Anything else is a bug in tidegate (70),
+never 1: its traceback is kept in a file.
 """
 
 from __future__ import annotations
@@ -25,13 +26,19 @@ class ExitCode(IntEnum):
     DELIVERED = 0
     """Or: the command did what it says."""
     ROLLED_BACK = 1
-    """A gate failed, or somebody asked to stop."""
+    """A gate failed; taken back."""
     USAGE = 2
     """Wrong usage or spec, or refused for now: whatever runs goes on as before."""
     INCONCLUSIVE = 3
     """The evidence did not suffice; taken back."""
     OUTSIDE = 4
-    """Registry, Prometheus, proxy or engine: something outside was not there."""
+    """Registry, Prometheus, proxy, engine, disk: something outside was not there, or failed."""
+    INTERNAL = 70
+    """A bug in tidegate, as `EX_SOFTWARE` of sysexits.h; says nothing about the version."""
+    INTERRUPTED = 130
+    """Asked to stop, by Ctrl-C or SIGTERM; what was delivered is taken back. As shells say it of Ctrl-C."""
+    NO_READER = 141
+    """Nobody reads the output any more, as behind `| head`; as shells say it of SIGPIPE."""
 
 
 class TidegateError(Exception):
@@ -66,7 +73,7 @@ class Refused(UsageError):
 class Interrupted(TidegateError):
     """Asked to stop before the end."""
 
-    exit_code = ExitCode.ROLLED_BACK
+    exit_code = ExitCode.INTERRUPTED
 
 
 class OutsideError(TidegateError):

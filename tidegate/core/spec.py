@@ -23,10 +23,13 @@ from tidegate.core.errors import UsageError
 from tidegate.core.model import AT_ODDS, Loc, SpecModel
 from tidegate.core.plain_yaml import PlainLoader
 from tidegate.core.quantities import FROM_FILE, format_duration
-from tidegate.core.yaml_bounds import TooMuch, bounded_text, require_bounded, require_countable, too_deep
+from tidegate.core.text_files import Unreadable, read_text
+from tidegate.core.yaml_bounds import MOST_CHARACTERS, TooMuch, require_bounded, require_countable, too_deep
 
 Spec = TypeVar("Spec", bound=SpecModel)
 _DELTA = re.compile(r"datetime\.timedelta\(([^)]*)\)")
+MOST_BYTES = 4 * MOST_CHARACTERS
+"""Whatever is longer has too many characters, of at most four bytes each."""
 _NULL = "tag:yaml.org,2002:null"
 QUOTED_CHARACTERS = 80
 """Of a value that is wrong: enough to find it by."""
@@ -77,15 +80,28 @@ def load_spec(path: Path, kind: type[Spec]) -> Spec:
     """Read the YAML file at `path` as a `kind`.
 
     Raises:
-        SpecError: with every problem, when the file is missing, is not YAML, or is not a `kind`.
+        SpecError: with every problem, when the file cannot be read, is not YAML, or is not a `kind`.
+    """
+    return parse_spec(text_in(path, "a readable YAML file", most_bytes=MOST_BYTES), kind, file=str(path))
+
+
+def text_in(path: Path, expected: str, *, most_bytes: int | None = None) -> str:
+    """The text of a file that a person names; no more than `most_bytes` of it is read.
+
+    Raises:
+        SpecError: it cannot be read, or is not UTF-8; `expected` says what it should be.
     """
     try:
-        with _bounds(str(path)), path.open(encoding="utf-8") as file:
-            text = bounded_text(file)
-    except OSError as error:
-        reason = error.strerror or "an unreadable file"
-        raise SpecError([Problem(str(path), 1, "", reason.lower(), "a readable YAML file")]) from error
-    return parse_spec(text, kind, file=str(path))
+        return read_text(path, most_bytes=most_bytes)
+    except Unreadable as error:
+        raise SpecError([unreadable(str(path), error, expected)]) from error
+
+
+def unreadable(file: str, error: Unreadable, expected: str) -> Problem:
+    """What is wrong with a file that is no text."""
+    # Whoever has a file in another encoding needs the name of the right one.
+    encoded = f"{expected} in UTF-8" if isinstance(error.__cause__, UnicodeDecodeError) else expected
+    return Problem(file, error.line, "", str(error), encoded)
 
 
 def parse_spec(text: str, kind: type[Spec], *, file: str) -> Spec:
@@ -101,9 +117,10 @@ def parse_spec(text: str, kind: type[Spec], *, file: str) -> Spec:
 def stated_kind(path: Path) -> str | None:
     """What the file at `path` says under `kind`; None where it cannot be read: whoever reads it whole says why."""
     try:
-        with path.open(encoding="utf-8") as file:
-            pair = _entry(yaml.compose(bounded_text(file), Loader=PlainLoader), "kind")
-    except (OSError, UnicodeDecodeError, yaml.YAMLError, TooMuch, RecursionError):
+        text = read_text(path, most_bytes=MOST_BYTES)
+        require_bounded(text)
+        pair = _entry(yaml.compose(text, Loader=PlainLoader), "kind")
+    except (Unreadable, yaml.YAMLError, TooMuch, RecursionError):
         return None
     return pair[1].value if pair and isinstance(pair[1], yaml.ScalarNode) else None
 

@@ -6,7 +6,6 @@ Anchors and aliases are allowed; what they come to is counted, each node once, b
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TextIO
 
 import yaml
 
@@ -24,17 +23,6 @@ class TooMuch(ValueError):
     def __init__(self, found: str, expected: str) -> None:
         super().__init__(f"found {found}; expected {expected}")
         self.found, self.expected = found, expected
-
-
-def bounded_text(file: TextIO) -> str:
-    """All of a file that is not too large; no more of one that is gets read.
-
-    Raises:
-        TooMuch: it is.
-    """
-    text = file.read(MOST_CHARACTERS + 1)
-    require_bounded(text)
-    return text
 
 
 def require_bounded(text: str) -> None:

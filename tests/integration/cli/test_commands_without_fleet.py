@@ -72,7 +72,7 @@ def test_a_plan_that_could_never_decide_is_refused(tidegate: Tidegate, registere
 
 def test_nothing_was_delivered_yet(tidegate: Tidegate, delivery: Path) -> None:
     said = tidegate("status", "delivery.yaml")
-    assert (said.code, said.out) == (0, "no delivery yet\nno fleet runs here\n")
+    assert (said.code, said.out) == (4, "no delivery yet\nno fleet runs here\n")
     as_json = tidegate("status", "delivery.yaml", "--output", "json").json
     assert as_json == {"delivery": None, "alive": False, "process": None, "regions": [], "silent": {}}
 

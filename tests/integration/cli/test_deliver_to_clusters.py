@@ -83,7 +83,9 @@ def test_a_delivery_to_clusters_and_back(
 
 def test_a_region_that_is_away_does_not_hide_the_others(tidegate: Tidegate, servers: FakeServers) -> None:
     servers.vanish("us-east-1")
-    told = tidegate("status", "delivery.yaml").out.splitlines()
+    said = tidegate("status", "delivery.yaml")
+    assert said.code == 4
+    told = said.out.splitlines()
     assert told[1] == "eu-west-1: empty, empty, at https://llm.example"
     assert told[2].startswith("us-east-1: cannot be seen: ")
 

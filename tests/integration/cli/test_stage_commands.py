@@ -87,7 +87,7 @@ def test_what_is_alive_is_not_resumed_and_what_is_over_neither(tidegate: Tidegat
         said = tidegate(*words.split())
         assert (said.code, over in said.err) == (2, True)
     closed = tidegate("stage", "close", "--delivery", opened)
-    assert (closed.code, closed.out) == (1, "interrupted: the test says so\n")
+    assert (closed.code, closed.out) == (130, "interrupted: the test says so\n")
 
 
 def test_a_delivery_that_nobody_opened_is_told(tidegate: Tidegate, registered: Path) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from tidegate.cli import main
-from tidegate.core.errors import OutsideError, TidegateError
-from tidegate.core.spec import SpecError
+from tidegate.core.errors import ExitCode, OutsideError
 
 WRONG = """\
 apiVersion: tidegate/v1
@@ -40,6 +43,14 @@ def breaks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPatc
     """`tidegate init` meets whatever a test puts in its way."""
     monkeypatch.chdir(tmp_path)
     return monkeypatch
+
+
+@pytest.fixture
+def crashes(breaks: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Where tracebacks are kept."""
+    (tmp_path / "tmp").mkdir()
+    breaks.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
+    return tmp_path / "tmp"
 
 
 def raising(error: BaseException) -> object:
@@ -112,9 +123,10 @@ def test_every_problem_of_a_spec_is_a_line_that_editors_can_jump_to(
 
 
 def test_debug_shows_the_whole_error(capsys: pytest.CaptureFixture[str], wrong: Path) -> None:
-    with pytest.raises(SpecError):
-        main(["plan", str(wrong), "--debug"])
-    assert capsys.readouterr().err == ""
+    code, out, err = said(capsys, "plan", str(wrong), "--debug")
+    assert (code, out) == (2, "")
+    assert err.startswith("Traceback (most recent call last):\n")
+    assert "tidegate.core.spec.SpecError: " in err
 
 
 def test_something_outside_has_its_own_exit_code(
@@ -134,23 +146,90 @@ def test_a_long_detail_is_kept_for_debug(capsys: pytest.CaptureFixture[str], bre
     breaks.setattr("tidegate.cli.commands.init.run", raising(error))
     _, _, err = said(capsys, "init")
     assert err == "tidegate: the engine died\n(more with --debug)\n"
-    with pytest.raises(TidegateError) as caught:
-        main(["--debug", "init"])
-    assert caught.value is error
+    code, _, err = said(capsys, "--debug", "init")
+    assert code == 4
+    assert err.startswith("Traceback")
+    assert "OutsideError: the engine died" in err
 
 
 def test_ctrl_c_is_one_line_and_no_traceback(capsys: pytest.CaptureFixture[str], breaks: pytest.MonkeyPatch) -> None:
     breaks.setattr("tidegate.cli.commands.init.run", raising(KeyboardInterrupt()))
-    assert said(capsys, "init") == (1, "", "tidegate: stopped\n")
+    assert said(capsys, "init") == (130, "", "tidegate: stopped\n")
 
 
-def test_a_bug_keeps_its_traceback(breaks: pytest.MonkeyPatch) -> None:
+def test_a_bug_is_one_line_and_its_traceback_is_in_a_file_without_secrets(
+    capsys: pytest.CaptureFixture[str], breaks: pytest.MonkeyPatch, crashes: Path
+) -> None:
+    breaks.setenv("LEDGER_TOKEN", "very-secret-token")
+    bug = ZeroDivisionError("oops at http://ann:s3cret@mlflow.example with very-secret-token")
+    breaks.setattr("tidegate.cli.commands.init.run", raising(bug))
+    code, out, err = said(capsys, "init", "http://ann:s3cret@mlflow.example")
+    (kept,) = crashes.glob("tidegate-crash-*.txt")
+    assert (code, out) == (70, "")
+    assert err == (
+        "tidegate: internal error, please report it: ZeroDivisionError: oops at http://***@mlflow.example with ***;"
+        f" the traceback is in {kept}\n"
+    )
+    text = kept.read_text()
+    assert "Traceback (most recent call last):" in text
+    assert "ZeroDivisionError: oops" in text
+    assert "s3cret" not in text
+    assert "very-secret-token" not in text
+    assert kept.stat().st_mode & 0o077 == 0
+
+
+def test_a_bug_is_told_whole_where_no_file_can_be_written(
+    capsys: pytest.CaptureFixture[str], breaks: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    breaks.setattr("tempfile.tempdir", str(tmp_path / "nowhere"))
+    breaks.setattr("tidegate.cli.commands.init.run", raising(KeyError("x")))
+    code, _, err = said(capsys, "init")
+    assert code == 70
+    assert "Traceback (most recent call last):" in err
+    assert err.endswith("internal error, please report it: KeyError: 'x'; the traceback is above\n")
+
+
+def test_with_debug_a_bug_has_its_traceback_and_its_own_code(
+    capsys: pytest.CaptureFixture[str], breaks: pytest.MonkeyPatch, crashes: Path
+) -> None:
     breaks.setattr("tidegate.cli.commands.init.run", raising(ZeroDivisionError("oops")))
-    with pytest.raises(ZeroDivisionError):
-        main(["init"])
+    code, _, err = said(capsys, "init", "--debug")
+    assert (code, err.splitlines()[-1]) == (70, "ZeroDivisionError: oops")
+    assert not list(crashes.iterdir())
 
 
-@pytest.mark.parametrize("code", [0, 1, 3])
+def test_a_disk_that_fails_is_outside_and_no_bug(
+    capsys: pytest.CaptureFixture[str], breaks: pytest.MonkeyPatch, crashes: Path
+) -> None:
+    full = OSError(errno.ENOSPC, "No space left on device", "/var/lib/tidegate/events.jsonl")
+    breaks.setattr("tidegate.cli.commands.init.run", raising(full))
+    assert said(capsys, "init") == (
+        4,
+        "",
+        "tidegate: /var/lib/tidegate/events.jsonl: no space left on device\n",
+    )
+    assert not list(crashes.iterdir())
+
+
+def test_whoever_stops_reading_hears_nothing(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", "import sys; from tidegate.cli import main; sys.exit(main(['schema']))"]
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        ended = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, cwd=tmp_path, text=True, check=False)
+    finally:
+        os.close(writer)
+    assert (ended.returncode, ended.stderr) == (ExitCode.NO_READER, "")
+
+
+def test_an_output_that_is_full_is_one_line(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", "import sys; from tidegate.cli import main; sys.exit(main(['schema']))"]
+    with Path("/dev/full").open("w") as full:
+        ended = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, cwd=tmp_path, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (4, "tidegate: no space left on device\n")
+
+
+@pytest.mark.parametrize("code", [0, 1, 3, 130])
 def test_what_a_command_returns_is_the_exit_code(breaks: pytest.MonkeyPatch, code: int) -> None:
     breaks.setattr("tidegate.cli.commands.init.run", lambda folder: code)
     assert main(["init"]) == code

@@ -227,5 +227,6 @@ def test_bytes_that_are_no_text_are_told_by_their_file(capsys: pytest.CaptureFix
     file.write_bytes(b"version: \xff\xfe")
     assert main(["slo", "generate", "-i", str(file)]) == 2
     assert (
-        capsys.readouterr().err == f"tidegate: {file}:1: found bytes that are no UTF-8; expected a readable YAML file\n"
+        capsys.readouterr().err
+        == f"tidegate: {file}:1: found bytes that are no UTF-8 (0xff); expected a readable YAML file in UTF-8\n"
     )

@@ -8,7 +8,7 @@ import pytest
 
 from registry.model import DeliverySummary
 from rollouts.model import Arm, Phase, RegionState, Role
-from tidegate.cli.commands.status import _delivery_line, _region_line
+from tidegate.cli.commands.status import _delivery_line, _exit_code, _region_line
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -93,3 +93,27 @@ def test_an_engine_that_is_down_is_marked_and_the_problem_comes_last() -> None:
     assert _region_line(state) == (
         "eu-west-1: degraded, stable 2 (not ready), at http://127.0.0.1:8080: stable (version 2) is down"
     )
+
+
+SERVES = a_region(stable=an_arm(Role.STABLE, "1"))
+
+
+@pytest.mark.parametrize(
+    ("regions", "silent", "code"),
+    [
+        ([SERVES], {}, 0),
+        (
+            [SERVES, a_region(stable=an_arm(Role.STABLE, "1"), phase=Phase.DEGRADED, problem="one engine is missing")],
+            {},
+            0,
+        ),
+        ([SERVES, a_region(stable=an_arm(Role.STABLE, "1", ready=False))], {}, 4),
+        ([SERVES, a_region(phase=Phase.EMPTY)], {}, 4),
+        ([SERVES], {"us-east-1": "cannot be reached"}, 4),
+        ([], {}, 4),
+    ],
+)
+def test_the_exit_code_says_whether_every_region_was_seen_and_serves(
+    regions: list[RegionState], silent: dict[str, str], code: int
+) -> None:
+    assert _exit_code(regions, silent) == code

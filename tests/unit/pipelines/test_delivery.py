@@ -152,7 +152,7 @@ async def test_a_cancelled_delivery_takes_every_region_back(world: World) -> Non
     task = asyncio.create_task(world.deliver())
     world.when("canary@us-east-1/50", "started", task.cancel)
     result = await task
-    assert (result.ending, result.exit_code) == (Ending.INTERRUPTED, ExitCode.ROLLED_BACK)
+    assert (result.ending, result.exit_code) == (Ending.INTERRUPTED, ExitCode.INTERRUPTED)
     assert world.stable_versions() == NOWHERE
     assert world.ledger.outcome == "interrupted"
 

@@ -105,7 +105,7 @@ async def test_whoever_stops_a_delivery_needs_no_controller(world: ClusterWorld)
 
     world.when(f"canary@{region.region}/50", "traffic", stop)
     result = await running
-    assert (result.ending, result.exit_code) == (Ending.INTERRUPTED, ExitCode.ROLLED_BACK)
+    assert (result.ending, result.exit_code) == (Ending.INTERRUPTED, ExitCode.INTERRUPTED)
     assert region.splits[-1] == (0, 0)
     assert (await region.fleet.observe()).weight == 0
 

@@ -139,7 +139,7 @@ async def test_a_step_that_never_came_back_ends_the_delivery_with_its_own_ending
     with pytest.raises(OutsideError):
         await steps.take("finalize")
     result = await steps.close()
-    assert (result.ending, result.exit_code) == (Ending.FAILED, ExitCode.OUTSIDE)
+    assert (result.ending, result.exit_code) == (Ending.FAILED, ExitCode.INTERNAL)
     assert result.reason == "finalize: the registry is not there"
     assert world.stable_versions() == NOWHERE
 
@@ -147,7 +147,7 @@ async def test_a_step_that_never_came_back_ends_the_delivery_with_its_own_ending
 async def test_a_workflow_that_stops_between_two_steps_is_taken_back(steps: Steps, world: World) -> None:
     await steps.until("canary@us-east-1/10")
     result = await steps.close()
-    assert (result.ending, result.exit_code) == (Ending.INTERRUPTED, ExitCode.ROLLED_BACK)
+    assert (result.ending, result.exit_code) == (Ending.INTERRUPTED, ExitCode.INTERRUPTED)
     assert result.reason == "ended before canary@us-east-1/50 was done"
     assert world.stable_versions() == NOWHERE
 
@@ -215,7 +215,7 @@ async def test_a_bug_is_in_the_ledger_and_keeps_its_traceback(steps: Steps, worl
     with pytest.raises(ZeroDivisionError):
         await steps.take("finalize")
     result = await steps.close()
-    assert (result.ending, result.exit_code) == (Ending.FAILED, ExitCode.OUTSIDE)
+    assert (result.ending, result.exit_code) == (Ending.FAILED, ExitCode.INTERNAL)
     assert "a bug in tidegate: ZeroDivisionError" in result.reason
 
 

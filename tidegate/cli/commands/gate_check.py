@@ -17,6 +17,7 @@ from gates.terms import Source
 from tidegate.cli.ci import Reports, errors_told
 from tidegate.cli.judged import Judged, read_gates
 from tidegate.cli.output import note
+from tidegate.cli.whole_files import write_whole
 from tidegate.core.errors import UsageError
 from tidegate.core.quantities import parse_duration
 from tidegate.core.spec import Problem, SpecError
@@ -51,8 +52,7 @@ def run(gates: Path, evidence: Path | None, asked: Asked, told: Told) -> int:
     if told.target is None:
         print(text, end="")
     else:
-        told.target.parent.mkdir(parents=True, exist_ok=True)
-        told.target.write_text(text, encoding="utf-8")
+        write_whole({told.target: text})
         note(f"{judgement.outcome}: {told.target}")
     return EXIT_CODES[judgement.outcome]
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from io import StringIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -16,6 +17,7 @@ from pipelines.trials import FOLDER
 from tidegate.cli.compose import open_deliveries
 from tidegate.cli.output import print_json
 from tidegate.core.errors import ExitCode, UsageError
+from tidegate.core.spec import text_in
 
 
 @dataclass(frozen=True)
@@ -73,15 +75,14 @@ def _hold(path: Path) -> Held:
     again, held = Replay(str(path)), Held()
     said: dict[str, Outcome] = {}
     time: float | None = None
-    with path.open(encoding="utf-8") as file:
-        for line in read(file, file=str(path)):
-            held.differences += again.take(line)
-            if isinstance(line, TermsLine):
-                held.trial = line.trial
-            elif isinstance(line, BatchLine):
-                time = line.batch.time
-            elif isinstance(line, VerdictsLine):
-                held.changes += _changes(line, said, time)
+    for line in read(StringIO(text_in(path, "the transcript of a trial")), file=str(path)):
+        held.differences += again.take(line)
+        if isinstance(line, TermsLine):
+            held.trial = line.trial
+        elif isinstance(line, BatchLine):
+            time = line.batch.time
+        elif isinstance(line, VerdictsLine):
+            held.changes += _changes(line, said, time)
     # Raises for a file without terms: nothing was compared then, and nothing may look the same.
     assert again.trial
     held.batches, held.verdicts = again.batches, again.verdicts

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,9 @@ from pipelines.spec import Delivery
 from pipelines.state import StateFolder
 from registry.errors import UnknownDelivery
 from tidegate.cli.compose import open_deliveries, read_delivery
-from tidegate.core.errors import UsageError
+from tidegate.cli.output import note
+from tidegate.cli.whole_files import write_whole
+from tidegate.core.errors import TidegateError, UsageError
 
 if TYPE_CHECKING:
     from registry.adapters.mlflow_deliveries import MlflowDeliveries
@@ -68,10 +70,32 @@ def report_of(delivery: str, spec: Delivery, state: StateFolder, ledgers: Mlflow
 
 
 def write_report(spec: Delivery, state: StateFolder, sources: Sequence[tuple[str, Source]], target: Path) -> None:
-    """Render the deliveries, in order, with what users saw meanwhile when somebody wrote it down."""
+    """Render the deliveries, in order, with what users saw meanwhile when somebody wrote it down.
+
+    Raises:
+        UsageError: when `target` cannot be written.
+    """
     html = _rendered(spec, state, sources)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(html, encoding="utf-8")
+    write_whole({target: html})
+
+
+def leave_report(
+    spec: Delivery,
+    state: StateFolder,
+    source: tuple[str, Source],
+    target: Path,
+    attach: Callable[[Path], None],
+) -> None:
+    """Write a delivery's report and keep it with the delivery, which is over: a missing record changes nothing."""
+    try:
+        write_report(spec, state, [source], target)
+    except TidegateError as error:
+        note(f"there is no report: {error}")
+        return
+    try:
+        attach(target)
+    except TidegateError as error:
+        note(f"the report is at {target}, and not with the delivery: {error}")
 
 
 def _rendered(spec: Delivery, state: StateFolder, sources: Sequence[tuple[str, Source]], *, back: str = "") -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 
@@ -16,10 +17,11 @@ from rollouts.model import RegionState
 from tidegate.cli.compose import open_deliveries, read_delivery
 from tidegate.cli.ground import standing_fleets
 from tidegate.cli.output import print_json, say
+from tidegate.core.errors import ExitCode
 
 
 def run(spec_path: Path, state: Path, tracking_uri: str | None, *, as_json: bool) -> int:
-    """Print what is known here."""
+    """Print what is known here; 4 when a region cannot be seen, or serves nobody."""
     spec = read_delivery(spec_path)
     ledgers = open_deliveries(state, tracking_uri)
     last = next(iter(ledgers.deliveries(spec.model.name, last=1)), None)
@@ -36,7 +38,7 @@ def run(spec_path: Path, state: Path, tracking_uri: str | None, *, as_json: bool
                 "silent": silent,
             }
         )
-        return 0
+        return _exit_code(regions, silent)
     say(_delivery_line(last, alive=alive))
     for region in regions:
         say(_region_line(region))
@@ -44,7 +46,13 @@ def run(spec_path: Path, state: Path, tracking_uri: str | None, *, as_json: bool
         say(f"{name}: cannot be seen: {reason}")
     if not regions and not silent:
         print("no fleet runs here")
-    return 0
+    return _exit_code(regions, silent)
+
+
+def _exit_code(regions: Sequence[RegionState], silent: Mapping[str, str]) -> ExitCode:
+    """Whether every region was seen, and has a stable engine that answers: none at all is no fleet."""
+    serving = [region.stable is not None and region.stable.ready for region in regions]
+    return ExitCode.DELIVERED if serving and all(serving) and not silent else ExitCode.OUTSIDE
 
 
 async def _observe(spec: Delivery, state: StateFolder) -> tuple[list[RegionState], dict[str, str]]:
