@@ -10,6 +10,7 @@ The engine is ready when `GET /tidegate/ready` is 200: before, it answers reques
 ends it; `drain` (a preStop hook) drains it and waits, without ending it; a second SIGTERM cuts what is open.
 
     serve    verify, place, tune, start vLLM, watch it: the process to start
+    pull     bring the weights that the image has not, proven, and end: for an init container
     drain    tell the `serve` of the same `--run` to drain, and wait until no answer is open
     key      print the factors of the compile key of this machine for the engine at `--root`, as JSON
 

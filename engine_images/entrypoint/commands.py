@@ -1,4 +1,4 @@
-"""`serve`, `drain` and `key`: options in, exit code out."""
+"""`serve`, `pull`, `drain` and `key`: options in, exit code out."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from . import key, manifest, place
@@ -17,8 +18,8 @@ from .child import require_free
 from .exits import CUT, ENDED, BadSettings, Exit
 from .journal import Journal
 from .place import RunFolder
-from .prepare import Prepared, prepare
-from .settings import Settings, add_options, add_run, settings_of
+from .prepare import Prepared, model_of, prepare, read
+from .settings import ModelSettings, Settings, add_model, add_options, add_run, model_settings_of, settings_of
 from .supervisor import Supervisor
 
 POLL_SECONDS = 0.1
@@ -29,24 +30,35 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="tidegate_entrypoint", description="Start, drain or describe an engine.")
     commands = parser.add_subparsers(dest="command", required=True)
     add_options(commands.add_parser("serve", help="verify, place, tune, start vLLM and watch it"))
+    add_model(commands.add_parser("pull", help="bring the weights that the image has not, proven, and end"))
     add_run(commands.add_parser("drain", help="drain the engine that runs, and wait until no answer is open"))
     described = commands.add_parser("key", help="print the compile key's factors of this machine as JSON")
     described.add_argument("--root", type=Path, default=Path("/engine"))
     parsed = parser.parse_args(arguments)
     if parsed.command == "serve":
         return serve(settings_of(parsed))
+    if parsed.command == "pull":
+        return pull(model_settings_of(parsed))
     return drain(parsed.run) if parsed.command == "drain" else describe(parsed.root)
 
 
 def serve(settings: Settings) -> int:
     """Everything that process 1 does; the last line of its log says how it ended."""
-    journal = Journal(as_json=settings.logs == "json")
+    return _as_process_1(Journal(as_json=settings.logs == "json"), partial(_serve, settings))
+
+
+def pull(settings: ModelSettings) -> int:
+    """Bring the weights and end: what an init container does, so that no engine may write where all read."""
+    return _as_process_1(Journal(as_json=settings.logs == "json"), partial(_pull, settings))
+
+
+def _as_process_1(journal: Journal, work: Callable[[Journal], int]) -> int:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1):
         # Process 1 gets no signal that it has not asked for.
         signal.signal(number, lambda *_: _leave(journal))
     code = 1
     try:
-        code, reason = _serve(settings, journal), None
+        code, reason = work(journal), None
     except Exit as error:
         code, reason = error.code, str(error)
     if reason is None:
@@ -54,6 +66,11 @@ def serve(settings: Settings) -> int:
     else:
         journal.error("ended", code=code, reason=reason)
     return code
+
+
+def _pull(settings: ModelSettings, journal: Journal) -> int:
+    model_of(settings, read(settings, journal), journal)
+    return ENDED
 
 
 def _serve(settings: Settings, journal: Journal) -> int:

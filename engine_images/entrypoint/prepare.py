@@ -15,7 +15,7 @@ from .exits import BadSettings, OtherMachine
 from .journal import Journal
 from .manifest import CACHE_FOLDER, MODEL_FOLDER, SIGNATURE_FILE, Engine
 from .place import RunFolder
-from .settings import Settings
+from .settings import ModelSettings, Settings
 
 PACKAGE = Path(__file__).resolve().parent
 QUIET_PATHS = "/health,/metrics,/tidegate/ready,/tidegate/health,/tidegate/status"
@@ -42,8 +42,8 @@ def prepare(settings: Settings, run: RunFolder, journal: Journal) -> Prepared:
     Raises:
         Exit: whatever is wrong, in one line.
     """
-    engine = _read(settings, journal)
-    model = _model(settings, engine, journal)
+    engine = read(settings, journal)
+    model = model_of(settings, engine, journal)
     if engine.cache:
         verify.prove_files(settings.root / CACHE_FOLDER, engine.cache)
     run.link_model(model)
@@ -68,7 +68,12 @@ def prepare(settings: Settings, run: RunFolder, journal: Journal) -> Prepared:
     )
 
 
-def _read(settings: Settings, journal: Journal) -> Engine:
+def read(settings: ModelSettings, journal: Journal) -> Engine:
+    """What the image's manifest says, once its signature is proven where a key is given.
+
+    Raises:
+        Exit: whatever is wrong, in one line.
+    """
     content = manifest.read(settings.root)
     # Before a byte of it is believed.
     if settings.public_key is not None:
@@ -83,8 +88,12 @@ def _read(settings: Settings, journal: Journal) -> Engine:
     return engine
 
 
-def _model(settings: Settings, engine: Engine, journal: Journal) -> Path:
-    """The folder of the model's files: the image's own, or the shared cache's."""
+def model_of(settings: ModelSettings, engine: Engine, journal: Journal) -> Path:
+    """The folder of the model's files, proven: the image's own, or the shared cache's.
+
+    Raises:
+        Exit: whatever is wrong, in one line.
+    """
     own = settings.root / MODEL_FOLDER
     began = time.monotonic()
     if own.is_dir() and any(own.iterdir()):

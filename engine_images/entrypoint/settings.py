@@ -11,16 +11,23 @@ VLLM = "vllm.entrypoints.launchers.api_server.entry"
 
 
 @dataclass(frozen=True)
-class Settings:
-    """What an operator may say of one engine."""
+class ModelSettings:
+    """Where an engine is, who signed it, and where its weights come from."""
 
     root: Path
-    run: Path
-    host: str
-    port: int
     public_key: Path | None
     weights: str | None
     weights_cache: Path
+    logs: str
+
+
+@dataclass(frozen=True)
+class Settings(ModelSettings):
+    """What an operator may say of one engine."""
+
+    run: Path
+    host: str
+    port: int
     key_policy: str
     grace: float | None
     linger: float
@@ -31,7 +38,6 @@ class Settings:
     model_infos: Path | None
     spot: str
     spot_url: str | None
-    logs: str
     server: str
     vllm: tuple[str, ...]
     """Arguments for vLLM beside the manifest's."""
@@ -49,16 +55,23 @@ def add_run(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Every option of `serve`."""
-    add_run(parser)
+def add_model(parser: argparse.ArgumentParser) -> None:
+    """The options that `serve` and `pull` share."""
     option = parser.add_argument
     option("--root", type=place, default=Path("/engine"), help="where the image holds manifest, cache and model")
-    option("--host", default="0.0.0.0", help="address to listen on")
-    option("--port", type=int, default=8000)
     option("--public-key", type=place, help="PEM; the manifest must be signed by it")
     option("--weights", help="where the model's files come from, when not from where the manifest says")
     option("--weights-cache", type=place, default=Path("/var/cache/tidegate"), help="folder shared by engines")
+    option("--logs", choices=["json", "text"], default="json")
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Every option of `serve`."""
+    add_run(parser)
+    add_model(parser)
+    option = parser.add_argument
+    option("--host", default="0.0.0.0", help="address to listen on")
+    option("--port", type=int, default=8000)
     option("--key-policy", choices=["warn", "refuse"], default="warn", help="what a difference in the compile key does")
     option("--grace", type=float, help="seconds for open answers at the end; else the manifest's")
     option("--linger", type=float, default=0.0, help="seconds of the grace in which new requests are still taken")
@@ -69,9 +82,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     option("--threads", type=int, help="for computing on a CPU; else the cores that this container may use")
     option("--spot", choices=["off", "aws", "gcp"], default="off", help="watch for the cloud's notice and drain then")
     option("--spot-url", help=argparse.SUPPRESS)
-    option("--logs", choices=["json", "text"], default="json")
     option("--server", default=VLLM, help=argparse.SUPPRESS)
     option("vllm", nargs="*", help="arguments for vLLM, behind --")
+
+
+def model_settings_of(parsed: argparse.Namespace) -> ModelSettings:
+    """The settings of `pull` that were parsed."""
+    return ModelSettings(**{name: vars(parsed)[name] for name in ModelSettings.__dataclass_fields__})
 
 
 def settings_of(parsed: argparse.Namespace) -> Settings:

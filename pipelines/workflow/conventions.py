@@ -11,8 +11,12 @@ DELIVER, REGION, OPEN, STAGE, CLOSE, ENGINE = "deliver", "region", "open", "stag
 STEP, DEADLINE = "step", "deadline"
 """Inputs of the template `stage`: the step's id, and seconds."""
 
-SPEC_FOLDER, STATE_FOLDER, KUBE_FOLDER, LOGIN_FOLDER = "/delivery", "/state", "/kube", "/login"
-"""Where containers find the spec, their disk, the kubeconfig and the image registry's credentials."""
+SPEC_FOLDER, STATE_FOLDER, SCRATCH_FOLDER = "/delivery", "/state", "/tmp"
+KUBE_FOLDER, LOGIN_FOLDER = "/kube", "/login"
+"""Where containers find the spec, their disks, the kubeconfig and the image registry's credentials."""
+
+STEPS_OF = "tidegate.dev/steps-of"
+"""On the workflow's pods, which no selector of engines may match: the delivery's name."""
 
 USER = 10001
 """Whom containers run as."""

@@ -13,6 +13,7 @@ from hera.workflows.models import (
     KeyToPath,
     PodSecurityContext,
     ResourceRequirements,
+    SeccompProfile,
     SecretEnvSource,
     SecretVolumeSource,
     SecurityContext,
@@ -25,7 +26,7 @@ from pipelines.workflow import conventions as names
 from pipelines.workflow.blueprint import Blueprint
 from pipelines.workflow.spec import BuildSpec
 
-SPEC, STATE, KUBE, LOGIN = "spec", "state", "kubeconfig", "login"
+SPEC, STATE, SCRATCH, KUBE, LOGIN = "spec", "state", "scratch", "kubeconfig", "login"
 """Volumes."""
 
 
@@ -50,7 +51,10 @@ def secrets(blueprint: Blueprint) -> list[EnvFromSource] | None:
 
 def mounts(blueprint: Blueprint, *, spec: bool) -> list[VolumeMount]:
     """The disks of a container; the spec where it is not in the ledger yet."""
-    found = [VolumeMount(name=STATE, mount_path=names.STATE_FOLDER)]
+    found = [
+        VolumeMount(name=STATE, mount_path=names.STATE_FOLDER),
+        VolumeMount(name=SCRATCH, mount_path=names.SCRATCH_FOLDER),
+    ]
     if spec:
         found.append(VolumeMount(name=SPEC, mount_path=names.SPEC_FOLDER, read_only=True))
     if blueprint.settings.kubeconfig:
@@ -64,6 +68,7 @@ def volumes(blueprint: Blueprint) -> list[Volume]:
     found = [
         Volume(name=SPEC, config_map=ConfigMapVolumeSource(name=names.files(blueprint.name), items=items)),
         Volume(name=STATE, empty_dir=EmptyDirVolumeSource(size_limit=Quantity(blueprint.settings.scratch))),
+        Volume(name=SCRATCH, empty_dir=EmptyDirVolumeSource(size_limit=Quantity(blueprint.settings.scratch))),
     ]
     if blueprint.settings.kubeconfig:
         found.append(Volume(name=KUBE, secret=SecretVolumeSource(secret_name=blueprint.settings.kubeconfig)))
@@ -92,10 +97,18 @@ def resources(cpu: str, memory: str, accelerators: Mapping[str, str] | None = No
 
 
 def security() -> SecurityContext:
-    """No step needs any privilege."""
-    return SecurityContext(allow_privilege_escalation=False, capabilities=Capabilities(drop=["ALL"]))
+    """No step needs any privilege, or writes anywhere but on its own disks."""
+    return SecurityContext(
+        allow_privilege_escalation=False, capabilities=Capabilities(drop=["ALL"]), read_only_root_filesystem=True
+    )
 
 
 def whose() -> PodSecurityContext:
-    """Whom processes run as; disks are theirs."""
-    return PodSecurityContext(run_as_non_root=True, run_as_user=names.USER, fs_group=names.USER)
+    """Whom processes run as; disks are theirs. As much as Pod Security "restricted" asks for."""
+    return PodSecurityContext(
+        run_as_non_root=True,
+        run_as_user=names.USER,
+        run_as_group=names.USER,
+        fs_group=names.USER,
+        seccomp_profile=SeccompProfile(type="RuntimeDefault"),
+    )

@@ -2,25 +2,43 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
+from typing import Annotated
 
-from pydantic import Field, field_validator
+from pydantic import AfterValidator, Field, field_validator
 
 from pipelines.workflow.reach import SERVER, out_of_reach
 from rollouts.manifests.spec import ArgoFleetSpec
-from rollouts.manifests.written import Bytes, Cores, LabelKey, LabelText, ObjectName, Url
+from rollouts.manifests.written import Block, Bytes, Cores, LabelKey, LabelText, ObjectName, Url
 from tidegate.core.model import Contradiction, SpecModel, at_odds
 from tidegate.core.quantities import Duration
+
+_DIGEST = re.compile(r"\S+@sha256:[0-9a-f]{64}")
+
+
+def _pinned(image: str) -> str:
+    if not _DIGEST.fullmatch(image):
+        raise at_odds(f"{image}, which may be another image tomorrow", "REGISTRY/REPOSITORY@sha256:DIGEST")
+    return image
+
+
+def _pinned_or_inside(base: str) -> str:
+    """A folder of an image that is pinned is as fixed as the image."""
+    return base if base.startswith("/") else _pinned(base)
+
+
+PinnedImage = Annotated[str, AfterValidator(_pinned)]
 
 
 class BuildSpec(SpecModel):
     """An engine image that the workflow builds and pushes itself, before the delivery begins."""
 
-    image: str = Field(min_length=1)
-    """What it is built in: tidegate and the pinned vLLM."""
-    base: str = Field(min_length=1)
-    """What the engine image continues, as `engine build --base` takes it."""
+    image: PinnedImage
+    """What it is built in, by digest: tidegate and the pinned vLLM."""
+    base: Annotated[str, AfterValidator(_pinned_or_inside)]
+    """What the engine image continues, as `engine build --base` takes it: by digest, or a layout inside `image`."""
     repository: str = Field(pattern=r"^[^\s:@]+(:\d+)?(/[^\s:@]+)+$")
     """REGISTRY/REPOSITORY to which it is pushed, tagged with the version's number."""
     credentials: ObjectName | None = None
@@ -38,8 +56,8 @@ class BuildSpec(SpecModel):
 class WorkflowSpec(SpecModel):
     """The cluster that runs the steps; the regions may be others."""
 
-    image: str = Field(min_length=1)
-    """The toolchain: what every step runs in. By digest, or else a delivery may change its code half-way."""
+    image: PinnedImage
+    """The toolchain: what every step runs in. By digest, or else a delivery could change its code half-way."""
     tracking_uri: Url
     """MLflow, as pods reach it."""
     namespace: ObjectName | None = None
@@ -57,6 +75,9 @@ class WorkflowSpec(SpecModel):
     pull_secrets: tuple[ObjectName, ...] = ()
     retries: int = Field(default=3, ge=0, le=20)
     """How often a step is said again that was killed, or that found something outside not there."""
+    egress_to: tuple[Block, ...] = ()
+    """Blocks of addresses that steps may reach beside pods of their cluster: MLflow, the regions' API servers,
+    registries. All but those where clouds hand out a node's credentials when it is empty."""
     patience: Duration = Field(default=timedelta(minutes=30), gt=timedelta(0))
     """How long the next step may take to start; after that another delivery of the model may begin."""
     keep: Duration = timedelta(days=7)

@@ -12,12 +12,17 @@ from rollouts.kube.resources import (
     CLUSTER_ROLE_BINDINGS,
     CLUSTER_ROLES,
     CONFIG_MAPS,
+    NETWORK_POLICIES,
     ROLE_BINDINGS,
     ROLES,
     SERVICE_ACCOUNTS,
 )
 from rollouts.manifests.conventions import DELIVERY, MANAGED_BY, cluster_wide, driver
 from tidegate.core.errors import UsageError
+
+METADATA_SERVERS = {"0.0.0.0/0": "169.254.169.254/32", "::/0": "fd00:ec2::254/128"}
+"""Where clouds hand out a node's credentials, among all addresses of IPv4 and IPv6. No more than these: a cluster's
+own DNS may be at a link-local address."""
 
 LARGEST = 1024 * 1024
 """Bytes of a ConfigMap, as API servers limit them."""
@@ -36,6 +41,7 @@ def surroundings(blueprint: Blueprint) -> Iterator[Json]:
     yield _object(blueprint, ROLES, account, rules=[rule])
     yield _bound(blueprint, ROLE_BINDINGS, account, ROLES, account)
     yield from _rights_here(blueprint)
+    yield _network_policy(blueprint)
     yield _object(blueprint, CONFIG_MAPS, names.files(name), data=_files(blueprint))
     if blueprint.settings.build:
         kind = {"workflows.argoproj.io/configmap-type": "Cache"}
@@ -51,6 +57,21 @@ def _rights_here(blueprint: Blueprint) -> Iterator[Json]:
     yield _bound(blueprint, ROLE_BINDINGS, f"{account}-here", ROLES, role, namespace=namespace)
     name = cluster_wide(blueprint.namespace, account)
     yield _bound(blueprint, CLUSTER_ROLE_BINDINGS, name, CLUSTER_ROLES, cluster_wide(namespace, role), namespace=None)
+
+
+def _network_policy(blueprint: Blueprint) -> Json:
+    """Nobody asks a step anything. What steps ask is written in the spec only in part, so that it is limited by blocks
+    of addresses; a build loads a model that somebody else made, and has no business with its node's credentials.
+    """
+    blocks: list[Json] = [{"cidr": block} for block in blueprint.settings.egress_to] or [
+        {"cidr": address, "except": [server]} for address, server in METADATA_SERVERS.items()
+    ]
+    spec = {
+        "podSelector": {"matchLabels": {names.STEPS_OF: blueprint.name}},
+        "policyTypes": ["Ingress", "Egress"],
+        "egress": [{"to": [{"namespaceSelector": {}}, *({"ipBlock": block} for block in blocks)]}],
+    }
+    return _object(blueprint, NETWORK_POLICIES, names.account(blueprint.name), spec=spec)
 
 
 def _files(blueprint: Blueprint) -> dict[str, str]:

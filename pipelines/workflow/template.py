@@ -56,7 +56,7 @@ def workflow_template(blueprint: Blueprint) -> Json:
         security_context=whose(),
         synchronization=Synchronization(mutexes=[Mutex(name=mutex(blueprint.spec.model.name))]),
         pod_gc=PodGC(strategy="OnPodSuccess"),
-        pod_metadata=Metadata(labels=labels),
+        pod_metadata=Metadata(labels={**MANAGED_BY, names.STEPS_OF: blueprint.name}),
         workflow_metadata=WorkflowMetadata(labels=labels),
         ttl_strategy=TTLStrategy(seconds_after_completion=keep),
     )

@@ -32,7 +32,7 @@ class Capacity(StrEnum):
 
 
 class Cloud(StrEnum):
-    """Whose notice of taking a spot node back the engine heeds."""
+    """Whose metadata server the engine asks whether its spot node is taken back."""
 
     AWS = "aws"
     GCP = "gcp"
@@ -57,16 +57,20 @@ class NodesSpec(SpecModel):
     """Keys of taints that keep other pods away from these nodes."""
     capacity: Capacity = Capacity.ON_DEMAND
     cloud: Cloud | None = None
-    """Needed for spot nodes."""
+    """With spot nodes, each engine asks this cloud's metadata server for its notice. Absent where a node termination
+    handler drains nodes: then no engine reaches that server."""
     karpenter: KarpenterSpec | None = None
 
     def contradictions(self) -> Iterator[Contradiction]:
-        """Spot nodes of no cloud, a node pool that makes other labels than the pods ask for."""
-        if self.capacity is Capacity.SPOT and self.cloud is None:
-            yield Contradiction(("cloud",), "none for spot nodes", "aws or gcp, whose notice the engine heeds")
+        """A node pool that makes other labels than the pods ask for, or of another cloud."""
         if self.karpenter and self.gpu_labels is not GpuLabels.KARPENTER:
             yield Contradiction(
                 ("gpu_labels",), f"{self.gpu_labels} with a node pool", "karpenter, which labels its nodes"
             )
         if self.karpenter and self.cloud is Cloud.GCP:
             yield Contradiction(("karpenter",), "an EC2NodeClass on gcp", "cloud: aws, or node pools of GKE's own")
+
+
+def asks_for_notice(nodes: NodesSpec) -> bool:
+    """Whether engines themselves ask the cloud's metadata server when their node is taken back."""
+    return nodes.capacity is Capacity.SPOT and nodes.cloud is not None

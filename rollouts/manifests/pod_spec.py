@@ -17,7 +17,8 @@ class CacheSpec(SpecModel):
 
     size: Bytes = "200Gi"
     claim: ObjectName | None = None
-    """A volume claim that many nodes may mount; each pod has a folder of its own when absent."""
+    """A volume claim that many nodes may mount: a container that only pulls writes there, engines read; each pod has a
+    folder of its own when absent."""
     secret: ObjectName | None = None
     """A Secret with the key `token`: the artifact store's bearer token. It is named here, never written."""
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import timedelta
 from enum import StrEnum
+from typing import Annotated
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from rollouts.manifests.written import Block, Host, ObjectName
-from tidegate.core.model import SpecModel
+from tidegate.core.model import Contradiction, SpecModel, at_odds
 from tidegate.core.quantities import Duration
 
 
@@ -28,6 +30,30 @@ A policy that names a namespace that is not there lets nobody in by it.
 """
 
 
+INSIDE = "one that users do not reach, such as `direct: {listener: inside}` or `direct: {name: GATEWAY}`"
+
+
+class InsideSpec(SpecModel):
+    """Where those ask who may ask one arm alone: tidegate, and nobody outside your own network."""
+
+    name: ObjectName | None = None
+    """Another gateway; that of users when absent."""
+    namespace: ObjectName | None = None
+    """Of that other gateway; that of users' gateway when absent."""
+    listener: ObjectName | None = None
+    """Its `sectionName`; needed where the gateway is that of users. Istio has none."""
+
+
+def _no_longer_a_switch(written: object) -> object:
+    """`true` put both arms on the gateway that users reach."""
+    if written is True:
+        raise at_odds("true: users would reach the canary past its weight", INSIDE)
+    return None if written is False else written
+
+
+Direct = Annotated[InsideSpec | None, BeforeValidator(_no_longer_a_switch)]
+
+
 class GatewaySpec(SpecModel):
     """The gateway that is there already, and the hosts that are this delivery's."""
 
@@ -42,8 +68,17 @@ class GatewaySpec(SpecModel):
     """Names under which users ask for this model, beside that of their region's `entry`."""
     timeout: Duration = Field(default=timedelta(minutes=10), gt=timedelta(0))
     """For a whole answer. Gateways cut a stream after 15 s or so when nobody says more."""
-    direct: bool = False
-    """Whether the hosts of each region's `stable_url` and `canary_url` lead to that arm, past all weights."""
+    direct: Direct = None
+    """A gateway or listener that users do not reach, at which the hosts of each region's `stable_url` and `canary_url`
+    lead to that arm, past all weights; no such routes when absent."""
+
+    def contradictions(self) -> Iterator[Contradiction]:
+        """Routes past all weights where users are."""
+        inside = self.direct
+        if inside is None or inside.name not in {None, self.name} or inside.namespace not in {None, self.namespace}:
+            return
+        if inside.listener is None or inside.listener == self.listener:
+            yield Contradiction(("direct",), "the gateway that users reach", INSIDE)
 
 
 class NetworkSpec(SpecModel):

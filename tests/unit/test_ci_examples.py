@@ -34,6 +34,12 @@ def test_every_call_is_one_that_tidegate_takes(path: Path) -> None:
         assert context.params["spec"] == Path("delivery.yaml")
 
 
+def test_actions_of_others_are_named_by_a_commit_that_nobody_can_move() -> None:
+    used = [use for path in PIPELINES for use in re.findall(r"uses: (\S+)", path.read_text(encoding="utf-8"))]
+    assert used
+    assert [use for use in used if not re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40}", use)] == []
+
+
 @pytest.mark.parametrize("path", [path for path in PIPELINES if path.name != "Jenkinsfile"], ids=lambda path: path.name)
 def test_every_pipeline_is_yaml(path: Path) -> None:
     assert yaml.safe_load(path.read_text(encoding="utf-8"))

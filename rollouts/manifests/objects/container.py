@@ -1,4 +1,8 @@
-"""The engine's container: what it is told, what it gets, how it is asked for its health, how it ends."""
+"""The engine's container: what it is told, what it gets, how it is asked for its health, how it ends.
+
+Where engines share their cache of weights, a container before it is the only one that may write there: an engine that
+was taken over cannot change what the others have mapped.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +11,22 @@ import math
 from rollouts.kube.model import Json
 from rollouts.manifests.conventions import ENGINE, PORT, PORT_NAME
 from rollouts.manifests.manifest import Site
-from rollouts.manifests.nodes_spec import Capacity
+from rollouts.manifests.nodes_spec import asks_for_notice
 from rollouts.manifests.objects.nodes import gpu_amount
 
 SHARED_MEMORY, SCRATCH_FOLDER, CACHE_FOLDER = "shared-memory", "scratch", "model-cache"
 """Names of the volumes."""
 
 _MOUNTS = {SHARED_MEMORY: "/dev/shm", SCRATCH_FOLDER: "/tmp", CACHE_FOLDER: "/var/cache/tidegate"}
+
+WEIGHTS = "weights"
+"""The name of the container that pulls them."""
+
+_SECURITY: Json = {
+    "allowPrivilegeEscalation": False,
+    "readOnlyRootFilesystem": True,
+    "capabilities": {"drop": ["ALL"]},
+}
 
 READY, HEALTH = "/tidegate/ready", "/tidegate/health"
 """Answered by the entrypoint: whether the engine has answered its warm-up and does not drain; whether it generates."""
@@ -32,7 +45,8 @@ def container(site: Site) -> Json:
         "name": ENGINE,
         "image": site.release.image,
         "args": _options(site),
-        "env": _environment(site),
+        # Whoever pulls needs the token, and nobody else.
+        "env": [*_environment(), *(_token(site) if not pod.cache.claim else [])],
         "ports": [{"name": PORT_NAME, "containerPort": PORT, "protocol": "TCP"}],
         "resources": {
             "requests": {"cpu": pod.cpu, "memory": pod.memory, **gpu_amount(site)},
@@ -43,15 +57,39 @@ def container(site: Site) -> Json:
         "readinessProbe": _probe(READY, READY_PERIOD, failures=2),
         "livenessProbe": _probe(HEALTH, HEALTH_PERIOD, failures=3, timeout=HEALTH_DEADLINE + 5),
         "lifecycle": {"preStop": {"exec": {"command": [pod.python, "-m", "tidegate_entrypoint", "drain"]}}},
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "readOnlyRootFilesystem": True,
-            "capabilities": {"drop": ["ALL"]},
-        },
+        "securityContext": _SECURITY,
         # How it died is told by the pod itself, in the last lines of its log.
         "terminationMessagePolicy": "FallbackToLogsOnError",
-        "volumeMounts": [{"name": name, "mountPath": path} for name, path in _MOUNTS.items()],
+        "volumeMounts": _mounts(site),
     }
+
+
+def pulling(site: Site) -> list[Json]:
+    """The container that brings weights into a shared cache; none where each pod has a cache of its own."""
+    pod = site.fleet.pod
+    if not pod.cache.claim:
+        return []
+    mounted = (SCRATCH_FOLDER, CACHE_FOLDER)
+    return [
+        {
+            "name": WEIGHTS,
+            "image": site.release.image,
+            "command": [pod.python, "-m", "tidegate_entrypoint", "pull"],
+            "env": [*_environment(), *_token(site)],
+            "resources": {"requests": {"cpu": pod.cpu, "memory": pod.memory}, "limits": {"memory": pod.memory}},
+            "securityContext": _SECURITY,
+            "terminationMessagePolicy": "FallbackToLogsOnError",
+            "volumeMounts": [{"name": name, "mountPath": _MOUNTS[name]} for name in mounted],
+        }
+    ]
+
+
+def _mounts(site: Site) -> list[Json]:
+    read_only: Json = {"readOnly": True} if site.fleet.pod.cache.claim else {}
+    return [
+        {"name": name, "mountPath": path, **(read_only if name == CACHE_FOLDER else {})}
+        for name, path in _MOUNTS.items()
+    ]
 
 
 def _options(site: Site) -> list[str]:
@@ -63,19 +101,20 @@ def _options(site: Site) -> list[str]:
         "--start-deadline": str(_seconds(site)),
         "--health-deadline": str(HEALTH_DEADLINE),
     }
-    if nodes.capacity is Capacity.SPOT and nodes.cloud:
+    if asks_for_notice(nodes):
         options["--spot"] = str(nodes.cloud)
     return [word for option in options.items() for word in option]
 
 
-def _environment(site: Site) -> list[Json]:
+def _environment() -> list[Json]:
     # Libraries write below the home folder, and nothing else of the image can be written to.
-    variables: list[Json] = [{"name": "HOME", "value": _MOUNTS[SCRATCH_FOLDER]}]
+    return [{"name": "HOME", "value": _MOUNTS[SCRATCH_FOLDER]}]
+
+
+def _token(site: Site) -> list[Json]:
     secret = site.fleet.pod.cache.secret
-    if secret:
-        token = {"secretKeyRef": {"name": secret, "key": "token"}}
-        variables.append({"name": "TIDEGATE_WEIGHTS_TOKEN", "valueFrom": token})
-    return variables
+    token = {"secretKeyRef": {"name": secret, "key": "token"}}
+    return [{"name": "TIDEGATE_WEIGHTS_TOKEN", "valueFrom": token}] if secret else []
 
 
 def _seconds(site: Site) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rollouts.kube.model import Json
 from rollouts.manifests.conventions import DELIVERY, DIGEST, REGION, VERSION, cluster_wide
 from rollouts.manifests.manifest import Site
-from rollouts.manifests.objects.container import CACHE_FOLDER, SCRATCH_FOLDER, SHARED_MEMORY, container
+from rollouts.manifests.objects.container import CACHE_FOLDER, SCRATCH_FOLDER, SHARED_MEMORY, container, pulling
 from rollouts.manifests.objects.nodes import scheduling
 from rollouts.manifests.objects.strategy import seconds
 
@@ -33,6 +33,7 @@ def pod_template(site: Site) -> Json:
         "topologySpreadConstraints": [
             _apart(key, site) for key in ("topology.kubernetes.io/zone", "kubernetes.io/hostname")
         ],
+        **({"initContainers": before} if (before := pulling(site)) else {}),
         "containers": [container(site)],
         "volumes": _volumes(site),
     }

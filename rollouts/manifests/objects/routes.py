@@ -1,5 +1,8 @@
 """Which of the two Services a region's users reach: an HTTPRoute, or Istio's VirtualService.
 
+Users reach vLLM's API below `/v1` and nothing else of an engine: neither its metrics and status, nor the routes that
+end requests or change how it runs. Those who may ask one arm alone do so at a gateway or listener of their own.
+
 The weights are where a trial begins; from then on they are Argo Rollouts' to set. A copy of requests is no part of
 these objects: whoever mirrors adds it to the rule called `USERS`, and `living` keeps it when the object is said again.
 """
@@ -13,14 +16,46 @@ from rollouts.kube.resources import HTTP_ROUTES, VIRTUAL_SERVICES
 from rollouts.manifests.conventions import SERVICE_PORT, USERS, canary_service, stable_service
 from rollouts.manifests.manifest import Site, manifest
 from rollouts.manifests.spec import Strategy
-from rollouts.manifests.traffic_spec import Traffic
+from rollouts.manifests.traffic_spec import InsideSpec, Traffic
 from rollouts.manifests.written import host_in
+from tidegate.core.model import Value
+
+API = "/v1"
+"""Of vLLM: what users ask. As a prefix it means whole parts of a path."""
+TOKENIZE = "/tokenize"
+"""What smoke asks beside it, of one arm alone."""
 
 
 def routes(site: Site) -> tuple[Json, ...]:
-    """Of users, and of those who ask one arm alone where the gateway has hosts for that."""
-    users = _route(site, site.name, _hosts(site), _shares(site))
-    return (users, *_direct(site)) if site.fleet.gateway.direct else (users,)
+    """Of users, and of those who ask one arm alone where there is a place for that."""
+    users = _route(site, site.name, _entrance(site), _hosts(site), _shares(site))
+    inside = site.fleet.gateway.direct
+    return (users, *_direct(site, inside)) if inside else (users,)
+
+
+class _Entrance(Value):
+    """Where a route begins, and what is let in there."""
+
+    gateway: str
+    namespace: str | None
+    listener: str | None
+    more: tuple[str, ...] = ()
+    """Paths beside the API's."""
+
+
+def _entrance(site: Site) -> _Entrance:
+    gateway = site.fleet.gateway
+    return _Entrance(gateway=gateway.name, namespace=gateway.namespace, listener=gateway.listener)
+
+
+def _inside(site: Site, inside: InsideSpec) -> _Entrance:
+    gateway = site.fleet.gateway
+    return _Entrance(
+        gateway=inside.name or gateway.name,
+        namespace=inside.namespace or gateway.namespace,
+        listener=inside.listener,
+        more=(TOKENIZE,),
+    )
 
 
 def _hosts(site: Site) -> tuple[str, ...]:
@@ -36,45 +71,48 @@ def _shares(site: Site) -> dict[str, int]:
     return {stable_service(site.name): 100, canary_service(site.name): 0}
 
 
-def _direct(site: Site) -> tuple[Json, ...]:
+def _direct(site: Site, inside: InsideSpec) -> tuple[Json, ...]:
     """Routes past all weights. They are nobody's to change, so no promotion or abort takes them away."""
     region = site.fleet.regions[site.release.region]
     asked = {stable_service(site.name): region.stable_url, canary_service(site.name): region.canary_url}
-    return tuple(_route(site, name, (host_in(url),), {name: 100}) for name, url in asked.items())
+    entrance = _inside(site, inside)
+    return tuple(_route(site, name, entrance, (host_in(url),), {name: 100}) for name, url in asked.items())
 
 
-def _route(site: Site, name: str, hosts: tuple[str, ...], shares: dict[str, int]) -> Json:
+def _route(site: Site, name: str, entrance: _Entrance, hosts: tuple[str, ...], shares: dict[str, int]) -> Json:
     if site.fleet.traffic is Traffic.ISTIO:
-        return manifest(VIRTUAL_SERVICES, name, site, spec=_virtual_service(site, hosts, shares))
-    return manifest(HTTP_ROUTES, name, site, spec=_http_route(site, hosts, shares))
+        return manifest(VIRTUAL_SERVICES, name, site, spec=_virtual_service(site, entrance, hosts, shares))
+    return manifest(HTTP_ROUTES, name, site, spec=_http_route(site, entrance, hosts, shares))
 
 
-def _http_route(site: Site, hosts: tuple[str, ...], shares: dict[str, int]) -> Json:
-    gateway = site.fleet.gateway
-    parent: Json = {"name": gateway.name}
-    if gateway.namespace:
-        parent["namespace"] = gateway.namespace
-    if gateway.listener:
-        parent["sectionName"] = gateway.listener
+def _http_route(site: Site, entrance: _Entrance, hosts: tuple[str, ...], shares: dict[str, int]) -> Json:
+    parent: Json = {"name": entrance.gateway}
+    if entrance.namespace:
+        parent["namespace"] = entrance.namespace
+    if entrance.listener:
+        parent["sectionName"] = entrance.listener
+    exactly = [{"path": {"type": "Exact", "value": path}} for path in entrance.more]
     rule: Json = {
-        "matches": [{"path": {"type": "PathPrefix", "value": "/"}}],
-        "timeouts": {"request": _whole(gateway.timeout)},
+        "matches": [{"path": {"type": "PathPrefix", "value": API}}, *exactly],
+        "timeouts": {"request": _whole(site.fleet.gateway.timeout)},
         "backendRefs": [{"name": name, "port": SERVICE_PORT, "weight": weight} for name, weight in shares.items()],
     }
     return {"parentRefs": [parent], "hostnames": list(hosts), "rules": [rule]}
 
 
-def _virtual_service(site: Site, hosts: tuple[str, ...], shares: dict[str, int]) -> Json:
-    gateway = site.fleet.gateway
+def _virtual_service(site: Site, entrance: _Entrance, hosts: tuple[str, ...], shares: dict[str, int]) -> Json:
+    exactly = [{"uri": {"exact": path}} for path in entrance.more]
     rule: Json = {
         "name": USERS,
-        "timeout": _whole(gateway.timeout),
+        # Istio's prefix is one of letters: without the slash it would let in `/v1x` too.
+        "match": [{"uri": {"prefix": f"{API}/"}}, *exactly],
+        "timeout": _whole(site.fleet.gateway.timeout),
         "route": [
             {"destination": {"host": name, "port": {"number": SERVICE_PORT}}, "weight": weight}
             for name, weight in shares.items()
         ],
     }
-    named = f"{gateway.namespace or site.fleet.namespace}/{gateway.name}"
+    named = f"{entrance.namespace or site.fleet.namespace}/{entrance.gateway}"
     return {"hosts": list(hosts), "gateways": [named], "http": [rule]}
 
 

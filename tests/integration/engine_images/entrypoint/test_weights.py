@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from fakes.engine_root import WEIGHTS, Process1, write_engine_root, write_files
+from fakes.engine_root import PACKAGE, WEIGHTS, Process1, import_environment, write_engine_root, write_files
 
 from engine_images.entrypoint.exits import BadSettings, NotAsBuilt
 from engine_images.entrypoint.weights import Source
@@ -145,6 +147,31 @@ def test_an_unknown_kind_of_source_names_the_known_ones(tmp_path: Path, root: Pa
     engine = begin(start, root, "s3://bucket/7", tmp_path / "cache")
     assert engine.wait() == 2
     assert engine.event("ended")["reason"] == "weights come from http, https or a folder, not from s3"
+
+
+def pulled(root: Path, where: str, cache: Path) -> int:
+    """The exit code of `pull`, as a container before the engine runs it."""
+    command = [sys.executable, "-m", PACKAGE, "pull", "--root", root, "--weights", where, "--weights-cache", cache]
+    environment = import_environment(root) | {"TIDEGATE_WEIGHTS_TOKEN": "secret"}
+    return subprocess.run(command, env=environment, timeout=60, check=False).returncode
+
+
+def test_a_container_before_it_pulls_and_the_engine_only_reads(tmp_path: Path, root: Path, start: Start) -> None:
+    cache = tmp_path / "cache"
+    with store() as (where, _):
+        assert pulled(root, where, cache) == 0
+    assert content_of(cache / NAME) == WEIGHTS
+    before = sorted(path.stat().st_mtime_ns for path in cache.rglob("*"))
+    # The store is gone: whoever serves has nothing to pull.
+    engine = begin(start, root, where, cache)
+    engine.until_ready()
+    assert engine.event("weights found")
+    assert sorted(path.stat().st_mtime_ns for path in cache.rglob("*")) == before
+
+
+def test_what_cannot_be_proven_keeps_the_engine_from_starting(tmp_path: Path, root: Path) -> None:
+    with store(files=WEIGHTS | {"config.json": b"{}"}) as (where, _):
+        assert pulled(root, where, tmp_path / "cache") == 3
 
 
 def elsewhere(where: str, host: str) -> type[BaseHTTPRequestHandler]:

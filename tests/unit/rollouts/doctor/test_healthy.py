@@ -16,7 +16,7 @@ EXPORTED = Path(__file__).parents[4] / "examples/slo/exported/analysis-templates
 CANARY, BLUE_GREEN, ISTIO = {}, {"strategy": "blue-green"}, {"traffic": "istio"}
 KEDA = {"autoscale": {"least": 2, "most": 4}}
 HPA = {"autoscale": {"by": "hpa", "least": 2, "most": 4}}
-DIRECT = {"gateway": {"name": "public", "hosts": ["llm.example.com"], "direct": True}}
+DIRECT = {"gateway": {"name": "public", "hosts": ["llm.example.com"], "direct": {"name": "inside"}}}
 WARM_POOL = {"warm_pool": {"share": "50%"}}
 SPECS = {
     "gateway-api": CANARY,

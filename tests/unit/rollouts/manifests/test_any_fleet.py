@@ -77,7 +77,7 @@ fleets = some(
             listener=names,
             pods_in=st.lists(names, max_size=2).map(tuple),
             timeout=lengths,
-            direct=st.booleans(),
+            direct=some(name=names, namespace=names, listener=names),
         ),
     ),
     replicas=st.integers(1, 12),

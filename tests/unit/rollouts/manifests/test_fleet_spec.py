@@ -10,6 +10,7 @@ from fakes.fleets import fleet_spec, read_fleet, region
 
 from rollouts.manifests.odds import Around, odds_with
 from rollouts.manifests.spec import ArgoFleetSpec
+from rollouts.manifests.traffic_spec import INSIDE
 from tidegate.core.model import Contradiction
 from tidegate.core.spec import SpecError
 
@@ -127,7 +128,7 @@ ALL_ODDS: list[tuple[dict[str, Any], dict[str, str]]] = [
     (
         {
             "regions": {"a": region("a", canary_url="http://10.0.0.1")},
-            "gateway": {"name": "users", "hosts": ["x.io"], "direct": True},
+            "gateway": {"name": "users", "hosts": ["x.io"], "direct": {"listener": "inside"}},
         },
         {"regions.a.canary_url": "found http://10.0.0.1; expected a host that the gateway can tell by its name"},
     ),
@@ -135,9 +136,18 @@ ALL_ODDS: list[tuple[dict[str, Any], dict[str, str]]] = [
         {"regions": {"a": region("a", entry="http://[::1]:80")}, "gateway": {"name": "users"}},
         {"regions.a.entry": "found http://[::1]:80; expected an address with a name, or gateway.hosts"},
     ),
-    (
-        {"nodes": {"capacity": "spot"}},
-        {"nodes.cloud": "found none for spot nodes; expected aws or gcp, whose notice the engine heeds"},
+    # On the gateway that users reach, a canary without approval is theirs, past its weight.
+    *(
+        (
+            {"gateway": {"name": "users", "hosts": ["x.io"], **gateway}},
+            {"gateway.direct": f"found the gateway that users reach; expected {INSIDE}"},
+        )
+        for gateway in (
+            {"direct": {}},
+            {"direct": {"name": "users"}},
+            {"direct": {"listener": "https"}, "listener": "https"},
+            {"direct": {"name": "users", "namespace": "edge"}, "namespace": "edge"},
+        )
     ),
     (
         {"nodes": {"karpenter": {"node_class": "gpus", "most_gpus": 8}, "cloud": "gcp"}},
@@ -165,6 +175,12 @@ ALL_ODDS: list[tuple[dict[str, Any], dict[str, str]]] = [
 @pytest.mark.parametrize(("changes", "expected"), ALL_ODDS)
 def test_what_would_be_refused_or_silently_do_harm_is_told(changes: dict[str, Any], expected: dict[str, str]) -> None:
     assert odds(**changes) == expected
+
+
+def test_the_switch_of_old_specs_says_what_to_write_instead() -> None:
+    with pytest.raises(SpecError, match=r"gateway\.direct: found true: users would reach the canary past its weight"):
+        read_fleet(LEAST.replace("{name: users}", "{name: users, direct: true}"))
+    assert read_fleet(LEAST.replace("{name: users}", "{name: users, direct: false}")).gateway.direct is None
 
 
 def test_a_fleet_that_fits_its_delivery_has_no_odds() -> None:

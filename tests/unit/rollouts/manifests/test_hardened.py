@@ -1,0 +1,93 @@
+"""What an attacker would look for in a region's objects, and does not find."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from fakes.fleets import fleet_spec, release
+
+from rollouts.kube.model import Json
+from rollouts.manifests.render import render
+
+CLAIM = {"pod": {"cache": {"claim": "weights", "secret": "store"}}}
+
+
+def rendered(kind: str, **changes: Any) -> dict[str, Json]:
+    objects = render(fleet_spec(**changes), release())
+    return {each["metadata"]["name"]: each["spec"] for each in objects if each["kind"] == kind}
+
+
+def pod(**changes: Any) -> Json:
+    found: Json = rendered("Rollout", **changes)["support-llm"]["template"]["spec"]
+    return found
+
+
+def paths(spec: Json) -> list[tuple[str, str]]:
+    return [(match["path"]["type"], match["path"]["value"]) for match in spec["rules"][0]["matches"]]
+
+
+def test_users_reach_the_api_and_nothing_else_of_an_engine() -> None:
+    assert paths(rendered("HTTPRoute")["support-llm"]) == [("PathPrefix", "/v1")]
+
+
+def test_users_reach_no_more_through_istio() -> None:
+    (rule,) = rendered("VirtualService", traffic="istio")["support-llm"]["http"]
+    assert rule["match"] == [{"uri": {"prefix": "/v1/"}}]
+
+
+@pytest.mark.parametrize(
+    ("direct", "parent"),
+    [
+        ({"listener": "inside"}, {"name": "users", "namespace": "gateways", "sectionName": "inside"}),
+        ({"name": "inside"}, {"name": "inside", "namespace": "gateways"}),
+        ({"name": "inside", "namespace": "private"}, {"name": "inside", "namespace": "private"}),
+    ],
+)
+def test_the_hosts_of_one_arm_alone_are_on_no_gateway_of_users(direct: dict[str, str], parent: Json) -> None:
+    gateway = {"name": "users", "namespace": "gateways", "listener": "https", "hosts": ["llm.example.com"]}
+    routes = rendered("HTTPRoute", gateway={**gateway, "direct": direct})
+    users = routes.pop("support-llm")
+    assert users["parentRefs"] == [{"name": "users", "namespace": "gateways", "sectionName": "https"}]
+    for spec in routes.values():
+        assert spec["parentRefs"] == [parent]
+        assert paths(spec) == [("PathPrefix", "/v1"), ("Exact", "/tokenize")]
+
+
+def test_proxies_of_a_gateway_inside_are_let_in() -> None:
+    gateway = {"name": "users", "hosts": ["llm.example.com"], "direct": {"name": "inside", "namespace": "private"}}
+    (rule,) = rendered("NetworkPolicy", gateway=gateway)["support-llm"]["ingress"]
+    let_in = [each["namespaceSelector"]["matchLabels"]["kubernetes.io/metadata.name"] for each in rule["from"]]
+    assert "private" in let_in
+
+
+@pytest.mark.parametrize("nodes", [{}, {"capacity": "spot"}], ids=["on-demand", "spot with a node termination handler"])
+def test_no_engine_reaches_the_metadata_server_unless_it_has_to_ask_it(nodes: dict[str, str]) -> None:
+    policy = rendered("NetworkPolicy", nodes=nodes)["support-llm"]
+    assert [rule for rule in policy["egress"] if "ipBlock" in str(rule)] == []
+    assert "--spot" not in pod(nodes=nodes)["containers"][0]["args"]
+
+
+def test_one_that_has_to_reaches_one_port_of_it() -> None:
+    nodes = {"capacity": "spot", "cloud": "aws"}
+    asked = [rule for rule in rendered("NetworkPolicy", nodes=nodes)["support-llm"]["egress"] if "ipBlock" in str(rule)]
+    assert asked == [{"to": [{"ipBlock": {"cidr": "169.254.169.254/32"}}], "ports": [{"port": 80, "protocol": "TCP"}]}]
+    assert "--spot" in pod(nodes=nodes)["containers"][0]["args"]
+
+
+def test_a_shared_cache_is_written_by_a_container_that_only_pulls() -> None:
+    spec = pod(**CLAIM)
+    (pulls,), (serves,) = spec["initContainers"], spec["containers"]
+    cache = {"name": "model-cache", "mountPath": "/var/cache/tidegate"}
+    assert cache in pulls["volumeMounts"]
+    assert {**cache, "readOnly": True} in serves["volumeMounts"]
+    assert pulls["image"] == serves["image"]
+    assert pulls["command"] == ["python3", "-m", "tidegate_entrypoint", "pull"]
+    assert pulls["securityContext"] == serves["securityContext"]
+    assert [name for name in (pulls, serves) if "TIDEGATE_WEIGHTS_TOKEN" in str(name["env"])] == [pulls]
+
+
+def test_a_pod_with_a_cache_of_its_own_needs_no_such_container() -> None:
+    spec = pod(pod={"cache": {"secret": "store"}})
+    assert "initContainers" not in spec
+    assert "TIDEGATE_WEIGHTS_TOKEN" in str(spec["containers"][0]["env"])
