@@ -2,6 +2,7 @@
 
 Stopped            a stage said no; carries the ending and the reason
 PlanRefused (2)    the plan could never reach a verdict
+NotAsPlanned (5)   spec, kept file, evidence or plan are not those with which the delivery was opened
 DeliveryRuns (2)   another delivery of this model is on its way
 NoImage (2)        a version that clusters shall serve was not pushed as an image
 """
@@ -9,7 +10,7 @@ NoImage (2)        a version that clusters shall serve was not pushed as an imag
 from __future__ import annotations
 
 from pipelines.model import Ending
-from tidegate.core.errors import Refused
+from tidegate.core.errors import NotGenuine, Refused
 
 
 class Stopped(Exception):
@@ -24,6 +25,10 @@ class Stopped(Exception):
 
 class PlanRefused(Refused):
     """A stage could not reach a verdict in its time; nothing was deployed."""
+
+
+class NotAsPlanned(NotGenuine):
+    """What a process was about to do is not what the delivery was opened with; nothing was touched."""
 
 
 class NoImage(Refused):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from engine_images.oci.reference import Reference
@@ -26,6 +26,8 @@ class ImageEngines:
     state: StateFolder
     name: str
     """What requests carry in their `model` field."""
+    images: Mapping[str, str] = field(default_factory=dict)
+    """What the delivery's plan settled, by the version's number; a tag that moved since changes nothing."""
 
     def folder(self, version: ModelVersion) -> Path:
         """Where the version's files are, once prepared: its tokenizer is asked what a conversation's tokens are."""
@@ -38,13 +40,19 @@ class ImageEngines:
             NoImage: none was pushed, or it is named by a tag, behind which another may be tomorrow.
         """
         tags = await asyncio.to_thread(self.registry.tags, version)
-        image = pinned_image(version, tags)
-        progress(f"{version.uri} is served from {image}")
+        image = self.images.get(version.version) or pinned_image(version, tags)
+        progress(f"{version.uri} is served from {image}{_since(image, tags)}")
         await asyncio.to_thread(self.registry.download, version, self._workdir(version))
         return Engine(version=version.version, digest=version.digest, model=self.name, image=image)
 
     def _workdir(self, version: ModelVersion) -> Path:
         return self.state.engines / version.digest
+
+
+def _since(image: str, tags: Mapping[str, str]) -> str:
+    """What to say of a tag that was changed after the plan was made."""
+    now = tags.get(ENGINE_IMAGE)
+    return "" if now == image else f", as planned; its tag {ENGINE_IMAGE} says {now or 'nothing'} since"
 
 
 def pinned_image(version: ModelVersion, tags: Mapping[str, str]) -> str:

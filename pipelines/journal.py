@@ -75,6 +75,7 @@ class Journal:
                 "challenger_version": plan.version.model_dump(mode="json"),
                 "champion_version": plan.champion.model_dump(mode="json"),
                 "spec_file": spec_file,
+                "resolved": plan.resolved.model_dump(mode="json") if plan.resolved else None,
             },
         )
 
@@ -91,14 +92,18 @@ class Journal:
         """How far a long step is; for displays only."""
         self._tell(self._event(step.id, "evidence", message, {"done": done, "total": total}))
 
-    def verdict(self, step: Step, verdict: Verdict) -> None:
-        """A gate answered. Its numbers become time series; the ledger repeats an unchanged answer rarely."""
+    def verdict(self, step: Step, verdict: Verdict, transcripts: Mapping[str, tuple[int, str]] | None = None) -> None:
+        """A gate answered. Its numbers become time series; the ledger repeats an unchanged answer rarely.
+
+        `transcripts` says of what: as `Trials.written`.
+        """
         data = {
             "gate": verdict.gate,
             "outcome": str(verdict.outcome),
             "reason": verdict.reason,
             "numbers": dict(verdict.numbers),
             "region": step.region,
+            "transcripts": dict(transcripts or {}),
         }
         event = self._event(step.id, "verdict", verdict.reason, data)
         key, now = (step.id, verdict.gate, step.region), self._clock.monotonic()

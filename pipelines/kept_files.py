@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
+from hashlib import sha256
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import Protocol
@@ -15,6 +16,7 @@ from typing import Protocol
 from pipelines.ports import Ledger
 from pipelines.spec import Delivery
 from pipelines.trials import FOLDER as EVIDENCE
+from pipelines.vouched import Vouched, proven
 from tidegate.core.errors import UsageError
 
 SPEC = "spec"
@@ -76,6 +78,11 @@ def laid_out(spec_path: Path, spec: Delivery) -> tuple[str, Mapping[str, Path]]:
     return paths[0].relative_to(root).as_posix(), {path.relative_to(root).as_posix(): path for path in paths}
 
 
+def digests_of(paths: Mapping[str, Path]) -> dict[str, str]:
+    """The SHA-256 of files that are to be kept, by their places."""
+    return {place: sha256(path.read_bytes()).hexdigest() for place, path in paths.items()}
+
+
 def bring_spec(kept: KeptFiles, delivery: str, spec_file: str, folder: Path) -> Path:
     """The spec of a delivery, brought to `folder` with the files that it names.
 
@@ -90,14 +97,22 @@ def bring_spec(kept: KeptFiles, delivery: str, spec_file: str, folder: Path) -> 
     return path
 
 
-def bring_evidence(kept: KeptFiles, delivery: str, folder: Path) -> None:
-    """Bring the transcripts of a delivery to its folder; one that goes further here stays as it is."""
+def bring_evidence(kept: KeptFiles, delivery: str, folder: Path, told: Vouched) -> None:
+    """Bring the transcripts of a delivery to its folder; one that goes further here stays as it is.
+
+    Of what is brought, only what the ledger vouches for is kept: the rest, no verdict was told of.
+
+    Raises:
+        NotAsPlanned: a transcript is another than the one that verdicts were told of.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=folder) as fresh:
         for path in kept.fetch(delivery, EVIDENCE, Path(fresh)):
+            trial, content = path.stem, path.read_bytes()
+            content = content[: proven(trial, content, told.get(trial, ()))]
             here = folder / EVIDENCE / path.name
             # A process that died here may have written more than it had kept; another's may have gone another way.
-            if here.exists() and here.read_bytes().startswith(path.read_bytes()):
+            if not content or (here.exists() and here.read_bytes().startswith(content)):
                 continue
             here.parent.mkdir(parents=True, exist_ok=True)
-            path.replace(here)
+            here.write_bytes(content)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 
 from gates.model import Outcome
 from gates.planning.forecast import GateForecast
-from registry.model import ModelVersion
+from registry.model import Digest, InnerPath, ModelVersion
 from tidegate.core.errors import ExitCode
 from tidegate.core.model import Value
 
@@ -70,6 +71,21 @@ class Step(Value):
         return f"{name}/{self.weight}" if self.weight is not None else name
 
 
+class Resolved(Value):
+    """What was settled when the delivery was opened; whatever anybody writes elsewhere later changes nothing."""
+
+    spec: Digest
+    """Of the spec's file."""
+    gates: Digest
+    """Of the settings of all gates."""
+    files: Mapping[InnerPath, Digest] = {}
+    """Of every kept file, the spec included, by its place; none where they could not be kept."""
+    images: Mapping[str, str] = {}
+    """What clusters serve, by the number of the model version: references by digest."""
+    requested_by: str = ""
+    """Who asked for it, as far as the machine knew that opened it."""
+
+
 class Plan(Value):
     """What will happen, in order, before anything does."""
 
@@ -78,6 +94,8 @@ class Plan(Value):
     champion: ModelVersion
     regions: tuple[str, ...]
     steps: tuple[Step, ...]
+    resolved: Resolved | None = None
+    """None before a delivery is opened, and of one whose tidegate settled nothing."""
 
     @property
     def expected_seconds(self) -> float:

@@ -12,8 +12,8 @@ from datetime import datetime
 from pydantic import BaseModel, Field, field_validator
 
 from gates.model import Outcome
-from pipelines.model import Ending
-from registry.model import ModelVersion
+from pipelines.model import Ending, Resolved
+from registry.model import InnerPath, ModelVersion
 
 
 class PlannedStep(BaseModel):
@@ -43,8 +43,10 @@ class Opening(BaseModel):
     challenger_version: ModelVersion | None = None
     """`version`, with what proves its files; None in ledgers of a tidegate that kept only its number."""
     champion_version: ModelVersion | None = None
-    spec_file: str | None = None
+    spec_file: InnerPath | None = None
     """Where the spec lies below the delivery's kept files; None when it was not kept."""
+    resolved: Resolved | None = None
+    """What was settled; None in ledgers of a tidegate that settled nothing."""
 
 
 class Move(BaseModel):
@@ -71,6 +73,8 @@ class Said(BaseModel):
     numbers: Mapping[str, float] = Field(default_factory=dict)
     beside: Mapping[str, float] = Field(default_factory=dict)
     region: str | None = None
+    transcripts: Mapping[str, tuple[int, str]] = Field(default_factory=dict)
+    """By trial: how many bytes of its transcript were written, and their SHA-256."""
 
     @field_validator("outcome", mode="before")
     @classmethod

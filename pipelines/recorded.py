@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from pydantic import ValidationError
+
+from pipelines.errors import NotAsPlanned
 from pipelines.model import EXIT_CODES, Ending, Plan, Result, Step
 from pipelines.payloads import Closing, Failure, Opening
 from pipelines.ports import Event
@@ -35,6 +38,7 @@ def plan_of(events: Iterable[Event]) -> Plan:
         champion=opening.champion_version,
         regions=opening.regions,
         steps=tuple(Step.model_validate(step.model_dump(exclude={"id"})) for step in opening.steps),
+        resolved=opening.resolved,
     )
 
 
@@ -113,7 +117,12 @@ def answers(events: Iterable[Event]) -> Mapping[str, Event]:
 
 def _opening(events: Iterable[Event]) -> Opening | None:
     said: Sequence[Event] = [event for event in events if event.step == "delivery" and event.kind == "started"]
-    return Opening.model_validate(said[0].data) if said else None
+    try:
+        return Opening.model_validate(said[0].data) if said else None
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        raise NotAsPlanned(f"the plan in this delivery's ledger is none: {where}: {first['msg']}") from error
 
 
 def _failed(event: Event) -> Failed:

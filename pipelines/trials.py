@@ -5,8 +5,9 @@ A transcript that lies there already is of the process before this one: its tria
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from hashlib import sha256
 from pathlib import Path
 
 from gates.drift.bins import Reference
@@ -15,6 +16,7 @@ from gates.model import NoData, Verdict
 from gates.terms import Terms
 from gates.transcript import BatchLine, Line, Replay, RestartLine, TermsLine, VerdictsLine, read, written
 from gates.trial import Trial
+from pipelines.errors import NotAsPlanned
 from pipelines.ports import Ledger
 from tidegate.core.errors import TidegateError
 
@@ -29,6 +31,7 @@ class RecordedTrial:
         """The terms are written at once: before there is any evidence."""
         self._trial = Trial(terms)
         self._step, self._batches = "", 0
+        self._digest, self._bytes = sha256(), 0
         self.terms = terms
         self.path = path
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -53,6 +56,7 @@ class RecordedTrial:
         path.write_text(whole, encoding="utf-8")
         trial = cls.__new__(cls)
         trial._trial, trial.terms, trial.path = again.trial, again.trial.terms, path
+        trial._digest, trial._bytes = sha256(whole.encode()), len(whole.encode())
         trial._batches = sum(isinstance(line, BatchLine) for line in lines)
         trial._step = next((line.step for line in reversed(lines) if not isinstance(line, TermsLine)), "")
         return trial
@@ -85,9 +89,27 @@ class RecordedTrial:
         self._write(VerdictsLine(step=self._step, deadline_passed=deadline_passed, verdicts=verdicts))
         return verdicts
 
+    @property
+    def step(self) -> str:
+        """The step that it was begun for last."""
+        return self._step
+
+    @property
+    def written(self) -> tuple[int, str]:
+        """How many bytes of the transcript are written, and their SHA-256."""
+        return self._bytes, self._digest.hexdigest()
+
     def _write(self, line: Line) -> None:
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(written(line) + "\n")
+        text = (written(line) + "\n").encode()
+        self._digest.update(text)
+        self._bytes += len(text)
+        with self.path.open("ab") as file:
+            file.write(text)
+
+
+def asked_of(terms: Terms) -> Mapping[str, object]:
+    """The part of the terms that the spec decides alone; the rest was found when the trial was opened."""
+    return terms.model_dump(exclude={"reference", "sources", "method"})
 
 
 class Trials:
@@ -99,10 +121,16 @@ class Trials:
         self._open: dict[str, RecordedTrial] = {}
 
     def open(self, name: str, terms: Terms, step: str) -> RecordedTrial:
-        """The trial of that name, for one more step; its terms are those of the first time."""
+        """The trial of that name, for one more step; its terms are those of the first time.
+
+        Raises:
+            NotAsPlanned: a transcript is here that asks for something else than the spec.
+        """
         trial = self._known(name)
         if trial is None:
             trial = self._open[name] = RecordedTrial(terms, self._path(name))
+        elif asked_of(trial.terms) != asked_of(terms):
+            raise NotAsPlanned(f"the evidence of {name} was judged by other terms than those of the spec")
         trial.begin(step)
         return trial
 
@@ -110,6 +138,10 @@ class Trials:
         """The bins that were frozen when that trial was opened; None when it was not."""
         trial = self._known(name)
         return trial.terms.reference if trial else None
+
+    def written(self, step: str) -> Mapping[str, tuple[int, str]]:
+        """How far the transcripts of a step's trials are written, for the verdicts that are told of them."""
+        return {name: trial.written for name, trial in self._open.items() if trial.step == step}
 
     def keep(self, name: str) -> None:
         """Put the transcript so far beside the ledger's events."""

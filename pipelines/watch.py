@@ -45,7 +45,7 @@ async def watch(context: Context, step: Step, window: Window, ask: Ask) -> None:
         elapsed = context.clock.monotonic() - start
         verdicts = await _look(ask, final=elapsed >= window.within)
         for verdict in verdicts:
-            context.journal.verdict(step, verdict)
+            context.journal.verdict(step, verdict, context.trials.written(step.id))
         outcome = worst(verdict.outcome for verdict in verdicts)
         if outcome is not Outcome.ERROR:
             last_seen = context.clock.monotonic()

@@ -40,7 +40,8 @@ async def bake(context: Context, step: Step) -> None:
         over = context.clock.monotonic() - start >= context.spec.regions.bake.total_seconds()
         for region in regions:
             for verdict in await _verdicts(context, region, compared[region], final=over):
-                context.journal.verdict(step.model_copy(update={"region": region}), verdict)
+                there = step.model_copy(update={"region": region})
+                context.journal.verdict(there, verdict, context.trials.written(step.id))
                 # Nothing is on trial: only proof that the region is not well takes it back, not a lack of evidence.
                 if verdict.outcome is Outcome.FAIL:
                     raise Stopped(Ending.ROLLED_BACK, f"{region}: gate {verdict.gate}: {verdict.reason}")

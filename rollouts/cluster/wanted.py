@@ -22,9 +22,15 @@ def is_here(seen: Seen, engine: Engine) -> bool:
     One that was taken back is not: it needs another try. Nor is one that never came up, whose image may be new.
 
     Raises:
-        NotPossible: when it is, with other files.
+        NotPossible: when it is, with other files or from another image.
     """
     version, digest, _ = seen.asked
+    asked_now = seen.rollout and not seen.argo.aborted and version == engine.version
+    if asked_now and seen.stable is not None and _image(seen) != engine.image:
+        raise NotPossible(
+            f"version {engine.version} is here already, from another image: {_image(seen)}",
+            hint="take it back first, or register a new version",
+        )
     known = [(version, digest)] if seen.rollout and not seen.argo.aborted else []
     if seen.stable:
         known.append((seen.stable.version, seen.stable.digest))

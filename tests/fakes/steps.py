@@ -17,6 +17,7 @@ from pipelines.recorded import plan_of
 from pipelines.resumption import resume
 from pipelines.single import Taken, close, take_step
 from pipelines.trials import Trials
+from pipelines.vouched import vouched
 
 
 class Attached:
@@ -57,7 +58,7 @@ class Steps:
         """What a process has that has just begun, on a machine where nothing of the delivery is."""
         disk, ledger = next(self._disks), self._join()
         disk.mkdir()
-        bring_evidence(self._kept, ledger.delivery, disk)
+        bring_evidence(self._kept, ledger.delivery, disk, vouched(ledger.recorded()))
         return replace(
             self.world.context(),
             plan=plan_of(ledger.recorded()),

@@ -21,7 +21,7 @@ app = typer.Typer(
     name="tidegate",
     help="Take a model version to every production region, a little traffic at a time, and back when it is worse.",
     epilog="Exit codes: 0 delivered, 1 rolled back or gate failed, 2 usage or spec error, 3 inconclusive, "
-    "4 something outside was not there, 70 a bug in tidegate, 130 stopped by Ctrl-C. "
+    "4 something outside was not there, 5 a record is not genuine, 70 a bug in tidegate, 130 stopped by Ctrl-C. "
     "Add --debug to any command for the whole error.",
     add_completion=False,
     rich_markup_mode=None,

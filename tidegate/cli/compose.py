@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import getpass
 import os
+import socket
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipelines.model import Plan
+from pipelines.image_engines import pinned_image
+from pipelines.kept_files import digests_of, laid_out
+from pipelines.model import Plan, Resolved
 from pipelines.plan import make_plan
 from pipelines.prompts import golden_set, user_prompts
+from pipelines.requester import who_asks
+from pipelines.resolved import settings_digest
 from pipelines.spec import Delivery, LocalFleet
 from pipelines.state import StateFolder
+from rollouts.manifests.spec import ArgoFleetSpec
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import UsageError
 from tidegate.core.spec import load_spec
@@ -69,6 +77,39 @@ def make_plan_of(spec: Delivery, folder: Path, registry: MlflowRegistry, *, vers
     champion = registry.resolve(spec.model.name, spec.model.target)
     wanted = registry.resolve(spec.model.name, version or spec.model.origin)
     return make_plan(spec, wanted, champion, prompts=len(golden_set(spec, folder)))
+
+
+def settled(plan: Plan, spec: Delivery, spec_path: Path, registry: MlflowRegistry) -> Plan:
+    """The plan with all that is settled when a delivery is opened, and never looked up again.
+
+    Raises:
+        NoImage: a version that clusters shall serve has no image by digest.
+    """
+    versions = (plan.version, plan.champion) if isinstance(spec.fleet, ArgoFleetSpec) else ()
+    resolved = Resolved(
+        spec=sha256(spec_path.read_bytes()).hexdigest(),
+        gates=settings_digest(spec),
+        files=_kept(spec_path, spec),
+        images={version.version: pinned_image(version, registry.tags(version)) for version in versions},
+        requested_by=who_asks(os.environ, user=_user(), host=socket.gethostname()),
+    )
+    return plan.model_copy(update={"resolved": resolved})
+
+
+def _kept(spec_path: Path, spec: Delivery) -> dict[str, str]:
+    """The digests of what is kept; none of a spec that cannot be, which is said where it is to be kept."""
+    try:
+        return digests_of(laid_out(spec_path, spec)[1])
+    except UsageError:
+        return {}
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    # In a container that gives the process a number and no name.
+    except (OSError, KeyError):
+        return str(os.getuid())
 
 
 def local_engines(spec: Delivery, state: StateFolder, registry: MlflowRegistry) -> LocalEngines:

@@ -6,7 +6,7 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 
@@ -30,7 +30,7 @@ from registry.adapters.mlflow_ledger import MlflowLedger
 from tidegate.cli.addresses import host_and_port
 from tidegate.cli.ci import Reports, errors_told
 from tidegate.cli.commands.report import leave_report
-from tidegate.cli.compose import make_plan_of, open_deliveries, open_registry
+from tidegate.cli.compose import make_plan_of, open_deliveries, open_registry, settled
 from tidegate.cli.console import PlainConsole
 from tidegate.cli.ground import Ground, Wanted, ground_of
 from tidegate.cli.interrupt import cancelled_by_signals
@@ -119,6 +119,7 @@ async def _locked(request: Request, progress: Progress) -> Result:
     wanted = request.wanted
     with delivery_lock(wanted.state.lock):
         plan = make_plan_of(wanted.spec, wanted.folder, wanted.registry, version=request.version)
+        plan = settled(plan, wanted.spec, request.spec_path, wanted.registry)
         ledger = request.deliveries.open_delivery(plan.version, plan.champion, spec_digest=request.spec_digest)
         events = EventFile(wanted.state.delivery(ledger.delivery) / "events.jsonl")
         outbox = outbox_for(wanted.spec.notify, plan, ledger.delivery)
@@ -154,8 +155,9 @@ async def _in_fleet(request: Request, plan: Plan, written: Written, numbers: Cal
         async with AsyncExitStack() as stack:
             metrics = MetricsServer(numbers, *request.metrics)
             stack.push_async_callback(metrics.close)
-            ground = await stack.enter_async_context(ground_of(request.wanted, metrics))
-            result = await deliver(context_of(request.wanted, plan, written, ground))
+            wanted = replace(request.wanted, images=plan.resolved.images if plan.resolved else {})
+            ground = await stack.enter_async_context(ground_of(wanted, metrics))
+            result = await deliver(context_of(wanted, plan, written, ground))
     except TidegateError as error:
         if result is None:
             return written.journal.closed(Ending.FAILED, str(error), error.exit_code)

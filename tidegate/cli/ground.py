@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 
@@ -61,6 +61,8 @@ class Wanted:
     """Play users meanwhile."""
     keep: bool
     """Leave up a fleet that is started for this."""
+    images: Mapping[str, str] = field(default_factory=dict)
+    """Engine images that the plan settled, by the version's number."""
 
 
 @asynccontextmanager
@@ -86,7 +88,7 @@ async def _clusters(wanted: Wanted, fleet: ArgoFleetSpec) -> AsyncIterator[Groun
     async with open_clusters(wanted.spec, fleet) as fleets:
         yield Ground(
             fleets=fleets,
-            engines=engines_of(wanted.spec, wanted.state, wanted.registry),
+            engines=engines_of(wanted.spec, wanted.state, wanted.registry, wanted.images),
             proxy=PrometheusSource(
                 urls,
                 settles_within=scrape_timeout(wanted.spec.scrape_interval),
@@ -122,10 +124,12 @@ async def _machine(wanted: Wanted, metrics: MetricsServer | None) -> AsyncIterat
         )
 
 
-def engines_of(spec: Delivery, state: StateFolder, registry: MlflowRegistry) -> Engines:
-    """What makes a model version ready for the spec's fleet."""
+def engines_of(
+    spec: Delivery, state: StateFolder, registry: MlflowRegistry, images: Mapping[str, str] | None = None
+) -> Engines:
+    """What makes a model version ready for the spec's fleet; `images` are those that a plan settled."""
     if isinstance(spec.fleet, ArgoFleetSpec):
-        return ImageEngines(registry=registry, state=state, name=spec.metadata.name)
+        return ImageEngines(registry=registry, state=state, name=spec.metadata.name, images=images or {})
     return local_engines(spec, state, registry)
 
 

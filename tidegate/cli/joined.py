@@ -11,16 +11,20 @@ from pathlib import Path
 from pipelines.context import Context
 from pipelines.event_file import EventFile
 from pipelines.journal import Journal, Listener
-from pipelines.kept_files import bring_evidence, bring_spec
+from pipelines.kept_files import SPEC, bring_evidence, bring_spec
 from pipelines.model import Plan
 from pipelines.ports import Event
+from pipelines.prompts import golden_set
 from pipelines.recorded import plan_of, spec_file_of
+from pipelines.resolved import refuse_other_files, refuse_other_plan
 from pipelines.spec import Delivery, LocalFleet
 from pipelines.state import StateFolder
 from pipelines.story import tell
 from pipelines.trials import Trials
+from pipelines.vouched import vouched
 from registry.adapters.mlflow_deliveries import MlflowDeliveries
 from registry.adapters.mlflow_ledger import MlflowLedger
+from registry.digests import digest_files
 from rollouts.adapters.host_client import attach
 from rollouts.watchdog import lend
 from tidegate.cli.commands.report import Recorded, leave_report
@@ -61,14 +65,19 @@ def joined(
 
     Raises:
         UsageError: they were not kept.
+        NotAsPlanned: they are not those with which the delivery was opened.
     """
     events, folder = ledger.recorded(), StateFolder(state)
     plan, spec_file = plan_of(events), spec_file_of(events)
     if spec_file is None:
         raise UsageError(f"the spec of delivery {ledger.delivery} was not kept", hint="deliver the version again")
-    path = bring_spec(deliveries, ledger.delivery, spec_file, folder.delivery(ledger.delivery))
-    bring_evidence(deliveries, ledger.delivery, folder.delivery(ledger.delivery))
-    return Joined(ledger, plan, read_delivery(path), path, spec_file, folder, tracking_uri, patience)
+    own = folder.delivery(ledger.delivery)
+    path = bring_spec(deliveries, ledger.delivery, spec_file, own)
+    refuse_other_files(plan.resolved, digest_files(own / SPEC), spec_file, ledger.delivery)
+    spec = read_delivery(path)
+    refuse_other_plan(plan, spec, prompts=len(golden_set(spec, path.parent)), delivery=ledger.delivery)
+    bring_evidence(deliveries, ledger.delivery, own, vouched(events))
+    return Joined(ledger, plan, spec, path, spec_file, folder, tracking_uri, patience)
 
 
 def shown(events: list[Event]) -> Progress:
@@ -88,6 +97,7 @@ async def context_for(here: Joined, listeners: list[Listener]) -> AsyncIterator[
         registry=open_registry(here.state.root, here.tracking_uri),
         users=False,
         keep=False,
+        images=here.plan.resolved.images if here.plan.resolved else {},
     )
     with outbox_for(here.spec.notify, here.plan, here.ledger.delivery) as outbox:
         journal = Journal(here.ledger, SystemClock(), [*listeners, outbox])

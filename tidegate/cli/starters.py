@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from pipelines.requester import BY_ALIAS, REQUESTED_BY
 from pipelines.serving.ports import Starter
 from pipelines.serving.processes import Processes
 from tidegate.core.clock import SystemClock
@@ -37,6 +38,7 @@ def processes_of(spec: Path, state: Path, tracking_uri: str | None) -> Processes
     """Each the command `deliver` of this same installation."""
     command = [sys.executable, sys.argv[0], "deliver", str(spec.absolute()), "--state", str(state.absolute())]
     environment = {name: value for name, value in os.environ.items() if name != SECRET}
+    environment[REQUESTED_BY] = BY_ALIAS
     if tracking_uri is not None:
         # Not among the arguments, which everybody on the machine can read: it may carry a password.
         environment[TRACKING_URI] = tracking_uri

@@ -5,7 +5,8 @@
     │   ├── SpecError      a file is wrong; carries every problem found in it
     │   └── Refused        right in itself, but not now (another delivery runs, too little memory)
     ├── Interrupted  130   a person or the system asked us to stop; the delivery was taken back
-    └── OutsideError   4   registry, Prometheus, proxy, engine: something outside was not there
+    ├── OutsideError   4   registry, Prometheus, proxy, engine: something outside was not there
+    └── NotGenuine     5   a record is not what was written: changed, inserted, removed, or signed by nobody known
 
 A message is one line that says what happened; `hint` says what to do about it. An `OSError` that reaches
 the end of a command is a file or a disk that did not do its part (4). Anything else is a bug in tidegate (70),
@@ -33,6 +34,8 @@ class ExitCode(IntEnum):
     """The evidence did not suffice; taken back."""
     OUTSIDE = 4
     """Registry, Prometheus, proxy, engine, disk: something outside was not there, or failed."""
+    NOT_GENUINE = 5
+    """A record of the delivery is not what was written; whatever stands on it was not done."""
     INTERNAL = 70
     """A bug in tidegate, as `EX_SOFTWARE` of sysexits.h; says nothing about the version."""
     INTERRUPTED = 130
@@ -78,3 +81,9 @@ class Interrupted(TidegateError):
 
 class OutsideError(TidegateError):
     """Something that tidegate depends on was not there or did not do its part."""
+
+
+class NotGenuine(TidegateError):
+    """A record is not what was written by those who may write it."""
+
+    exit_code = ExitCode.NOT_GENUINE

@@ -26,4 +26,4 @@ def test_each_kind_has_the_exit_code_that_commands_promise(kind: type[TidegateEr
 
 
 def test_the_exit_codes_are_the_documented_ones() -> None:
-    assert [code.value for code in ExitCode] == [0, 1, 2, 3, 4, 70, 130, 141]
+    assert [code.value for code in ExitCode] == [0, 1, 2, 3, 4, 5, 70, 130, 141]

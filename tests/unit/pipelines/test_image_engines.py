@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -75,3 +76,18 @@ async def test_files_that_were_changed_in_the_store_stop_it(
     (registry.folders["support-llm", "1"] / "config.json").write_text("{}")
     with pytest.raises(DigestMismatch):
         await engines.prepare(version, print)
+
+
+async def test_a_tag_that_changes_after_the_plan_was_made_changes_nothing_and_is_told(
+    engines: ImageEngines, registry: FakeRegistry, version: ModelVersion
+) -> None:
+    registry.mark(version, {ENGINE_IMAGE: IMAGE})
+    planned = replace(engines, images={version.version: IMAGE})
+    registry.mark(version, {ENGINE_IMAGE: "evil.example.net/miner@sha256:" + "6" * 64})
+    said: list[str] = []
+
+    assert (await planned.prepare(version, said.append)).image == IMAGE
+    assert said == [
+        f"{version.uri} is served from {IMAGE}, as planned; "
+        f"its tag tidegate.engine.image says evil.example.net/miner@sha256:{'6' * 64} since"
+    ]

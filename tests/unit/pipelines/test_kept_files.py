@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -10,9 +11,13 @@ from fakes.ledger import FakeLedger
 from fakes.steps import Attached, Steps
 from fakes.world import World, a_spec
 
+from gates.spec import ErrorsGate
+from gates.terms import Terms
 from gates.transcript import read, replay
+from pipelines.errors import NotAsPlanned
 from pipelines.kept_files import bring_evidence, bring_spec, keep_spec
-from pipelines.trials import RecordedTrial
+from pipelines.trials import RecordedTrial, Trials
+from pipelines.vouched import Vouched, Written, proven, vouched
 from tidegate.core.errors import UsageError
 
 PLACE = "evidence/canary@eu-west-1.jsonl"
@@ -61,9 +66,47 @@ def test_the_transcript_that_goes_further_on_the_kept_way_stays(
     if here is not None:
         path.parent.mkdir()
         path.write_bytes(here)
-    bring_evidence(Attached({PLACE: kept}), "1", tmp_path)
+    bring_evidence(Attached({PLACE: kept}), "1", tmp_path, told_of(kept))
     assert path.read_bytes() == left
     assert [each.name for each in tmp_path.iterdir()] == ["evidence"]
+
+
+def told_of(*states: bytes) -> Vouched:
+    """What a ledger says in which a verdict was told of each of these states of the transcript."""
+    written = [Written(bytes=len(state), sha256=sha256(state).hexdigest()) for state in states]
+    return {"canary@eu-west-1": written}
+
+
+def test_evidence_that_was_changed_since_its_verdicts_is_refused(tmp_path: Path) -> None:
+    forged = Attached({PLACE: b"lax terms\n2\n3\n"})
+    with pytest.raises(NotAsPlanned, match="the evidence of canary@eu-west-1 is not what its verdicts were told of"):
+        bring_evidence(forged, "1", tmp_path, told_of(b"terms\n", b"terms\n2\n"))
+
+
+@pytest.mark.parametrize(("told", "left"), [((b"1\n", b"1\n2\n"), b"1\n2\n"), ((b"1\n" * 9,), None), ((), None)])
+def test_evidence_that_no_verdict_was_told_of_is_left_out(
+    tmp_path: Path, told: tuple[bytes, ...], left: bytes | None
+) -> None:
+    bring_evidence(Attached({PLACE: b"1\n2\nforged\n"}), "1", tmp_path, told_of(*told))
+    path = tmp_path / PLACE
+    assert (path.read_bytes() if path.exists() else None) == left
+
+
+async def test_each_verdict_in_the_ledger_names_the_transcript_that_it_was_told_of(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    await Steps(world, tmp_path).until("canary@eu-west-1/50")
+    told = vouched(world.ledger.events)
+    assert sorted(told) == ["canary@eu-west-1", "shadow@eu-west-1"]
+    kept = world.ledger.files[PLACE]
+    assert proven("canary@eu-west-1", kept, told["canary@eu-west-1"]) == len(kept)
+
+
+async def test_a_trial_with_other_terms_than_the_spec_is_not_gone_on_with(tmp_path: Path) -> None:
+    path = tmp_path / PLACE
+    RecordedTrial(Terms(errors=ErrorsGate(max_increase=0.99)), path)
+    trials = Trials(tmp_path, FakeLedger(FakeClock()))
+    with pytest.raises(NotAsPlanned, match="was judged by other terms than those of the spec"):
+        trials.open("canary@eu-west-1", Terms(errors=ErrorsGate(max_increase=0.005)), "canary@eu-west-1/50")
 
 
 def test_files_lie_beside_each_other_as_they_did(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from pipelines.spec import Delivery, LocalFleet
 from registry.adapters.mlflow_deliveries import MlflowDeliveries
 from registry.adapters.mlflow_ledger import MlflowLedger
 from rollouts.watchdog import lend
-from tidegate.cli.compose import make_plan_of, open_deliveries, open_registry, read_delivery
+from tidegate.cli.compose import make_plan_of, open_deliveries, open_registry, read_delivery, settled
 from tidegate.cli.joined import Joined, context_for, joined, require_fleet
 from tidegate.cli.notify import outbox_for
 from tidegate.cli.output import print_json
@@ -59,7 +59,9 @@ def _opened(
 ) -> MlflowLedger:
     spec = read_delivery(opening.spec)
     refuse_unkeepable(spec)
-    plan = make_plan_of(spec, opening.spec.parent, open_registry(state, tracking_uri), version=opening.version)
+    registry = open_registry(state, tracking_uri)
+    plan = make_plan_of(spec, opening.spec.parent, registry, version=opening.version)
+    plan = settled(plan, spec, opening.spec, registry)
     digest = sha256(opening.spec.read_bytes()).hexdigest()
     ledger = deliveries.open_delivery(
         plan.version, plan.champion, spec_digest=digest, patience=patience, key=opening.key

@@ -44,6 +44,13 @@ def weights_of(region: ClusterRegion) -> list[int]:
     return [weight for weight, _ in region.splits]
 
 
+async def test_a_version_that_is_on_trial_is_not_served_from_another_image(region: ClusterRegion) -> None:
+    await on_trial(region)
+    other = an_image("2").model_copy(update={"image": "evil.example/miner@sha256:" + "6" * 64})
+    with pytest.raises(NotPossible, match="version 2 is here already, from another image"):
+        await region.fleet.deploy(other)
+
+
 class TestWeights:
     async def test_engines_come_before_users(self) -> None:
         region = ClusterRegion(spec=a_fleet("eu-west-1", replicas=4, canary={"replicas": 1}))
