@@ -8,6 +8,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from pipelines.policy.trust import SpecTrust
 from tidegate.core.model import SpecModel
 from tidegate.core.spec import load_spec
 
@@ -19,6 +20,7 @@ class Trust(SpecModel):
 
     api_version: Literal["tidegate/v1"] = Field(default="tidegate/v1", alias="apiVersion")
     kind: Literal["Trust"] = "Trust"
+    spec: SpecTrust = SpecTrust()
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ def file_obstacles(files: VersionFiles) -> Iterator[Obstacle]:
     """Everything that is missing, damaged, or must not be there."""
     yield from (Obstacle(where=name, found=why, expected="a whole file") for name, why in files.damaged.items())
     yield from _pickles(files)
+    yield from _code(files)
     yield from _conversation(files)
     yield from _weights(files)
 
@@ -33,6 +34,17 @@ def _pickles(files: VersionFiles) -> Iterator[Obstacle]:
             found="a file of pickled objects, which runs code when it is read",
             expected="safetensors only; register the version without it",
         )
+
+
+def _code(files: VersionFiles) -> Iterator[Obstacle]:
+    """As `register` refuses it: who made a version with MLflow's own client has not met that."""
+    for name in sorted(files.sizes):
+        if name.endswith((".py", ".pyc", ".so")):
+            yield Obstacle(where=name, found="code", expected="none: a model version's own code is never run")
+    for name, document in files.documents.items():
+        if "auto_map" in document:
+            found = "auto_map, which asks for a model version's own code"
+            yield Obstacle(where=name, found=found, expected="a model that the engine knows itself")
 
 
 def _conversation(files: VersionFiles) -> Iterator[Obstacle]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import os
 import socket
+from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,14 +14,18 @@ from pipelines.image_engines import pinned_image
 from pipelines.kept_files import digests_of, laid_out
 from pipelines.model import Plan, Resolved
 from pipelines.plan import make_plan
+from pipelines.policy.files import files_elsewhere, root_of
+from pipelines.policy.rules import not_for_a_spec
 from pipelines.prompts import golden_set, user_prompts
 from pipelines.requester import who_asks
 from pipelines.resolved import settings_digest
 from pipelines.spec import Delivery, LocalFleet
 from pipelines.state import StateFolder
+from pipelines.trust import trust_at
 from rollouts.manifests.spec import ArgoFleetSpec
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import UsageError
+from tidegate.core.model import Contradiction
 from tidegate.core.spec import load_spec
 
 if TYPE_CHECKING:
@@ -29,9 +34,35 @@ if TYPE_CHECKING:
     from registry.adapters.mlflow_models import MlflowRegistry
 
 
-def read_delivery(path: Path) -> Delivery:
-    """The spec, and with it every file that it names: what is wrong is said before anything starts."""
-    spec = load_spec(path, Delivery)
+TRUST_VARIABLE, ROOT_VARIABLE = "TIDEGATE_TRUST", "TIDEGATE_ROOT"
+"""The operator's trust file; the folder below which files of specs may lie, where that is not the repository."""
+
+
+def read_spec(path: Path, *, kept_below: Path | None = None) -> Delivery:
+    """The spec, when everything in it is its author's to say: its files, variables, addresses and plugins.
+
+    Args:
+        path: of the spec.
+        kept_below: the folder to which a delivery's own copy was brought. A trust file that came with it is none:
+            then the one in the working folder is read, where TIDEGATE_TRUST names none.
+
+    Raises:
+        SpecError: with every problem, each with its line.
+    """
+    named, allowed = os.environ.get(TRUST_VARIABLE), os.environ.get(ROOT_VARIABLE)
+    trusted = trust_at(Path(named) if named else None, Path() if kept_below else path.parent)
+    root = kept_below or (Path(allowed) if allowed else root_of(path))
+
+    def odds(spec: Delivery) -> Iterator[Contradiction]:
+        yield from not_for_a_spec(spec, trusted.trust.spec)
+        yield from files_elsewhere(spec, path.parent, root)
+
+    return load_spec(path, Delivery, also=odds)
+
+
+def read_delivery(path: Path, *, kept_below: Path | None = None) -> Delivery:
+    """As `read_spec`, and with it every file that it names: what is wrong is said before anything starts."""
+    spec = read_spec(path, kept_below=kept_below)
     golden_set(spec, path.parent)
     user_prompts(spec, path.parent)
     return spec

@@ -74,7 +74,7 @@ def joined(
     own = folder.delivery(ledger.delivery)
     path = bring_spec(deliveries, ledger.delivery, spec_file, own)
     refuse_other_files(plan.resolved, digest_files(own / SPEC), spec_file, ledger.delivery)
-    spec = read_delivery(path)
+    spec = read_delivery(path, kept_below=own / SPEC)
     refuse_other_plan(plan, spec, prompts=len(golden_set(spec, path.parent)), delivery=ledger.delivery)
     bring_evidence(deliveries, ledger.delivery, own, vouched(events))
     return Joined(ledger, plan, spec, path, spec_file, folder, tracking_uri, patience)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -20,7 +20,7 @@ from pydantic_core import ErrorDetails
 
 from tidegate.core.addresses import without_names
 from tidegate.core.errors import UsageError
-from tidegate.core.model import AT_ODDS, Loc, SpecModel
+from tidegate.core.model import AT_ODDS, Contradiction, Loc, SpecModel
 from tidegate.core.plain_yaml import PlainLoader
 from tidegate.core.quantities import FROM_FILE, format_duration
 from tidegate.core.text_files import Unreadable, read_text
@@ -76,13 +76,13 @@ class Document(Generic[Spec]):
         return Problem(self.file, line, path, found, expected)
 
 
-def load_spec(path: Path, kind: type[Spec]) -> Spec:
-    """Read the YAML file at `path` as a `kind`.
+def load_spec(path: Path, kind: type[Spec], *, also: Callable[[Spec], Iterable[Contradiction]] = lambda _: ()) -> Spec:
+    """Read the YAML file at `path` as a `kind`; `also` says what is wrong with it beyond what it knows itself.
 
     Raises:
         SpecError: with every problem, when the file cannot be read, is not YAML, or is not a `kind`.
     """
-    return parse_spec(text_in(path, "a readable YAML file", most_bytes=MOST_BYTES), kind, file=str(path))
+    return parse_spec(text_in(path, "a readable YAML file", most_bytes=MOST_BYTES), kind, file=str(path), also=also)
 
 
 def text_in(path: Path, expected: str, *, most_bytes: int | None = None) -> str:
@@ -104,14 +104,16 @@ def unreadable(file: str, error: Unreadable, expected: str) -> Problem:
     return Problem(file, error.line, "", str(error), encoded)
 
 
-def parse_spec(text: str, kind: type[Spec], *, file: str) -> Spec:
+def parse_spec(
+    text: str, kind: type[Spec], *, file: str, also: Callable[[Spec], Iterable[Contradiction]] = lambda _: ()
+) -> Spec:
     """As `load_spec`, for text at hand; `file` is the name used in problems."""
     with _syntax_errors(file), _bounds(file):
         require_bounded(text)
         root = yaml.compose(text, Loader=PlainLoader)
         require_countable(root)
         data = yaml.load(text, Loader=PlainLoader)
-    return _checked(root, data, kind, file)
+    return _checked(root, data, kind, file, also)
 
 
 def stated_kind(path: Path) -> str | None:
@@ -178,7 +180,13 @@ def _bounds(file: str) -> Iterator[None]:
         raise SpecError([Problem(file, 1, "", bound.found, bound.expected)]) from error
 
 
-def _checked(root: yaml.Node | None, data: object, kind: type[Spec], file: str) -> Spec:
+def _checked(
+    root: yaml.Node | None,
+    data: object,
+    kind: type[Spec],
+    file: str,
+    also: Callable[[Spec], Iterable[Contradiction]] = lambda _: (),
+) -> Spec:
     duplicates = [] if root is None else list(_duplicates(root, file, ""))
     try:
         spec = kind.model_validate(data, context={FROM_FILE: True})
@@ -187,7 +195,7 @@ def _checked(root: yaml.Node | None, data: object, kind: type[Spec], file: str) 
         raise SpecError(sorted(problems, key=lambda problem: problem.line)) from error
     problems = duplicates + [
         Problem(file, _locate(root, odd.where)[1], _locate(root, odd.where)[0], odd.found, odd.expected)
-        for odd in spec.all_contradictions()
+        for odd in (*spec.all_contradictions(), *also(spec))
     ]
     if problems:
         raise SpecError(problems)

@@ -14,8 +14,8 @@ from pipelines.notify.outbox import NotTaken
 from tidegate.cli.commands.notify import run
 from tidegate.core.errors import UsageError
 
-NOTIFY = "notify: [{slack: {url_from_env: CHAT}}, {webhook: {url_from_env: HOOK}, about: [closed]}]\n"
-SET = {"CHAT": "https://hooks.example/chat-secret", "HOOK": "https://hooks.example/hook-secret"}
+NOTIFY = "notify: [{slack: {url_from_env: TIDEGATE_CHAT}}, {webhook: {url_from_env: TIDEGATE_HOOK}, about: [closed]}]\n"
+SET = {"TIDEGATE_CHAT": "https://hooks.example/chat-secret", "TIDEGATE_HOOK": "https://hooks.example/hook-secret"}
 
 
 class Receiver:
@@ -39,12 +39,14 @@ def spec(tmp_path: Path) -> Path:
 
 def test_a_dry_run_shows_every_message_and_sends_none(capsys: pytest.CaptureFixture[str], spec: Path) -> None:
     receiver = Receiver()
-    assert run(spec, dry_run=True, as_json=True, sender=receiver, environment={"CHAT": SET["CHAT"]}) == 0
+    assert (
+        run(spec, dry_run=True, as_json=True, sender=receiver, environment={"TIDEGATE_CHAT": SET["TIDEGATE_CHAT"]}) == 0
+    )
     out = capsys.readouterr().out
     told = [(each["to"], each["url_from_env"], each["set"], each["about"]) for each in json.loads(out)]
     assert told == [
-        *[("slack", "CHAT", True, about) for about in ("opened", "freeze", "approval", "stopped", "closed")],
-        ("webhook", "HOOK", False, "closed"),
+        *[("slack", "TIDEGATE_CHAT", True, about) for about in ("opened", "freeze", "approval", "stopped", "closed")],
+        ("webhook", "TIDEGATE_HOOK", False, "closed"),
     ]
     assert receiver.taken == {}
     assert "secret" not in out
@@ -52,28 +54,28 @@ def test_a_dry_run_shows_every_message_and_sends_none(capsys: pytest.CaptureFixt
 
 def test_a_dry_run_can_be_read_too(capsys: pytest.CaptureFixture[str], spec: Path) -> None:
     assert run(spec, dry_run=True, as_json=False, environment={}) == 0
-    assert "webhook at $HOOK, which is not set: closed\n" in capsys.readouterr().out
+    assert "webhook at $TIDEGATE_HOOK, which is not set: closed\n" in capsys.readouterr().out
 
 
 def test_everyone_gets_one_test_message(capsys: pytest.CaptureFixture[str], spec: Path) -> None:
     receiver = Receiver()
     assert run(spec, dry_run=False, as_json=False, sender=receiver, environment=SET) == 0
-    assert capsys.readouterr() == ("slack at $CHAT: taken\nwebhook at $HOOK: taken\n", "")
-    assert receiver.taken[SET["HOOK"]]["kind"] == "test"
+    assert capsys.readouterr() == ("slack at $TIDEGATE_CHAT: taken\nwebhook at $TIDEGATE_HOOK: taken\n", "")
+    assert receiver.taken[SET["TIDEGATE_HOOK"]]["kind"] == "test"
 
 
 def test_who_does_not_take_it_is_named_and_the_others_get_theirs(
     capsys: pytest.CaptureFixture[str], spec: Path
 ) -> None:
-    receiver = Receiver(refuses=SET["CHAT"])
+    receiver = Receiver(refuses=SET["TIDEGATE_CHAT"])
     assert run(spec, dry_run=False, as_json=False, sender=receiver, environment=SET) == 4
-    assert capsys.readouterr().out == "slack at $CHAT: answered 404\nwebhook at $HOOK: taken\n"
+    assert capsys.readouterr().out == "slack at $TIDEGATE_CHAT: answered 404\nwebhook at $TIDEGATE_HOOK: taken\n"
 
 
 def test_a_variable_that_is_missing_is_named_before_anything_is_sent(spec: Path) -> None:
     receiver = Receiver()
-    with pytest.raises(UsageError, match="not set: HOOK"):
-        run(spec, dry_run=False, as_json=False, sender=receiver, environment={"CHAT": SET["CHAT"]})
+    with pytest.raises(UsageError, match="not set: TIDEGATE_HOOK"):
+        run(spec, dry_run=False, as_json=False, sender=receiver, environment={"TIDEGATE_CHAT": SET["TIDEGATE_CHAT"]})
     assert receiver.taken == {}
 
 

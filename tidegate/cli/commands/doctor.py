@@ -18,13 +18,12 @@ from rollouts.doctor.rights import questions_of
 from rollouts.errors import FleetError
 from rollouts.manifests.spec import ArgoFleetSpec
 from tidegate.cli.commands.doctor_view import report
-from tidegate.cli.compose import open_deliveries
+from tidegate.cli.compose import open_deliveries, read_spec
 from tidegate.cli.console import PlainConsole
 from tidegate.cli.output import note, print_json
 from tidegate.cli.pods_reach import require_files_for_pods
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import ExitCode, TidegateError, UsageError
-from tidegate.core.spec import load_spec
 
 
 @dataclass(frozen=True)
@@ -48,7 +47,7 @@ class Seen:
 
 def run(spec_path: Path, asked: Asked, *, as_json: bool) -> int:
     """Look at every region at once, tell, and return what the worst of it means."""
-    spec = load_spec(spec_path, Delivery)
+    spec = read_spec(spec_path)
     fleet: object = spec.fleet
     if not isinstance(fleet, ArgoFleetSpec):
         raise UsageError("the doctor looks at clusters, and this fleet is none", hint="set `fleet.kind: argo`")

@@ -18,14 +18,12 @@ from engine_images.oci.compose import Contents
 from engine_images.oci.model import Descriptor, Runtime
 from engine_images.sbom import sbom_of
 from engine_images.signature import SigningKey
-from pipelines.spec import Delivery
 from pipelines.state import StateFolder
 from registry.conventions import ENGINE, ENGINE_PROOF, name_and_reference
-from tidegate.cli.compose import local_engines, open_registry
+from tidegate.cli.compose import local_engines, open_registry, read_spec
 from tidegate.cli.engine_images import Login, this_platform
 from tidegate.cli.engine_view import aligned, in_bytes, read_key
 from tidegate.cli.output import note, print_json
-from tidegate.core.spec import load_spec
 
 
 @dataclass(frozen=True)
@@ -48,7 +46,7 @@ def run(request: Request, login: Login, *, as_json: bool) -> int:
     # Before minutes of compiling: a key or a base that cannot be read.
     key = SigningKey(read_key(request.sign_key)) if request.sign_key else None
     base = base_at(request.base, this_platform(), login.access) if request.base else None
-    spec, state = load_spec(request.spec, Delivery), StateFolder(request.state)
+    spec, state = read_spec(request.spec), StateFolder(request.state)
     registry = open_registry(request.state, request.tracking_uri)
     version = registry.resolve(*name_and_reference(request.model))
     order, built = asyncio.run(local_engines(spec, state, registry).build(version, note))

@@ -14,11 +14,11 @@ from pipelines.notify.outbox import NotTaken, Sender, deliver_message
 from pipelines.notify.samples import samples
 from pipelines.notify.spec import NotifySpec
 from pipelines.spec import Delivery
+from tidegate.cli.compose import read_spec
 from tidegate.cli.notify import http_sender, places_of
 from tidegate.cli.output import print_json, say
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import ExitCode, UsageError
-from tidegate.core.spec import load_spec
 
 
 def run(
@@ -34,7 +34,7 @@ def run(
     Raises:
         UsageError: the spec tells nobody, or a variable is not set.
     """
-    spec = load_spec(spec_path, Delivery)
+    spec = read_spec(spec_path)
     if not spec.notify:
         raise UsageError(f"{spec_path} tells nobody", hint="add `notify: [{slack: {url_from_env: NAME}}]`")
     if dry_run:

@@ -7,21 +7,20 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pipelines.region_objects import region_objects
-from pipelines.spec import Delivery
 from rollouts.adapters.kube.connect import connect
 from rollouts.kube.model import Json
 from rollouts.manifests.against import differences
 from rollouts.manifests.difference import Difference, State
 from tidegate.cli.commands.rollout_render import Asked, placed, tell_left_out
+from tidegate.cli.compose import read_spec
 from tidegate.cli.output import print_json
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import ExitCode
-from tidegate.core.spec import load_spec
 
 
 def run(spec_path: Path, asked: Asked, *, exit_code: bool, as_json: bool) -> int:
     """Ask the cluster for dry runs, and print what would be other than it is."""
-    spec = load_spec(spec_path, Delivery)
+    spec = read_spec(spec_path)
     fleet, release = placed(spec, asked)
     rendered = region_objects(spec, fleet, release)
     tell_left_out(rendered)

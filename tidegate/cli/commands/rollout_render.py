@@ -12,10 +12,10 @@ from pipelines.spec import Delivery
 from rollouts.manifests.parts import Part
 from rollouts.manifests.release import Release
 from rollouts.manifests.spec import ArgoFleetSpec
+from tidegate.cli.compose import read_spec
 from tidegate.cli.output import note, print_json
 from tidegate.cli.rollout_place import clusters_of, region_of
 from tidegate.core.errors import UsageError
-from tidegate.core.spec import load_spec
 from tidegate.core.yaml_text import yaml_text
 
 _PINNED = re.compile(r"\S+@sha256:[0-9a-f]{64}")
@@ -34,7 +34,7 @@ class Asked:
 
 def run(spec_path: Path, asked: Asked, parts: Sequence[Part], *, as_json: bool) -> int:
     """Print the objects; talks to nobody."""
-    spec = load_spec(spec_path, Delivery)
+    spec = read_spec(spec_path)
     fleet, release = placed(spec, asked)
     rendered = region_objects(spec, fleet, release, parts=parts)
     tell_left_out(rendered)

@@ -12,10 +12,10 @@ from pipelines.spec import CanaryStage, Delivery, LocalFleet
 from slo.export import Cluster, Exported, Wanted, exported
 from slo.model import Labels
 from slo.spec import CountedBy
+from tidegate.cli.compose import read_spec
 from tidegate.cli.output import note, print_json
 from tidegate.cli.whole_files import write_whole
 from tidegate.core.errors import UsageError
-from tidegate.core.spec import load_spec
 
 State = Literal["new", "changed", "unchanged"]
 
@@ -38,7 +38,7 @@ def run(spec_path: Path, target: Path, asked: Asked, *, as_json: bool) -> int:
     """Write the files that are not there yet as they should be; leaves every other file of the folder alone."""
     if target.exists() and not target.is_dir():
         raise UsageError(f"{target} is no folder", hint="name one with --out")
-    files = exported(_wanted(load_spec(spec_path, Delivery), spec_path, asked))
+    files = exported(_wanted(read_spec(spec_path), spec_path, asked))
     states = {file.name: _state(target / file.name, file) for file in files}
     write_whole({target / file.name: file.text for file in files if states[file.name] != "unchanged"})
     if as_json:

@@ -74,6 +74,13 @@ def test_pickled_files_are_named() -> None:
     ]
 
 
+def test_code_of_a_model_version_is_refused_as_where_it_is_registered() -> None:
+    asking = {"tokenizer_config.json": {"chat_template": "x", "auto_map": {"AutoTokenizer": ["evil.Tokenizer", None]}}}
+    named = found(version(sizes=WHOLE | {"modeling_evil.py": 9}, documents=asking))
+    assert "modeling_evil.py: found code; expected none: a model version's own code is never run" in named
+    assert any(line.startswith("tokenizer_config.json: found auto_map, which asks for") for line in named)
+
+
 def test_a_missing_part_of_the_weights_is_named() -> None:
     parts = {"model-00001-of-00003.safetensors": 5, "model-00003-of-00003.safetensors": 5}
     assert found(version(sizes=without("model.safetensors") | parts)) == [
