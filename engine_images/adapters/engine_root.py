@@ -28,6 +28,7 @@ from engine_images.manifest import (
 )
 from engine_images.model import LaunchCommand
 from engine_images.oci.compose import manifest_bytes
+from tidegate.core.children import Child, variables_for
 
 PACKAGE = "tidegate_entrypoint"
 """The name of the entrypoint inside an image, where there is no `engine_images`."""
@@ -88,7 +89,7 @@ def key_of(order: Order, root: Path) -> CompileKey:
     try:
         done = subprocess.run(
             command,
-            env=os.environ | _imports(root),
+            env=variables_for(Child.ENGINE, os.environ) | _imports(root),
             cwd=root,
             capture_output=True,
             text=True,

@@ -20,6 +20,7 @@ from engine_images.model import EngineEnvironment
 from engine_images.torch_compile.errors import NoRoom, TrialFailed, error_of
 from engine_images.torch_compile.model import Job, Run
 from engine_images.torch_compile.trial import Progress
+from tidegate.core.children import Child, variables_for
 
 PACKAGE = Path(__file__).parent.parent / "torch_compile" / "environment"
 MARK = "tidegate-torch: "
@@ -116,7 +117,7 @@ class TorchProcesses:
         }
 
     def _environment(self, caches: Path) -> dict[str, str]:
-        return os.environ | {
+        return variables_for(Child.ENGINE, os.environ) | {
             "PYTHONPATH": str(PACKAGE),
             "TORCHINDUCTOR_CACHE_DIR": str(caches / "inductor"),
             "TRITON_CACHE_DIR": str(caches / "triton"),

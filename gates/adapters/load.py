@@ -12,6 +12,7 @@ from pathlib import Path
 
 from gates.adapters.records import RecordReader
 from gates.load.traffic import LoadPlan, LoadTotals, totals
+from tidegate.core.children import Child, variables_for
 from tidegate.core.errors import OutsideError, UsageError
 
 LOCUSTFILE = Path(__file__).with_name("locustfile.py")
@@ -109,7 +110,7 @@ def start_load(
     with log.open("wb") as output:
         process = subprocess.Popen(
             _command(len(entries), grace_seconds),
-            env={**os.environ, "TIDEGATE_LOAD_PLAN": plan.model_dump_json()},
+            env={**variables_for(Child.LOAD, os.environ), "TIDEGATE_LOAD_PLAN": plan.model_dump_json()},
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,

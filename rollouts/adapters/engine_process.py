@@ -15,6 +15,7 @@ from rollouts.capacity import Admission, Ticket
 from rollouts.errors import EngineDidNotStart, Unreachable
 from rollouts.model import PORT, Engine
 from rollouts.xds import LOOPBACK
+from tidegate.core.children import Child
 from tidegate.core.clock import Clock
 
 START_SECONDS = 600.0
@@ -188,7 +189,9 @@ class EngineProcesses:
         ticket = self._admission.admit(engine)
         command = [part.replace(PORT, str(port)) for part in engine.command]
         file = log_file or self._log_file(engine, self._clock.now())
-        child = process.start(command, log=file, workdir=Path(engine.workdir), environment=engine.environment)
+        child = process.start(
+            command, kind=Child.ENGINE, log=file, workdir=Path(engine.workdir), environment=engine.environment
+        )
         return AdmittedEngine(engine, port, child, self._http, ticket=ticket, admission=self._admission)
 
     def _log_file(self, engine: Engine, started: datetime) -> Path:

@@ -18,6 +18,7 @@ from rollouts.adapters.http import Http
 from rollouts.adapters.process import ChildProcess
 from rollouts.errors import FleetError, Unreachable
 from rollouts.xds import LOOPBACK, Routes, Upstream
+from tidegate.core.children import Child
 from tidegate.core.errors import OutsideError
 
 CONFIRM_SECONDS = 10.0
@@ -84,7 +85,7 @@ class Envoy:
         # Hot restart finds its predecessor by a machine-wide id: the Envoys of two regions would meet there.
         command = [binary(), "--config-path", str(self._folder / "bootstrap.json"), "--disable-hot-restart"]
         self._child = process.start(
-            [*command, "--concurrency", "1", "--log-level", "warning"], log=self._folder / "envoy.log"
+            [*command, "--concurrency", "1", "--log-level", "warning"], kind=Child.PROXY, log=self._folder / "envoy.log"
         )
         await self._confirmed("come up", self._is_ready)
 

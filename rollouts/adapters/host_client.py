@@ -20,6 +20,7 @@ from rollouts.layout import Layout
 from rollouts.model import Engine, RegionState
 from rollouts.watchdog import is_locked
 from rollouts.wire import unpack
+from tidegate.core.children import Child
 
 START_SECONDS = 120.0
 """For a host to come up: Prometheus, which may replay its log first, and one Envoy a region."""
@@ -155,6 +156,7 @@ async def start(state: Path, regions: Mapping[str, int | None], *, owned: bool) 
     wishes = [name if port is None else f"{name}={port}" for name, port in regions.items()]
     child = process.start(
         [sys.executable, "-P", "-m", "rollouts.host_main", str(layout.state), *wishes],
+        kind=Child.HOST,
         log=layout.log,
         orphan_signal=signal.SIGTERM if owned else None,
     )

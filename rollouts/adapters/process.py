@@ -14,6 +14,8 @@ from pathlib import Path
 
 import psutil
 
+from tidegate.core.children import Child, variables_for
+
 GUARD = Path(__file__).with_name("guard.py")
 POLL_SECONDS = 0.05
 
@@ -84,6 +86,7 @@ class ChildProcess:
 def start(
     command: Sequence[str],
     *,
+    kind: Child,
     log: Path,
     workdir: Path | None = None,
     environment: Mapping[str, str] | None = None,
@@ -93,9 +96,10 @@ def start(
 
     Args:
         command: the program and its arguments.
+        kind: says which of our variables it gets.
         log: gets everything that it prints.
         workdir: where it starts; here by default.
-        environment: added to our own.
+        environment: added to those.
         orphan_signal: what it gets when this process ends in any way: SIGKILL, which its whole family
             gets, or SIGTERM. None lets it live on.
     """
@@ -109,7 +113,7 @@ def start(
             stdout=output,
             stderr=subprocess.STDOUT,
             cwd=workdir,
-            env={**os.environ, **(environment or {})},
+            env={**variables_for(kind, os.environ), **(environment or {})},
             # A group of its own: `killpg` reaches all of it, the terminal's Ctrl-C none of it.
             start_new_session=True,
         )

@@ -15,6 +15,7 @@ from rollouts.adapters.http import Http
 from rollouts.adapters.process import ChildProcess
 from rollouts.errors import RulesRefused, Unreachable
 from rollouts.xds import LOOPBACK
+from tidegate.core.children import Child
 from tidegate.core.errors import OutsideError, TidegateError
 
 START_SECONDS = 60.0
@@ -121,7 +122,8 @@ class Prometheus:
         # JSON is YAML.
         replace_json(self._folder / "prometheus.yml", scrape.config(self._targets_file, self._rules_file))
         await self.stop()
-        self._child = process.start([program, *self._arguments()], log=self._folder / "prometheus.log")
+        log = self._folder / "prometheus.log"
+        self._child = process.start([program, *self._arguments()], kind=Child.PROMETHEUS, log=log)
         await self._until_ready(self._child)
 
     def scrape(self, targets: list[scrape.Json]) -> None:

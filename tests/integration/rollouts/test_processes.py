@@ -23,6 +23,7 @@ from rollouts.adapters.process import ChildProcess
 from rollouts.capacity import GIB, Admission, Machine
 from rollouts.errors import CapacityError, EngineDidNotStart, PortInUse
 from rollouts.model import Engine
+from tidegate.core.children import Child
 from tidegate.core.clock import SystemClock
 
 FAMILY = "import subprocess, sys, time; subprocess.Popen(['sleep', '60']); print('up', flush=True); time.sleep(60)"
@@ -31,7 +32,7 @@ STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); 
 
 async def started(script: str, log: Path) -> ChildProcess:
     """A Python process that has said `up`."""
-    child = process.start([sys.executable, "-c", script], log=log)
+    child = process.start([sys.executable, "-c", script], kind=Child.ENGINE, log=log)
     while "up" not in child.tail():
         await asyncio.sleep(0.02)
     return child
@@ -66,7 +67,7 @@ async def test_a_process_that_does_not_listen_is_killed_after_its_grace(tmp_path
 
 
 async def test_a_program_that_is_not_there_says_so_in_its_log(tmp_path: Path) -> None:
-    child = process.start(["no-such-program"], log=tmp_path / "log")
+    child = process.start(["no-such-program"], kind=Child.PROXY, log=tmp_path / "log")
     while child.alive:
         await asyncio.sleep(0.02)
     assert child.tail() == "no-such-program: No such file or directory"
@@ -164,3 +165,15 @@ class TestEngines:
             await start
         begun = set(psutil.Process().children()) - before
         assert not [child for child in begun if child.status() != psutil.STATUS_ZOMBIE]
+
+
+async def test_a_process_has_no_secret_of_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_SECRET_ACCESS_KEY", "TIDEGATE_JUDGE_KEY", "MLFLOW_TRACKING_PASSWORD"):
+        monkeypatch.setenv(name, "hunter2")
+    for kind in Child:
+        log = tmp_path / kind
+        child = process.start(["env"], kind=kind, log=log, environment={"GIVEN": "1"})
+        assert await child.ends_within(10)
+        await child.stop(grace_seconds=0)
+        assert "hunter2" not in log.read_text()
+        assert {"GIVEN=1", f"PATH={os.environ['PATH']}"} <= set(log.read_text().splitlines())
