@@ -19,7 +19,7 @@ from hera.workflows.models.io.k8s.apimachinery.pkg.util.intstr import IntOrStrin
 from pipelines.workflow import conventions as names
 from pipelines.workflow.blueprint import Blueprint
 from pipelines.workflow.deadlines import SLACK, closing
-from pipelines.workflow.pods import environment, mounts, resources, secrets, security, volumes_of_build
+from pipelines.workflow.pods import SecretKind, environment, mounts, resources, secrets, security, volumes_of_build
 from pipelines.workflow.spec import BuildSpec
 from rollouts.manifests.manifest import Site
 from rollouts.manifests.objects.nodes import gpu_amount, scheduling
@@ -86,8 +86,8 @@ def building(blueprint: Blueprint, build: BuildSpec) -> Container:
             f"--layout={layout}",
         ],
         env=environment(blueprint, build),
-        env_from=secrets(blueprint),
-        volume_mounts=[*mounts(blueprint, spec=True), *_login(build)],
+        env_from=secrets(blueprint, "registry"),
+        volume_mounts=[*mounts(blueprint, spec=True, clusters=False), *_login(build)],
         resources=resources(build.cpu, build.memory, gpu_amount(site)),
         security_context=security(),
     )
@@ -98,8 +98,8 @@ def building(blueprint: Blueprint, build: BuildSpec) -> Container:
         args=["engine", "push", layout, f"{build.repository}:{version}", "--mark"],
         init_containers=[first],
         env=environment(blueprint, build),
-        env_from=secrets(blueprint),
-        volume_mounts=[*mounts(blueprint, spec=False), *_login(build)],
+        env_from=secrets(blueprint, "registry"),
+        volume_mounts=[*mounts(blueprint, spec=False, clusters=False), *_login(build)],
         volumes=volumes_of_build(build),
         resources=resources(blueprint.settings.cpu, blueprint.settings.memory),
         security_context=security(),
@@ -129,6 +129,8 @@ def _command(
     inputs: list[Parameter] | None = None,
 ) -> Container:
     settings = blueprint.settings
+    # Neither who opens a delivery nor who closes it asks a judge.
+    judge: tuple[SecretKind, ...] = ("judge",) if name == names.STAGE else ()
     return Container(
         name=name,
         inputs=inputs,
@@ -136,7 +138,7 @@ def _command(
         command=["tidegate"],
         args=arguments,
         env=environment(blueprint),
-        env_from=secrets(blueprint),
+        env_from=secrets(blueprint, "registry", "notify", *judge),
         volume_mounts=mounts(blueprint, spec=spec),
         resources=resources(settings.cpu, settings.memory),
         security_context=security(),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Literal
 
 from hera.workflows.models import (
     Capabilities,
@@ -30,34 +31,39 @@ SPEC, STATE, SCRATCH, KUBE, LOGIN = "spec", "state", "scratch", "kubeconfig", "l
 """Volumes."""
 
 
+SecretKind = Literal["registry", "judge", "notify"]
+
+
 def environment(blueprint: Blueprint, build: BuildSpec | None = None) -> list[EnvVar]:
     """Variables that are no secrets."""
     variables = {
         "MLFLOW_TRACKING_URI": blueprint.settings.tracking_uri,
         "TIDEGATE_STATE": names.STATE_FOLDER,
         "HOME": names.STATE_FOLDER,
+        "TIDEGATE_ROOT": names.SPEC_FOLDER,
     }
-    if blueprint.settings.kubeconfig:
+    if blueprint.settings.kubeconfig and not build:
         variables["KUBECONFIG"] = f"{names.KUBE_FOLDER}/config"
     if build and build.credentials:
         variables["DOCKER_CONFIG"] = names.LOGIN_FOLDER
     return [EnvVar(name=name, value=value) for name, value in variables.items()]
 
 
-def secrets(blueprint: Blueprint) -> list[EnvFromSource] | None:
-    """Secrets that become variables, by their names."""
-    return [EnvFromSource(secret_ref=SecretEnvSource(name=name)) for name in blueprint.settings.secrets] or None
+def secrets(blueprint: Blueprint, *kinds: SecretKind) -> list[EnvFromSource] | None:
+    """Secrets that become variables, by their names: those of the kinds that a container has a use for."""
+    named = [name for kind in kinds for name in getattr(blueprint.settings.secrets, kind)]
+    return [EnvFromSource(secret_ref=SecretEnvSource(name=name)) for name in dict.fromkeys(named)] or None
 
 
-def mounts(blueprint: Blueprint, *, spec: bool) -> list[VolumeMount]:
-    """The disks of a container; the spec where it is not in the ledger yet."""
+def mounts(blueprint: Blueprint, *, spec: bool, clusters: bool = True) -> list[VolumeMount]:
+    """The disks of a container; the spec where it is not in the ledger yet; the keys to clusters where it asks them."""
     found = [
         VolumeMount(name=STATE, mount_path=names.STATE_FOLDER),
         VolumeMount(name=SCRATCH, mount_path=names.SCRATCH_FOLDER),
     ]
     if spec:
         found.append(VolumeMount(name=SPEC, mount_path=names.SPEC_FOLDER, read_only=True))
-    if blueprint.settings.kubeconfig:
+    if blueprint.settings.kubeconfig and clusters:
         found.append(VolumeMount(name=KUBE, mount_path=names.KUBE_FOLDER, read_only=True))
     return found
 

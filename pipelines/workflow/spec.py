@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from typing import Annotated
 
-from pydantic import AfterValidator, Field, field_validator
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator
 
 from pipelines.workflow.reach import SERVER, out_of_reach
 from rollouts.manifests.spec import ArgoFleetSpec
@@ -53,6 +53,26 @@ class BuildSpec(SpecModel):
     """How long a version that was built with the same settings is not built again."""
 
 
+class SecretsSpec(SpecModel):
+    """Secrets by what they are for: a container gets those that it has a use for."""
+
+    registry: tuple[ObjectName, ...] = ()
+    """Credentials of MLflow: for every step, and for a build, which loads a model that nobody has judged."""
+    judge: tuple[ObjectName, ...] = ()
+    """Keys of judge models: for the steps between `open` and `close`."""
+    notify: tuple[ObjectName, ...] = ()
+    """Addresses to notify: for every step, and for no build."""
+
+
+def _of_registry(said: object) -> object:
+    return {"registry": said} if isinstance(said, list | tuple) else said
+
+
+Secrets = Annotated[
+    SecretsSpec, BeforeValidator(_of_registry, json_schema_input_type=SecretsSpec | tuple[ObjectName, ...])
+]
+
+
 class WorkflowSpec(SpecModel):
     """The cluster that runs the steps; the regions may be others."""
 
@@ -62,8 +82,8 @@ class WorkflowSpec(SpecModel):
     """MLflow, as pods reach it."""
     namespace: ObjectName | None = None
     """The fleet's when it is left out."""
-    secrets: tuple[ObjectName, ...] = ()
-    """Secrets whose keys become environment variables of every step: credentials of MLflow, addresses to notify."""
+    secrets: Secrets = SecretsSpec()
+    """Secrets whose keys become environment variables, by what they are for. A list is of `registry`."""
     kubeconfig: ObjectName | None = None
     """A Secret with the key `config`: the contexts that `fleet.regions` name."""
     cpu: Cores = "500m"

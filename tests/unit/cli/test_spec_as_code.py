@@ -32,7 +32,7 @@ def spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize(
-    "command", [["deliver"], ["plan"], ["stage", "open", "--file"], ["workflow", "render"], ["rollout", "render"]]
+    "command", [["deliver"], ["plan"], ["stage", "open", "--file"], ["workflow", "render"], ["doctor"]]
 )
 def test_every_problem_has_its_line_and_the_exit_code_of_a_wrong_spec(
     command: list[str], spec: Path, capsys: pytest.CaptureFixture[str]

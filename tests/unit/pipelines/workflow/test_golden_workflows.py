@@ -7,12 +7,17 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
+from pathlib import Path
 
 import pytest
 from fakes.workflow.cases import CASES, GOLDEN, objects, template
 from fakes.workflow.references import names, reachable, tags, tasks, texts
 
+from pipelines.spec import Delivery
+from pipelines.workflow.render import blueprint_of, rendered
 from rollouts.manifests.schema import problems_in
+from tidegate.core.spec import load_spec
 from tidegate.core.yaml_text import yaml_text
 
 
@@ -78,6 +83,40 @@ def test_secrets_are_named_and_never_written(case: str) -> None:
     for each in objects(case):
         assert each["kind"] != "Secret"
         assert [text for text in texts(each) if SECRET.search(text)] == []
+
+
+BY_KIND = "secrets: {registry: [mlflow], judge: [judge-key], notify: [chat]}"
+
+
+def secrets_by_container(case: str, said: str, folder: Path) -> dict[str, set[str]]:
+    """The Secrets that become variables, by template, and by container within those that have two."""
+    shutil.copytree(GOLDEN, folder, dirs_exist_ok=True)
+    spec = folder / case / "delivery.yaml"
+    spec.write_text(spec.read_text().replace("  kubeconfig: clusters\n", f"  kubeconfig: clusters\n  {said}\n"))
+    found = {}
+    for each in rendered(blueprint_of(load_spec(spec, Delivery), spec))[-1]["spec"]["templates"]:
+        named = {f"{each['name']}/{one['name']}": one for one in each.get("initContainers", ())}
+        named |= {each["name"]: each["container"]} if "container" in each else {}
+        found |= {name: {one["secretRef"]["name"] for one in given["envFrom"]} for name, given in named.items()}
+    return found
+
+
+def test_a_container_gets_only_the_secrets_that_it_has_a_use_for(tmp_path: Path) -> None:
+    """A build loads a model that nobody has judged: it reads the registry, and reaches neither people nor clusters."""
+    given = secrets_by_container("gpu-build", BY_KIND, tmp_path)
+    assert given["engine"] == given["engine/build"] == {"mlflow"}
+    assert given["open"] == given["close"] == {"mlflow", "chat"}
+    assert given["stage"] == {"mlflow", "judge-key", "chat"}
+    assert set(map(frozenset, secrets_by_container("gpu-build", "secrets: [mlflow]", tmp_path).values())) == {
+        frozenset({"mlflow"})
+    }
+
+
+def test_a_build_has_no_key_to_a_cluster() -> None:
+    (build,) = [each for each in template("gpu-build")["spec"]["templates"] if each["name"] == "engine"]
+    for container in (*build["initContainers"], build["container"]):
+        assert "KUBECONFIG" not in {variable["name"] for variable in container["env"]}
+        assert "kubeconfig" not in {mount["name"] for mount in container["volumeMounts"]}
 
 
 @pytest.mark.parametrize("case", CASES)
