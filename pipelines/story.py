@@ -213,7 +213,8 @@ def _evidence(story: Story, event: Event) -> Story:
 
 def _verdict(story: Story, event: Event) -> Story:
     said = Said.model_validate(event.data)
-    verdict = Verdict.model_validate({**said.model_dump(exclude={"region"}), "reason": said.reason or event.message})
+    of_gate = said.model_dump(include=set(Verdict.model_fields))
+    verdict = Verdict.model_validate({**of_gate, "reason": said.reason or event.message})
     new = Gate(name=said.gate, step=event.step, region=said.region, history=(Judgement(at=event.at, verdict=verdict),))
     same = [gate for gate in story.gates if (gate.name, gate.step, gate.region) == (new.name, new.step, new.region)]
     if not same:

@@ -13,6 +13,7 @@ from pipelines.model import Ending, StageName, Step
 from pipelines.payloads import Opening, Said
 from pipelines.plan import make_plan
 from pipelines.ports import Event
+from pipelines.story import tell
 from rollouts.model import Phase, RegionState
 from tidegate.core.errors import ExitCode, OutsideError
 
@@ -140,3 +141,10 @@ def test_what_was_measured_beside_a_verdict_is_for_displays_and_not_for_the_ledg
     desk.journal.verdict(STEP, verdict)
     assert Said.model_validate(desk.display.events[0].data).beside == {"canary_refusal_share": 0.1}
     assert "beside" not in desk.ledger.events[0].data
+
+
+def test_what_the_journal_says_of_a_gate_is_what_a_story_reads(desk: Desk) -> None:
+    passed = Verdict(gate="quality", outcome=Outcome.PASS, reason="as before", numbers={"drop": 0.0})
+    desk.journal.verdict(STEP, passed, {"canary": (80, "a" * 64)})
+    (gate,) = tell(desk.display.events).gates
+    assert gate.history[-1].verdict == passed
