@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ from pipelines.ports import Registry
 from pipelines.state import StateFolder
 from registry.model import ModelVersion
 from rollouts.model import Engine
+from tidegate.core.beside import beside
 
 Progress = Callable[[str], None]
 
@@ -64,9 +64,9 @@ class LocalEngines:
             NotProven: what was built is not loaded again, or is another model than the eager one.
         """
         # Every time: files that somebody changed since must not be served.
-        await asyncio.to_thread(self.registry.download, version, self._workdir(version))
-        source = await asyncio.to_thread(self.registry.source, version)
-        order = await asyncio.to_thread(self._order, version, source)
+        await beside(self.registry.download, version, self._workdir(version))
+        source = await beside(self.registry.source, version)
+        order = await beside(self._order, version, source)
         return order, await self.builder.build(order, progress)
 
     def _order(self, version: ModelVersion, source: str) -> Order:

@@ -39,7 +39,7 @@ async def _approved(context: Context, step: Step, asked: str) -> None:
     limit = patience(context.spec.approvals, asked, context.plan.steps)
     since: datetime | None = None
     while True:
-        events = _recorded(context)
+        events = await _recorded(context)
         answer = answers(events).get(asked)
         if answer is not None:
             _heed(asked, answer)
@@ -47,11 +47,18 @@ async def _approved(context: Context, step: Step, asked: str) -> None:
         since = since or _asked_at(events, asked)
         if since is None:
             since = context.clock.now()
-            how = answering(context.journal.delivery, asked)
-            context.journal.say(step.id, "waiting", f"for an approval of {asked}: {how}", {"approval": asked})
+            await _ask(context, step, asked)
         if context.clock.now() - since >= limit:
             raise Stopped(Ending.INCONCLUSIVE, f"nobody has approved or refused {asked} since {since:%F %H:%M} UTC")
         await _pause(context, step, events)
+
+
+async def _ask(context: Context, step: Step, asked: str) -> None:
+    """Ask people once, however many regions wait for the same answer."""
+    if asked not in context.journal.asked:
+        context.journal.asked.add(asked)
+        how = answering(context.journal.delivery, asked)
+        await context.journal.say(step.id, "waiting", f"for an approval of {asked}: {how}", {"approval": asked})
 
 
 def _heed(asked: str, answer: Event) -> None:
@@ -62,14 +69,14 @@ def _heed(asked: str, answer: Event) -> None:
 async def _thawed(context: Context, step: Step) -> None:
     told: Frozen | None = None
     while (now := frozen(context.spec.freeze, context.clock.now())) is not None:
-        events = _recorded(context)
+        events = await _recorded(context)
         answer = answers(events).get(FREEZE)
         if answer is not None:
             _heed(FREEZE, answer)
             return
         if now != told:
             data = {"frozen_until": now.until.isoformat(), "reason": now.reason}
-            context.journal.say(step.id, "waiting", str(now), data)
+            await context.journal.say(step.id, "waiting", str(now), data)
             told = now
         await _pause(context, step, events)
 
@@ -87,10 +94,10 @@ async def _pause(context: Context, step: Step, events: Sequence[Event]) -> None:
     await context.clock.sleep(POLL_SECONDS)
 
 
-def _recorded(context: Context) -> Sequence[Event]:
+async def _recorded(context: Context) -> Sequence[Event]:
     """What stands in the ledger; nothing while it cannot be read: who waits for hours can wait for a registry."""
     with suppress(OutsideError):
-        return context.journal.recorded()
+        return await context.journal.recorded()
     return ()
 
 

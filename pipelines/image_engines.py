@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +13,7 @@ from pipelines.state import StateFolder
 from registry.conventions import ENGINE_IMAGE
 from registry.model import ModelVersion
 from rollouts.model import Engine
+from tidegate.core.beside import beside
 
 Progress = Callable[[str], None]
 
@@ -39,10 +39,10 @@ class ImageEngines:
         Raises:
             NoImage: none was pushed, or it is named by a tag, behind which another may be tomorrow.
         """
-        tags = await asyncio.to_thread(self.registry.tags, version)
+        tags = await beside(self.registry.tags, version)
         image = self.images.get(version.version) or pinned_image(version, tags)
         progress(f"{version.uri} is served from {image}{_since(image, tags)}")
-        await asyncio.to_thread(self.registry.download, version, self._workdir(version))
+        await beside(self.registry.download, version, self._workdir(version))
         return Engine(version=version.version, digest=version.digest, model=self.name, image=image)
 
     def _workdir(self, version: ModelVersion) -> Path:

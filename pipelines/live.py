@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -19,6 +18,7 @@ from gates.terms import Source, Terms, terms_of
 from pipelines.budget import shares
 from pipelines.context import Context
 from pipelines.trials import RecordedTrial
+from tidegate.core.beside import beside
 
 
 @dataclass
@@ -99,7 +99,7 @@ async def take_new(trial: RecordedTrial, feeds: Sequence[Feed], now: datetime, *
     """Take what is new from every feed."""
     for feed in feeds:
         # In threads: reading Prometheus and record files would hold up everything else of the delivery.
-        batch = await asyncio.to_thread(feed.next, now, final=final)
+        batch = await beside(feed.next, now, final=final)
         if batch is not None:
             trial.take(batch)
 

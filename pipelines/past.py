@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
@@ -10,6 +9,7 @@ from datetime import datetime, timedelta
 from gates.evidence import Arm, Batch
 from pipelines.live import Feed
 from pipelines.trials import RecordedTrial
+from tidegate.core.beside import beside
 from tidegate.core.errors import OutsideError
 
 PAST = timedelta(minutes=30)
@@ -27,7 +27,7 @@ async def learn(trial: RecordedTrial, feeds: Sequence[Feed], now: datetime) -> N
     """
     for feed in feeds:
         # In a thread, as every reading: everything else of the delivery goes on meanwhile.
-        for batch in await asyncio.to_thread(past_of, feed, now - feed.source.settles_within):
+        for batch in await beside(past_of, feed, now - feed.source.settles_within):
             trial.take(batch)
     trial.count_anew()
 

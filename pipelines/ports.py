@@ -81,6 +81,10 @@ class Ledger(Protocol):
         """Write the event before this returns."""
         ...
 
+    def beat(self) -> None:
+        """Say that whoever carries the delivery lives."""
+        ...
+
     def recorded(self) -> Sequence[Event]:
         """Everything that is written by now, by whomever, oldest first."""
         ...

@@ -8,8 +8,9 @@ from collections.abc import Iterator, Mapping
 from pipelines.context import Context
 from pipelines.model import EXIT_CODES, Ending, Plan, Result, StageName, Step
 from pipelines.recorded import Failed, done_steps, first_failure
-from pipelines.run import give_up, to_the_end
+from pipelines.run import STOPPED, cancellation_is_heard, give_up, to_the_end
 from rollouts.model import RegionState
+from tidegate.core.errors import ExitCode
 
 MADE = frozenset({StageName.DEPLOY, StageName.SMOKE, StageName.CANARY, StageName.PROMOTE})
 """What is done again in a region that went back meanwhile; what offline and shadow have shown stays shown."""
@@ -19,17 +20,23 @@ FINAL = frozenset({Ending.ROLLED_BACK, Ending.INCONCLUSIVE})
 
 async def resume(context: Context) -> Result:
     """Go on to the end, or take everything back when a verdict had said so before the process died."""
-    context.journal.say("delivery", "evidence", "carried on where it stood")
-    failure = final_failure(context)
+    try:
+        await context.journal.say("delivery", "evidence", "carried on where it stood")
+        failure = await final_failure(context)
+        if failure is None:
+            await say_what_is_lost(context)
+        done = done_steps(await context.journal.recorded())
+    except asyncio.CancelledError:
+        cancellation_is_heard()
+        return await give_up(context, Ending.INTERRUPTED, STOPPED, ExitCode.INTERRUPTED)
     if failure:
         return await give_up(context, failure.ending, f"{failure.step}: {failure.reason}", EXIT_CODES[failure.ending])
-    await say_what_is_lost(context)
-    return await to_the_end(context, done_steps(context.journal.recorded()))
+    return await to_the_end(context, done)
 
 
-def final_failure(context: Context) -> Failed | None:
+async def final_failure(context: Context) -> Failed | None:
     """The verdict that stopped this delivery, when there was one."""
-    failure = first_failure(context.journal.recorded())
+    failure = first_failure(await context.journal.recorded())
     return failure if failure and failure.ending in FINAL else None
 
 
@@ -37,9 +44,9 @@ async def say_what_is_lost(context: Context) -> None:
     """Look at every region, and say in the ledger which steps the world no longer shows."""
     regions = context.plan.regions
     states = await asyncio.gather(*(context.fleets[region].observe() for region in regions))
-    done = done_steps(context.journal.recorded())
+    done = done_steps(await context.journal.recorded())
     for step in lost(context.plan, done, dict(zip(regions, states, strict=True))):
-        context.journal.say(step.id, "undone", f"{step.region or f'wave {step.wave}'} no longer shows it")
+        await context.journal.say(step.id, "undone", f"{step.region or f'wave {step.wave}'} no longer shows it")
 
 
 def lost(plan: Plan, done: frozenset[str], states: Mapping[str, RegionState]) -> Iterator[Step]:

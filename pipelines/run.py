@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from functools import partial
 from itertools import groupby
 
 from pipelines.context import Context
@@ -11,40 +12,49 @@ from pipelines.errors import Stopped
 from pipelines.hold import until_allowed
 from pipelines.model import EXIT_CODES, Ending, Result, StageName, Step
 from pipelines.stages import STAGES
-from pipelines.unwind import unwind
+from pipelines.unwind import unwind, unwind_what_came_late
+from pipelines.watch import refuse_dead_canary
 from tidegate.core.errors import ExitCode, TidegateError
+
+STOPPED = "asked to stop before the end"
+LEAVING_SECONDS = 30.0
+"""For steps that were told to stop; what they still wish after that is not undone."""
 
 
 async def deliver(context: Context) -> Result:
     """Run every step; on a verdict, an error or a cancellation undo what was done, then close the ledger."""
-    context.journal.opened(context.plan, spec_file=context.spec_file)
+    try:
+        await context.journal.opened(context.plan, spec_file=context.spec_file)
+    except asyncio.CancelledError:
+        cancellation_is_heard()
+        return await give_up(context, Ending.INTERRUPTED, STOPPED, ExitCode.INTERRUPTED)
     return await to_the_end(context)
 
 
 async def to_the_end(context: Context, done: frozenset[str] = frozenset()) -> Result:
     """As `deliver`, of a delivery that was opened before; the steps in `done` are not repeated."""
+    leaving: set[asyncio.Task[None]] = set()
     try:
         for lanes in stretches([step for step in context.plan.steps if step.id not in done]):
-            await _together(context, lanes)
+            await _together(context, lanes, leaving)
     except Stopped as stop:
-        return await give_up(context, stop.ending, stop.reason, EXIT_CODES[stop.ending])
+        return await give_up(context, stop.ending, stop.reason, EXIT_CODES[stop.ending], leaving)
     except asyncio.CancelledError:
         cancellation_is_heard()
-        reason = "asked to stop before the end"
-        return await give_up(context, Ending.INTERRUPTED, reason, ExitCode.INTERRUPTED)
+        return await give_up(context, Ending.INTERRUPTED, STOPPED, ExitCode.INTERRUPTED, leaving)
     except TidegateError as error:
-        return await give_up(context, Ending.FAILED, str(error), error.exit_code)
+        return await give_up(context, Ending.FAILED, str(error), error.exit_code, leaving)
     # A bug must not leave users on a canary either; it keeps its traceback.
     except Exception as bug:
-        await give_up(context, Ending.FAILED, f"a bug in tidegate: {bug!r}", ExitCode.INTERNAL)
+        await give_up(context, Ending.FAILED, f"a bug in tidegate: {bug!r}", ExitCode.INTERNAL, leaving)
         raise
-    return delivered(context)
+    return await delivered(context)
 
 
-def delivered(context: Context) -> Result:
+async def delivered(context: Context) -> Result:
     """Every step is done: close the ledger."""
     reason = f"version {context.plan.version.version} serves {', '.join(context.plan.regions)}"
-    return context.journal.closed(Ending.DELIVERED, reason, ExitCode.DELIVERED)
+    return await context.journal.closed(Ending.DELIVERED, reason, ExitCode.DELIVERED)
 
 
 def cancellation_is_heard() -> None:
@@ -67,20 +77,25 @@ def stretches(steps: Sequence[Step]) -> Iterator[list[list[Step]]]:
         yield list(lanes.values())
 
 
-async def _together(context: Context, lanes: list[list[Step]]) -> None:
-    """Run lanes side by side; the first that stops cancels the others and is what is raised."""
+async def _together(context: Context, lanes: list[list[Step]], leaving: set[asyncio.Task[None]]) -> None:
+    """Run lanes side by side; the first that stops is what is raised. The others are told to stop, and left to it.
+
+    Nobody on the way back waits for them: `leaving` has those that have not ended yet.
+    """
+    running = [asyncio.create_task(_lane(context, lane)) for lane in lanes]
     try:
-        async with asyncio.TaskGroup() as group:
-            for lane in lanes:
-                group.create_task(_lane(context, lane))
-    except BaseExceptionGroup as stops:
-        raise _first(stops) from None
-
-
-def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """What came first; what the others raised, if anything, came of being cancelled for it."""
-    first = group.exceptions[0]
-    return _first(first) if isinstance(first, BaseExceptionGroup) else first
+        await asyncio.wait(running, return_when=asyncio.FIRST_EXCEPTION)
+        stopped = next((task for task in running if task.done() and not task.cancelled() and task.exception()), None)
+        # One that was cancelled by somebody else has not done its steps either.
+        for task in (stopped,) if stopped else running:
+            task.result()
+    finally:
+        for task in running:
+            # One that stops at the same time, or on its way out, has nothing to say any more.
+            task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+            if not task.done():
+                task.cancel()
+                leaving.add(task)
 
 
 async def _lane(context: Context, lane: list[Step]) -> None:
@@ -91,37 +106,53 @@ async def _lane(context: Context, lane: list[Step]) -> None:
 
 async def run_step(context: Context, step: Step) -> None:
     """Say that the step starts, do it, say that it is done: in this order, so that a crash can be told."""
+    journal = context.journal
     try:
         await until_allowed(context, step)
-        context.journal.say(step.id, "started")
+        await journal.say(step.id, "started", meanwhile=partial(_users_are_served, context, step))
         await STAGES[step.stage](context, step)
     except Stopped as stop:
-        context.journal.failed(step, stop.ending, stop.reason, EXIT_CODES[stop.ending])
+        journal.failed(step, stop.ending, stop.reason, EXIT_CODES[stop.ending])
         raise Stopped(stop.ending, f"{step.id}: {stop.reason}") from stop
     except TidegateError as error:
-        context.journal.failed(step, Ending.FAILED, str(error), error.exit_code)
+        journal.failed(step, Ending.FAILED, str(error), error.exit_code)
         raise
-    context.journal.say(step.id, "done")
+    # Whoever waits for the next step to begin waits for this too: the ledger keeps their order.
+    journal.tell(step.id, "done")
+
+
+async def _users_are_served(context: Context, step: Step) -> None:
+    """While a step waits to begin: a canary that has users already must not die unseen."""
+    if step.stage in (StageName.CANARY, StageName.PROMOTE):
+        state = await context.fleet(step).observe()
+        # One that was promoted by a process that died is no canary any more.
+        if state.stable is None or state.stable.version != context.plan.version.version:
+            refuse_dead_canary(context, state)
 
 
 def _undo_promotion(context: Context) -> None:
     """A delivery that ends while it moves the aliases may have moved some of them; those of others stay as they are."""
     finalize = {step.id for step in context.plan.steps if step.stage is StageName.FINALIZE}
-    try:
-        if any(event.step in finalize for event in context.journal.recorded()):
-            context.registry.reinstate(context.plan.champion)
-    except TidegateError as error:
-        context.journal.try_to_say("delivery", "evidence", f"the aliases may be wrong: {error}")
+    if finalize & context.journal.begun:
+        context.journal.reinstate(context.plan.champion)
 
 
-async def give_up(context: Context, ending: Ending, reason: str, exit_code: ExitCode) -> Result:
-    """Take every region back, mark the version, close the ledger. A second cancellation changes nothing."""
-    await unwind(context)
+async def give_up(
+    context: Context,
+    ending: Ending,
+    reason: str,
+    exit_code: ExitCode,
+    leaving: Collection[asyncio.Task[None]] = (),
+) -> Result:
+    """Take every region back, mark the version, close the ledger. A second cancellation changes nothing.
+
+    `leaving` are steps that were told to stop and have not ended yet; regions do not wait for them.
+    """
+    back = await unwind(context)
+    if leaving:
+        await asyncio.wait(leaving, timeout=LEAVING_SECONDS)
+        await unwind_what_came_late(context, back)
     _undo_promotion(context)
-    tags = {"tidegate.outcome": str(ending), "tidegate.reason": reason}
-    try:
-        context.registry.mark(context.plan.version, tags)
     # The regions are back already: a tag that is missing must not change how the delivery ended.
-    except TidegateError as error:
-        context.journal.try_to_say("delivery", "evidence", f"the version could not be marked: {error}")
-    return context.journal.closed(ending, reason, exit_code)
+    context.journal.mark(context.plan.version, {"tidegate.outcome": str(ending), "tidegate.reason": reason})
+    return await context.journal.closed(ending, reason, exit_code)

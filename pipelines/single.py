@@ -37,10 +37,10 @@ async def take_step(context: Context, wanted: str) -> Taken:
         UsageError: there is no such step, or one before it is not done.
         OutsideError: something was not there; the step may be said again.
     """
-    step, done = step_of(context.plan, wanted), done_steps(context.journal.recorded())
+    step, done = step_of(context.plan, wanted), done_steps(await context.journal.recorded())
     if step.id in done:
         return Taken(step=step.id, done=True, reason="done before", exit_code=ExitCode.DELIVERED)
-    failure = final_failure(context)
+    failure = await final_failure(context)
     if failure:
         reason = f"the delivery goes no further: {failure.step}: {failure.reason}"
         return Taken(step=step.id, done=False, reason=reason, exit_code=EXIT_CODES[failure.ending])
@@ -53,21 +53,27 @@ async def take_step(context: Context, wanted: str) -> Taken:
 async def _take(context: Context, step: Step) -> Taken:
     try:
         await run_step(context, step)
+        # Whoever comes next reads in the ledger that this is done.
+        await context.journal.written()
     except Stopped as stop:
         await unwind(context, [step.region] if step.region else context.plan.regions)
+        await context.journal.settle()
         return Taken(step=step.id, done=False, reason=stop.reason, exit_code=EXIT_CODES[stop.ending])
     except asyncio.CancelledError:
         cancellation_is_heard()
         context.journal.failed(step, Ending.INTERRUPTED, "asked to stop before the end", ExitCode.INTERRUPTED)
+        await context.journal.settle()
         # No verdict: a node that is emptied asks so too, and then the step is to be said again elsewhere.
         return Taken(step=step.id, done=False, reason="asked to stop", exit_code=ExitCode.OUTSIDE)
     except TidegateError:
+        await context.journal.settle()
         raise
     except ModuleNotFoundError as error:
         raise OutsideError(f"{step.id} needs the package {error.name}, which is not installed here") from error
     # A bug keeps its traceback; whoever closes the delivery finds here why it ended.
     except Exception as bug:
         context.journal.failed(step, Ending.FAILED, f"a bug in tidegate: {bug!r}", ExitCode.INTERNAL)
+        await context.journal.settle()
         raise
     return Taken(step=step.id, done=True, reason="done", exit_code=ExitCode.DELIVERED)
 
@@ -78,17 +84,17 @@ async def close(context: Context) -> Result:
     Raises:
         DeliveryLost: another process has closed it or carries it on; nothing was touched.
     """
-    events = context.journal.recorded()
+    events = await context.journal.recorded()
     ended = outcome_of(events, context.journal.delivery)
     if ended is not None:
-        context.journal.seal(ended)
+        await context.journal.seal(ended)
         return ended
     # Before anything is touched: a delivery that was lost may have a successor, whose regions these are now.
-    context.journal.say("delivery", "evidence", "closing")
+    await context.journal.say("delivery", "evidence", "closing")
     done = done_steps(events)
     left = [step.id for step in context.plan.steps if step.id not in done]
     if not left:
-        return delivered(context)
+        return await delivered(context)
     failure = first_failure(events)
     if failure:
         reason = f"{failure.step}: {failure.reason}"

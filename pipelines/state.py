@@ -44,6 +44,11 @@ class StateFolder:
         """Held by the process that runs a delivery; the fleet host watches it."""
         return self.root / LOCK
 
+    @property
+    def unwritten(self) -> Path:
+        """What MLflow has not taken yet of deliveries, a file each."""
+        return self.root / "unwritten"
+
     def delivery(self, delivery: str) -> Path:
         """What one delivery leaves behind: its events and its report."""
         return self.root / "deliveries" / delivery

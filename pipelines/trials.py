@@ -6,9 +6,9 @@ A transcript that lies there already is of the process before this one: its tria
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
+from typing import Protocol
 
 from gates.drift.bins import Reference
 from gates.evidence import Batch
@@ -17,8 +17,6 @@ from gates.terms import Terms
 from gates.transcript import BatchLine, Line, Replay, RestartLine, TermsLine, VerdictsLine, read, written
 from gates.trial import Trial
 from pipelines.errors import NotAsPlanned
-from pipelines.ports import Ledger
-from tidegate.core.errors import TidegateError
 
 FOLDER = "evidence"
 """Of a delivery's folder and of its artifacts: a transcript for each trial."""
@@ -112,12 +110,20 @@ def asked_of(terms: Terms) -> Mapping[str, object]:
     return terms.model_dump(exclude={"reference", "sources", "method"})
 
 
+class Keeper(Protocol):
+    """Takes files that shall be kept with the delivery, and holds nobody up: a `Journal`."""
+
+    def attach(self, path: Path, *, folder: str = "") -> None:
+        """Keep it below that folder."""
+        ...
+
+
 class Trials:
     """All trials of one delivery, by name: `canary@eu-west-1` is one trial through all its weights."""
 
-    def __init__(self, folder: Path, ledger: Ledger) -> None:
+    def __init__(self, folder: Path, keeper: Keeper) -> None:
         """`folder` is the delivery's own on this machine."""
-        self._folder, self._ledger = folder / FOLDER, ledger
+        self._folder, self._keeper = folder / FOLDER, keeper
         self._open: dict[str, RecordedTrial] = {}
 
     def open(self, name: str, terms: Terms, step: str) -> RecordedTrial:
@@ -145,9 +151,7 @@ class Trials:
 
     def keep(self, name: str) -> None:
         """Put the transcript so far beside the ledger's events."""
-        # It is on this machine, and will be tried again; no user must wait for a copy of a record.
-        with suppress(TidegateError):
-            self._ledger.attach(self._open[name].path, folder=FOLDER)
+        self._keeper.attach(self._open[name].path, folder=FOLDER)
 
     def _known(self, name: str) -> RecordedTrial | None:
         if name not in self._open and self._path(name).exists():

@@ -42,6 +42,7 @@ async def watch(context: Context, step: Step, window: Window, ask: Ask) -> None:
         state = await context.fleet(step).observe()
         refuse_dead_canary(context, state)
         _refuse_other_weight(step, state)
+        context.journal.check()
         elapsed = context.clock.monotonic() - start
         verdicts = await _look(ask, final=elapsed >= window.within)
         for verdict in verdicts:
@@ -51,11 +52,16 @@ async def watch(context: Context, step: Step, window: Window, ask: Ask) -> None:
             last_seen = context.clock.monotonic()
         blind = context.clock.monotonic() - last_seen
         # A pass comes first: evidence that arrives with the deadline is evidence.
-        if outcome is Outcome.PASS and elapsed >= window.at_least:
+        if outcome is Outcome.PASS and elapsed >= window.at_least and not _must_stay(context, elapsed, window):
             return
         if outcome is Outcome.FAIL or elapsed >= window.within or blind >= BLIND_SECONDS:
             raise Stopped(ENDING_OF[outcome], _reason(verdicts, outcome))
         await context.clock.sleep(LOOK_SECONDS)
+
+
+def _must_stay(context: Context, elapsed: float, window: Window) -> bool:
+    """Whether to go on watching, since the next step could not begin: a canary with users is not left alone."""
+    return context.journal.is_behind and elapsed < window.within
 
 
 async def _look(ask: Ask, *, final: bool) -> Sequence[Verdict]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from gates.adapters.prometheus_api import NAME, PrometheusApi, selector
 from gates.scraped.conventions import POD
 from gates.scraped.counting import BY_ENGINE
+from tidegate.core.beside import beside
 
 TIMEOUT_SECONDS = 5
 
@@ -22,9 +22,7 @@ class ServedByPrometheus:
         self._labels = {NAME: BY_ENGINE.responses, "service": delivery, "region": region}
 
     async def served(self, version: str) -> Mapping[str, float]:
-        answer = await asyncio.to_thread(
-            self._api.ask, selector({**self._labels, "version": version}), datetime.now(UTC)
-        )
+        answer = await beside(self._api.ask, selector({**self._labels, "version": version}), datetime.now(UTC))
         counts: dict[str, float] = {}
         for series in answer:
             labels = series["metric"]

@@ -8,6 +8,7 @@ from datetime import datetime
 
 from pipelines.page.model import Look, Picture, View
 from pipelines.page.render import draw
+from tidegate.core.beside import beside
 from tidegate.core.clock import Clock
 from tidegate.core.errors import TidegateError
 
@@ -39,7 +40,7 @@ class Board:
 
     async def _once(self) -> None:
         try:
-            await asyncio.to_thread(self._draw)
+            await beside(self._draw)
         finally:
             self._looked_at = self._clock.monotonic()
             self._looking = None

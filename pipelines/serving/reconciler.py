@@ -16,6 +16,7 @@ from pipelines.serving.ports import Ledgers, Marks, Starter
 from registry.model import DeliverySummary
 from registry.triggers.model import Entry, State
 from registry.triggers.queue import Policy, after_a_try_in_vain, answer, next_of, superseded
+from tidegate.core.beside import beside
 from tidegate.core.clock import Clock
 from tidegate.core.errors import TidegateError
 
@@ -100,12 +101,12 @@ class Reconciler:
             TidegateError: the registry or the inbox did not answer; what was done until then stands.
         """
         world, watched, looked = self._world, self._watched, self._world.clock.now()
-        marked = await asyncio.to_thread(world.marks.marked, watched.model, watched.alias)
+        marked = await beside(world.marks.marked, watched.model, watched.alias)
         for wish in world.inbox.compare(watched.model, watched.alias, marked, looked, watched.policy):
             world.say(f"{wish}: found in the registry")
         # The ledger keeps every delivery there ever was: nobody asks for them while no wish is open.
         if wishes := self._standing(State.QUEUED, State.STARTED):
-            deliveries = await asyncio.to_thread(self._deliveries)
+            deliveries = await beside(self._deliveries)
             for entry in wishes:
                 await self._follow(entry, deliveries)
             await self._begin_next(deliveries)

@@ -37,6 +37,7 @@ async def bake(context: Context, step: Step) -> None:
     regions = context.spec.regions.waves[step.wave - 1]
     compared = {region: _comparison(context, step, region) for region in regions}
     while True:
+        context.journal.check()
         over = context.clock.monotonic() - start >= context.spec.regions.bake.total_seconds()
         for region in regions:
             for verdict in await _verdicts(context, region, compared[region], final=over):

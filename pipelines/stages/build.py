@@ -22,10 +22,10 @@ async def build(context: Context, step: Step) -> None:
 
 async def _prepare(context: Context, step: Step, which: str) -> Engine:
     version = context.plan.champion if which == "champion" else context.plan.version
-    engine = await context.engines.prepare(version, partial(context.journal.say, step.id, "evidence"))
+    engine = await context.engines.prepare(version, partial(context.journal.tell, step.id, "evidence"))
     # Said with the digest, so that the ledger proves which files were served.
     message = f"{which} {version.uri} is here, {len(version.files)} files proven, digest {version.digest[:12]}"
-    context.journal.say(step.id, "evidence", message)
+    context.journal.tell(step.id, "evidence", message)
     return engine
 
 
@@ -33,8 +33,8 @@ async def _serve_champion(context: Context, step: Step, fleet: Fleet, champion: 
     """An empty region gets the champion; one that is not on it goes back to it."""
     state = await fleet.observe()
     if state.stable is None:
-        context.journal.say(step.id, "evidence", f"{fleet.region}: starting the champion")
+        context.journal.tell(step.id, "evidence", f"{fleet.region}: starting the champion")
         await fleet.deploy(champion)
     elif needs_undoing(state, champion.version):
-        context.journal.say(step.id, "evidence", f"{fleet.region}: back to version {champion.version} first")
+        context.journal.tell(step.id, "evidence", f"{fleet.region}: back to version {champion.version} first")
         await back_to_champion(context, fleet)

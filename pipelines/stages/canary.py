@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 
 from gates.model import Verdict
@@ -12,6 +11,7 @@ from pipelines.model import Step
 from pipelines.past import learn
 from pipelines.slos import gates_in
 from pipelines.watch import Window, refuse_dead_canary, watch
+from tidegate.core.beside import beside
 
 
 async def canary(context: Context, step: Step) -> None:
@@ -23,7 +23,7 @@ async def canary(context: Context, step: Step) -> None:
     refuse_dead_canary(context, await fleet.observe())
     name = f"canary@{step.region}"
     arms = context.arms(step)
-    reference = context.trials.reference(name) or await asyncio.to_thread(drift_reference, context, arms[0])
+    reference = context.trials.reference(name) or await beside(drift_reference, context, arms[0])
     gates = gates_in(context.spec, settings)
     terms = terms_for(context, name, settings.gates, counters(context), gates=gates, reference=reference)
     trial = context.trials.open(name, terms, step.id)

@@ -11,6 +11,6 @@ from pipelines.model import Step
 async def deploy(context: Context, step: Step) -> None:
     """Start the challenger beside the stable."""
     # Proves every file once more; that takes a while for a large model.
-    engine = await context.engines.prepare(context.plan.version, partial(context.journal.say, step.id, "evidence"))
+    engine = await context.engines.prepare(context.plan.version, partial(context.journal.tell, step.id, "evidence"))
     state = await context.fleet(step).deploy(engine)
     context.journal.traffic(step, state)

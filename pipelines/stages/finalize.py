@@ -9,7 +9,9 @@ from pipelines.model import Step
 async def finalize(context: Context, step: Step) -> None:
     """Champion becomes previous, challenger becomes champion; the version remembers its delivery."""
     version = context.plan.version
-    context.registry.mark(version, {"tidegate.outcome": "delivered", "tidegate.reason": "every gate passed"})
+    marks = {"tidegate.outcome": "delivered", "tidegate.reason": "every gate passed"}
+    # Both by the ledger's thread: what undoes them, should the delivery end here, comes after them.
+    await context.journal.insist(lambda: context.registry.mark(version, marks))
     # Last of all: until every wave has baked, the champion is where everything goes back to.
-    context.registry.promote(version)
-    context.journal.say(step.id, "evidence", f"champion is version {version.version}")
+    await context.journal.insist(lambda: context.registry.promote(version))
+    context.journal.tell(step.id, "evidence", f"champion is version {version.version}")

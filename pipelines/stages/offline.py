@@ -18,6 +18,7 @@ from pipelines.errors import Stopped
 from pipelines.model import ENDING_OF, Step
 from pipelines.prompts import golden_set
 from rollouts.model import Arm, Role
+from tidegate.core.beside import beside
 from tidegate.core.errors import OutsideError
 
 Answered = TypeVar("Answered")
@@ -67,7 +68,7 @@ class _Asked:
         said = [entry for entry in golden if entry not in likely]
         texts = await asyncio.gather(*(self._limited(limit, self._answer, arm, entry) for entry in said))
         logprobs = await asyncio.gather(*(self._limited(limit, self._logprob, arm, entry) for entry in likely))
-        return await asyncio.to_thread(
+        return await beside(
             score_answers,
             tuple(golden),
             {entry.prompt: text for entry, text in zip(said, texts, strict=True)},

@@ -56,7 +56,7 @@ async def shadow(context: Context, step: Step) -> None:
     finally:
         context.trials.keep(name)
         if control := pairing.control:
-            context.journal.try_to_say(step.id, "evidence", f"judge: {control.reason}", control.model_dump(mode="json"))
+            context.journal.tell(step.id, "evidence", f"judge: {control.reason}", control.model_dump(mode="json"))
     context.journal.traffic(step, await fleet.mirror(0))
 
 

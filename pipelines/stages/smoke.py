@@ -36,7 +36,7 @@ async def smoke(context: Context, step: Step) -> None:
     """
     # A process of its own has not deployed it, and may not have the files that tell what its tokens should be.
     if not context.engines.folder(context.plan.version).exists():
-        await context.engines.prepare(context.plan.version, partial(context.journal.say, step.id, "evidence"))
+        await context.engines.prepare(context.plan.version, partial(context.journal.tell, step.id, "evidence"))
     _, canary = both_arms(await context.fleet(step).observe())
     model = context.plan.name
     folder = context.engines.folder(context.plan.version)

@@ -13,6 +13,7 @@ from fakes.cluster_region import ClusterRegion, a_fleet, an_image
 from fakes.evidence import FakeEvidence
 from fakes.kube.simulated_time import SimulatedTime
 from fakes.ledger import FakeLedger
+from fakes.off_loop import OffLoop
 from fakes.world import CHALLENGER, CHAMPION, AliasBook, Recorder, a_version
 from pipelines.cluster_fleets import rendering
 from pipelines.context import Context
@@ -20,6 +21,7 @@ from pipelines.journal import Journal
 from pipelines.model import Plan, Result
 from pipelines.plan import make_plan
 from pipelines.prompts import golden_set
+from pipelines.records.writer import Limits
 from pipelines.run import deliver
 from pipelines.spec import Delivery
 from pipelines.trials import Trials
@@ -81,6 +83,7 @@ class ClusterWorld:
             ("canary", CHALLENGER),
         ):
             self.evidence.serves(role, version)
+        self.limits = Limits()
         self._folder = folder
 
     @property
@@ -89,19 +92,21 @@ class ClusterWorld:
         return make_plan(self.spec, a_version(CHALLENGER), a_version(CHAMPION), prompts=prompts)
 
     def context(self) -> Context:
+        registry = OffLoop(self.registry)
+        journal = Journal(OffLoop(self.ledger), self.time, [self.recorder], registry=registry, limits=self.limits)
         return Context(
             spec=self.spec,
             plan=self.plan,
             folder=DEMO,
             clock=self.time,
-            journal=Journal(self.ledger, self.time, [self.recorder]),
-            registry=self.registry,
+            journal=journal,
+            registry=registry,
             engines=Images(),
             fleets={name: region.fleet for name, region in self.regions.items()},
             chat=self.chat,
             tokenizer=FakeTokenizer(),
             proxy=self.evidence,
-            trials=Trials(self._folder / self.ledger.delivery, self.ledger),
+            trials=Trials(self._folder / self.ledger.delivery, journal),
         )
 
     async def deliver(self) -> Result:

@@ -7,12 +7,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from fakes.off_loop import OffLoop
 from fakes.world import World
 from pipelines.context import Context
-from pipelines.journal import Journal
+from pipelines.journal import Journal, opening_of
 from pipelines.kept_files import KeptFiles, bring_evidence
 from pipelines.model import Result
-from pipelines.ports import Ledger
+from pipelines.ports import Event, Ledger
 from pipelines.recorded import plan_of
 from pipelines.resumption import resume
 from pipelines.single import Taken, close, take_step
@@ -47,7 +48,10 @@ class Steps:
         self._join = join or (lambda: world.ledger)
         self._kept = kept or Attached(world.ledger.files)
         self._disks = (disks / str(number) for number in itertools.count(1))
-        Journal(self._join(), world.clock, [world.recorder]).opened(world.plan, spec_file="delivery.yaml")
+        step, kind, message, data = opening_of(world.plan, "delivery.yaml")
+        opening = Event(at=world.now(), step=step, kind=kind, message=message, data=data)
+        self._join().append(opening)
+        world.recorder.on_event(opening)
 
     @property
     def ids(self) -> list[str]:
@@ -59,11 +63,13 @@ class Steps:
         disk, ledger = next(self._disks), self._join()
         disk.mkdir()
         bring_evidence(self._kept, ledger.delivery, disk, vouched(ledger.recorded()))
+        world, registry = self.world, OffLoop(self.world.registry)
+        journal = Journal(OffLoop(ledger), world.clock, [world.recorder], registry=registry, limits=world.limits)
         return replace(
             self.world.context(),
             plan=plan_of(ledger.recorded()),
-            journal=Journal(ledger, self.world.clock, [self.world.recorder]),
-            trials=Trials(disk, ledger),
+            journal=journal,
+            trials=Trials(disk, journal),
         )
 
     async def take(self, step: str) -> Taken:

@@ -12,12 +12,14 @@ from fakes.clock import FakeClock
 from fakes.evidence import FakeEvidence
 from fakes.fleet import FakeFleet, an_engine, digest_of
 from fakes.ledger import FakeLedger
+from fakes.off_loop import OffLoop
 from pipelines.context import Context
 from pipelines.journal import Journal, Listener
 from pipelines.model import Plan, Result
 from pipelines.plan import make_plan
 from pipelines.ports import Event
 from pipelines.prompts import golden_set
+from pipelines.records.writer import Limits
 from pipelines.run import deliver
 from pipelines.spec import Delivery
 from pipelines.story import Story, tell
@@ -152,6 +154,7 @@ class World:
         self.evidence.serves("stable", CHALLENGER)
         self.evidence.serves("shadow", CHALLENGER)
         self.evidence.serves("canary", CHALLENGER)
+        self.limits = Limits()
         self._folder = folder
 
     @property
@@ -160,23 +163,36 @@ class World:
         return make_plan(self.spec, a_version(CHALLENGER), a_version(CHAMPION), prompts=prompts)
 
     def context(self, listeners: Sequence[Listener] = ()) -> Context:
+        journal = self.journal(listeners)
         return Context(
             spec=self.spec,
             plan=self.plan,
             folder=self._folder,
             clock=self.clock,
-            journal=Journal(self.ledger, self.clock, [self.recorder, *listeners]),
-            registry=self.registry,
+            journal=journal,
+            registry=OffLoop(self.registry),
             engines=FakeDownloads(),
             fleets=self.fleets,
             chat=self.chat,
             tokenizer=FakeTokenizer(),
             proxy=self.evidence,
-            trials=Trials(self._folder, self.ledger),
+            trials=Trials(self._folder, journal),
         )
+
+    def journal(self, listeners: Sequence[Listener] = ()) -> Journal:
+        """As patient as `limits` says; store and registry refuse to be asked by the event loop."""
+        registry = OffLoop(self.registry)
+        everybody = [self.recorder, *listeners]
+        return Journal(OffLoop(self.ledger), self.clock, everybody, registry=registry, limits=self.limits)
 
     async def deliver(self) -> Result:
         return await deliver(self.context())
+
+    def answers(self, asked: str, word: str, message: str) -> None:
+        """Write into the ledger from outside, as a command does that a person types."""
+        event = Event(at=self.now(), step=asked, kind=word, message=message, data={"by": message.partition(":")[0]})
+        self.ledger.append(event)
+        self.recorder.on_event(event)
 
     def when(self, step: str, kind: str, reaction: Any) -> None:
         """Call `reaction` the first time that step says that kind of thing."""

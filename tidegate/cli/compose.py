@@ -17,12 +17,14 @@ from pipelines.plan import make_plan
 from pipelines.policy.files import files_elsewhere, root_of
 from pipelines.policy.rules import not_for_a_spec
 from pipelines.prompts import golden_set, user_prompts
+from pipelines.records.leftovers import write_leftovers
 from pipelines.requester import who_asks
 from pipelines.resolved import settings_digest
 from pipelines.spec import Delivery, LocalFleet
 from pipelines.state import StateFolder
 from pipelines.trust import trust_at
 from rollouts.manifests.spec import ArgoFleetSpec
+from tidegate.cli.output import note
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import UsageError
 from tidegate.core.model import Contradiction
@@ -97,10 +99,13 @@ def open_registry(state: Path, tracking_uri: str | None) -> MlflowRegistry:
 
 
 def open_deliveries(state: Path, tracking_uri: str | None) -> MlflowDeliveries:
-    """The ledgers of all deliveries."""
+    """The ledgers of all deliveries. What a process before this one could not write is written first."""
     from registry.adapters.mlflow_deliveries import MlflowDeliveries
 
-    return MlflowDeliveries(registry_uri(state, tracking_uri))
+    deliveries, unwritten = MlflowDeliveries(registry_uri(state, tracking_uri)), StateFolder(state).unwritten
+    if unwritten.exists():
+        write_leftovers(unwritten, deliveries, open_registry(state, tracking_uri), note)
+    return deliveries
 
 
 def make_plan_of(spec: Delivery, folder: Path, registry: MlflowRegistry, *, version: str | None = None) -> Plan:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from hashlib import sha256
@@ -21,6 +21,10 @@ from pipelines.exported import families
 from pipelines.journal import Journal, Listener
 from pipelines.kept_files import keep_spec
 from pipelines.model import Ending, Plan, Result
+from pipelines.records.apart import Apart
+from pipelines.records.entries import passes
+from pipelines.records.spool import Spool
+from pipelines.records.writer import Limits
 from pipelines.run import deliver
 from pipelines.spec import Delivery
 from pipelines.state import StateFolder
@@ -100,7 +104,7 @@ def run_delivery(
             version=version,
             metrics=host_and_port(metrics_address),
         )
-        result = asyncio.run(_locked(request, progress))
+        result = _locked(request, progress)
     reports.tell(progress.story, result.delivery)
     if as_json:
         print_json(result.model_dump(mode="json") | {"report": str(_report(request, result.delivery))})
@@ -114,29 +118,47 @@ def _report(request: Request, delivery: str) -> Path:
     return request.wanted.state.delivery(delivery) / "report.html"
 
 
-async def _locked(request: Request, progress: Progress) -> Result:
+def _locked(request: Request, progress: Progress) -> Result:
     """Nothing is opened or started before the lock is held and the plan stands."""
     wanted = request.wanted
     with delivery_lock(wanted.state.lock):
         plan = make_plan_of(wanted.spec, wanted.folder, wanted.registry, version=request.version)
         plan = settled(plan, wanted.spec, request.spec_path, wanted.registry)
         ledger = request.deliveries.open_delivery(plan.version, plan.champion, spec_digest=request.spec_digest)
-        events = EventFile(wanted.state.delivery(ledger.delivery) / "events.jsonl")
-        outbox = outbox_for(wanted.spec.notify, plan, ledger.delivery)
-        listeners: Sequence[Listener] = (events, progress, outbox)
-        journal = Journal(ledger, SystemClock(), listeners)
-        trials = Trials(wanted.state.delivery(ledger.delivery), ledger)
-        written = Written(journal, trials, _kept(ledger, request))
+        return asyncio.run(_carried(request, plan, ledger, _kept(ledger, request), progress))
 
-        def numbers() -> Iterable[Metric]:
-            return families(progress.story, delivery=ledger.delivery)
 
-        with outbox, progress:
-            async with cancelled_by_signals(), heartbeat(ledger.beat):
-                result = await _in_fleet(request, plan, written, numbers)
-        source = (ledger.delivery, events)
-        leave_report(wanted.spec, wanted.state, source, _report(request, ledger.delivery), ledger.attach)
+async def _carried(
+    request: Request, plan: Plan, ledger: MlflowLedger, spec_file: str | None, progress: Progress
+) -> Result:
+    """The delivery, and then its report: nobody waits for that."""
+    wanted = request.wanted
+    folder = wanted.state.delivery(ledger.delivery)
+    events = EventFile(folder / "events.jsonl")
+
+    def numbers() -> Iterable[Metric]:
+        return families(progress.story, delivery=ledger.delivery)
+
+    with (
+        outbox_for(wanted.spec.notify, plan, ledger.delivery) as outbox,
+        progress,
+        Apart([events, progress]) as displays,
+    ):
+        journal = journal_of(wanted, ledger, [displays, outbox], Limits())
+        written = Written(journal, Trials(folder, journal), spec_file)
+        async with cancelled_by_signals(), heartbeat(journal.beat):
+            result = await _in_fleet(request, plan, written, numbers)
+    source = (ledger.delivery, events)
+    leave_report(wanted.spec, wanted.state, source, _report(request, ledger.delivery), journal.attach)
+    await journal.settle()
+    journal.end()
     return result
+
+
+def journal_of(wanted: Wanted, ledger: MlflowLedger, listeners: Sequence[Listener], limits: Limits) -> Journal:
+    """A journal whose records outlive this process, where its state folder does."""
+    spool = Spool(wanted.state.unwritten, ledger.delivery)
+    return Journal(ledger, SystemClock(), listeners, registry=wanted.registry, spool=spool, limits=limits)
 
 
 def _kept(ledger: MlflowLedger, request: Request) -> str | None:
@@ -160,11 +182,13 @@ async def _in_fleet(request: Request, plan: Plan, written: Written, numbers: Cal
             result = await deliver(context_of(wanted, plan, written, ground))
     except TidegateError as error:
         if result is None:
-            return written.journal.closed(Ending.FAILED, str(error), error.exit_code)
+            return await written.journal.closed(Ending.FAILED, str(error), error.exit_code)
         note(f"the delivery is over, but what it started did not end well: {error}")
     except asyncio.CancelledError:
         if result is None:
-            return written.journal.closed(Ending.INTERRUPTED, "asked to stop before it began", ExitCode.INTERRUPTED)
+            return await written.journal.closed(
+                Ending.INTERRUPTED, "asked to stop before it began", ExitCode.INTERRUPTED
+            )
         note("the delivery is over; what it started is being stopped")
     assert result is not None, "a delivery ends with a result or with an error"
     return result
@@ -195,16 +219,18 @@ def context_of(wanted: Wanted, plan: Plan, written: Written, ground: Ground) -> 
 
 
 @asynccontextmanager
-async def heartbeat(say: Callable[[], None]) -> AsyncIterator[None]:
-    """Say every few seconds, from a thread, that this process lives."""
+async def heartbeat(say: Callable[[], Awaitable[None]]) -> AsyncIterator[None]:
+    """Say every few seconds that this process lives."""
 
     async def beat() -> None:
         while True:
             try:
-                await asyncio.to_thread(say)
+                await say()
             except TidegateError as error:
-                # The next event fails too when it is for good, and ends the delivery in good order.
-                note(f"no heartbeat: {error}")
+                # The next event fails too when it is for good, and ends the delivery in good order; of a store that
+                # is silent the journal tells.
+                if not passes(error):
+                    note(f"no heartbeat: {error}")
             await asyncio.sleep(BEAT_SECONDS)
 
     task = asyncio.create_task(beat(), name=f"heartbeat of process {os.getpid()}")

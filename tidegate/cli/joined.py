@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -16,6 +16,8 @@ from pipelines.model import Plan
 from pipelines.ports import Event
 from pipelines.prompts import golden_set
 from pipelines.recorded import plan_of, spec_file_of
+from pipelines.records.apart import Apart
+from pipelines.records.writer import Limits
 from pipelines.resolved import refuse_other_files, refuse_other_plan
 from pipelines.spec import Delivery, LocalFleet
 from pipelines.state import StateFolder
@@ -30,12 +32,13 @@ from rollouts.watchdog import lend
 from tidegate.cli.commands.report import Recorded, leave_report
 from tidegate.cli.compose import open_registry, read_delivery
 from tidegate.cli.console import PlainConsole
-from tidegate.cli.delivery import Written, context_of, heartbeat
+from tidegate.cli.delivery import Written, context_of, heartbeat, journal_of
 from tidegate.cli.ground import Wanted, ground_of
 from tidegate.cli.notify import outbox_for
+from tidegate.cli.output import note
 from tidegate.cli.progress import Progress, follow
 from tidegate.core.clock import SystemClock
-from tidegate.core.errors import Refused, UsageError
+from tidegate.core.errors import Refused, TidegateError, UsageError
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,12 @@ class Joined:
     tracking_uri: str | None
     patience: timedelta
     """Until the next process must be heard of; zero when this one carries the delivery to its end."""
+
+    @property
+    def limits(self) -> Limits:
+        """A process of many may lose its disk with its end: what it could not write it must wait for."""
+        usual = Limits()
+        return replace(usual, end=usual.patience) if self.patience else usual
 
     @property
     def folder(self) -> Path:
@@ -99,18 +108,23 @@ async def context_for(here: Joined, listeners: list[Listener]) -> AsyncIterator[
         keep=False,
         images=here.plan.resolved.images if here.plan.resolved else {},
     )
-    with outbox_for(here.spec.notify, here.plan, here.ledger.delivery) as outbox:
-        journal = Journal(here.ledger, SystemClock(), [*listeners, outbox])
-        written = Written(journal, Trials(here.folder, here.ledger), here.spec_file)
-        async with heartbeat(_sign_of_life(here)), ground_of(wanted) as ground:
+    with (
+        outbox_for(here.spec.notify, here.plan, here.ledger.delivery) as outbox,
+        Apart(listeners) as displays,
+    ):
+        journal = journal_of(wanted, here.ledger, [displays, outbox], here.limits)
+        written = Written(journal, Trials(here.folder, journal), here.spec_file)
+        async with heartbeat(_sign_of_life(here, journal)), ground_of(wanted) as ground:
             yield context_of(wanted, here.plan, written, ground)
+        journal.end()
 
 
-def _sign_of_life(here: Joined) -> Callable[[], None]:
-    def say() -> None:
-        here.ledger.beat()
+def _sign_of_life(here: Joined, journal: Journal) -> Callable[[], Awaitable[None]]:
+    async def say() -> None:
+        # First: the fleet on this machine must hear of it also while MLflow is away.
         if here.patience and isinstance(here.spec.fleet, LocalFleet):
             lend(here.state.root, SystemClock().now() + here.patience)
+        await journal.beat()
 
     return say
 
@@ -130,5 +144,9 @@ def attach_report(here: Joined) -> None:
     target = here.folder / "report.html"
     local = EventFile(here.folder / "events.jsonl")
     # The file has more looks at each gate, where one process has written it from the beginning.
-    source = local if local.path.exists() else Recorded(here.ledger.recorded())
+    try:
+        source = local if local.path.exists() else Recorded(here.ledger.recorded())
+    except TidegateError as error:
+        note(f"there is no report: {error}")
+        return
     leave_report(here.spec, here.state, (here.ledger.delivery, source), target, here.ledger.attach)

@@ -18,6 +18,7 @@ import yaml
 from rollouts.adapters.kube.access import EARLY, Access, Credential
 from rollouts.adapters.kube.plain_config import BrokenConfig, Context, Merged, credential_of, merged, of_service_account
 from rollouts.errors import NoAccess
+from tidegate.core.beside import beside
 from tidegate.core.clock import Clock
 
 REREAD = timedelta(minutes=1) + EARLY
@@ -46,7 +47,7 @@ def access(context: str | None, *, clock: Clock, kubeconfig: str | None = None) 
         files = _files(kubeconfig)
         try:
             async with asyncio.timeout(PLUGIN_SECONDS):
-                return await asyncio.to_thread(_read, context, files, clock.now())
+                return await beside(_read, context, files, clock.now())
         except TimeoutError:
             raise NoAccess(
                 f"the plugin of context {context or 'in use'} gave nothing in {PLUGIN_SECONDS:g} s"

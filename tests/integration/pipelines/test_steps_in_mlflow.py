@@ -10,9 +10,9 @@ import pytest
 from fakes.steps import Steps
 from fakes.world import CHALLENGER, CHAMPION, SPEC, World, a_spec, a_version
 
-from pipelines.journal import Journal
 from pipelines.kept_files import bring_spec, keep_spec
 from pipelines.model import Ending
+from pipelines.ports import Event
 from pipelines.recorded import plan_of
 from pipelines.single import take_step
 from registry.adapters.mlflow_deliveries import MlflowDeliveries
@@ -133,8 +133,8 @@ async def test_an_answer_from_outside_is_no_sign_of_life(tracking_uri: str, tmp_
     there = InMlflow(tracking_uri, world, tmp_path)
     before = there.deliveries().summary(there.id).heartbeat
     world.clock.elapsed += 30
-    outside = Journal(there.deliveries().join(there.id, carries=False), world.clock)
-    outside.say("freeze", "approved", "ann", {"by": "ann"})
+    outside = there.deliveries().join(there.id, carries=False)
+    outside.append(Event(at=world.now(), step="freeze", kind="approved", message="ann", data={"by": "ann"}))
     assert there.deliveries().summary(there.id).heartbeat == before
     assert there.deliveries().events(there.id)[-1].kind == "approved"
     assert (await there.steps.close()).ending is Ending.INTERRUPTED

@@ -11,7 +11,6 @@ from fakes.world import CHALLENGER, CHAMPION, World, a_spec
 
 from pipelines.approvals import refuse_useless
 from pipelines.hold import POLL_SECONDS
-from pipelines.journal import Journal
 from pipelines.model import Ending
 from pipelines.spec import Delivery
 from registry.model import Event
@@ -36,7 +35,7 @@ def asked(world: World) -> dict[str, tuple[str, ...]]:
 def says(world: World, word: str, what: str, *, by: str = "ann", reason: str = "") -> Callable[[], None]:
     """As `tidegate approve` does it, from a process of its own."""
     message = f"{by}: {reason}" if reason else by
-    return lambda: Journal(world.ledger, world.clock, [world.recorder]).say(what, word, message, {"by": by})
+    return lambda: world.answers(what, word, message)
 
 
 @pytest.mark.parametrize(

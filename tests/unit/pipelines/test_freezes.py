@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from pipelines.approval_spec import FreezeSpec
 from pipelines.freezes import frozen
-from pipelines.journal import Journal
 from pipelines.model import Ending
 from pipelines.moments import DAYS, AMoment, parse_moment
 from tidegate.core.spec import SpecError
@@ -127,10 +126,7 @@ async def test_no_region_is_changed_before_it_ends_and_then_all_goes_on(tmp_path
 
 async def test_somebody_may_let_it_go_on_and_that_stands_in_the_ledger(tmp_path: Path) -> None:
     world = frozen_world(tmp_path, FIRST_HOURS)
-    approve = Journal(world.ledger, world.clock, [world.recorder])
-    world.when(
-        "deploy@eu-west-1", "waiting", lambda: approve.say("freeze", "approved", "ann: mends a leak", {"by": "ann"})
-    )
+    world.when("deploy@eu-west-1", "waiting", lambda: world.answers("freeze", "approved", "ann: mends a leak"))
     assert (await world.deliver()).ending is Ending.DELIVERED
     assert world.now() < datetime(2026, 1, 1, 6, tzinfo=UTC)
     assert ("freeze", "approved") in [(event.step, event.kind) for event in world.ledger.events]

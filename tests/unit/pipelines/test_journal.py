@@ -32,6 +32,10 @@ class Desk:
     def judge(self, outcome: Outcome, *, gate: str = "latency", step: Step = STEP, p95: float = 0.1) -> None:
         self.journal.verdict(step, Verdict(gate=gate, outcome=outcome, reason="so", numbers={"p95_seconds": p95}))
 
+    async def written(self) -> None:
+        """Everything that was said so far is."""
+        await self.journal.written()
+
     def in_ledger(self) -> list[tuple[str, str]]:
         return [(event.data["gate"], event.data["outcome"]) for event in self.ledger.events]
 
@@ -41,31 +45,33 @@ def desk() -> Desk:
     return Desk()
 
 
-def test_an_event_is_in_the_ledger_before_any_display_sees_it(desk: Desk) -> None:
+async def test_an_event_is_in_the_ledger_before_any_display_sees_it(desk: Desk) -> None:
     seen = []
     desk.display.reactions["build", "started"] = lambda: seen.append(len(desk.ledger.events))
-    desk.journal.say("build", "started")
+    await desk.journal.say("build", "started")
     assert seen == [1]
 
 
-def test_an_event_that_the_ledger_refuses_is_shown_to_nobody(desk: Desk) -> None:
+async def test_an_event_that_the_ledger_refuses_is_shown_to_nobody(desk: Desk) -> None:
     desk.ledger.bury()
     with pytest.raises(OutsideError):
-        desk.journal.say("build", "started")
+        await desk.journal.say("build", "started")
     assert desk.display.events == []
 
 
-def test_events_carry_the_time_of_the_clock(desk: Desk) -> None:
+async def test_events_carry_the_time_of_the_clock(desk: Desk) -> None:
     desk.clock.elapsed = 42
-    desk.journal.say("build", "done", "all here", {"files": 3})
+    await desk.journal.say("build", "done", "all here", {"files": 3})
+    await desk.written()
     (event,) = desk.ledger.events
     assert (event.at - START).total_seconds() == 42
     assert (event.step, event.kind, event.message, event.data) == ("build", "done", "all here", {"files": 3})
 
 
-def test_the_first_event_carries_the_whole_plan_as_displays_read_it(desk: Desk) -> None:
+async def test_the_first_event_carries_the_whole_plan_as_displays_read_it(desk: Desk) -> None:
     plan = make_plan(a_spec(), a_version(CHALLENGER), a_version(CHAMPION), prompts=12)
-    desk.journal.opened(plan)
+    await desk.journal.opened(plan)
+    await desk.written()
     (event,) = desk.ledger.events
     opening = Opening.model_validate(event.data)
     assert event.message == "models:/support-llm/2 to eu-west-1, us-east-1; champion is version 1"
@@ -80,66 +86,75 @@ async def test_an_unchanged_running_verdict_is_repeated_in_the_ledger_every_ten_
         desk.judge(Outcome.RUNNING)
         await desk.clock.sleep(2)
     assert desk.clock.elapsed == 2 * RUNNING_INTERVAL_SECONDS + 2
+    await desk.written()
     assert desk.in_ledger() == [("latency", "running")] * 3
     assert len(desk.display.events) == 11
 
 
-def test_a_verdict_that_changes_is_in_the_ledger_at_once(desk: Desk) -> None:
+async def test_a_verdict_that_changes_is_in_the_ledger_at_once(desk: Desk) -> None:
     desk.judge(Outcome.RUNNING)
     desk.judge(Outcome.PASS)
     desk.judge(Outcome.FAIL)
+    await desk.written()
     assert desk.in_ledger() == [("latency", "running"), ("latency", "pass"), ("latency", "fail")]
 
 
-def test_gates_and_regions_do_not_silence_each_other(desk: Desk) -> None:
+async def test_gates_and_regions_do_not_silence_each_other(desk: Desk) -> None:
     bake = Step(stage=StageName.BAKE, wave=1)
     for region in ("eu-west-1", "us-east-1"):
         for gate in ("health", "errors"):
             desk.judge(Outcome.PASS, gate=gate, step=bake.model_copy(update={"region": region}))
+    await desk.written()
     said = [Said.model_validate(event.data) for event in desk.ledger.events]
     assert [(verdict.region, verdict.gate) for verdict in said] == [
         ("eu-west-1", "health"), ("eu-west-1", "errors"), ("us-east-1", "health"), ("us-east-1", "errors"),
     ]  # fmt: skip
 
 
-def test_numbers_of_a_verdict_become_series_of_their_region_and_gate(desk: Desk) -> None:
+async def test_numbers_of_a_verdict_become_series_of_their_region_and_gate(desk: Desk) -> None:
     desk.judge(Outcome.RUNNING, p95=0.25)
     desk.judge(Outcome.RUNNING, p95=0.3)
+    await desk.written()
     assert desk.ledger.numbers == [(START, {"eu-west-1.latency.p95_seconds": 0.25})]
     desk.judge(Outcome.PASS, step=Step(stage=StageName.BUILD))
+    await desk.written()
     assert desk.ledger.numbers[-1] == (START, {"latency.p95_seconds": 0.1})
 
 
-def test_progress_is_for_displays_only(desk: Desk) -> None:
+async def test_progress_is_for_displays_only(desk: Desk) -> None:
     desk.journal.progress(STEP, "answers", 3, 24)
+    await desk.written()
     assert desk.ledger.events == []
     assert desk.display.events == [
         Event(at=START, step=STEP.id, kind="evidence", message="answers", data={"done": 3, "total": 24})
     ]
 
 
-def test_traffic_is_told_as_it_was_confirmed(desk: Desk) -> None:
+async def test_traffic_is_told_as_it_was_confirmed(desk: Desk) -> None:
     state = RegionState(region="eu-west-1", phase=Phase.TRIAL, entry="http://eu", weight=10, mirror=100)
     desk.journal.traffic(STEP, state)
+    await desk.written()
     (event,) = desk.ledger.events
     assert event.message == "eu-west-1: 10 % on the canary, 100 % mirrored"
     assert event.data == {"region": "eu-west-1", "weight": 10, "mirror": 100}
 
 
-def test_a_closed_delivery_says_how_it_ended_in_its_last_event_and_in_its_ledger(desk: Desk) -> None:
-    result = desk.journal.closed(Ending.INCONCLUSIVE, "too few requests", ExitCode.INCONCLUSIVE)
+async def test_a_closed_delivery_says_how_it_ended_in_its_last_event_and_in_its_ledger(desk: Desk) -> None:
+    result = await desk.journal.closed(Ending.INCONCLUSIVE, "too few requests", ExitCode.INCONCLUSIVE)
     assert (result.ending, result.exit_code, result.delivery) == (Ending.INCONCLUSIVE, 3, desk.ledger.delivery)
     assert (desk.ledger.outcome, desk.ledger.reason) == ("inconclusive", "too few requests")
+    await desk.written()
     (event,) = desk.ledger.events
     assert (event.step, event.kind, event.message) == ("delivery", "closed", "inconclusive: too few requests")
     with pytest.raises(OutsideError):
-        desk.journal.say("build", "started")
+        await desk.journal.say("build", "started")
 
 
-def test_what_was_measured_beside_a_verdict_is_for_displays_and_not_for_the_ledger(desk: Desk) -> None:
+async def test_what_was_measured_beside_a_verdict_is_for_displays_and_not_for_the_ledger(desk: Desk) -> None:
     verdict = Verdict(gate="drift", outcome=Outcome.RUNNING, reason="so", beside={"canary_refusal_share": 0.1})
     desk.journal.verdict(STEP, verdict)
     assert Said.model_validate(desk.display.events[0].data).beside == {"canary_refusal_share": 0.1}
+    await desk.written()
     assert "beside" not in desk.ledger.events[0].data
 
 

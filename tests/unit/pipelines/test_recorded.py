@@ -37,8 +37,8 @@ def world(tmp_path: Path) -> World:
     return World(tmp_path)
 
 
-def test_the_plan_is_read_back_but_for_its_forecasts(world: World) -> None:
-    world.context().journal.opened(world.plan, spec_file="eu/delivery.yaml")
+async def test_the_plan_is_read_back_but_for_its_forecasts(world: World) -> None:
+    await world.context().journal.opened(world.plan, spec_file="eu/delivery.yaml")
     plain = [step.model_copy(update={"gates": ()}) for step in world.plan.steps]
     assert plan_of(world.ledger.events) == world.plan.model_copy(update={"steps": tuple(plain)})
     assert spec_file_of(world.ledger.events) == "eu/delivery.yaml"

@@ -89,9 +89,9 @@ def test_a_plan_of_another_model_is_found(tmp_path: Path) -> None:
         refuse_other_plan(other, world.spec, prompts=PROMPTS, delivery="1")
 
 
-def test_what_was_settled_is_read_back_from_the_ledger(tmp_path: Path) -> None:
+async def test_what_was_settled_is_read_back_from_the_ledger(tmp_path: Path) -> None:
     world = World(tmp_path)
-    world.context().journal.opened(a_plan(world), spec_file="specs/delivery.yaml")
+    await world.context().journal.opened(a_plan(world), spec_file="specs/delivery.yaml")
     assert plan_of(world.ledger.recorded()).resolved == settled(world.spec)
 
 

@@ -23,8 +23,8 @@ def world(tmp_path: Path) -> World:
 
 @pytest.fixture
 def wave(tmp_path: Path) -> World:
-    """Two regions that go together."""
-    return World(tmp_path, a_spec(regions=SIDE_BY_SIDE))
+    """Two regions that go together; fake time passes for both at once, so that each has half of it."""
+    return World(tmp_path, a_spec(regions=SIDE_BY_SIDE, shadow="  - shadow: {at_least: 10s, within: 20m}"))
 
 
 def failed(world: World) -> list[tuple[str, str]]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pipelines.approvals import refuse_useless
-from pipelines.journal import Journal
+from pipelines.ports import Event
 from pipelines.recorded import plan_of
 from tidegate.cli.compose import open_deliveries
 from tidegate.cli.output import say
@@ -44,6 +44,7 @@ def run(answer: Answer, state: Path, tracking_uri: str | None) -> int:
     refuse_useless(plan_of(events), events, answer.asked)
     word = "refused" if answer.refuse else "approved"
     message = f"{answer.by}: {answer.reason}" if answer.reason else answer.by
-    Journal(ledger, SystemClock()).say(answer.asked, word, message, {"by": answer.by, "reason": answer.reason})
+    said = {"by": answer.by, "reason": answer.reason}
+    ledger.append(Event(at=SystemClock().now(), step=answer.asked, kind=word, message=message, data=said))
     say(f"{word}: {answer.asked} of {summary.name} {summary.version}")
     return 0

@@ -27,7 +27,11 @@ def run(delivery: str, state: Path, tracking_uri: str | None, *, as_json: bool) 
     ledger = deliveries.take_over(delivery)
     here = joined(deliveries, ledger, state, tracking_uri, patience=timedelta(0))
     progress = shown(ledger.recorded())
-    result = asyncio.run(_locked(here, progress))
+    with delivery_lock(here.state.lock):
+        # The lock is the sign of life from here on.
+        end_lease(here.state.root)
+        result = asyncio.run(_resumed(here, progress))
+        attach_report(here)
     report = here.folder / "report.html"
     if as_json:
         print_json(result.model_dump(mode="json") | {"report": str(report)})
@@ -37,17 +41,12 @@ def run(delivery: str, state: Path, tracking_uri: str | None, *, as_json: bool) 
     return int(result.exit_code)
 
 
-async def _locked(here: Joined, progress: Progress) -> Result:
-    with delivery_lock(here.state.lock):
-        # The lock is the sign of life from here on.
-        end_lease(here.state.root)
-        listeners: list[Listener] = [progress]
-        events = EventFile(here.folder / "events.jsonl")
-        # Only where it began: elsewhere the ledger has more of the delivery than a file that begins now.
-        if events.path.exists():
-            listeners.insert(0, events)
-        with progress:
-            async with cancelled_by_signals(), context_for(here, listeners) as context:
-                result = await resume(context)
-    attach_report(here)
-    return result
+async def _resumed(here: Joined, progress: Progress) -> Result:
+    listeners: list[Listener] = [progress]
+    events = EventFile(here.folder / "events.jsonl")
+    # Only where it began: elsewhere the ledger has more of the delivery than a file that begins now.
+    if events.path.exists():
+        listeners.insert(0, events)
+    with progress:
+        async with cancelled_by_signals(), context_for(here, listeners) as context:
+            return await resume(context)

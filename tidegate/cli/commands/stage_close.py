@@ -17,6 +17,7 @@ from rollouts.watchdog import end_lease
 from tidegate.cli.compose import open_deliveries
 from tidegate.cli.joined import Joined, attach_report, context_for, joined, require_fleet, shown
 from tidegate.cli.output import note, print_json, say
+from tidegate.cli.progress import Progress
 from tidegate.core.errors import ExitCode, UsageError
 from tidegate.core.spec import load_spec
 
@@ -44,7 +45,7 @@ def run(closing: Closing, state: Path, tracking_uri: str | None, *, as_json: boo
     else:
         patience = timedelta(seconds=summary.patience_seconds)
         here = joined(deliveries, ledger, state, tracking_uri, patience=patience)
-        result = asyncio.run(_close(here))
+        result = asyncio.run(_close(here, shown(ledger.recorded())))
         attach_report(here)
         end_lease(state)
     if as_json:
@@ -65,9 +66,8 @@ def _meant(closing: Closing, deliveries: MlflowDeliveries) -> str | None:
     return next((each.id for each in deliveries.deliveries(model) if each.key == closing.key), None)
 
 
-async def _close(here: Joined) -> Result:
+async def _close(here: Joined, progress: Progress) -> Result:
     await require_fleet(here)
-    progress = shown(here.ledger.recorded())
     with progress:
         async with context_for(here, [progress]) as context:
             return await close(context)

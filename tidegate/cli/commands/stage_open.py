@@ -68,20 +68,30 @@ def _opened(
     )
     # With a key it may have been opened before, by a process that was killed when it had done this or had not.
     if not ledger.recorded():
-        _begin(ledger, opening.spec, spec, plan)
+        asyncio.run(_begin(ledger, spec, plan, _spec_kept(ledger, opening.spec, spec)))
     if isinstance(spec.fleet, LocalFleet):
         lend(state, SystemClock().now() + patience)
     return ledger
 
 
-def _begin(ledger: MlflowLedger, spec_path: Path, spec: Delivery, plan: Plan) -> None:
+def _spec_kept(ledger: MlflowLedger, spec_path: Path, spec: Delivery) -> str | TidegateError:
+    """Where the spec lies among the kept files, or why it does not."""
+    try:
+        return keep_spec(ledger, spec_path, spec)
+    except TidegateError as error:
+        return error
+
+
+async def _begin(ledger: MlflowLedger, spec: Delivery, plan: Plan, kept: str | TidegateError) -> None:
     with outbox_for(spec.notify, plan, ledger.delivery) as outbox:
         journal = Journal(ledger, SystemClock(), [outbox])
         try:
-            journal.opened(plan, spec_file=keep_spec(ledger, spec_path, spec))
+            if isinstance(kept, TidegateError):
+                raise kept
+            await journal.opened(plan, spec_file=kept)
         except TidegateError as error:
             # No step could ever find its way; the next delivery must not have to wait for this one.
-            journal.closed(Ending.FAILED, str(error), error.exit_code)
+            await journal.closed(Ending.FAILED, str(error), error.exit_code)
             raise
 
 
@@ -100,7 +110,7 @@ async def _look(here: Joined) -> None:
     """What the regions no longer show is not done, whatever the ledger said before."""
     await require_fleet(here)
     async with context_for(here, []) as context:
-        context.journal.say("delivery", "evidence", "carried on step by step")
+        await context.journal.say("delivery", "evidence", "carried on step by step")
         await say_what_is_lost(context)
 
 

@@ -13,6 +13,7 @@ from tidegate.cli.compose import open_deliveries
 from tidegate.cli.interrupt import cancelled_by_signals
 from tidegate.cli.joined import Joined, context_for, joined, require_fleet, shown
 from tidegate.cli.output import note, print_json
+from tidegate.cli.progress import Progress
 from tidegate.core.errors import ExitCode, Refused, UsageError
 
 AFTERWARDS = "`tidegate stage close` takes the regions back"
@@ -45,12 +46,11 @@ def run(wanted: str, delivery: str, state: Path, tracking_uri: str | None, *, as
         )
     patience = timedelta(seconds=summary.patience_seconds)
     here = joined(deliveries, ledger, state, tracking_uri, patience=patience)
-    return _told(asyncio.run(_do(here, step.id)), as_json)
+    return _told(asyncio.run(_do(here, step.id, shown(events))), as_json)
 
 
-async def _do(here: Joined, step: str) -> Taken:
+async def _do(here: Joined, step: str, progress: Progress) -> Taken:
     await require_fleet(here)
-    progress = shown(here.ledger.recorded())
     with progress:
         async with (
             cancelled_by_signals(AFTERWARDS),
