@@ -6,11 +6,14 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Generator
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 
 import uvicorn
 from starlette.applications import Starlette
 
-from tidegate.core.errors import OutsideError
+from pipelines.adapters.web_limits import Connections, bounded
+from tidegate.core.errors import OutsideError, UsageError
 
 GRACE_SECONDS = 10
 """That requests in flight have to end."""
@@ -31,10 +34,18 @@ def listening(host: str, port: int) -> Generator[socket.socket, None, None]:
         yield listener
 
 
-def address_of(listener: socket.socket) -> str:
-    """`http://HOST:PORT`."""
+@dataclass(frozen=True)
+class Tls:
+    """Where a server's certificate is, and its key."""
+
+    certificate: Path
+    key: Path
+
+
+def address_of(listener: socket.socket, *, tls: Tls | None = None) -> str:
+    """`http://HOST:PORT`, or `https://`."""
     host, port = listener.getsockname()[:2]
-    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+    return f"http{'s' if tls else ''}://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 class _Server(uvicorn.Server):
@@ -46,8 +57,14 @@ class _Server(uvicorn.Server):
 
 
 @asynccontextmanager
-async def answering(app: Starlette, listener: socket.socket) -> AsyncIterator[None]:
-    """Answer requests within the context; those that came before its end are still answered."""
+async def answering(
+    app: Starlette, listener: socket.socket, *, tls: Tls | None = None, limits: Connections | None = None
+) -> AsyncIterator[None]:
+    """Answer requests within the context; those that came before its end are still answered.
+
+    Raises:
+        UsageError: the certificate or its key cannot be used.
+    """
     config = uvicorn.Config(
         app,
         log_level="warning",
@@ -55,7 +72,17 @@ async def answering(app: Starlette, listener: socket.socket) -> AsyncIterator[No
         lifespan="off",
         server_header=False,
         timeout_graceful_shutdown=GRACE_SECONDS,
+        ws="none",
+        http=bounded(limits or Connections()),
+        # Who the next proxy says that a client is, anybody could say.
+        proxy_headers=False,
+        ssl_certfile=tls.certificate if tls else None,
+        ssl_keyfile=tls.key if tls else None,
     )
+    try:
+        config.load()
+    except OSError as error:
+        raise UsageError(f"the certificate or its key cannot be used: {error.strerror or error}") from error
     server = _Server(config)
     task = asyncio.create_task(server.serve([listener]))
     try:

@@ -30,6 +30,11 @@ class Board:
         self.picture: Picture = draw(View(model=model, now=clock.now()))
         """The page as it stood at the last look."""
 
+    def is_over(self, delivery: str) -> bool:
+        """Whether the last look saw the delivery, and its end."""
+        seen = self._last.deliveries if self._last else ()
+        return any(each.summary.id == delivery and each.over for each in seen)
+
     async def refresh(self) -> None:
         """Return once the picture is not older than `EVERY_SECONDS`; whoever gives up waiting stops no look."""
         if self._looking is None:

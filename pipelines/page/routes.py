@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections import Counter, OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from functools import partial
 from http import HTTPStatus
 
 from starlette.concurrency import run_in_threadpool
@@ -20,6 +22,9 @@ from registry.errors import UnknownDelivery
 from tidegate.core.errors import OutsideError
 from tidegate.core.model import Value
 
+USER = "tidegate.user"
+"""In a request's scope: who somebody is that has logged in."""
+
 PAGE, STREAM, REPORT, STYLE, SCRIPT = "/", "/events", "/deliveries/{id}", "/page.css", "/page.js"
 
 _ID = re.compile(r"[0-9a-f]{32}")
@@ -28,6 +33,7 @@ _NOTHING = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ances
 _OWN = {"Content-Security-Policy": f"{_NOTHING}; style-src 'self'; script-src 'self'; connect-src 'self'"}
 # The report is one file with its style in it, and has no script.
 _INLINE = {"Content-Security-Policy": f"{_NOTHING}; style-src 'unsafe-inline'"}
+_BUSY = {"Retry-After": "10"}
 _UNKNOWN = PlainTextResponse("there is no such delivery", HTTPStatus.NOT_FOUND, _ALWAYS)
 
 
@@ -36,6 +42,12 @@ class Limits(Value):
 
     streams: int = 64
     """Browsers that are kept current at once; each costs a connection and some memory."""
+    streams_of_one: int = 16
+    """Of these, for one address, or for one person where people log in."""
+    reports: int = 8
+    """That are drawn or wait for their turn; each takes a second of a processor."""
+    kept_reports: int = 16
+    """Of deliveries that are over, which nobody changes any more."""
     patience_seconds: float = 5.0
     """A page is shown as it was last known rather than later than this."""
     heartbeat_seconds: float = 10.0
@@ -53,7 +65,9 @@ class LivePage:
         self._board, self._report, self._limits = board, report, limits or Limits()
         self._stopped = asyncio.Event()
         self._rendering = asyncio.Lock()
-        self._streams = 0
+        self._streams: Counter[str] = Counter()
+        self._wanted = 0
+        self._kept: OrderedDict[str, str] = OrderedDict()
 
     def stop(self) -> None:
         """End all streams, also those to come: one that goes on for ever would hold up the end of the server."""
@@ -77,28 +91,50 @@ class LivePage:
         id = request.path_params["id"]
         if _ID.fullmatch(id) is None:
             return _UNKNOWN
+        if id not in self._kept and self._wanted >= self._limits.reports:
+            return PlainTextResponse("too many reports", HTTPStatus.SERVICE_UNAVAILABLE, _ALWAYS | _BUSY)
         try:
-            # One at a time: a report takes a second of a processor, and matplotlib's settings are global.
-            async with self._rendering:
-                html = await run_in_threadpool(self._report, id)
+            html = await self._drawn(id)
         except UnknownDelivery:
             return _UNKNOWN
         except OutsideError:
             return PlainTextResponse("MLflow does not answer", HTTPStatus.SERVICE_UNAVAILABLE, _ALWAYS)
         return HTMLResponse(html, headers=_ALWAYS | _INLINE)
 
+    async def _drawn(self, id: str) -> str:
+        """The report; drawn once for a delivery that is over.
+
+        Raises:
+            UnknownDelivery: nobody has heard of it.
+            OutsideError: the ledger did not answer.
+        """
+        if id in self._kept:
+            return self._kept[id]
+        self._wanted += 1
+        try:
+            # One at a time: matplotlib's settings are global.
+            async with self._rendering:
+                html = await run_in_threadpool(self._report, id)
+        finally:
+            self._wanted -= 1
+        if self._board.is_over(id):
+            self._kept[id] = html
+            if len(self._kept) > self._limits.kept_reports:
+                self._kept.popitem(last=False)
+        return html
+
     async def _stream(self, request: Request) -> Response:
-        if self._streams >= self._limits.streams:
-            busy = {"Retry-After": "10"}
-            return PlainTextResponse("too many streams", HTTPStatus.SERVICE_UNAVAILABLE, _ALWAYS | busy)
+        who = _who(request)
+        if self._streams.total() >= self._limits.streams or self._streams[who] >= self._limits.streams_of_one:
+            return PlainTextResponse("too many streams", HTTPStatus.SERVICE_UNAVAILABLE, _ALWAYS | _BUSY)
         if request.method == "HEAD":
             return Response(media_type="text/event-stream", headers=_ALWAYS)
         seen = request.headers.get("Last-Event-ID") or request.query_params.get("seen", "")
-        self._streams += 1
-        return _Stream(self._frames(seen), self._left)
+        self._streams[who] += 1
+        return _Stream(self._frames(seen), partial(self._left, who))
 
-    def _left(self) -> None:
-        self._streams -= 1
+    def _left(self, who: str) -> None:
+        self._streams[who] -= 1
 
     async def _frames(self, seen: str) -> AsyncIterator[str]:
         """What a browser is sent that has what `seen` names: everything first, unless that is still so."""
@@ -140,6 +176,11 @@ class _Stream(StreamingResponse):
             await super().__call__(scope, receive, send)
         finally:
             self._left()
+
+
+def _who(request: Request) -> str:
+    """Whose streams are counted together: behind a proxy everybody has its address, and a name of his own."""
+    return str(request.scope.get(USER) or (request.client.host if request.client else ""))
 
 
 def _text(text: str, media_type: str) -> Callable[[Request], Awaitable[Response]]:

@@ -62,7 +62,8 @@ class Receiver:
 
     model: str
     alias: str
-    secret: str = field(repr=False)
+    secrets: tuple[str, ...] = field(repr=False)
+    """With any of which a message may be signed."""
     inbox: Inbox
     clock: Clock
     wake: Callable[[], None]
@@ -81,7 +82,7 @@ class Receiver:
 
     def _judged(self, message: Message) -> Outcome:
         now = self.clock.now()
-        why = distrust(message, self.secret, now)
+        why = distrust(message, self.secrets, now)
         if why is not None:
             return Outcome(why)
         try:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hmac
 import re
 from base64 import b64encode
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -20,6 +21,9 @@ DELIVERY_ID_HEADER = "X-MLflow-Delivery-Id"
 
 TOLERANCE = timedelta(minutes=5)
 """Between MLflow's clock and ours, its retries included: three, of up to 30 seconds, 7 seconds of pauses between."""
+
+LEAST_CHARACTERS, LEAST_DISTINCT = 16, 8
+"""Of a secret; what is shorter, or the same again and again, could be guessed from one message that was overheard."""
 
 # Without a dot in either, no part of one can be passed off as a part of the other.
 _ID = re.compile(r"[A-Za-z0-9_-]{1,128}")
@@ -54,17 +58,29 @@ def sign(secret: str, message_id: str, timestamp: str, body: bytes) -> str:
     return f"v1,{b64encode(hmac.digest(secret.encode(), signed, 'sha256')).decode()}"
 
 
-def distrust(message: Message, secret: str, now: datetime, tolerance: timedelta = TOLERANCE) -> Distrust | None:
+def distrust(
+    message: Message, secrets: Sequence[str], now: datetime, tolerance: timedelta = TOLERANCE
+) -> Distrust | None:
     """Why the message is not believed; None when it is MLflow's own and recent.
 
-    Whether it is stale is said only of what is signed, so that nobody without the secret learns anything.
+    Any of `secrets` signs: while one is replaced by another, messages come with both. Whether a message is stale is
+    said only of what is signed, so that nobody without a secret learns anything.
     """
     if not (_ID.fullmatch(message.id) and _SECONDS.fullmatch(message.timestamp) and message.signature):
         return Distrust.UNSIGNED
-    expected = sign(secret, message.id, message.timestamp, message.body)
+    expected = (sign(secret, message.id, message.timestamp, message.body) for secret in secrets)
     # Of bytes, and in the same time wherever they differ: text that is not ASCII could not be compared.
-    if not hmac.compare_digest(expected.encode(), message.signature.encode()):
+    if not any(hmac.compare_digest(each.encode(), message.signature.encode()) for each in expected):
         return Distrust.FORGED
     if abs(now.timestamp() - int(message.timestamp)) > tolerance.total_seconds():
         return Distrust.STALE
+    return None
+
+
+def weakness(secret: str) -> str | None:
+    """Why a secret could be guessed; None when it could not."""
+    if len(secret) < LEAST_CHARACTERS:
+        return f"has {len(secret)} characters; expected at least {LEAST_CHARACTERS}"
+    if len(set(secret)) < LEAST_DISTINCT:
+        return f"has {len(set(secret))} different characters; expected at least {LEAST_DISTINCT}"
     return None

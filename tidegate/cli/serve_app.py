@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -27,11 +28,45 @@ class Queue(StrEnum):
     WAIT = "wait"
 
 
+PageAddress = Annotated[
+    str | None,
+    typer.Option(
+        metavar="HOST:PORT",
+        help="Where the page is; default: as --address on the loopback, else 127.0.0.1 and the next port.",
+    ),
+]
+PageToken = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Who looks must know what is in this file: as a password, or as a token."),
+]
+PageUserHeader = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="The header in which a proxy that people log in at says who it is."),
+]
+PageProxy = Annotated[
+    list[str] | None,
+    typer.Option(metavar="BLOCK", help="Addresses of that proxy; may be said again.  [default: the loopback]"),
+]
+HostName = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME", help="A name that the page answers to, beside numbers; may be said again."),
+]
+Certificate = Annotated[Path | None, typer.Option(metavar="FILE", help="The certificate, for both addresses.")]
+CertificateKey = Annotated[Path | None, typer.Option(metavar="FILE", help="Its key.")]
+
+
 def serve(
     spec: Spec = SPEC,
     address: Annotated[
-        str, typer.Option(help="Where to listen: HOST:PORT; 0.0.0.0 for MLflow on another machine.")
+        str, typer.Option(help="Where webhooks come: HOST:PORT; 0.0.0.0 for MLflow on another machine.")
     ] = "127.0.0.1:8093",
+    page: PageAddress = None,
+    page_token: PageToken = None,
+    page_user_header: PageUserHeader = None,
+    page_proxy: PageProxy = None,
+    host: HostName = None,
+    tls_cert: Certificate = None,
+    tls_key: CertificateKey = None,
     start: Annotated[
         StartAs, typer.Option(help="What a delivery is started as: `deliver` on this machine, or a workflow.")
     ] = StartAs.PROCESS,
@@ -52,23 +87,34 @@ def serve(
     """Start a delivery whenever a version of the model gets the alias, by MLflow's webhooks and by looking.
 
     Starts `deliver` or a workflow, which move traffic and aliases; one at a time for the model, whoever started
-    it. Moves nothing itself, and stops no delivery when it stops. MLflow signs with TIDEGATE_WEBHOOK_SECRET. The
-    page at the address shows deliveries as they go.
+    it. Moves nothing itself, and stops no delivery when it stops. MLflow signs with TIDEGATE_WEBHOOK_SECRET; while
+    it is replaced, TIDEGATE_WEBHOOK_SECRET_BEFORE counts too. The page shows deliveries as they go.
 
     \b
     Examples:
       tidegate serve delivery.yaml
       tidegate serve delivery.yaml --address 0.0.0.0:8093 --register https://tidegate.example.com/webhooks/mlflow
+      tidegate serve delivery.yaml --page 0.0.0.0:8094 --page-token page.token --tls-cert c.pem --tls-key k.pem
       tidegate serve delivery.yaml --start workflow --queue wait
     """
     from registry.triggers.queue import Policy
     from tidegate.cli.commands.serve import Asked, run
+    from tidegate.cli.doors import Doors
 
     asked = Asked(
         spec=spec,
         state=state,
         tracking_uri=tracking_uri,
-        address=address,
+        doors=Doors(
+            address=address,
+            page=page,
+            token=page_token,
+            user_header=page_user_header,
+            proxies=page_proxy or (),
+            hosts=host or (),
+            certificate=tls_cert,
+            key=tls_key,
+        ),
         workflows=start is StartAs.WORKFLOW,
         context=context,
         policy=Policy(queue),

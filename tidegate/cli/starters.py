@@ -15,6 +15,8 @@ from tidegate.core.clock import SystemClock
 
 SECRET = "TIDEGATE_WEBHOOK_SECRET"
 """The environment variable with what MLflow signs with."""
+SECRET_BEFORE = f"{SECRET}_BEFORE"
+"""With what it signed until now: believed too, while the one takes the place of the other."""
 TRACKING_URI = "MLFLOW_TRACKING_URI"
 
 
@@ -37,7 +39,7 @@ async def workflows_of(spec: Path, context: str | None) -> AsyncIterator[Starter
 def processes_of(spec: Path, state: Path, tracking_uri: str | None) -> Processes:
     """Each the command `deliver` of this same installation."""
     command = [sys.executable, sys.argv[0], "deliver", str(spec.absolute()), "--state", str(state.absolute())]
-    environment = {name: value for name, value in os.environ.items() if name != SECRET}
+    environment = {name: value for name, value in os.environ.items() if name not in (SECRET, SECRET_BEFORE)}
     environment[REQUESTED_BY] = BY_ALIAS
     if tracking_uri is not None:
         # Not among the arguments, which everybody on the machine can read: it may carry a password.

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import os
-import socket
-from contextlib import AsyncExitStack, nullcontext
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
+from socket import socket
 
-from pipelines.adapters.web_server import address_of, answering, listening
+from starlette.routing import Route
+
+from pipelines.adapters.web_server import address_of, answering
 from pipelines.page.board import Board
 from pipelines.page.look import Looker
 from pipelines.page.routes import LivePage
-from pipelines.serving.app import make_app
+from pipelines.serving.app import behind_door, heard, shown
 from pipelines.serving.inbox import Inbox
 from pipelines.serving.openapi import WEBHOOK
 from pipelines.serving.receiver import Receiver
@@ -25,19 +28,17 @@ from pipelines.state import StateFolder
 from registry.adapters.mlflow_deliveries import MlflowDeliveries
 from registry.adapters.mlflow_triggers import MlflowTriggers
 from registry.triggers.queue import Policy
+from registry.triggers.signature import weakness
 from tidegate import __version__
-from tidegate.cli.addresses import host_and_port
 from tidegate.cli.commands.report import report_of
 from tidegate.cli.compose import open_deliveries, read_delivery, registry_uri
+from tidegate.cli.doors import Doors, opened
 from tidegate.cli.interrupt import cancelled_by_signals
 from tidegate.cli.output import note
-from tidegate.cli.starters import SECRET, processes_of, workflows_of
+from tidegate.cli.starters import SECRET, SECRET_BEFORE, processes_of, workflows_of
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import TidegateError, UsageError
 from tidegate.core.quantities import parse_duration
-
-LEAST_SECRET = 16
-"""Characters; what is shorter could be guessed from one message that was overheard."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class Asked:
     spec: Path
     state: Path
     tracking_uri: str | None
-    address: str
+    doors: Doors
     workflows: bool
     context: str | None
     policy: Policy
@@ -58,13 +59,15 @@ class Asked:
 
 def run(asked: Asked) -> int:
     """Receive and reconcile until Ctrl-C or SIGTERM."""
-    spec, secret, every = read_delivery(asked.spec), _secret(), _every(asked.every)
-    with listening(*host_and_port(asked.address)) as listener:
-        asyncio.run(_serve(asked, spec, secret, every, listener))
+    spec, secrets, every = read_delivery(asked.spec), _secrets(), _every(asked.every)
+    with opened(asked.doors) as listeners:
+        asyncio.run(_serve(asked, spec, secrets, every, listeners))
     return 0
 
 
-async def _serve(asked: Asked, spec: Delivery, secret: str, every: timedelta, listener: socket.socket) -> None:
+async def _serve(
+    asked: Asked, spec: Delivery, secrets: tuple[str, ...], every: timedelta, listeners: tuple[socket, socket]
+) -> None:
     triggers = MlflowTriggers(registry_uri(asked.state, asked.tracking_uri))
     async with AsyncExitStack() as stack:
         inbox = Inbox(asked.state / "serve" / "inbox.db")
@@ -82,21 +85,39 @@ async def _serve(asked: Asked, spec: Delivery, secret: str, every: timedelta, li
         def wake() -> None:
             loop.call_soon_threadsafe(reconciler.wake)
 
-        receiver = Receiver(spec.model.name, spec.model.origin, secret, inbox, clock, wake)
+        receiver = Receiver(spec.model.name, spec.model.origin, secrets, inbox, clock, wake)
         page = _page(asked, spec, ledgers, inbox)
-        app = make_app(receiver, reconciler, page, version=__version__)
 
         async def register() -> None:
             if asked.register is not None:
-                await _register(triggers, f"tidegate-{spec.metadata.name}", asked.register, secret)
+                await _register(triggers, f"tidegate-{spec.metadata.name}", asked.register, secrets[0])
 
-        async with answering(app, listener):
-            note(f"listening on {address_of(listener)}{WEBHOOK} for {spec.model.name}@{spec.model.origin}")
+        hears, shows = heard(receiver, reconciler), shown(receiver, reconciler, page, __version__)
+        async with _answering(asked, listeners, hears, shows):
+            told = f"{address_of(listeners[0], tls=asked.doors.tls)}{WEBHOOK} for {spec.model.name}@{spec.model.origin}"
+            note(f"listening on {told}")
+            if listeners[0] is not listeners[1]:
+                note(f"the page is at {address_of(listeners[1], tls=asked.doors.tls)}/")
             try:
                 await _until_stopped(reconciler, asyncio.create_task(register()))
             finally:
                 # First of all: the server waits for whatever is being answered, and a stream has no end of its own.
                 page.stop()
+
+
+@asynccontextmanager
+async def _answering(
+    asked: Asked, listeners: tuple[socket, socket], hears: list[Route], shows: list[Route]
+) -> AsyncIterator[None]:
+    """Webhooks on the one, the page on the other; probes are answered on both."""
+    doors, names = asked.doors, asked.doors.names(asked.register)
+    async with AsyncExitStack() as stack:
+        if listeners[0] is not listeners[1]:
+            alone = behind_door(hears, hosts=names, login=doors.login)
+            await stack.enter_async_context(answering(alone, listeners[0], tls=doors.tls))
+        page = behind_door([*hears, *shows], hosts=names, login=doors.login)
+        await stack.enter_async_context(answering(page, listeners[1], tls=doors.tls))
+        yield
 
 
 def _page(asked: Asked, spec: Delivery, ledgers: MlflowDeliveries, inbox: Inbox) -> LivePage:
@@ -130,14 +151,14 @@ async def _register(triggers: MlflowTriggers, name: str, url: str, secret: str) 
         note(f"webhook {name}: MLflow's test event was answered {answered}")
 
 
-def _secret() -> str:
-    secret = os.environ.get(SECRET, "")
-    if len(secret) < LEAST_SECRET:
-        raise UsageError(
-            f"{SECRET} has {len(secret)} characters; expected at least {LEAST_SECRET}",
-            hint="for instance what `openssl rand -hex 32` prints",
-        )
-    return secret
+def _secrets() -> tuple[str, ...]:
+    """The one to register with, and the one before it while it is still in use."""
+    before = os.environ.get(SECRET_BEFORE)
+    said = {SECRET: os.environ.get(SECRET, "")} | ({SECRET_BEFORE: before} if before else {})
+    for name, secret in said.items():
+        if weak := weakness(secret):
+            raise UsageError(f"{name} {weak}", hint="for instance what `openssl rand -hex 32` prints")
+    return tuple(said.values())
 
 
 def _every(text: str) -> timedelta:

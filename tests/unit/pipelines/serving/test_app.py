@@ -25,7 +25,8 @@ from pipelines.page.board import Board
 from pipelines.page.look import Looker
 from pipelines.page.routes import LivePage
 from pipelines.page.stream import RETRY
-from pipelines.serving.app import make_app
+from pipelines.serving.app import behind_door, heard, shown
+from pipelines.serving.doors import Login
 from pipelines.serving.inbox import Inbox
 from pipelines.serving.openapi import WEBHOOK, document
 from pipelines.serving.receiver import MOST_BYTES, Outcome, Receiver
@@ -47,11 +48,12 @@ class Ground:
         self.inbox = Inbox(folder / "inbox.db")
         world = World(self.inbox, FakeMarks(), FakeLedgers(), FakeStarter(), self.clock, lambda _: None)
         self.reconciler = Reconciler(Watched("support-llm", "challenger", Policy.NEWEST, timedelta(seconds=30)), world)
-        self.receiver = Receiver("support-llm", "challenger", SECRET, self.inbox, self.clock, self._wake)
+        self.receiver = Receiver("support-llm", "challenger", (SECRET,), self.inbox, self.clock, self._wake)
         self.ledgers = FakeLedgers()
         board = Board("support-llm", Looker("support-llm", self.ledgers, lambda: (), self.clock).look, self.clock)
         self.page = LivePage(board, self._report)
-        self.app = make_app(self.receiver, self.reconciler, self.page, version="1")
+        routes = [*heard(self.receiver, self.reconciler), *shown(self.receiver, self.reconciler, self.page, "1")]
+        self.app = behind_door(routes, hosts=("testserver",), login=Login())
         self.client = TestClient(self.app)
 
     def _report(self, delivery: str) -> str:

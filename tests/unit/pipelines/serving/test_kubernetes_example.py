@@ -52,4 +52,4 @@ def test_its_command_line_is_taken_and_its_service_leads_to_it() -> None:
     assert service["spec"]["selector"] == OBJECTS["Deployment"]["spec"]["template"]["metadata"]["labels"]
     assert asked["address"].endswith(f":{SERVE['ports'][0]['containerPort']}")
     host = f"{service['metadata']['name']}.{service['metadata']['namespace']}:{port['port']}"
-    assert asked["register"] == f"http://{host}/webhooks/mlflow"
+    assert asked["register"] == f"https://{host}/webhooks/mlflow"
