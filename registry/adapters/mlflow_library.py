@@ -5,6 +5,7 @@ The library takes seconds to load. Nothing of it is loaded before the store is a
 
 from __future__ import annotations
 
+import logging
 import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,7 +18,7 @@ from registry.adapters.mlflow_address import is_server
 from registry.conventions import in_filter
 from registry.errors import RegistryError, StoreUnreachable
 from registry.model import Metric, StoredModel, StoredRun, StoredVersion
-from tidegate.core.addresses import shown
+from tidegate.core.addresses import shown, without_names
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from mlflow.entities.model_registry import ModelVersion as MlflowVersion
 
 SQLITE = "sqlite:///"
+LOGGERS = ("mlflow", "alembic", "sqlalchemy")
+"""Whose handlers MLflow makes; what they say may quote an address."""
 NOT_FOUND = "RESOURCE_DOES_NOT_EXIST"
 PAGE_RUNS = 1000
 """Asked for at once at most; MLflow's own default."""
@@ -207,9 +210,22 @@ def open_client(tracking_uri: str) -> MlflowClient:
     with store_errors(tracking_uri):
         from mlflow import MlflowClient
 
+        hide_names()
         client = MlflowClient(tracking_uri, registry_uri=tracking_uri)
         client.search_registered_models(max_results=1)
     return client
+
+
+def hide_names() -> None:
+    """Let no log line of the library, or of what it opens stores with, hold a name and password of an address."""
+    for handler in {handler for name in LOGGERS for handler in logging.getLogger(name).handlers}:
+        if _without_names not in handler.filters:
+            handler.addFilter(_without_names)
+
+
+def _without_names(record: logging.LogRecord) -> bool:
+    record.msg, record.args = without_names(record.getMessage()), None
+    return True
 
 
 def experiment_id(client: MlflowClient, name: str) -> str:

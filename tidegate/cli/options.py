@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from tidegate.cli.private_state import kept_private
+
 
 class Output(StrEnum):
     """How a command reports."""
@@ -26,7 +28,10 @@ class PlanOutput(StrEnum):
 
 
 Spec = Annotated[Path, typer.Argument(help="The delivery's spec.", show_default=True)]
-State = Annotated[Path, typer.Option("--state", envvar="TIDEGATE_STATE", help="Where this machine keeps its state.")]
+State = Annotated[
+    Path,
+    typer.Option("--state", envvar="TIDEGATE_STATE", callback=kept_private, help="Where this machine keeps its state."),
+]
 Tracking = Annotated[
     str | None,
     typer.Option("--tracking-uri", envvar="MLFLOW_TRACKING_URI", help="The MLflow registry; default: one in --state."),

@@ -1,10 +1,13 @@
 """Who asks an MLflow server: by the same variables as MLflow's own client."""
 
+import logging
+import sys
 from pathlib import Path
 
 import pytest
 
 from registry.adapters.mlflow_address import access_to, asked_by_rest
+from registry.adapters.mlflow_library import hide_names
 from tidegate.core.addresses import shown
 from tidegate.core.errors import UsageError
 
@@ -79,3 +82,15 @@ def test_servers_are_asked_by_rest_unless_only_mlflow_can_sign(
     uri: str, environment: dict[str, str], expected: bool
 ) -> None:
     assert asked_by_rest(uri, environment) is expected
+
+
+def test_no_log_line_of_mlflows_library_holds_a_password(capsys: pytest.CaptureFixture[str]) -> None:
+    handler = logging.StreamHandler(sys.stderr)
+    logging.getLogger("sqlalchemy").addHandler(handler)
+    try:
+        hide_names()
+        hide_names()
+        logging.getLogger("sqlalchemy.pool").warning("cannot open %s", "postgresql://ci:hunter2@db/mlflow")
+    finally:
+        logging.getLogger("sqlalchemy").removeHandler(handler)
+    assert capsys.readouterr().err == "cannot open postgresql://db/mlflow\n"
