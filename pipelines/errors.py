@@ -5,6 +5,7 @@ PlanRefused (2)    the plan could never reach a verdict
 NotAsPlanned (5)   spec, kept file, evidence or plan are not those with which the delivery was opened
 DeliveryRuns (2)   another delivery of this model is on its way
 NoImage (2)        a version that clusters shall serve was not pushed as an image
+UntrustedImage (5) an engine image is not from where it may be, not signed as it has to be, or of another version
 """
 
 from __future__ import annotations
@@ -33,3 +34,7 @@ class NotAsPlanned(NotGenuine):
 
 class NoImage(Refused):
     """A version has no engine image by digest, which is all that clusters can serve; nothing was deployed."""
+
+
+class UntrustedImage(NotGenuine):
+    """An engine image is not one that the trust file allows, or serves another model version; nothing was deployed."""

@@ -10,6 +10,7 @@ from engine_images.oci.reference import Reference
 from pipelines.errors import NoImage
 from pipelines.ports import Registry
 from pipelines.state import StateFolder
+from pipelines.trusted_images import TrustedImages
 from registry.conventions import ENGINE_IMAGE
 from registry.model import ModelVersion
 from rollouts.model import Engine
@@ -28,6 +29,8 @@ class ImageEngines:
     """What requests carry in their `model` field."""
     images: Mapping[str, str] = field(default_factory=dict)
     """What the delivery's plan settled, by the version's number; a tag that moved since changes nothing."""
+    trusted: TrustedImages | None = None
+    """What an image has to be, asked in every region anew; anything will do when None."""
 
     def folder(self, version: ModelVersion) -> Path:
         """Where the version's files are, once prepared: its tokenizer is asked what a conversation's tokens are."""
@@ -38,10 +41,12 @@ class ImageEngines:
 
         Raises:
             NoImage: none was pushed, or it is named by a tag, behind which another may be tomorrow.
+            UntrustedImage: it is not what the trust file asks for, or an engine of another version.
         """
         tags = await beside(self.registry.tags, version)
         image = self.images.get(version.version) or pinned_image(version, tags)
-        progress(f"{version.uri} is served from {image}{_since(image, tags)}")
+        proven = await beside(self.trusted.prove, version, image) if self.trusted else ""
+        progress(f"{version.uri} is served from {image}{_since(image, tags)}{f', {proven}' if proven else ''}")
         await beside(self.registry.download, version, self._workdir(version))
         return Engine(version=version.version, digest=version.digest, model=self.name, image=image)
 

@@ -9,6 +9,7 @@ from typing import Literal
 from pydantic import Field
 
 from pipelines.policy.trust import SpecTrust
+from pipelines.trusted_images import EngineTrust
 from tidegate.core.model import SpecModel
 from tidegate.core.spec import load_spec
 
@@ -21,6 +22,7 @@ class Trust(SpecModel):
     api_version: Literal["tidegate/v1"] = Field(default="tidegate/v1", alias="apiVersion")
     kind: Literal["Trust"] = "Trust"
     spec: SpecTrust = SpecTrust()
+    engines: EngineTrust = EngineTrust()
 
 
 @dataclass(frozen=True)

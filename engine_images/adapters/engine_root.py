@@ -56,11 +56,16 @@ def entrypoint_files() -> dict[str, Path]:
     return {f"{PACKAGE}/{file.name}": file for file in sorted(folder.glob("*.py"))}
 
 
+def entrypoint_digests() -> Digests:
+    """The digest of each of the entrypoint's files."""
+    return {path: _digest_of(file) for path, file in entrypoint_files().items()}
+
+
 def entrypoint_digest() -> str:
     """One digest over the entrypoint's files."""
     whole = hashlib.sha256()
-    for path, file in entrypoint_files().items():
-        whole.update(f"{path} {_digest_of(file)}\n".encode())
+    for path, digest in entrypoint_digests().items():
+        whole.update(f"{path} {digest}\n".encode())
     return whole.hexdigest()
 
 

@@ -59,15 +59,15 @@ class InRegistry:
 
     def __init__(self, repository: Repository) -> None:
         """Its reference says which image."""
-        self._repository = repository
+        self.repository = repository
 
     def manifest(self) -> tuple[Descriptor, bytes]:
         """See Images."""
-        return self._repository.manifest(self._repository.reference.name)
+        return self.repository.manifest(self.repository.reference.name)
 
     def content(self, descriptor: Descriptor) -> bytes:
         """See Images."""
-        return b"".join(self._repository.blob(descriptor))
+        return b"".join(self.repository.blob(descriptor))
 
 
 def read_engine(images: Images) -> EngineImage:
@@ -77,8 +77,19 @@ def read_engine(images: Images) -> EngineImage:
         BrokenImage: no image of an engine, or something in it was changed.
     """
     image, manifest = _image(images)
-    config = json.loads(_content(images, Descriptor.read(manifest["config"]), "configuration", DOCUMENT_LIMIT))
-    return engine_image(image.digest, manifest, config, _engine_files(images, manifest))
+    return engine_image(image.digest, manifest, config_of(images), _engine_files(images, manifest))
+
+
+def config_of(images: Images) -> Document:
+    """The image's configuration.
+
+    Raises:
+        BrokenImage: as `read_engine`.
+    """
+    _, manifest = _image(images)
+    content = _content(images, Descriptor.read(manifest["config"]), "configuration", DOCUMENT_LIMIT)
+    config: Document = json.loads(content)
+    return config
 
 
 def read_engine_files(images: Images) -> dict[str, bytes]:

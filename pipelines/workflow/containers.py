@@ -19,7 +19,17 @@ from hera.workflows.models.io.k8s.apimachinery.pkg.util.intstr import IntOrStrin
 from pipelines.workflow import conventions as names
 from pipelines.workflow.blueprint import Blueprint
 from pipelines.workflow.deadlines import SLACK, closing
-from pipelines.workflow.pods import SecretKind, environment, mounts, resources, secrets, security, volumes_of_build
+from pipelines.workflow.pods import (
+    LOGIN,
+    SIGN,
+    SecretKind,
+    environment,
+    mounts,
+    resources,
+    secrets,
+    security,
+    volumes_of_build,
+)
 from pipelines.workflow.spec import BuildSpec
 from rollouts.manifests.manifest import Site
 from rollouts.manifests.objects.nodes import gpu_amount, scheduling
@@ -84,10 +94,11 @@ def building(blueprint: Blueprint, build: BuildSpec) -> Container:
             f"--spec={names.SPEC_FOLDER}/{blueprint.spec_file}",
             f"--base={build.base}",
             f"--layout={layout}",
+            *_signing(build),
         ],
         env=environment(blueprint, build),
         env_from=secrets(blueprint, "registry"),
-        volume_mounts=[*mounts(blueprint, spec=True, clusters=False), *_login(build)],
+        volume_mounts=[*mounts(blueprint, spec=True, clusters=False), *_secrets_of(build)],
         resources=resources(build.cpu, build.memory, gpu_amount(site)),
         security_context=security(),
     )
@@ -95,11 +106,11 @@ def building(blueprint: Blueprint, build: BuildSpec) -> Container:
         name=names.ENGINE,
         image=build.image,
         command=["tidegate"],
-        args=["engine", "push", layout, f"{build.repository}:{version}", "--mark"],
+        args=["engine", "push", layout, f"{build.repository}:{version}", "--mark", *_signing(build)],
         init_containers=[first],
         env=environment(blueprint, build),
         env_from=secrets(blueprint, "registry"),
-        volume_mounts=[*mounts(blueprint, spec=False, clusters=False), *_login(build)],
+        volume_mounts=[*mounts(blueprint, spec=False, clusters=False), *_secrets_of(build)],
         volumes=volumes_of_build(build),
         resources=resources(blueprint.settings.cpu, blueprint.settings.memory),
         security_context=security(),
@@ -148,8 +159,13 @@ def _command(
     )
 
 
-def _login(build: BuildSpec) -> list[VolumeMount]:
-    return [VolumeMount(name="login", mount_path=names.LOGIN_FOLDER, read_only=True)] if build.credentials else []
+def _secrets_of(build: BuildSpec) -> list[VolumeMount]:
+    folders = {LOGIN: (build.credentials, names.LOGIN_FOLDER), SIGN: (build.sign_key, names.SIGN_FOLDER)}
+    return [VolumeMount(name=name, mount_path=at, read_only=True) for name, (secret, at) in folders.items() if secret]
+
+
+def _signing(build: BuildSpec) -> list[str]:
+    return [f"--sign-key={names.SIGN_FOLDER}/{names.SIGN_KEY}"] if build.sign_key else []
 
 
 def _site(blueprint: Blueprint) -> Site:

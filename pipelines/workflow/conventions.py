@@ -12,8 +12,11 @@ STEP, DEADLINE = "step", "deadline"
 """Inputs of the template `stage`: the step's id, and seconds."""
 
 SPEC_FOLDER, STATE_FOLDER, SCRATCH_FOLDER = "/delivery", "/state", "/tmp"
-KUBE_FOLDER, LOGIN_FOLDER = "/kube", "/login"
-"""Where containers find the spec, their disks, the kubeconfig and the image registry's credentials."""
+KUBE_FOLDER, LOGIN_FOLDER, SIGN_FOLDER = "/kube", "/login", "/sign"
+"""Where containers find the spec, their disks, the kubeconfig, the image registry's credentials, the signing key."""
+
+SIGN_KEY = "engine.key"
+"""The signing key's name in its Secret."""
 
 STEPS_OF = "tidegate.dev/steps-of"
 """On the workflow's pods, which no selector of engines may match: the delivery's name."""

@@ -27,7 +27,7 @@ from pipelines.workflow import conventions as names
 from pipelines.workflow.blueprint import Blueprint
 from pipelines.workflow.spec import BuildSpec
 
-SPEC, STATE, SCRATCH, KUBE, LOGIN = "spec", "state", "scratch", "kubeconfig", "login"
+SPEC, STATE, SCRATCH, KUBE, LOGIN, SIGN = "spec", "state", "scratch", "kubeconfig", "login", "sign"
 """Volumes."""
 
 
@@ -82,11 +82,13 @@ def volumes(blueprint: Blueprint) -> list[Volume]:
 
 
 def volumes_of_build(build: BuildSpec) -> list[Volume]:
-    """A larger disk under the same name, and who may push."""
+    """A larger disk under the same name, who may push, and who signs."""
     found = [Volume(name=STATE, empty_dir=EmptyDirVolumeSource(size_limit=Quantity(build.scratch)))]
     if build.credentials:
         items = [KeyToPath(key=".dockerconfigjson", path="config.json")]
         found.append(Volume(name=LOGIN, secret=SecretVolumeSource(secret_name=build.credentials, items=items)))
+    if build.sign_key:
+        found.append(Volume(name=SIGN, secret=SecretVolumeSource(secret_name=build.sign_key)))
     return found
 
 

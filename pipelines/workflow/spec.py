@@ -43,6 +43,8 @@ class BuildSpec(SpecModel):
     """REGISTRY/REPOSITORY to which it is pushed, tagged with the version's number."""
     credentials: ObjectName | None = None
     """A Secret of type `kubernetes.io/dockerconfigjson`: whoever may push there."""
+    sign_key: ObjectName | None = None
+    """A Secret with the key `engine.key`: the private key (ECDSA P-256, PEM) that signs manifest and image."""
     cpu: Cores = "8"
     memory: Bytes = "64Gi"
     scratch: Bytes = "200Gi"

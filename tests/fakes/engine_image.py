@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
+from engine_images.adapters.engine_root import entrypoint_files
 from engine_images.adapters.oci_build import build_image
 from engine_images.adapters.oci_layer import write_layer
 from engine_images.adapters.oci_layout import OciLayout
@@ -17,6 +18,7 @@ from engine_images.signature import SigningKey
 
 AMD64 = Platform(architecture="amd64")
 RUNTIME = Runtime(entrypoint=("/opt/venv/bin/python", "/engine/entrypoint"), workdir="/engine")
+STARTED = Runtime(entrypoint=("/opt/venv/bin/python", "-m", "tidegate_entrypoint", "serve"), workdir="/engine")
 ENTRYPOINT: Files = {"__main__.py": b"print('ready')\n"}
 CACHE: Files = {"aot/rank_0_0/model": b"compiled", "aot/kernel.so": b"\x7fELF"}
 MODEL: Files = {"model.safetensors": b"w" * 5000, "tokenizer.json": b"{}"}
@@ -36,16 +38,18 @@ def contents(
     factors: dict[str, str] | None = None,
     sbom: bytes = b"",
     with_weights: bool = True,
+    entrypoint: Files = ENTRYPOINT,
+    digest: str = "d" * 64,
 ) -> Contents:
     manifest = EngineManifest(
         engine="e" * 64,
-        model=ModelContract(name="support-llm", version=version, digest="d" * 64, files=digests(model)),
+        model=ModelContract(name="support-llm", version=version, digest=digest, files=digests(model)),
         launch=Launch(arguments=arguments, environment={}, drain_seconds=30),
         key=CompileKey(factors=factors or FACTORS),
         cache=digests(cache),
     )
     return Contents(
-        manifest=manifest, entrypoint=ENTRYPOINT, cache=cache, model=model if with_weights else {}, sbom=sbom
+        manifest=manifest, entrypoint=entrypoint, cache=cache, model=model if with_weights else {}, sbom=sbom
     )
 
 
@@ -63,8 +67,19 @@ def small_base(root: Path, name: str = "base", *, layers: int = 2) -> Descriptor
     return image
 
 
+def real_engine(root: Path, *, runtime: Runtime | None = None, **other: object) -> Descriptor:
+    """As `small_engine`, with the entrypoint and the first process that a build gives it."""
+    return small_engine(root, runtime=runtime or STARTED, **{"entrypoint": entrypoint_files(), **other})  # type: ignore[arg-type]
+
+
 def small_engine(
-    root: Path, *, base: Base | None = None, name: str = "support-llm:7", key: SigningKey | None = None, **other: object
+    root: Path,
+    *,
+    base: Base | None = None,
+    name: str = "support-llm:7",
+    key: SigningKey | None = None,
+    runtime: Runtime = RUNTIME,
+    **other: object,
 ) -> Descriptor:
     """An engine's image in the layout `root`; `other` goes to `contents`."""
     return build_image(
@@ -72,7 +87,7 @@ def small_engine(
         name=name,
         base=base or Base(platform=AMD64),
         contents=contents(**other),  # type: ignore[arg-type]
-        runtime=RUNTIME,
+        runtime=runtime,
         key=key,
     )
 

@@ -13,6 +13,7 @@ import yaml
 
 from gates.reports.gate_file import GateFile
 from pipelines.spec import Delivery
+from pipelines.trust import Trust
 from slo.catalogue.alerts import OWN_RUNBOOK
 from slo.formats import read
 from slo.spec import KINDS
@@ -144,6 +145,8 @@ def test_whole_deliveries_in_the_docs_are_right() -> None:
     for block in whole:
         if "kind: Gates" in block:
             assert parse_spec(block, GateFile, file="docs").asked
+        elif "kind: Trust" in block:
+            assert parse_spec(block, Trust, file="docs") != Trust()
         else:
             assert parse_spec(block, Delivery, file="docs").stages
 

@@ -23,6 +23,7 @@ from pipelines.resolved import settings_digest
 from pipelines.spec import Delivery, LocalFleet
 from pipelines.state import StateFolder
 from pipelines.trust import trust_at
+from pipelines.trusted_images import TrustedImages
 from rollouts.manifests.spec import ArgoFleetSpec
 from tidegate.cli.output import note
 from tidegate.core.clock import SystemClock
@@ -115,21 +116,38 @@ def make_plan_of(spec: Delivery, folder: Path, registry: MlflowRegistry, *, vers
     return make_plan(spec, wanted, champion, prompts=len(golden_set(spec, folder)))
 
 
-def settled(plan: Plan, spec: Delivery, spec_path: Path, registry: MlflowRegistry) -> Plan:
+def settled(
+    plan: Plan, spec: Delivery, spec_path: Path, registry: MlflowRegistry, trusted: TrustedImages | None
+) -> Plan:
     """The plan with all that is settled when a delivery is opened, and never looked up again.
 
     Raises:
         NoImage: a version that clusters shall serve has no image by digest.
+        UntrustedImage: an image is not what the trust file asks for, or an engine of another version.
     """
-    versions = (plan.version, plan.champion) if isinstance(spec.fleet, ArgoFleetSpec) else ()
     resolved = Resolved(
         spec=sha256(spec_path.read_bytes()).hexdigest(),
         gates=settings_digest(spec),
         files=_kept(spec_path, spec),
-        images={version.version: pinned_image(version, registry.tags(version)) for version in versions},
+        images=images_of(plan, spec, registry, trusted),
         requested_by=who_asks(os.environ, user=_user(), host=socket.gethostname()),
     )
     return plan.model_copy(update={"resolved": resolved})
+
+
+def images_of(plan: Plan, spec: Delivery, registry: MlflowRegistry, trusted: TrustedImages | None) -> dict[str, str]:
+    """The engine images that clusters are to serve, by the version's number, each proven; none for this machine.
+
+    Raises:
+        NoImage: as `settled`.
+        UntrustedImage: as `settled`.
+    """
+    versions = (plan.version, plan.champion) if isinstance(spec.fleet, ArgoFleetSpec) else ()
+    images = {version.version: pinned_image(version, registry.tags(version)) for version in versions}
+    if trusted:
+        for version in versions:
+            trusted.prove(version, images[version.version])
+    return images
 
 
 def _kept(spec_path: Path, spec: Delivery) -> dict[str, str]:

@@ -42,6 +42,7 @@ from tidegate.cli.notify import outbox_for
 from tidegate.cli.output import note, print_json
 from tidegate.cli.progress import Progress, follow
 from tidegate.cli.readers import readers_for
+from tidegate.cli.trusted import trusted_beside, trusted_images
 from tidegate.cli.view import summary
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import ExitCode, TidegateError
@@ -97,6 +98,7 @@ def run_delivery(
                 registry=open_registry(state, tracking_uri),
                 users=users,
                 keep=keep,
+                trusted=trusted_images(trusted_beside(spec_path.parent)),
             ),
             deliveries=open_deliveries(state, tracking_uri),
             spec_path=spec_path,
@@ -123,7 +125,7 @@ def _locked(request: Request, progress: Progress) -> Result:
     wanted = request.wanted
     with delivery_lock(wanted.state.lock):
         plan = make_plan_of(wanted.spec, wanted.folder, wanted.registry, version=request.version)
-        plan = settled(plan, wanted.spec, request.spec_path, wanted.registry)
+        plan = settled(plan, wanted.spec, request.spec_path, wanted.registry, wanted.trusted)
         ledger = request.deliveries.open_delivery(plan.version, plan.champion, spec_digest=request.spec_digest)
         return asyncio.run(_carried(request, plan, ledger, _kept(ledger, request), progress))
 

@@ -161,9 +161,10 @@ def verify(
     insecure: Insecure = False,
     output: As = Output.TEXT,
 ) -> int:
-    """Check that the engine's manifest in an image is signed by a key. Changes nothing.
+    """Check that an engine's image is signed by a key, whole, and say what each signature covers. Changes nothing.
 
-    The manifest has the digests of the compile cache's and the model's files, which the entrypoint compares at start.
+    In a registry both the engine's manifest and the image's digest have to be signed. A layout has no place for the
+    second: there the entrypoint, the first process and the user are compared with what this tidegate puts in an image.
 
     \b
     Examples:

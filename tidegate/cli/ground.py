@@ -21,6 +21,7 @@ from pipelines.ports import Engines, Fleet
 from pipelines.slos import rules_of
 from pipelines.spec import Delivery
 from pipelines.state import StateFolder
+from pipelines.trusted_images import TrustedImages
 from registry.adapters.mlflow_models import MlflowRegistry
 from rollouts.adapters.host_client import FleetHost, attach, start
 from rollouts.manifests.spec import ArgoFleetSpec
@@ -63,6 +64,8 @@ class Wanted:
     """Leave up a fleet that is started for this."""
     images: Mapping[str, str] = field(default_factory=dict)
     """Engine images that the plan settled, by the version's number."""
+    trusted: TrustedImages | None = None
+    """What an engine image has to be."""
 
 
 @asynccontextmanager
@@ -88,7 +91,7 @@ async def _clusters(wanted: Wanted, fleet: ArgoFleetSpec) -> AsyncIterator[Groun
     async with open_clusters(wanted.spec, fleet) as fleets:
         yield Ground(
             fleets=fleets,
-            engines=engines_of(wanted.spec, wanted.state, wanted.registry, wanted.images),
+            engines=engines_of(wanted.spec, wanted.state, wanted.registry, wanted.images, wanted.trusted),
             proxy=PrometheusSource(
                 urls,
                 settles_within=scrape_timeout(wanted.spec.scrape_interval),
@@ -125,11 +128,16 @@ async def _machine(wanted: Wanted, metrics: MetricsServer | None) -> AsyncIterat
 
 
 def engines_of(
-    spec: Delivery, state: StateFolder, registry: MlflowRegistry, images: Mapping[str, str] | None = None
+    spec: Delivery,
+    state: StateFolder,
+    registry: MlflowRegistry,
+    images: Mapping[str, str] | None = None,
+    trusted: TrustedImages | None = None,
 ) -> Engines:
     """What makes a model version ready for the spec's fleet; `images` are those that a plan settled."""
     if isinstance(spec.fleet, ArgoFleetSpec):
-        return ImageEngines(registry=registry, state=state, name=spec.metadata.name, images=images or {})
+        name = spec.metadata.name
+        return ImageEngines(registry=registry, state=state, name=name, images=images or {}, trusted=trusted)
     return local_engines(spec, state, registry)
 
 

@@ -37,6 +37,7 @@ from tidegate.cli.ground import Wanted, ground_of
 from tidegate.cli.notify import outbox_for
 from tidegate.cli.output import note
 from tidegate.cli.progress import Progress, follow
+from tidegate.cli.trusted import trusted_beside, trusted_images
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import Refused, TidegateError, UsageError
 
@@ -107,6 +108,8 @@ async def context_for(here: Joined, listeners: list[Listener]) -> AsyncIterator[
         users=False,
         keep=False,
         images=here.plan.resolved.images if here.plan.resolved else {},
+        # Not beside the spec: what lies there was brought from MLflow.
+        trusted=trusted_images(trusted_beside(Path())),
     )
     with (
         outbox_for(here.spec.notify, here.plan, here.ledger.delivery) as outbox,

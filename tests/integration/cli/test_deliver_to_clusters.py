@@ -103,6 +103,18 @@ def test_a_version_without_an_image_is_refused_before_anything_is_applied(
     assert servers.do(lambda: servers.api("eu-west-1").cluster.list(ROLLOUTS)) == []
 
 
+@pytest.mark.parametrize("command", ["plan delivery.yaml", "stage open -f delivery.yaml", "deliver delivery.yaml"])
+def test_an_image_from_elsewhere_than_the_trust_file_allows_is_refused_before_anything_is_opened(
+    tidegate: Tidegate, servers: FakeServers, tmp_path: Path, command: str
+) -> None:
+    trust = {"apiVersion": "tidegate/v1", "kind": "Trust", "engines": {"images": ["registry.bank.example/engines/*"]}}
+    (tmp_path / "trust.yaml").write_text(yaml.safe_dump(trust))
+    said = tidegate(*command.split())
+    assert said.code == 5
+    assert "is from none of the allowed repositories: registry.bank.example/engines/*" in said.err
+    assert servers.do(lambda: servers.api("eu-west-1").cluster.list(ROLLOUTS)) == []
+
+
 @pytest.mark.parametrize(
     "command", ["fleet up delivery.yaml", "traffic delivery.yaml --seconds 1", "deliver delivery.yaml --users"]
 )

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fakes.engine_image import AMD64, RUNTIME, contents, small_base, small_engine
+from fakes.engine_image import AMD64, RUNTIME, contents, real_engine, small_base, small_engine
 from fakes.registry_server import PASSWORD, USER, RegistryServer
 from fakes.terminal import Tidegate
 from fakes.tiny_model import write_tiny_model
@@ -45,6 +45,7 @@ def layout(tmp_path: Path, key: Path) -> Path:
     """Two versions of an engine, the second signed."""
     small_engine(tmp_path / "layout", name="support-llm:6", version="6", sbom=SBOM)
     small_engine(tmp_path / "layout", name="support-llm:7", sbom=SBOM, key=SigningKey(key.read_bytes()))
+    real_engine(tmp_path / "layout", name="real:7", key=SigningKey(key.read_bytes()))
     return tmp_path / "layout"
 
 
@@ -221,12 +222,17 @@ def test_verify_believes_the_right_key_only(tidegate: Tidegate, layout: Path, ke
     subprocess.run(["openssl", "ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", str(other)], check=True)
     (tmp_path / "other.pub").write_bytes(SigningKey(other.read_bytes()).public_pem)
 
-    right = tidegate("engine", "verify", f"{layout}:support-llm:7", "--key", public)
-    wrong = tidegate("engine", "verify", f"{layout}:support-llm:7", "--key", str(tmp_path / "other.pub"))
+    right = tidegate("engine", "verify", f"{layout}:real:7", "--key", public)
+    wrong = tidegate("engine", "verify", f"{layout}:real:7", "--key", str(tmp_path / "other.pub"))
+    # Manifest and signature of a good release, another entrypoint.
+    tampered = tidegate("engine", "verify", f"{layout}:support-llm:7", "--key", public)
     unsigned = tidegate("engine", "verify", f"{layout}:support-llm:6", "--key", public)
     absent = tidegate("engine", "verify", f"{layout}:support-llm:7", "--key", "nowhere.pub")
 
     assert right.code == 0
-    assert (wrong.code, wrong.err) == (2, "tidegate: signed by another key, or changed since it was signed\n")
+    assert "engine's manifest  signed by" in right.out
+    assert "image              not signed" in right.out
+    assert (wrong.code, "signed by another key, or was changed since it was signed" in wrong.err) == (2, True)
+    assert (tampered.code, "the signature of the engine's manifest does not cover it" in tampered.err) == (2, True)
     assert (unsigned.code, "is not signed" in unsigned.err) == (2, True)
     assert (absent.code, absent.err) == (2, "tidegate: nowhere.pub: No such file or directory\n")

@@ -9,13 +9,16 @@ from typing import Any
 
 import httpx
 import pytest
-from fakes.engine_image import small_engine
+from fakes.engine_image import real_engine, small_engine
 from fakes.registry_server import RegistryServer
 
 from engine_images.adapters.oci_attach import attach_sbom, sign_image
 from engine_images.adapters.oci_layout import OciLayout
 from engine_images.adapters.oci_push import push_image
-from engine_images.adapters.oci_registry import Access
+from engine_images.adapters.oci_read import InRegistry
+from engine_images.adapters.oci_registry import Access, Repository
+from engine_images.adapters.oci_verify import prove_image
+from engine_images.errors import BadSignature
 from engine_images.oci.model import Descriptor
 from engine_images.oci.reference import Reference
 from engine_images.signature import SigningKey
@@ -82,6 +85,24 @@ def test_an_image_is_believed_to_be_of_the_key_that_signed_it(
     assert tag == f"{image.digest.replace(':', '-')}.sig"
     assert believed(registry, image, key, tmp_path / "own")
     assert not believed(registry, image, new_key(tmp_path / "other.key"), tmp_path / "other")
+
+
+def test_an_image_in_a_registry_is_proven_whole(where: Reference, tmp_path: Path) -> None:
+    key, layout = new_key(tmp_path / "engine.key"), OciLayout(tmp_path / "real")
+    image = real_engine(layout.root, key=key)
+    push_image(layout, image, where, openly)
+    by_digest = where.model_copy(update={"digest": image.digest, "tag": ""})
+    with Repository(by_digest, Access()) as repository:
+        with pytest.raises(BadSignature, match="is not signed"):
+            prove_image(InRegistry(repository), {"engine.pub": key.public_pem})
+
+        sign_image(image, where, key, openly)
+
+        proof = prove_image(InRegistry(repository), {"engine.pub": key.public_pem})
+        other = {"other.pub": new_key(tmp_path / "other.key").public_pem}
+        with pytest.raises(BadSignature, match="another key"):
+            prove_image(InRegistry(repository), other)
+    assert (proof.image.digest, proof.manifest_by, proof.image_by) == (image.digest, "engine.pub", "engine.pub")
 
 
 def test_signatures_of_several_keys_stand_beside_each_other_and_each_once(

@@ -12,10 +12,11 @@ from pipelines.engine_count import EngineCount, engine_counts
 from pipelines.model import Plan
 from pipelines.spec import Delivery
 from rollouts.manifests.spec import ArgoFleetSpec
-from tidegate.cli.compose import make_plan_of, open_registry, read_delivery
+from tidegate.cli.compose import images_of, make_plan_of, open_registry, read_delivery
 from tidegate.cli.output import print_json
 from tidegate.cli.plan_markdown import plan_markdown, refusal_markdown
 from tidegate.cli.plan_rows import PLAN_COLUMNS, approvals, plan_notes, plan_rows, whole_time
+from tidegate.cli.trusted import trusted_beside, trusted_images
 from tidegate.core.errors import TidegateError
 
 if TYPE_CHECKING:
@@ -30,7 +31,10 @@ def run(spec_path: Path, state: Path, tracking_uri: str | None, *, output: str) 
     """
     try:
         spec = read_delivery(spec_path)
-        plan = make_plan_of(spec, spec_path.parent, open_registry(state, tracking_uri))
+        registry = open_registry(state, tracking_uri)
+        plan = make_plan_of(spec, spec_path.parent, registry)
+        if trusted := trusted_images(trusted_beside(spec_path.parent)):
+            images_of(plan, spec, registry, trusted)
     except TidegateError as error:
         if output == "markdown":
             print(refusal_markdown(str(spec_path), str(error)), end="")

@@ -21,6 +21,7 @@ from tidegate.cli.compose import make_plan_of, open_deliveries, open_registry, r
 from tidegate.cli.joined import Joined, context_for, joined, require_fleet
 from tidegate.cli.notify import outbox_for
 from tidegate.cli.output import print_json
+from tidegate.cli.trusted import trusted_beside, trusted_images
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import TidegateError, UsageError
 from tidegate.core.quantities import parse_duration
@@ -61,7 +62,7 @@ def _opened(
     refuse_unkeepable(spec)
     registry = open_registry(state, tracking_uri)
     plan = make_plan_of(spec, opening.spec.parent, registry, version=opening.version)
-    plan = settled(plan, spec, opening.spec, registry)
+    plan = settled(plan, spec, opening.spec, registry, trusted_images(trusted_beside(opening.spec.parent)))
     digest = sha256(opening.spec.read_bytes()).hexdigest()
     ledger = deliveries.open_delivery(
         plan.version, plan.champion, spec_digest=digest, patience=patience, key=opening.key

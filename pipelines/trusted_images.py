@@ -1,0 +1,85 @@
+"""Whether an engine's image may be served: from where it comes, who signed it, and which model version it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pydantic import Field
+
+from engine_images.adapters.oci_read import Images
+from engine_images.adapters.oci_verify import prove_image
+from engine_images.errors import BadKey, BadSignature, BrokenImage
+from engine_images.oci.reference import Reference
+from pipelines.errors import UntrustedImage
+from registry.model import ModelVersion
+from tidegate.core.model import SpecModel
+
+Open = Callable[[Reference], AbstractContextManager[Images]]
+
+
+class EngineTrust(SpecModel):
+    """`engines` of the trust file. What is left out is not asked for."""
+
+    keys: tuple[Path, ...] = ()
+    """Public keys (ECDSA P-256, PEM) of those who build engines; one of them has to have signed an image and its
+    engine's manifest. Paths start at the trust file."""
+    images: tuple[str, ...] = Field(default=())
+    """Repositories that engines may come from: REGISTRY/REPOSITORY, or REGISTRY/PATH/* for all below a path."""
+
+
+@dataclass(frozen=True)
+class TrustedImages:
+    """What an image has to be before a cluster hears of it."""
+
+    open: Open
+    """Opens an image in its registry."""
+    repositories: tuple[str, ...] = ()
+    keys: Mapping[str, bytes] = field(default_factory=dict)
+    """In PEM, by the names of their files."""
+
+    def prove(self, version: ModelVersion, image: str) -> str:
+        """Say in a few words what was proven; nothing when nothing is asked for.
+
+        Raises:
+            UntrustedImage: it is from elsewhere, not signed by one of the keys, or of other files.
+            RegistryUnavailable: its registry does not answer.
+        """
+        reference = Reference.parse(image)
+        if self.repositories and not any(_is_below(reference, each) for each in self.repositories):
+            allowed = ", ".join(self.repositories)
+            raise UntrustedImage(f"{version.uri}: {image} is from none of the allowed repositories: {allowed}")
+        if not self.keys:
+            return ""
+        try:
+            with self.open(reference) as images:
+                proof = prove_image(images, self.keys)
+        except (BadSignature, BrokenImage) as error:
+            raise UntrustedImage(f"{version.uri}: {image}: {error.message}", hint=error.hint) from error
+        model = proof.image.engine.model
+        if (model.name, model.version, model.digest) != (version.name, version.version, version.digest):
+            served = f"{model.name} {model.version}, digest {model.digest[:12]}"
+            raise UntrustedImage(f"{version.uri}, digest {version.digest[:12]}: {image} is an engine of {served}")
+        return f"signed by {proof.manifest_by}"
+
+
+def keys_in(trust: EngineTrust, folder: Path) -> dict[str, bytes]:
+    """The keys that the trust file names.
+
+    Raises:
+        BadKey: a file cannot be read.
+    """
+    found = {}
+    for path in trust.keys:
+        try:
+            found[str(path)] = (folder / path).read_bytes()
+        except OSError as error:
+            raise BadKey(f"engines.keys of the trust file: {folder / path}: {error.strerror}") from error
+    return found
+
+
+def _is_below(reference: Reference, allowed: str) -> bool:
+    name = f"{reference.registry}/{reference.repository}"
+    return name.startswith(allowed[:-1]) if allowed.endswith("/*") else name == allowed

@@ -1,0 +1,123 @@
+"""An image is served when it is from where it may be, signed by whoever may build, and the version asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from fakes.engine_image import real_engine
+from fakes.registry import FakeRegistry
+from fakes.tiny_model import write_tiny_model
+
+from engine_images.adapters.oci_layout import OciLayout
+from engine_images.adapters.oci_read import Images, InLayout
+from engine_images.errors import BadKey
+from engine_images.oci.reference import Reference
+from engine_images.signature import SigningKey
+from pipelines.errors import UntrustedImage
+from pipelines.image_engines import ImageEngines
+from pipelines.state import StateFolder
+from pipelines.trusted_images import EngineTrust, Open, TrustedImages, keys_in
+from registry.conventions import ENGINE_IMAGE
+from registry.model import ModelVersion
+from tidegate.core.errors import ExitCode
+
+GOOD = "registry.example/team/support-llm"
+
+
+def new_key() -> SigningKey:
+    key = ec.generate_private_key(ec.SECP256R1())
+    return SigningKey(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+
+
+KEY = new_key()
+
+
+@pytest.fixture
+def registry() -> FakeRegistry:
+    return FakeRegistry()
+
+
+@pytest.fixture
+def version(registry: FakeRegistry, tmp_path: Path) -> ModelVersion:
+    return registry.register("support-llm", write_tiny_model(tmp_path / "model"))
+
+
+def nobody(reference: Reference) -> object:
+    raise AssertionError(f"{reference} was opened")
+
+
+def image_at(root: Path, **engine: object) -> tuple[str, Open]:
+    """An image in a layout that stands for its registry, and how it is opened."""
+    found = real_engine(root, key=KEY, **engine)
+
+    @contextmanager
+    def opened(_: Reference) -> Iterator[Images]:
+        yield InLayout(OciLayout(root), None)
+
+    return f"{GOOD}@{found.digest}", opened
+
+
+@pytest.mark.parametrize(
+    ("repository", "allowed"),
+    [
+        (GOOD, True),
+        ("registry.example/team/*", True),
+        ("registry.example/*", True),
+        ("registry.example/team", False),
+        ("registry.example/team/support", False),
+        ("evil.example/team/support-llm", False),
+        ("registry.example/other/*", False),
+    ],
+)
+def test_an_image_is_from_a_repository_that_is_allowed(version: ModelVersion, repository: str, allowed: bool) -> None:
+    trusted = TrustedImages(open=nobody, repositories=(repository,))  # type: ignore[arg-type]
+    image = f"{GOOD}@sha256:{'7' * 64}"
+    if allowed:
+        assert not trusted.prove(version, image)
+        return
+    with pytest.raises(UntrustedImage, match="is from none of the allowed repositories") as caught:
+        trusted.prove(version, image)
+    assert caught.value.exit_code is ExitCode.NOT_GENUINE
+
+
+def test_a_signed_image_of_the_version_is_believed(version: ModelVersion, tmp_path: Path) -> None:
+    image, opened = image_at(tmp_path / "layout", version="1", digest=version.digest)
+    assert TrustedImages(open=opened, keys={"team.pub": KEY.public_pem}).prove(version, image) == "signed by team.pub"
+
+
+def test_an_image_of_another_key_is_refused(version: ModelVersion, tmp_path: Path) -> None:
+    image, opened = image_at(tmp_path / "layout", version="1", digest=version.digest)
+    trusted = TrustedImages(open=opened, keys={"other.pub": new_key().public_pem})
+    with pytest.raises(UntrustedImage, match="signed by another key"):
+        trusted.prove(version, image)
+
+
+@pytest.mark.parametrize("other", [{"digest": "e" * 64, "version": "1"}, {"version": "6"}])
+def test_a_signed_image_of_another_version_is_refused(
+    version: ModelVersion, tmp_path: Path, other: dict[str, str]
+) -> None:
+    image, opened = image_at(tmp_path / "layout", **{"digest": version.digest, **other})
+    with pytest.raises(UntrustedImage, match="is an engine of support-llm"):
+        TrustedImages(open=opened, keys={"team.pub": KEY.public_pem}).prove(version, image)
+
+
+async def test_every_region_asks_before_it_serves(
+    registry: FakeRegistry, version: ModelVersion, tmp_path: Path
+) -> None:
+    registry.mark(version, {ENGINE_IMAGE: f"evil.example/miner@sha256:{'6' * 64}"})
+    trusted = TrustedImages(open=nobody, repositories=(GOOD,))  # type: ignore[arg-type]
+    engines = ImageEngines(registry=registry, state=StateFolder(tmp_path), name="support-llm", trusted=trusted)
+    with pytest.raises(UntrustedImage, match=r"evil\.example/miner"):
+        await engines.prepare(version, print)
+
+
+def test_keys_lie_beside_the_trust_file(tmp_path: Path) -> None:
+    (tmp_path / "team.pub").write_bytes(KEY.public_pem)
+    assert keys_in(EngineTrust(keys=(Path("team.pub"),)), tmp_path) == {"team.pub": KEY.public_pem}
+    with pytest.raises(BadKey, match=r"engines\.keys of the trust file: .*gone\.pub"):
+        keys_in(EngineTrust(keys=(Path("gone.pub"),)), tmp_path)
