@@ -8,6 +8,7 @@ from pipelines.region_objects import region_objects
 from pipelines.spec import Delivery
 from rollouts.cluster.fleet import ArgoFleet
 from rollouts.cluster.http_route import HttpRoutes
+from rollouts.cluster.lease import Carrier
 from rollouts.cluster.place import Place
 from rollouts.cluster.ports import Render, Served
 from rollouts.cluster.route import RouteKind
@@ -33,8 +34,9 @@ def argo_fleet(
     clock: Clock,
     served: Served | None = None,
     patience: timedelta | None = None,
+    carrier: Carrier | None = None,
 ) -> ArgoFleet:
-    """The fleet of one region; `patience` is the spec's when it is None."""
+    """The fleet of one region; `patience` is the spec's when it is None. Whoever only looks is no `carrier`."""
     return ArgoFleet(
         place_of(spec, fleet, region, fleet.patience if patience is None else patience),
         cluster=cluster,
@@ -42,6 +44,7 @@ def argo_fleet(
         render=rendering(spec, fleet, region),
         clock=clock,
         served=served,
+        carrier=carrier,
     )
 
 

@@ -13,6 +13,7 @@ FleetError (OutsideError)
 │   ├── Conflict              409: somebody was faster, or owns a field
 │   ├── Gone                  410: too old a resource version or continue token
 │   └── TooManyRequests       429: not now; says when
+├── NotTheCarrier         another process carries the delivery in this region; nothing was written
 ├── NotConfirmed          it was sent, and its effect did not show in time
 └── NotPossible           the wish contradicts the region's state (promote without a canary)
 CapacityError (Refused)   too little memory or too few cores; nothing was started
@@ -44,6 +45,10 @@ class NoConnection(Unreachable):
 
 class NoAccess(FleetError):
     """No credentials for a cluster: none were found, or what should give them failed."""
+
+
+class NotTheCarrier(FleetError):
+    """Another process carries the delivery in this region: what this one wishes there counts no more."""
 
 
 class NotConfirmed(FleetError):

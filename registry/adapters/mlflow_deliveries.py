@@ -6,6 +6,7 @@ import os
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
@@ -15,6 +16,7 @@ import psutil
 
 from registry.adapters.mlflow_ledger import NOT_ENDED, MlflowLedger
 from registry.adapters.mlflow_store import Store, open_store
+from registry.claims import Claim, Standing, standing
 from registry.conventions import (
     CHAMPION,
     HEARTBEAT,
@@ -41,12 +43,15 @@ from tidegate.core.errors import Refused
 
 OPENING, RUNNING = "opening", "running"
 """Of `STATE`: written before the contest with others, and after it was won."""
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = LIVE_SECONDS + 30.0
 """How long the older of two that open at once waits for the younger to withdraw or win.
 
-Longer than a machine under load takes from its write to its look, or both would go; shorter than LIVE_SECONDS, since
-nothing is heard of the one that waits.
+Longer than one that died before it withdrew is taken to live, or both would go: then nobody delivers.
 """
+BEAT_SECONDS = 10.0
+"""Between two signs of life of the one that waits."""
+LOOK_SECONDS = 0.1
+"""Between two looks at the others."""
 
 
 class MlflowDeliveries:
@@ -60,8 +65,11 @@ class MlflowDeliveries:
         host: str | None = None,
         pid: int | None = None,
         sleep: Callable[[float], None] = time.sleep,
+        store: Store | None = None,
     ) -> None:
-        """`host` and `pid` say who opens; they are this process unless given."""
+        """`host` and `pid` say who opens; they are this process unless given. `store` is the one at the address."""
+        self._given = store
+        self._gone: set[str] = set()
         self._uri = tracking_uri
         self._clock = clock or SystemClock()
         self._host = host or socket.gethostname()
@@ -70,7 +78,7 @@ class MlflowDeliveries:
 
     @cached_property
     def _store(self) -> Store:
-        return open_store(self._uri)
+        return self._given or open_store(self._uri)
 
     def open_delivery(
         self,
@@ -105,7 +113,8 @@ class MlflowDeliveries:
         except BaseException:
             self._withdraw(run.id)
             raise
-        return MlflowLedger(self._store, run, self._clock)
+        owner = run.tags[OWNER]
+        return MlflowLedger(self._store, run, self._clock, owner=owner, over=frozenset(self._gone))
 
     def join(self, delivery: str, *, carries: bool = True) -> MlflowLedger:
         """The ledger of a delivery that another process opened; events of both stand in it.
@@ -117,8 +126,7 @@ class MlflowDeliveries:
         Raises:
             UnknownDelivery: no ledger has that id.
         """
-        writer = uuid4().hex[:8]
-        return MlflowLedger(self._store, self._run(delivery), self._clock, writer=writer, carries=carries)
+        return MlflowLedger(self._store, self._run(delivery), self._clock, writer=_writer(), carries=carries)
 
     def take_over(self, delivery: str, *, patience: timedelta = timedelta(0), key: str | None = None) -> MlflowLedger:
         """Carry on a delivery; processes that carried it before are refused whatever they write from now on.
@@ -127,22 +135,60 @@ class MlflowDeliveries:
             Refused: it is over, or a process still shows that it carries it.
             UnknownDelivery: no ledger has that id.
         """
-        known = self.summary(delivery)
+        # One look for both: who replaced the owner after it must not be replaced for having been silent before.
+        run = self._run(delivery)
+        known = summary_of(run)
         if known.ended is not None:
             raise Refused(f"delivery {delivery} is over: {known.outcome}: {known.reason}")
         # One that many processes carry may have none just now; while one works, it is heard of every few seconds.
         if self.is_alive(known.model_copy(update={"patience_seconds": min(known.patience_seconds, LIVE_SECONDS)})):
             raise _refusal(known)
+        claim = Claim(mark=uuid4().hex, made=self._clock.now(), over=run.tags.get(OWNER, ""))
+        self._claim(claim, known)
         marks = {
-            OWNER: uuid4().hex,
+            OWNER: claim.mark,
             HOST: self._host,
             PID: str(self._pid),
             HEARTBEAT: self._clock.now().isoformat(),
             PATIENCE: f"{patience.total_seconds():g}",
             KEY: key or "",
         }
-        self._store.runs.log(delivery, tags=marks)
-        return self.join(delivery)
+        self._store.runs.log(delivery, tags=marks | claim.withdrawn)
+        run = self._run(delivery)
+        if run.tags.get(OWNER) != claim.mark:
+            raise _refusal(summary_of(run))
+        over = frozenset({claim.over} - {""})
+        return MlflowLedger(self._store, run, self._clock, writer=_writer(), owner=claim.mark, over=over)
+
+    def _claim(self, claim: Claim, known: DeliverySummary) -> None:
+        """Return once nobody else may carry the delivery on. A claim that is refused is withdrawn.
+
+        Raises:
+            Refused: somebody else does, or came first.
+        """
+        self._store.runs.log(known.id, tags=claim.tag)
+        try:
+            self._wait_for(claim, known)
+        except BaseException:
+            # One that cannot be withdrawn runs out by itself.
+            with suppress(StoreUnreachable):
+                self._store.runs.log(known.id, tags=claim.withdrawn)
+            raise
+
+    def _wait_for(self, claim: Claim, known: DeliverySummary) -> None:
+        while True:
+            run = self._run(known.id)
+            if run.status != NOT_ENDED:
+                raise Refused(f"delivery {known.id} is over: {run.tags.get(OUTCOME)}: {run.tags.get(REASON)}")
+            where = standing(claim, run.tags, self._clock.now())
+            if where is Standing.LOST:
+                raise Refused(
+                    f"delivery {known.id} of {known.name} is being carried on by another process",
+                    hint="see `tidegate status`",
+                )
+            if where is Standing.WON:
+                return
+            self._sleep(LOOK_SECONDS)
 
     def summary(self, delivery: str) -> DeliverySummary:
         """One delivery as lists show it.
@@ -193,6 +239,7 @@ class MlflowDeliveries:
             PID: str(self._pid),
             HEARTBEAT: now.isoformat(),
             STATE: OPENING,
+            OWNER: uuid4().hex,
             **({CHAMPION: champion.version} if champion else {}),
             **more,
         }
@@ -216,16 +263,20 @@ class MlflowDeliveries:
 
         MLflow has no compare-and-set, so nobody can take a lock: everyone writes first and looks second.
         """
-        deadline = self._clock.monotonic() + PATIENCE_SECONDS
+        begun = beaten = self._clock.monotonic()
         while True:
             mine = self.summary(run_id)
             others = [(other, won) for other, won in self._live(name) if other.id != run_id]
             if not others:
                 break
             winner = contest(mine, others)
-            if winner is not None or self._clock.monotonic() > deadline:
+            now = self._clock.monotonic()
+            if winner is not None or now - begun > PATIENCE_SECONDS:
                 raise _refusal(winner or others[0][0])
-            self._sleep(0.1)
+            if now - beaten >= BEAT_SECONDS:
+                self._store.runs.log(run_id, tags={HEARTBEAT: self._clock.now().isoformat()})
+                beaten = now
+            self._sleep(LOOK_SECONDS)
         self._store.runs.log(run_id, tags={STATE: RUNNING})
 
     def _withdraw(self, run_id: str) -> None:
@@ -242,6 +293,7 @@ class MlflowDeliveries:
             if self.is_alive(delivery):
                 yield delivery, run.tags[STATE] != OPENING
             else:
+                self._gone.add(run.tags.get(OWNER, ""))
                 MlflowLedger(self._store, run, self._clock).close(
                     delivery.outcome or "interrupted", delivery.reason or why_dead(delivery)
                 )
@@ -249,6 +301,11 @@ class MlflowDeliveries:
     def _runs(self, name: str, last: int | None = None, *, only: str = "") -> Sequence[StoredRun]:
         wanted = f"tags.`{MODEL}` = {in_filter(name)}" + (f" and {only}" if only else "")
         return self._store.runs.search_runs(experiment_name(name), wanted, last=last)
+
+
+def _writer() -> str:
+    """Tells the events of one process from those of others."""
+    return uuid4().hex[:8]
 
 
 def summary_of(run: StoredRun) -> DeliverySummary:

@@ -33,7 +33,17 @@ class MlflowLedger:
     makes sure that the delivery is open and still carried by those that carried it when this process joined.
     """
 
-    def __init__(self, store: Store, run: StoredRun, clock: Clock, *, writer: str = "", carries: bool = True) -> None:
+    def __init__(
+        self,
+        store: Store,
+        run: StoredRun,
+        clock: Clock,
+        *,
+        writer: str = "",
+        carries: bool = True,
+        owner: str | None = None,
+        over: frozenset[str] = frozenset(),
+    ) -> None:
         """`run` is a delivery's, made by `MlflowDeliveries`.
 
         Args:
@@ -42,15 +52,24 @@ class MlflowLedger:
             clock: for its signs of life.
             writer: tells this process's events from those of others; empty for the one that opened the delivery.
             carries: whether what it writes is a sign that the delivery lives; an approval from outside is none.
+            owner: the mark that this process made itself; by default, that of whoever carried it when it joined.
+            over: marks of those that this process replaced, or found dead.
         """
         self.delivery: str = run.id
         self._store, self._run = store, run
         self._clock = clock
         self._title = f"{run.tags[MODEL]} {run.tags[VERSION]}"
-        self._owner = run.tags.get(OWNER)
+        # Never read back by whoever wrote it: it might be that of one who came a moment later.
+        self._owner = owner or run.tags.get(OWNER)
+        self.over = over
         self._writer, self._carries = writer, carries
         self._events = read_events(run.tags)
         self._next = next_number(run.tags)
+
+    @property
+    def owner(self) -> str:
+        """The mark of whoever carries the delivery: this process, or those with whom it does so together."""
+        return self._owner or self.delivery
 
     @property
     def known(self) -> list[Event]:

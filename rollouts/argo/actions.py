@@ -27,6 +27,10 @@ Done = Callable[[Json, Json], bool]
 """One of `rollouts.argo.settled`."""
 
 
+def _always(_: Json) -> None:
+    """Nobody else's."""
+
+
 class Rollouts:
     """The Rollouts of one cluster's namespace.
 
@@ -34,7 +38,16 @@ class Rollouts:
     the port `Cluster` raises. `expected` is where the rollout is thought to be; by default, where it is found.
     """
 
-    def __init__(self, cluster: Cluster, clock: Clock, *, react_seconds: float = REACT_SECONDS) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        clock: Clock,
+        *,
+        react_seconds: float = REACT_SECONDS,
+        allows: Callable[[Json], None] = _always,
+    ) -> None:
+        """`allows` looks at each Rollout before it is written, and raises what shall keep it from being."""
+        self._allows = allows
         self._cluster = cluster
         self._clock = clock
         self._react_seconds = react_seconds
@@ -126,6 +139,7 @@ class Rollouts:
         meant = expected or Expected.of(before)
 
         async def wanted(rollout: Json) -> Requests:
+            self._allows(rollout)
             return await decide(rollout, meant)
 
         errand = Errand(before, wanted, done, self._react_seconds)

@@ -6,11 +6,14 @@ by saying its wish again, from another machine too.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 
 from rollouts.arms import require_percent
 from rollouts.cluster.arrivals import Arrivals
+from rollouts.cluster.fence import Fence
 from rollouts.cluster.holds import way_to
+from rollouts.cluster.lease import Carrier
 from rollouts.cluster.lookout import Lookout
 from rollouts.cluster.moves import Moves
 from rollouts.cluster.patience import Patience
@@ -42,14 +45,19 @@ class ArgoFleet:
         render: Render,
         clock: Clock,
         served: Served | None = None,
+        carrier: Carrier | None = None,
     ) -> None:
-        """`render` makes what the region needs for an engine; without `served` arrivals are not looked at."""
+        """`render` makes what the region needs for an engine; without `served` arrivals are not looked at.
+
+        Whoever only looks is no `carrier`.
+        """
         self.region = place.region
         self._place = place
         self._cluster = cluster
         self._render = render
-        self._lookout = Lookout(place, cluster, routes, clock)
-        self._moves = Moves(place, cluster, routes, self._lookout, clock)
+        self._fence = Fence(place, cluster, routes, clock, carrier)
+        self._lookout = Lookout(place, cluster, routes, clock, self._fence)
+        self._moves = Moves(place, cluster, routes, self._lookout, clock=clock, fence=self._fence)
         self._arrivals = Arrivals(place.region, served, clock)
         self._patience = Patience(clock, seconds=place.patience_seconds)
 
@@ -71,7 +79,20 @@ class ArgoFleet:
     async def rollback(self, to: str) -> RegionState:
         return self._state(await self._patience.keep(lambda: self._rollback(to)))
 
+    async def renew(self) -> None:
+        """Say in the region that its delivery is carried; nothing where it has not begun.
+
+        Raises:
+            FleetError: the API server does not answer, or does not let us.
+        """
+        await self._fence.renew()
+
+    async def leave(self) -> None:
+        """Nothing more is wished by this process. Never raises."""
+        await self._fence.leave()
+
     async def _deploy(self, engine: Engine) -> Seen:
+        await self._fence.enter()
         seen = await self._lookout.look()
         if not is_here(seen, engine):
             await self._bring_up(seen, engine)
@@ -108,6 +129,7 @@ class ArgoFleet:
 
     async def _mirror(self, percent: int) -> Seen:
         require_percent(percent)
+        await self._fence.enter()
         seen = await self._lookout.look()
         versions = _both(seen, f"mirror {percent} % of requests to") if percent else None
         before = await self._arrivals.look(versions)
@@ -117,6 +139,7 @@ class ArgoFleet:
 
     async def _shift(self, weight: int) -> Seen:
         require_percent(weight)
+        await self._fence.enter()
         seen = await self._lookout.look()
         versions = _both(seen, f"shift {weight} % of users to") if weight else None
         if seen.trial is None or seen.argo.aborted:
@@ -128,6 +151,7 @@ class ArgoFleet:
         return seen
 
     async def _promote(self) -> Seen:
+        await self._fence.enter()
         seen = await self._lookout.look()
         if seen.trial is None:
             if seen.previous:
@@ -141,6 +165,7 @@ class ArgoFleet:
         return await self._moves.settled(version)
 
     async def _rollback(self, to: str) -> Seen:
+        await self._enter_going_back(to)
         seen = await self._lookout.look()
         if seen.argo.paused_by_spec:
             # Held by hand, nothing moves, and users come first.
@@ -154,6 +179,28 @@ class ArgoFleet:
         raise NotPossible(
             f"version {to} is not warm here, so there is no going back to it", hint=f"warm: {warm or '-'}"
         )
+
+    async def _enter_going_back(self, to: str) -> None:
+        """Whoever insists on going back sends users back while the Lease is taken, and does not need it for that."""
+        if not self._fence.insists:
+            await self._fence.enter()
+            return
+        # Marking comes after: it is a write to the very objects that the abort is written to.
+        said: list[object] = [
+            *await asyncio.gather(self._abort_at_once(to), self._fence.take(), return_exceptions=True),
+            *await asyncio.gather(self._fence.enter(), return_exceptions=True),
+        ]
+        for failed in said:
+            if isinstance(failed, FleetError):
+                # What stands in the way of going back is met again, and said, by what follows.
+                log.warning("%s: going back all the same: %s", self.region, failed)
+            elif isinstance(failed, BaseException):
+                raise failed
+
+    async def _abort_at_once(self, to: str) -> None:
+        seen = await self._lookout.look()
+        if seen.trial and seen.stable and seen.stable.version == to and not seen.abort_confirmed:
+            await self._moves.abort(seen)
 
     async def _without_trial(self, seen: Seen, stable: Revision) -> Seen:
         """Users first; then the template, so that the Rollout asks for what it serves.

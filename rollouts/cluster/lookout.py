@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from rollouts.argo.health import STUCK_AFTER_SECONDS, State
+from rollouts.cluster.fence import Fence
 from rollouts.cluster.place import Place
 from rollouts.cluster.pods import hopeless, problems
 from rollouts.cluster.route import RouteKind
@@ -30,16 +31,18 @@ LOOK_SECONDS = 1.0
 class Lookout:
     """The eyes of one region's fleet."""
 
-    def __init__(self, place: Place, cluster: Cluster, routes: RouteKind, clock: Clock) -> None:
+    def __init__(self, place: Place, cluster: Cluster, routes: RouteKind, clock: Clock, fence: Fence) -> None:
         self._place = place
         self._cluster = cluster
         self._routes = routes
         self._clock = clock
+        self._fence = fence
 
     async def look(self) -> Seen:
         """The region as it is now.
 
         Raises:
+            NotTheCarrier: it is somebody else's by now, who replaced us.
             FleetError: when the API server does not answer, or does not let us see.
         """
         # First: whatever it speaks of is there in what is read after it.
@@ -47,6 +50,9 @@ class Lookout:
         sets, route = await asyncio.gather(
             self._cluster.list(REPLICA_SETS, labels=self._ours), self._get(self._routes.resource)
         )
+        # Whatever is written is written onto these two, or decided by them.
+        self._fence.allows(rollout)
+        self._fence.allows(route)
         seen = Seen(
             at=self._clock.now(),
             routes=self._routes,

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from rollouts.argo import safe
 from rollouts.argo.actions import Rollouts
 from rollouts.argo.safe import Expected
+from rollouts.cluster.fence import Fence
 from rollouts.cluster.holds import Hold, entry_of, rests_at
 from rollouts.cluster.lookout import Lookout
 from rollouts.cluster.patience import passes
@@ -40,13 +41,16 @@ log = logging.getLogger(__name__)
 class Moves:
     """The hands of one region's fleet."""
 
-    def __init__(self, place: Place, cluster: Cluster, routes: RouteKind, lookout: Lookout, clock: Clock) -> None:
+    def __init__(
+        self, place: Place, cluster: Cluster, routes: RouteKind, lookout: Lookout, *, clock: Clock, fence: Fence
+    ) -> None:
         self._place = place
         self._cluster = cluster
         self._routes = routes
         self._lookout = lookout
         self._clock = clock
-        self._rollouts = Rollouts(cluster, clock)
+        self._fence = fence
+        self._rollouts = Rollouts(cluster, clock, allows=fence.allows)
 
     async def ask_for(self, manifests: Sequence[Json], version: str, seen: Seen) -> None:
         """Apply everything that a version needs, the Rollout last: then nothing is missing when its pods start."""
@@ -55,8 +59,11 @@ class Moves:
             await self._cluster.apply(said_again(manifest, await self._live(manifest)), force=True)
         rollout = numbered(rollout, next_attempt(version, seen.revisions))
         rollout = with_limit(rollout, limit_of(self._place, seen, leaving=seen.argo.aborted))
+        # What is new here has no number yet. Not in what is applied: an apply that leaves it out would take it away.
+        await self._fence.mark(self._routes.resource)
         if seen.rollout is None:
             await self._cluster.apply(rollout, force=True)
+            await self._fence.mark(ROLLOUTS)
         else:
             await self._cluster.replace(ROLLOUTS, succeeding(rollout, seen.rollout))
 
@@ -165,17 +172,21 @@ class Moves:
     async def _route_now(self, before: Json | None) -> Json | None:
         """As it is, or as it was where nobody tells: an old one is not taken."""
         try:
-            return await self._cluster.get(self._routes.resource, self._place.name)
+            route = await self._cluster.get(self._routes.resource, self._place.name)
         except NotFound:
             return None
         except FleetError:
             return before
+        self._fence.allows(route)
+        return route
 
     async def _live(self, manifest: Json) -> Json | None:
         try:
-            return await self._cluster.get(resource_of(manifest), manifest["metadata"]["name"])
+            live = await self._cluster.get(resource_of(manifest), manifest["metadata"]["name"])
         except NotFound:
             return None
+        self._fence.allows(live)
+        return live
 
 
 def _same(seen: Seen) -> Expected:

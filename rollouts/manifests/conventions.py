@@ -18,6 +18,13 @@ not long ago would come back past all steps (`rollbackWindow`), and no gate woul
 PREVIOUS = "tidegate.dev/previous"
 """Annotation of the Rollout: the version that was stable before the last promotion."""
 
+CARRIER = "tidegate.dev/carrier"
+"""Annotation of the Rollout and of the route: the number of whoever carries the delivery. Whoever has a lower one was
+replaced, and writes no more."""
+
+CARRIED_BY = "tidegate.dev/carried-by"
+"""Annotation of the Lease: the carrier in words for people."""
+
 PLACEHOLDER = "tidegate.dev/placeholder"
 """On placeholder pods, which no selector of engines may match: the delivery's name."""
 
@@ -63,6 +70,11 @@ def warm_pool(delivery: str) -> str:
 def driver(delivery: str) -> str:
     """The service account that tidegate itself acts as, where it runs in the cluster; engines have `delivery`'s."""
     return f"{delivery}-driver"
+
+
+def lease(delivery: str) -> str:
+    """The Lease of whoever carries the delivery in a region."""
+    return f"{delivery}-carrier"
 
 
 def cluster_wide(namespace: str, name: str) -> str:

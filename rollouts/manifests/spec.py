@@ -15,7 +15,7 @@ from rollouts.manifests.scaling_spec import AutoscaleSpec, WarmPoolSpec
 from rollouts.manifests.traffic_spec import GatewaySpec, NetworkSpec, Traffic
 from rollouts.manifests.written import ObjectName, Url, host_in
 from tidegate.core.model import Contradiction, SpecModel
-from tidegate.core.quantities import Duration
+from tidegate.core.quantities import Duration, format_duration
 
 
 class Strategy(StrEnum):
@@ -122,6 +122,8 @@ class ArgoFleetSpec(SpecModel):
     """Engines that may be away at once while nodes are drained."""
     patience: Duration = timedelta(minutes=10)
     """How long a region's API server may be silent before a delivery gives the region up; it goes on serving."""
+    unattended: Duration = timedelta(minutes=15)
+    """How long a trial may go on in a region where nothing was heard of whoever carries it; longer than `patience`."""
 
     def replicas_in(self, region: str) -> int:
         """Engines of `region`, before any autoscaling."""
@@ -132,6 +134,9 @@ class ArgoFleetSpec(SpecModel):
         yield from self._around_numbers()
         yield from self._around_going_back()
         yield from self._around_regions()
+        if self.unattended <= self.patience:
+            expected = f"more than `patience`, which is {format_duration(self.patience)}"
+            yield Contradiction(("unattended",), format_duration(self.unattended), expected)
 
     def _around_numbers(self) -> Iterator[Contradiction]:
         wanted = {("replicas",): self.replicas} | {

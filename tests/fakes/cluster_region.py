@@ -20,6 +20,7 @@ from rollouts.adapters.kube.access import Access, Credential, Server
 from rollouts.adapters.kube.client import KubeClient
 from rollouts.cluster.fleet import ArgoFleet
 from rollouts.cluster.http_route import HttpRoutes
+from rollouts.cluster.lease import Carrier
 from rollouts.cluster.place import Place
 from rollouts.cluster.ports import Render
 from rollouts.cluster.virtual_service import VirtualServices
@@ -34,6 +35,7 @@ from rollouts.manifests.traffic_spec import Traffic
 from rollouts.model import Engine
 
 NAME, NAMESPACE = "support-llm", "support"
+DELIVERER = Carrier(token="delivery-1", who="ci-7 (process 7)")
 TRIAL = Trial(mirror=100, weights=(5, 25, 50))
 
 
@@ -129,8 +131,8 @@ class ClusterRegion:
         self.fleet = self.open()
         self.cluster.on_change(self._note)
 
-    def open(self, *, patience_seconds: float | None = None) -> ArgoFleet:
-        """Another fleet of the same region, as after a crash or on another machine."""
+    def open(self, *, patience_seconds: float | None = None, carrier: Carrier | None = DELIVERER) -> ArgoFleet:
+        """Another fleet of the same region, as after a crash or on another machine, by default of the same delivery."""
         place = self.spec.regions[self.region]
         return ArgoFleet(
             Place(
@@ -154,6 +156,7 @@ class ClusterRegion:
             render=self._render,
             clock=self.time,
             served=self.users if self.users.per_second else None,
+            carrier=carrier,
         )
 
     def plainly(self, engine: Engine) -> tuple[Json, ...]:

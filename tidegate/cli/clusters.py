@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
@@ -11,15 +12,19 @@ from pipelines.cluster_fleets import argo_fleet
 from pipelines.spec import Delivery
 from rollouts.adapters.kube.connect import connect
 from rollouts.cluster.fleet import ArgoFleet
+from rollouts.cluster.keeping import keep_renewing
+from rollouts.cluster.lease import Carrier
 from rollouts.manifests.spec import ArgoFleetSpec
 from tidegate.core.clock import SystemClock
 
 
 @asynccontextmanager
 async def open_clusters(
-    spec: Delivery, fleet: ArgoFleetSpec, *, patience: timedelta | None = None
+    spec: Delivery, fleet: ArgoFleetSpec, *, patience: timedelta | None = None, carrier: Carrier | None = None
 ) -> AsyncIterator[Mapping[str, ArgoFleet]]:
     """The fleet of each region. Nobody is asked anything yet; `patience` is the spec's when it is None.
+
+    A `carrier` says in each region where it has begun that it lives, until the end; whoever is none only looks.
 
     Raises:
         NoAccess: the kubeconfig has no such context, or cannot be read.
@@ -33,6 +38,29 @@ async def open_clusters(
             stack.push_async_callback(cluster.close)
             served = ServedByPrometheus(there.prometheus.url, delivery=name, region=region)
             fleets[region] = argo_fleet(
-                spec, fleet, region, cluster=cluster, clock=clock, served=served, patience=patience
+                spec,
+                fleet,
+                region,
+                cluster=cluster,
+                clock=clock,
+                served=served,
+                patience=patience,
+                carrier=carrier,
             )
-        yield fleets
+        async with _carried(fleets, carrier):
+            yield fleets
+
+
+@asynccontextmanager
+async def _carried(fleets: Mapping[str, ArgoFleet], carrier: Carrier | None) -> AsyncIterator[None]:
+    if carrier is None:
+        yield
+        return
+    tasks = [asyncio.create_task(keep_renewing(fleet, SystemClock())) for fleet in fleets.values()]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        await asyncio.gather(*(fleet.leave() for fleet in fleets.values()))

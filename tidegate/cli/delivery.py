@@ -32,6 +32,7 @@ from pipelines.trials import Trials
 from registry.adapters.mlflow_deliveries import MlflowDeliveries
 from registry.adapters.mlflow_ledger import MlflowLedger
 from tidegate.cli.addresses import host_and_port
+from tidegate.cli.carriers import carrier_of
 from tidegate.cli.ci import Reports, errors_told
 from tidegate.cli.commands.report import leave_report
 from tidegate.cli.compose import make_plan_of, open_deliveries, open_registry, settled
@@ -127,6 +128,7 @@ def _locked(request: Request, progress: Progress) -> Result:
         plan = make_plan_of(wanted.spec, wanted.folder, wanted.registry, version=request.version)
         plan = settled(plan, wanted.spec, request.spec_path, wanted.registry, wanted.trusted)
         ledger = request.deliveries.open_delivery(plan.version, plan.champion, spec_digest=request.spec_digest)
+        request = replace(request, wanted=replace(wanted, carrier=carrier_of(ledger, wanted.spec)))
         return asyncio.run(_carried(request, plan, ledger, _kept(ledger, request), progress))
 
 

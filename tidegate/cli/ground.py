@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gates.adapters.prometheus import PrometheusSource
 from gates.adapters.prometheus_events import PrometheusEvents
@@ -31,6 +32,9 @@ from tidegate.cli.compose import local_engines, on_this_machine
 from tidegate.cli.output import note
 from tidegate.cli.own_metrics import read_by
 from tidegate.core.errors import Refused, UsageError
+
+if TYPE_CHECKING:
+    from rollouts.cluster.lease import Carrier
 
 FRESH_SECONDS = 60.0
 SCRAPE_TIMEOUT = timedelta(seconds=2)
@@ -66,6 +70,8 @@ class Wanted:
     """Engine images that the plan settled, by the version's number."""
     trusted: TrustedImages | None = None
     """What an engine image has to be."""
+    carrier: Carrier | None = None
+    """Who carries the delivery in clusters."""
 
 
 @asynccontextmanager
@@ -88,7 +94,7 @@ async def _clusters(wanted: Wanted, fleet: ArgoFleetSpec) -> AsyncIterator[Groun
     from tidegate.cli.clusters import open_clusters
 
     urls = {region: there.prometheus.url for region, there in fleet.regions.items()}
-    async with open_clusters(wanted.spec, fleet) as fleets:
+    async with open_clusters(wanted.spec, fleet, carrier=wanted.carrier) as fleets:
         yield Ground(
             fleets=fleets,
             engines=engines_of(wanted.spec, wanted.state, wanted.registry, wanted.images, wanted.trusted),
@@ -143,13 +149,16 @@ def engines_of(
 
 @asynccontextmanager
 async def standing_fleets(
-    spec: Delivery, state: StateFolder, *, patience: timedelta | None = None
+    spec: Delivery, state: StateFolder, *, patience: timedelta | None = None, carrier: Carrier | None = None
 ) -> AsyncIterator[Mapping[str, Fleet]]:
-    """The fleets that are there already, by region; none when nothing runs on this machine."""
+    """The fleets that are there already, by region; none when nothing runs on this machine.
+
+    Without a `carrier` those in clusters can only be looked at.
+    """
     if isinstance(spec.fleet, ArgoFleetSpec):
         from tidegate.cli.clusters import open_clusters
 
-        async with open_clusters(spec, spec.fleet, patience=patience) as fleets:
+        async with open_clusters(spec, spec.fleet, patience=patience, carrier=carrier) as fleets:
             yield fleets
         return
     host = await attach(state.root)

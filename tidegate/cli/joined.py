@@ -29,6 +29,7 @@ from registry.adapters.mlflow_ledger import MlflowLedger
 from registry.digests import digest_files
 from rollouts.adapters.host_client import attach
 from rollouts.watchdog import lend
+from tidegate.cli.carriers import carrier_of
 from tidegate.cli.commands.report import Recorded, leave_report
 from tidegate.cli.compose import open_registry, read_delivery
 from tidegate.cli.console import PlainConsole
@@ -98,8 +99,11 @@ def shown(events: list[Event]) -> Progress:
 
 
 @asynccontextmanager
-async def context_for(here: Joined, listeners: list[Listener]) -> AsyncIterator[Context]:
-    """The delivery's surroundings; its heart beats inside, and a canary on this machine may stay."""
+async def context_for(here: Joined, listeners: list[Listener], *, hands_on: bool = False) -> AsyncIterator[Context]:
+    """The delivery's surroundings; its heart beats inside, and a canary on this machine may stay.
+
+    Whoever `hands_on` leaves it to the next process of the delivery.
+    """
     wanted = Wanted(
         spec=here.spec,
         folder=here.spec_path.parent,
@@ -110,6 +114,7 @@ async def context_for(here: Joined, listeners: list[Listener]) -> AsyncIterator[
         images=here.plan.resolved.images if here.plan.resolved else {},
         # Not beside the spec: what lies there was brought from MLflow.
         trusted=trusted_images(trusted_beside(Path())),
+        carrier=carrier_of(here.ledger, here.spec, patience=here.patience, hands_on=hands_on),
     )
     with (
         outbox_for(here.spec.notify, here.plan, here.ledger.delivery) as outbox,

@@ -15,6 +15,7 @@ from rollouts.kube.resources import (
     EVENTS,
     HORIZONTAL_POD_AUTOSCALERS,
     HTTP_ROUTES,
+    LEASES,
     NODES,
     POD_DISRUPTION_BUDGETS,
     POD_MONITORS,
@@ -29,7 +30,7 @@ from rollouts.kube.resources import (
     SERVICES,
     VIRTUAL_SERVICES,
 )
-from rollouts.manifests.conventions import canary_service, driver, stable_service, warm_pool
+from rollouts.manifests.conventions import canary_service, driver, lease, stable_service, warm_pool
 from rollouts.manifests.manifest import Site, manifest
 from rollouts.manifests.scaling_spec import Scaler
 from rollouts.manifests.traffic_spec import Traffic
@@ -61,6 +62,9 @@ def rights(site: Site) -> tuple[Right, ...]:
         *kept,
         # Written whole where somebody else writes too: a version that was not looked at is a conflict then.
         *(Right(resource=each, verbs=("update",), names=(site.name,)) for each in (ROLLOUTS, _route(site))),
+        # Who carries the delivery is a compare-and-set.
+        Right(resource=LEASES, verbs=("create",)),
+        Right(resource=LEASES, verbs=("get", "update"), names=(lease(site.name),)),
         Right(resource=ROLLOUTS, verbs=("patch",), names=(site.name,), subresource="status"),
     )
 

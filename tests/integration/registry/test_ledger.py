@@ -9,6 +9,7 @@ import pytest
 from fakes.clock import FakeClock
 from fakes.deliveries import slow
 from fakes.ledger import FakeDeliveries, FakeLedger
+from fakes.run_store import memory_store
 
 from registry.adapters.mlflow_deliveries import MlflowDeliveries
 from registry.adapters.mlflow_ledger import MlflowLedger
@@ -31,10 +32,12 @@ def clock() -> FakeClock:
     return FakeClock()
 
 
-@pytest.fixture(params=["fake", "mlflow", "mlflow server"])
+@pytest.fixture(params=["fake", "memory", "mlflow", "mlflow server"])
 def deliveries(request: pytest.FixtureRequest, clock: FakeClock) -> AnyDeliveries:
     if request.param == "fake":
         return FakeDeliveries(clock)
+    if request.param == "memory":
+        return MlflowDeliveries("memory:", clock, store=memory_store())
     uri = request.getfixturevalue("tracking_uri" if request.param == "mlflow" else "server")
     return MlflowDeliveries(uri, clock)
 

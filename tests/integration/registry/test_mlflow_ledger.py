@@ -15,8 +15,10 @@ from fakes.deliveries import slow
 from mlflow import MlflowClient
 
 from registry.adapters.mlflow_deliveries import MlflowDeliveries
-from registry.errors import DeliveryRuns
+from registry.adapters.mlflow_ledger import MlflowLedger
+from registry.errors import DeliveryLost, DeliveryRuns
 from registry.model import Event, ModelVersion
+from tidegate.core.errors import Refused
 
 
 @pytest.fixture
@@ -132,6 +134,31 @@ def test_of_several_that_open_at_once_exactly_one_does(tracking_uri: str, name: 
 
     [left] = MlflowDeliveries(tracking_uri).deliveries(name)
     assert sorted(said) == sorted([left.id, *["refused"] * (racers - 1)])
+
+
+def test_of_several_that_resume_at_once_exactly_one_may_go_on_writing(
+    deliveries: MlflowDeliveries, tracking_uri: str, name: str
+) -> None:
+    # Its clock stands in the past: nothing was heard of it since.
+    dead = deliveries.open_delivery(version(name), None, spec_digest="s")
+    racers = 4
+    start = Barrier(racers)
+
+    def race(_: int) -> MlflowLedger | None:
+        deliveries = MlflowDeliveries(tracking_uri)
+        start.wait(60)
+        try:
+            return deliveries.take_over(dead.delivery)
+        except Refused:
+            return None
+
+    with ThreadPoolExecutor(racers) as pool:
+        [one] = [ledger for ledger in pool.map(race, range(racers)) if ledger is not None]
+
+    one.append(slow()[0])
+    assert one.owner != dead.owner
+    with pytest.raises(DeliveryLost):
+        dead.append(slow()[1])
 
 
 def test_events_are_plain_json_in_the_tags(deliveries: MlflowDeliveries, client: MlflowClient, name: str) -> None:

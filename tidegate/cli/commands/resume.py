@@ -11,6 +11,7 @@ from pipelines.event_file import EventFile
 from pipelines.journal import Listener
 from pipelines.model import Result
 from pipelines.resumption import resume
+from pipelines.state import StateFolder
 from rollouts.watchdog import end_lease
 from tidegate.cli.compose import open_deliveries
 from tidegate.cli.console import PlainConsole
@@ -23,11 +24,12 @@ from tidegate.cli.view import summary
 
 def run(delivery: str, state: Path, tracking_uri: str | None, *, as_json: bool) -> int:
     """Carry the delivery to its end; returns the exit code that tells it."""
-    deliveries = open_deliveries(state, tracking_uri)
-    ledger = deliveries.take_over(delivery)
-    here = joined(deliveries, ledger, state, tracking_uri, patience=timedelta(0))
-    progress = shown(ledger.recorded())
-    with delivery_lock(here.state.lock):
+    # The lock first: whoever cannot carry it here must not keep another from it.
+    with delivery_lock(StateFolder(state).lock):
+        deliveries = open_deliveries(state, tracking_uri)
+        ledger = deliveries.take_over(delivery)
+        here = joined(deliveries, ledger, state, tracking_uri, patience=timedelta(0))
+        progress = shown(ledger.recorded())
         # The lock is the sign of life from here on.
         end_lease(here.state.root)
         result = asyncio.run(_resumed(here, progress))

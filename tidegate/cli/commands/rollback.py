@@ -16,6 +16,7 @@ from pipelines.unwind import needs_undoing
 from registry.adapters.mlflow_models import MlflowRegistry
 from registry.model import Alias, ModelVersion
 from rollouts.model import Engine
+from tidegate.cli.carriers import insisting
 from tidegate.cli.compose import open_registry, read_delivery
 from tidegate.cli.ground import engines_of, standing_fleets
 from tidegate.cli.output import note, print_json, say
@@ -51,7 +52,7 @@ async def _stop_delivery(process: int, spec: Delivery, state: StateFolder) -> Ma
 
 
 async def _to_previous(spec: Delivery, state: StateFolder, registry: MlflowRegistry) -> Mapping[str, str]:
-    async with standing_fleets(spec, state) as fleets:
+    async with standing_fleets(spec, state, carrier=insisting(spec)) as fleets:
         if not fleets:
             raise OutsideError("no fleet runs here", hint="start it with `tidegate fleet up`")
         with delivery_lock(state.lock):

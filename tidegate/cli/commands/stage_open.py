@@ -110,7 +110,7 @@ def _carried_on(
 async def _look(here: Joined) -> None:
     """What the regions no longer show is not done, whatever the ledger said before."""
     await require_fleet(here)
-    async with context_for(here, []) as context:
+    async with context_for(here, [], hands_on=True) as context:
         await context.journal.say("delivery", "evidence", "carried on step by step")
         await say_what_is_lost(context)
 

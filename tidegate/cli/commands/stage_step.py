@@ -54,7 +54,7 @@ async def _do(here: Joined, step: str, progress: Progress) -> Taken:
     with progress:
         async with (
             cancelled_by_signals(AFTERWARDS),
-            context_for(here, [progress]) as context,
+            context_for(here, [progress], hands_on=True) as context,
         ):
             return await take_step(context, step)
 

@@ -1,0 +1,127 @@
+"""Of several that open one model's delivery, or carry one on, exactly one does: whatever comes between two requests."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+from fakes.deliveries import slow
+from fakes.interleaving import Interleaving
+from fakes.run_store import memory_store
+
+from registry.adapters.mlflow_deliveries import MlflowDeliveries
+from registry.adapters.mlflow_ledger import MlflowLedger
+from registry.errors import DeliveryLost, StoreUnreachable
+from registry.liveness import LIVE_SECONDS
+from registry.model import ModelVersion
+from tidegate.core.errors import Refused
+
+NAME = "support-llm"
+VERSION = ModelVersion(name=NAME, version="2", digest="d" * 64, files={}, size_bytes=0)
+SEEDS = range(300)
+
+
+class Place:
+    """One store, and processes of many machines."""
+
+    def __init__(self, seed: int) -> None:
+        self.story = Interleaving(seed, longest_seconds=4.0)
+        self.store = memory_store(self.story.turn)
+
+    def deliveries(self, host: str) -> MlflowDeliveries:
+        return MlflowDeliveries("memory:", self.story.time, host=host, pid=1, sleep=self.story.sleep, store=self.store)
+
+    async def all_at_once(self, *work: Callable[[], MlflowLedger]) -> list[MlflowLedger]:
+        """Those that may carry it; each begins a little later or earlier than the others."""
+
+        async def one(wish: Callable[[], MlflowLedger]) -> MlflowLedger | None:
+            await self.story.time.sleep(self.story.latency())
+            try:
+                return await self.story.process(wish)
+            except Refused:
+                return None
+
+        return [ledger for ledger in await asyncio.gather(*map(one, work)) if ledger is not None]
+
+    def opens(self, host: str) -> Callable[[], MlflowLedger]:
+        return lambda: self.deliveries(host).open_delivery(VERSION, None, spec_digest="s")
+
+    def resumes(self, host: str, delivery: str) -> Callable[[], MlflowLedger]:
+        return lambda: self.deliveries(host).take_over(delivery)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+async def test_of_several_that_open_at_once_exactly_one_does(seed: int) -> None:
+    place = Place(seed)
+    opened = await place.all_at_once(*map(place.opens, ("ci-1", "ci-2", "laptop")))
+    listed = await place.story.process(lambda: place.deliveries("x").deliveries(NAME))
+    assert [each.delivery for each in opened] == [each.id for each in listed], f"seed {seed}"
+    assert len(opened) == 1, f"seed {seed}"
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+async def test_of_several_that_resume_at_once_exactly_one_does(seed: int) -> None:
+    place = Place(seed)
+    dead = await place.story.process(place.opens("gone"))
+    await place.story.time.sleep(LIVE_SECONDS + 1)
+    hosts = ("ci-1", "ci-2", "laptop")
+    resumed = await place.all_at_once(*(place.resumes(host, dead.delivery) for host in hosts))
+    assert len(resumed) == 1, f"seed {seed}"
+    [one] = resumed
+    assert one.over == {dead.owner}
+    await place.story.process(lambda: one.append(slow()[0]))
+    with pytest.raises(DeliveryLost, match="carried on by another process"):
+        await place.story.process(lambda: dead.append(slow()[1]))
+
+
+async def test_one_that_is_carried_is_not_carried_on() -> None:
+    place = Place(1)
+    dead = await place.story.process(place.opens("gone"))
+    await place.story.time.sleep(LIVE_SECONDS + 1)
+    await place.all_at_once(place.resumes("ci-1", dead.delivery))
+    assert await place.all_at_once(place.resumes("ci-2", dead.delivery)) == []
+
+
+async def test_a_claim_of_one_that_died_holds_nobody_up_for_ever() -> None:
+    place = Place(2)
+    dead = await place.story.process(place.opens("gone"))
+    await place.story.time.sleep(LIVE_SECONDS + 1)
+    killed = asyncio.ensure_future(place.story.process(place.resumes("killed", dead.delivery)))
+    runs = place.store.runs
+
+    def claimed() -> bool:
+        found = runs.run(dead.delivery)
+        return found is not None and any("claim" in key for key in found.tags)
+
+    while not await place.story.process(claimed):
+        await place.story.time.sleep(0.01)
+    killed.cancel()
+    await place.story.time.sleep(2 * LIVE_SECONDS)
+    assert len(await place.all_at_once(place.resumes("ci-1", dead.delivery))) == 1
+
+
+async def test_a_rival_that_cannot_withdraw_leaves_the_older_one_to_deliver(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both made way before: the older one waited for 30 s, and one that is silent counts as alive for 60 s."""
+    place = Place(3)
+    older, younger = place.deliveries("ci-1"), place.deliveries("ci-2")
+
+    def away(run: str) -> None:
+        raise StoreUnreachable(f"{run}: the store did not answer")
+
+    async def late() -> None:
+        await place.story.time.sleep(0.5)
+        monkeypatch.setattr(place.store.runs, "delete_run", away)
+        with pytest.raises(Refused):
+            await place.story.process(lambda: younger.open_delivery(VERSION, None, spec_digest="s"))
+
+    place.story = slow_story = Interleaving(3, shortest_seconds=0.9, longest_seconds=1.0)
+    place.store = memory_store(slow_story.turn)
+    older, younger = place.deliveries("ci-1"), place.deliveries("ci-2")
+    first, _ = await asyncio.gather(
+        place.story.process(lambda: older.open_delivery(VERSION, None, spec_digest="s")), late()
+    )
+    summaries = await place.story.process(lambda: older.deliveries(NAME))
+    assert [(each.id, each.ended is None) for each in summaries if each.ended is None] == [(first.delivery, True)]
+    assert place.story.time.elapsed < timedelta(minutes=2).total_seconds()
