@@ -34,8 +34,10 @@ class Fleet(Protocol):
         """The canary becomes stable and takes all traffic; the old stable stays warm as previous."""
         ...
 
-    async def rollback(self, to: str) -> RegionState:
-        """All user traffic to version `to`, now; then the other version drains and stops."""
+    async def rollback(self, to: str | None) -> RegionState:
+        """All user traffic to version `to`, now; then the other version drains and stops. None is the stable one:
+        whatever is on trial goes, and nothing else changes.
+        """
         ...
 
     async def observe(self) -> RegionState:

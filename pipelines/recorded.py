@@ -59,6 +59,11 @@ def done_steps(events: Iterable[Event]) -> frozenset[str]:
     return frozenset(done)
 
 
+def asked_to_stop(events: Iterable[Event]) -> str | None:
+    """Who asked from outside that this delivery end; None when nobody did."""
+    return next((event.message for event in events if event.kind == "stop"), None)
+
+
 def first_failure(events: Iterable[Event]) -> Failed | None:
     """The first step that failed and was not done after all when it was tried again."""
     failures: dict[str, Failed] = {}

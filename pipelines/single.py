@@ -11,7 +11,7 @@ import asyncio
 from pipelines.context import Context
 from pipelines.errors import Stopped
 from pipelines.model import EXIT_CODES, Ending, Result, Step
-from pipelines.recorded import done_steps, first_failure, missing_before, outcome_of, step_of
+from pipelines.recorded import asked_to_stop, done_steps, first_failure, missing_before, outcome_of, step_of
 from pipelines.resumption import final_failure
 from pipelines.run import cancellation_is_heard, delivered, give_up, run_step
 from pipelines.unwind import unwind
@@ -44,6 +44,9 @@ async def take_step(context: Context, wanted: str) -> Taken:
     if failure:
         reason = f"the delivery goes no further: {failure.step}: {failure.reason}"
         return Taken(step=step.id, done=False, reason=reason, exit_code=EXIT_CODES[failure.ending])
+    if asked := asked_to_stop(await context.journal.recorded()):
+        # Not worth another try, and no verdict: whoever closes the delivery takes its regions back.
+        return Taken(step=step.id, done=False, reason=asked, exit_code=ExitCode.INTERRUPTED)
     missing = missing_before(context.plan, step, done)
     if missing:
         raise UsageError(f"{step.id} comes after {missing[0]}, which is not done", hint="say its steps in their order")

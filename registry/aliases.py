@@ -50,7 +50,7 @@ def pointed(alias: str, version: str, aliases: Mapping[str, str]) -> list[Move]:
     if alias == Alias.PREVIOUS and aliases.get(Alias.CHAMPION) == version:
         raise UsageError(
             f"version {version} is the champion, and cannot be the version before it too",
-            hint="`previous` is what `tidegate rollback` goes back to",
+            hint="`previous` is what `tidegate rollback --to previous` goes back to",
         )
     taken = [(Alias.PREVIOUS, None)] if alias == Alias.CHAMPION and aliases.get(Alias.PREVIOUS) == version else []
     return [*taken, (alias, version)]

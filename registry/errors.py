@@ -9,11 +9,12 @@ RegistryError (OutsideError)
 │   └── StoreRefused   it answered no; `code` says why in MLflow's words
 ├── DigestMismatch     files are not the registered ones; names each
 └── DeliveryLost       somebody else closed this delivery while we were away
+StopAsked (Interrupted)                                   somebody asks us to end the delivery that we carry
 """
 
 from __future__ import annotations
 
-from tidegate.core.errors import OutsideError, Refused, UsageError
+from tidegate.core.errors import Interrupted, OutsideError, Refused, UsageError
 
 
 class UnknownModel(UsageError):
@@ -59,6 +60,10 @@ class StoreRefused(StoreUnreachable):
 
 class DigestMismatch(RegistryError):
     """Files differ from what was registered; nothing of them was kept."""
+
+
+class StopAsked(Interrupted):
+    """Somebody has written into the ledger that this delivery is to end; it is still ours to take back."""
 
 
 class DeliveryLost(RegistryError):

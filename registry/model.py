@@ -33,7 +33,7 @@ class Alias(StrEnum):
     CHALLENGER = "challenger"
     """To be delivered next."""
     PREVIOUS = "previous"
-    """The champion before this one: what `tidegate rollback` goes back to."""
+    """The champion before this one: what `tidegate rollback --to previous` goes back to."""
 
 
 class ModelVersion(Value):
@@ -63,7 +63,7 @@ class Event(Value):
     """The step's id, such as `canary@eu-west-1/25`; `delivery` for the delivery itself."""
     kind: str
     """`started`, `traffic`, `evidence`, `verdict`, `done`, `failed`, `undone`, `closed`; of people and what waits for
-    them `waiting`, `approved`, `refused`."""
+    them `waiting`, `approved`, `refused`, `stop`."""
     message: str
     """One line for people."""
     data: Mapping[str, object] = {}

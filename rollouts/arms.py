@@ -73,13 +73,13 @@ class Arms:
         require_percent(percent)
         return replace(self, mirror=percent)
 
-    def rolled_back(self, to: str) -> Arms:
-        """All users on version `to`, which is the stable one or the one before it.
+    def rolled_back(self, to: str | None) -> Arms:
+        """All users on version `to`, which is the stable one (None) or the one before it.
 
         Raises:
             NotPossible: when no engine of that version is warm.
         """
-        if self.stable and self.stable.engine.version == to:
+        if to is None or (self.stable and self.stable.engine.version == to):
             return self.without_trial()
         # The canary is not asked: going back to what is on trial is no way back.
         if self.previous and self.previous.engine.version == to:
@@ -125,6 +125,7 @@ def state(region: str, arms: Arms, *, entry: str, proxy_alive: bool) -> RegionSt
         stable=seen.get(Role.STABLE),
         canary=seen.get(Role.CANARY),
         previous=seen.get(Role.PREVIOUS),
+        warm=tuple(arm.version for role, arm in seen.items() if role is Role.PREVIOUS and arm.ready),
         weight=arms.weight,
         mirror=arms.mirror,
         problem="; ".join(problems) or None,

@@ -105,6 +105,8 @@ class RegionState(Value):
     canary: Arm | None = None
     previous: Arm | None = None
     """The last stable, kept warm so that going back needs no start."""
+    warm: tuple[str, ...] = ()
+    """Versions without users whose engines are up: a rollback goes to one of them without a start."""
     weight: int = 0
     """Percent of user traffic on the canary."""
     mirror: int = 0

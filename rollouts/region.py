@@ -89,7 +89,7 @@ class Region:
                 await self._become(Arms.promoted)
             return await self.observe()
 
-    async def rollback(self, to: str) -> RegionState:
+    async def rollback(self, to: str | None) -> RegionState:
         # Before the lock: a deploy holds it for as long as its engine takes to start.
         if self._starting is not None:
             self._starting.cancel()

@@ -5,13 +5,15 @@ from __future__ import annotations
 import fcntl
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from registry.errors import DeliveryRuns
 from rollouts.watchdog import is_locked
 
+ROLLBACK = "rollback.lock"
+"""Below the state folder; held by a rollback from the moment when users are back."""
 PATIENCE_SECONDS = 1.0
 """The fleet host tries the lock for a moment now and then; that must not look like a delivery."""
 
@@ -31,6 +33,32 @@ def delivery_lock(path: Path) -> Iterator[None]:
         file.write(str(os.getpid()))
         file.flush()
         yield
+
+
+@contextmanager
+def one_rollback(state: Path, tell: Callable[[str], None]) -> Iterator[None]:
+    """Let rollbacks of this machine go one after the other: the second finds done what the first did.
+
+    Where nothing can be written there is no lock, and no second one could do harm either: every wish to a region is
+    a compare-and-set.
+    """
+    path = state / ROLLBACK
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = path.open("a+b")
+    except OSError:
+        yield
+        return
+    with file:
+        if is_locked(path):
+            tell("another rollback runs here; waiting for it")
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def rollback_runs(state: Path) -> bool:
+    """Whether a rollback is on its way here: then whoever holds the delivery's lock may be that."""
+    return is_locked(state / ROLLBACK)
 
 
 def _acquire(descriptor: int, path: Path) -> None:

@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 
 from registry.adapters.mlflow_store import Store
 from registry.conventions import HEARTBEAT, MODEL, NOTE, OUTCOME, OWNER, REASON, STATE, VERSION
-from registry.errors import DeliveryLost, UnknownDelivery
+from registry.errors import DeliveryLost, StopAsked, UnknownDelivery
 from registry.model import Event, Metric, StoredRun
 from registry.record import describe, event_tags, jsonl, metric_name, next_number, read_events, summary_tags
 from tidegate.core.clock import Clock
@@ -110,9 +110,13 @@ class MlflowLedger:
 
         Raises:
             DeliveryLost: another process has closed this delivery.
+            StopAsked: somebody asks us to end it.
         """
-        self._check_ours()
+        run = self._check_ours()
         self._write(self._heartbeat())
+        asked = next((event for event in read_events(run.tags) if event.kind == "stop"), None)
+        if asked:
+            raise StopAsked(asked.message)
 
     def close(self, outcome: str, reason: str) -> None:
         """The delivery is over; may be said again after a crash.

@@ -52,7 +52,7 @@ class LocalFleet:
     async def promote(self) -> RegionState:
         return await self._wish("promote", {})
 
-    async def rollback(self, to: str) -> RegionState:
+    async def rollback(self, to: str | None) -> RegionState:
         return await self._wish("rollback", {"to": to})
 
     async def observe(self) -> RegionState:

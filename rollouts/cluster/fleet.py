@@ -24,7 +24,7 @@ from rollouts.cluster.revisions import Revision
 from rollouts.cluster.route import RouteKind
 from rollouts.cluster.seen import Seen
 from rollouts.cluster.state import state_of, taken_back, unfinished
-from rollouts.cluster.wanted import is_here
+from rollouts.cluster.wanted import engine_of, is_here
 from rollouts.errors import EngineDidNotStart, FleetError, NotConfirmed, NotPossible
 from rollouts.kube.ports import Cluster
 from rollouts.model import Engine, RegionState
@@ -76,8 +76,15 @@ class ArgoFleet:
     async def promote(self) -> RegionState:
         return self._state(await self._patience.keep(self._promote))
 
-    async def rollback(self, to: str) -> RegionState:
-        return self._state(await self._patience.keep(lambda: self._rollback(to)))
+    async def rollback(self, to: str | None) -> RegionState:
+        if to is not None:
+            return self._state(await self._patience.keep(lambda: self._rollback(to)))
+        seen = await self._patience.keep(self._lookout.look)
+        if seen.stable is None or seen.at_rest:
+            return self._state(seen)
+        # Decided once: a trial that is promoted while this is said again must not become where it goes back to.
+        stable = seen.stable.version
+        return self._state(await self._patience.keep(lambda: self._rollback(stable)))
 
     async def renew(self) -> None:
         """Say in the region that its delivery is carried; nothing where it has not begun.
@@ -174,8 +181,12 @@ class ArgoFleet:
         if seen.stable and seen.stable.version == to:
             return await self._without_trial(seen, seen.stable)
         if seen.goes_back_to(to):
+            if seen.remembered != to:
+                # Of two kept warm the one before the last: said first, so that it is a way back when this dies.
+                await self._moves.remember(seen, to)
+                seen = await self._lookout.look()
             return await self._restored(seen, to)
-        warm = " and ".join(each.version for each in (seen.stable, seen.previous) if each)
+        warm = " and ".join([*([seen.stable.version] if seen.stable else []), *seen.warm])
         raise NotPossible(
             f"version {to} is not warm here, so there is no going back to it", hint=f"warm: {warm or '-'}"
         )
@@ -230,10 +241,10 @@ class ArgoFleet:
             return seen
 
     async def _restored(self, seen: Seen, to: str) -> Seen:
-        """The warm version before; past all steps as long as it is inside the Rollout's `rollbackWindow`."""
+        """A warm version of before; past all steps as long as it is inside the Rollout's `rollbackWindow`."""
         seen = await self._moves.copy(seen, 0)
-        if seen.previous:
-            await self._moves.undo(seen, seen.previous)
+        if warm := seen.warm.get(to):
+            await self._moves.undo(seen, warm)
 
         def there(now: Seen) -> bool:
             if now.settled:
@@ -247,6 +258,10 @@ class ArgoFleet:
             seen = await self._moves.settled(to, going_back=True)
         await self._moves.remember(seen, None)
         return seen
+
+    async def engine_of(self, version: str) -> Engine | None:
+        """The engine of a version that served here before, as the region's own history has it; None when it has not."""
+        return engine_of(await self._patience.keep(self._lookout.look), version)
 
     def _state(self, seen: Seen) -> RegionState:
         return state_of(self._place, seen)

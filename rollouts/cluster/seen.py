@@ -96,10 +96,24 @@ class Seen:
         """The version that the last promotion noted as the way back; empty when none did."""
         return str((self.argo.metadata.get("annotations") or {}).get(PREVIOUS) or "")
 
+    @property
+    def warm(self) -> dict[str, Revision]:
+        """The versions that are up and have no users: each with its latest revision. Whoever is on trial is none."""
+        taken = [each.version for each in (self.stable, self.trial) if each]
+        up = [each for each in self.revisions if each.wanted and each.available and each.version not in taken]
+        # The latest last, and so the one that stays.
+        return {each.version: each for each in reversed(up) if each.version}
+
     def goes_back_to(self, version: str) -> bool:
-        """Whether that version was stable before, and is warm, or on its way back already."""
+        """Whether that version is warm, or was stable before and is on its way back already."""
         on_its_way = self.trial is not None and self.trial.version == version
-        return self.remembered == version and (self.previous is not None or on_its_way)
+        return (version in self.warm and not self.trial) or (self.remembered == version and on_its_way)
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether nothing is on trial, asked for or copied: there is nothing to take back."""
+        asked, *_ = self.asked
+        return not self.trial and self.stable is not None and asked == self.stable.version and not self.mirror
 
     @property
     def weight(self) -> int:

@@ -26,6 +26,7 @@ def state_of(place: Place, seen: Seen) -> RegionState:
         stable=stable,
         canary=canary,
         previous=_arm(Role.PREVIOUS, seen.previous, "", seen) if seen.previous else None,
+        warm=tuple(seen.warm),
         weight=seen.weight if seen.trial else 0,
         mirror=seen.mirror if seen.trial else 0,
         problem=told or None,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from copy import deepcopy
 
-from rollouts.cluster.revisions import labelled
+from rollouts.argo.revisions import controlled_by
+from rollouts.cluster.revisions import labelled, revision
 from rollouts.cluster.seen import Seen
 from rollouts.errors import NotPossible
 from rollouts.kube.model import Json
@@ -41,6 +42,19 @@ def is_here(seen: Seen, engine: Engine) -> bool:
             )
     here = [theirs for theirs, _ in known]
     return engine.version in here and (seen.stable is not None or _image(seen) == engine.image)
+
+
+def engine_of(seen: Seen, version: str) -> Engine | None:
+    """What the region's ReplicaSets know of a version: its image and its files' digest; None when none has it."""
+    if seen.rollout is None:
+        return None
+    known = [(revision(each), each["spec"]["template"]) for each in controlled_by(seen.rollout, seen.replica_sets)]
+    found = [(which, template) for which, template in known if which.version == version]
+    if not found:
+        return None
+    which, template = max(found, key=lambda each: each[0].number)
+    image = str(template["spec"]["containers"][0].get("image", ""))
+    return Engine(version=version, digest=which.digest, model=seen.argo.name, image=image)
 
 
 def numbered(rollout: Json, attempt: int) -> Json:

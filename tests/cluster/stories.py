@@ -46,7 +46,7 @@ def healthy(bed: Bed) -> Told:
         met = [asked.started for asked in model.asked(other) if asked.version == second]
         assert met and min(met) > promoted, "users of the second wave met the version before the first had it"
         warm = {region: model.pods(region) for region in model.regions}
-        back = model.start("rollback", "delivery.yaml").finish()
+        back = model.start("rollback", "delivery.yaml", "--to", "previous", "--yes").finish()
         assert back.code == 0, back.err
         model.exactly(first)
         for region in model.regions:
@@ -100,7 +100,7 @@ def aborted(bed: Bed) -> Told:
             model.version(wrong=1.0)
             done = _delivers(model, 1, "rolled-back")
             model.exactly(second, previous=first)
-        back = model.start("rollback", "delivery.yaml").finish()
+        back = model.start("rollback", "delivery.yaml", "--to", "previous", "--yes").finish()
         assert back.code == 0, back.err
         model.exactly(first)
         served = {pod for pod, version in model.pods(region).items() if version == first}

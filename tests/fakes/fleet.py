@@ -140,7 +140,7 @@ class FakeFleet:
     async def promote(self) -> RegionState:
         return await self._region.promote()
 
-    async def rollback(self, to: str) -> RegionState:
+    async def rollback(self, to: str | None) -> RegionState:
         return await self._region.rollback(to)
 
     async def observe(self) -> RegionState:

@@ -18,7 +18,7 @@ class Fleet(Protocol):
     async def mirror(self, percent: int) -> RegionState: ...
     async def shift(self, weight: int) -> RegionState: ...
     async def promote(self) -> RegionState: ...
-    async def rollback(self, to: str) -> RegionState: ...
+    async def rollback(self, to: str | None) -> RegionState: ...
     async def observe(self) -> RegionState: ...
 
 
@@ -80,6 +80,19 @@ class FleetContract:
         state = await fleet.rollback("1")
         assert (state.phase, versions(state), state.weight) == (Phase.STEADY, ("1", None, None), 0)
         assert await fleet.rollback("1") == state
+
+    async def test_a_rollback_without_a_name_only_takes_the_trial_away(self, fleet: Fleet, engine: MakeEngine) -> None:
+        await fleet.deploy(engine("1"))
+        await fleet.deploy(engine("2"))
+        await fleet.promote()
+        before = await fleet.rollback(None)
+        assert before.stable
+        assert (before.stable.version, before.warm) == ("2", ("1",))
+        await fleet.deploy(engine("3"))
+        await fleet.shift(50)
+        state = await fleet.rollback(None)
+        assert state.stable
+        assert (state.stable.version, state.weight, state.canary) == ("2", 0, None)
 
     async def test_a_rollback_after_a_promotion_swaps_back(self, fleet: Fleet, engine: MakeEngine) -> None:
         await fleet.deploy(engine("1"))

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from registry.errors import DeliveryLost, DeliveryRuns, UnknownDelivery
+from registry.errors import DeliveryLost, DeliveryRuns, StopAsked, UnknownDelivery
 from registry.liveness import is_alive, why_dead
 from registry.model import DeliverySummary, Event, ModelVersion
 from tidegate.core.clock import Clock
@@ -54,6 +54,9 @@ class FakeLedger:
 
     def beat(self) -> None:
         self._touch()
+        for event in self.recorded():
+            if event.kind == "stop":
+                raise StopAsked(event.message)
 
     def close(self, outcome: str, reason: str) -> None:
         if outcome not in OUTCOMES:
@@ -107,7 +110,7 @@ class FakeDeliveries:
         self.ledgers.append(FakeLedger(self._clock, summary.id, summary))
         return self.ledgers[-1]
 
-    def join(self, delivery: str) -> FakeLedger:
+    def join(self, delivery: str, *, carries: bool = True) -> FakeLedger:
         found = next((ledger for ledger in self.ledgers if ledger.delivery == delivery), None)
         if found is None:
             raise UnknownDelivery(f"there is no delivery {delivery}")

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from fakes.cluster_region import NAMESPACE, ClusterRegion
+from fakes.cluster_region import NAMESPACE, ClusterRegion, an_image
 from fakes.kube.server import FakeServers, serving
 from fakes.kube.simulated_time import RealTime
 from registry.adapters.mlflow_models import MlflowRegistry
@@ -64,9 +64,41 @@ def mark_images(registry: MlflowRegistry, name: str) -> None:
 class Clusters:
     """The regions' API servers and controllers."""
 
-    def __init__(self, servers: FakeServers, regions: Mapping[str, ClusterRegion]) -> None:
+    def __init__(
+        self,
+        servers: FakeServers,
+        regions: Mapping[str, ClusterRegion],
+        controllers: Sequence[asyncio.Future[None]] = (),
+    ) -> None:
         self.servers = servers
         self._regions = regions
+        self._controllers = controllers
+
+    def stop_controllers(self) -> None:
+        """Nobody reacts any more to what the API servers are told."""
+        for controller in self._controllers:
+            self.servers.do(controller.cancel)
+
+    def region(self, name: str) -> ClusterRegion:
+        """One of them; touch it through `servers` alone."""
+        return self._regions[name]
+
+    def serve(self, version: str) -> None:
+        """Every region serves that version, promoted as a delivery does it."""
+        for region in self._regions.values():
+            self.servers.run(region.fleet.deploy(an_image(version)))
+            if self.servers.do(lambda one=region: one.versions()[0]) != version:
+                self.servers.run(region.fleet.promote())
+
+    def try_out(self, version: str, weight: int) -> None:
+        """Every region has that version on trial, with so many percent of its users."""
+        for region in self._regions.values():
+            self.servers.run(region.fleet.deploy(an_image(version)))
+            self.servers.run(region.fleet.shift(weight))
+
+    def splits(self) -> list[tuple[int, int]]:
+        """Percent of users and of copies on the canary now, region by region."""
+        return [self.servers.do(lambda one=one: one.splits[-1]) for one in self._regions.values()]
 
     def versions(self) -> list[str]:
         """Whom users reach, region by region."""
@@ -80,6 +112,6 @@ def clusters(spec: Mapping[str, Any], folder: Path) -> Iterator[Clusters]:
     regions = {each: ClusterRegion(each, spec=fleet, time=RealTime()) for each in fleet.regions}
     with serving({each: one.api for each, one in regions.items()}, folder, namespace=NAMESPACE) as servers:
         running = [servers.do(lambda one=one: asyncio.ensure_future(one.simulation.run())) for one in regions.values()]
-        yield Clusters(servers, regions)
+        yield Clusters(servers, regions, running)
         for task in running:
             servers.do(task.cancel)

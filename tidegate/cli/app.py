@@ -176,19 +176,32 @@ def status(spec: Spec = SPEC, state: State = STATE, tracking_uri: Tracking = Non
 
 
 @app.command()
-def rollback(spec: Spec = SPEC, state: State = STATE, tracking_uri: Tracking = None, output: As = Output.TEXT) -> int:
-    """Take every region back, now.
+def rollback(
+    spec: Spec = SPEC,
+    to: Annotated[
+        str | None, typer.Option(metavar="VERSION", help="Further back: `previous`, or a version's number.")
+    ] = None,
+    start: Annotated[bool, typer.Option("--start", help="With --to: start it again where it is not warm.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="With --to: do not ask.")] = False,
+    state: State = STATE,
+    tracking_uri: Tracking = None,
+    output: As = Output.TEXT,
+) -> int:
+    """Take every region back, now: to the version that production had before the delivery, and never past it.
 
-    A running delivery is stopped and takes its regions back itself. When none runs, regions that are not on
-    the champion go back to it; when all are, they go to `previous`, which becomes the champion again.
+    Needs the kubeconfig and the spec only: users first, then the records, where MLflow answers. Stops the delivery
+    that runs, here or elsewhere. Said again it changes nothing; further back is --to, which asks first.
 
     \b
     Examples:
       tidegate rollback delivery.yaml
+      tidegate rollback delivery.yaml --to previous
+      tidegate rollback delivery.yaml --to 6 --yes
     """
-    from tidegate.cli.commands.rollback import run
+    from tidegate.cli.commands.rollback import Asked, run
 
-    return run(spec, state, tracking_uri, as_json=output is Output.JSON)
+    asked = Asked(spec, state, tracking_uri, to=to, start=start, yes=yes)
+    return run(asked, as_json=output is Output.JSON)
 
 
 @app.command()

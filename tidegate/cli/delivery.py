@@ -31,6 +31,7 @@ from pipelines.state import StateFolder
 from pipelines.trials import Trials
 from registry.adapters.mlflow_deliveries import MlflowDeliveries
 from registry.adapters.mlflow_ledger import MlflowLedger
+from registry.errors import StopAsked
 from tidegate.cli.addresses import host_and_port
 from tidegate.cli.carriers import carrier_of
 from tidegate.cli.ci import Reports, errors_told
@@ -48,7 +49,7 @@ from tidegate.cli.view import summary
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import ExitCode, TidegateError
 
-BEAT_SECONDS = 10.0
+BEAT_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
@@ -224,12 +225,18 @@ def context_of(wanted: Wanted, plan: Plan, written: Written, ground: Ground) -> 
 
 @asynccontextmanager
 async def heartbeat(say: Callable[[], Awaitable[None]]) -> AsyncIterator[None]:
-    """Say every few seconds that this process lives."""
+    """Say every few seconds that this process lives; one that is asked there to stop is cancelled."""
+    carrying = asyncio.current_task()
+    assert carrying is not None, "only a task can be cancelled"
 
     async def beat() -> None:
         while True:
             try:
                 await say()
+            except StopAsked as asked:
+                note(f"stopping: {asked}; every region goes back first")
+                carrying.cancel()
+                return
             except TidegateError as error:
                 # The next event fails too when it is for good, and ends the delivery in good order; of a store that
                 # is silent the journal tells.

@@ -147,24 +147,6 @@ def engines_of(
     return local_engines(spec, state, registry)
 
 
-@asynccontextmanager
-async def standing_fleets(
-    spec: Delivery, state: StateFolder, *, patience: timedelta | None = None, carrier: Carrier | None = None
-) -> AsyncIterator[Mapping[str, Fleet]]:
-    """The fleets that are there already, by region; none when nothing runs on this machine.
-
-    Without a `carrier` those in clusters can only be looked at.
-    """
-    if isinstance(spec.fleet, ArgoFleetSpec):
-        from tidegate.cli.clusters import open_clusters
-
-        async with open_clusters(spec, spec.fleet, patience=patience, carrier=carrier) as fleets:
-            yield fleets
-        return
-    host = await attach(state.root)
-    yield {region: host.fleet(region) for region in host.regions()} if host else {}
-
-
 def _is_being_written(records: Path) -> bool:
     """Whether users' requests are being recorded now: a file from yesterday says nothing about this delivery."""
     return records.exists() and time.time() - records.stat().st_mtime < FRESH_SECONDS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -23,6 +23,7 @@ T = TypeVar("T")
 Message = MutableMapping[str, Any]
 
 _PATIENCE_SECONDS = 10.0
+_ACTION_SECONDS = 60.0
 
 
 class FakeServers:
@@ -55,6 +56,10 @@ class FakeServers:
             return action()
 
         return asyncio.run_coroutine_threadsafe(run(), self._loop).result(_PATIENCE_SECONDS)
+
+    def run(self, action: Coroutine[Any, Any, T]) -> T:
+        """As `do`, for what has to be waited for there."""
+        return asyncio.run_coroutine_threadsafe(action, self._loop).result(_ACTION_SECONDS)
 
     def vanish(self, region: str) -> None:
         """Close its port; open watches are cut."""

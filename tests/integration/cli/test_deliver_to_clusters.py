@@ -74,7 +74,9 @@ def test_a_delivery_to_clusters_and_back(
     assert page.read_text().startswith(f"### {name} 2 is in production\n")
     told = tidegate("status", "delivery.yaml").out.splitlines()
     assert told[1:] == [f"{region}: steady, stable 2, previous 1, at https://llm.example" for region in REGIONS]
-    back = tidegate("rollback", "delivery.yaml")
+    stays = tidegate("rollback", "delivery.yaml")
+    assert (stays.code, stays.out) == (0, "".join(f"{region}: version 2\n" for region in REGIONS))
+    back = tidegate("rollback", "delivery.yaml", "--to", "previous", "--yes")
     assert (back.code, back.out) == (0, "".join(f"{region}: version 1\n" for region in REGIONS))
     listed = tidegate("model", "list", name).out
     assert "champion" in listed

@@ -13,7 +13,7 @@ from fakes.run_store import memory_store
 
 from registry.adapters.mlflow_deliveries import MlflowDeliveries
 from registry.adapters.mlflow_ledger import MlflowLedger
-from registry.errors import DeliveryLost, DeliveryRuns
+from registry.errors import DeliveryLost, DeliveryRuns, StopAsked
 from registry.liveness import LIVE_SECONDS
 from registry.model import DeliverySummary, Event, ModelVersion
 
@@ -22,6 +22,7 @@ class AnyDeliveries(Protocol):
     def open_delivery(
         self, version: ModelVersion, champion: ModelVersion | None, *, spec_digest: str
     ) -> MlflowLedger | FakeLedger: ...
+    def join(self, delivery: str, *, carries: bool = True) -> MlflowLedger | FakeLedger: ...
     def deliveries(self, name: str, *, last: int | None = None) -> list[DeliverySummary]: ...
     def events(self, delivery: str) -> list[Event]: ...
     def is_alive(self, delivery: DeliverySummary) -> bool: ...
@@ -171,3 +172,17 @@ def test_the_clock_of_the_fakes_is_in_utc(clock: FakeClock) -> None:
     now: datetime = clock.now()
 
     assert now.utcoffset() is not None
+
+
+def test_whoever_carries_a_delivery_hears_with_its_next_sign_of_life_that_it_is_to_end(
+    deliveries: AnyDeliveries, begin: Begin, clock: FakeClock
+) -> None:
+    ledger = begin()
+    ledger.beat()
+    asked = Event(at=clock.now(), step="delivery", kind="stop", message="asked to stop by ann")
+    deliveries.join(ledger.delivery, carries=False).append(asked)
+    with pytest.raises(StopAsked, match="asked to stop by ann"):
+        ledger.beat()
+    # It is still its own, to be taken back and closed.
+    ledger.append(Event(at=clock.now(), step="undo@eu-west-1", kind="done", message="back"))
+    ledger.close("interrupted", "asked to stop by ann")

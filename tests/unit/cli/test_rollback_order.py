@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
-from typing import cast
+from pathlib import Path
 
 import pytest
 from fakes.fleet import FakeFleet, an_engine
+from fakes.world import a_spec
 
-from rollouts.adapters.host_client import LocalFleet
+from pipelines.ports import Fleet
+from pipelines.state import StateFolder
 from rollouts.errors import EngineDidNotStart
-from tidegate.cli.commands.rollback import _back
+from rollouts.model import Engine
+from tidegate.cli.commands.rollback import Back, moved
+from tidegate.cli.records import Records
+
+
+async def engine_before(_: Fleet, version: str) -> Engine:
+    return an_engine(version)
+
+
+def rollback_of(*fleets: FakeFleet) -> Back:
+    """Of which no question goes to MLflow."""
+    nowhere = Path("/nowhere")
+    by_region = {fleet.region: fleet for fleet in fleets}
+    return Back(a_spec(), StateFolder(nowhere), by_region, Records("support-llm", nowhere, None), engine_before)
 
 
 async def back(fleet: FakeFleet, version: str) -> None:
-    # The port is the same; the command only ever meets fleets of this machine.
-    await _back(cast(LocalFleet, fleet), an_engine(version))
+    await moved(rollback_of(fleet), fleet.region, version)
 
 
 @pytest.fixture
@@ -64,3 +78,18 @@ async def test_one_that_does_not_start_leaves_users_where_they_are(fleet: FakeFl
     state = await fleet.observe()
     assert state.stable
     assert state.stable.version == "2"
+
+
+async def test_users_go_back_to_whatever_is_stable_and_nothing_else_changes(fleet: FakeFleet) -> None:
+    await fleet.deploy(an_engine("3"))
+    await fleet.shift(50)
+    for _ in range(2):
+        (state,) = (await rollback_of(fleet).now()).values()
+        assert not isinstance(state, Exception)
+        assert state.stable
+        assert (state.stable.version, state.canary, state.weight) == ("2", None, 0)
+
+
+async def test_a_region_that_serves_nobody_has_nothing_to_go_back_from(capsys: pytest.CaptureFixture[str]) -> None:
+    await rollback_of(FakeFleet()).now()
+    assert capsys.readouterr().err == "eu-west-1: serves nobody\n"

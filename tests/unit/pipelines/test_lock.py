@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pipelines.adapters import lock
-from pipelines.adapters.lock import delivery_lock, holder
+from pipelines.adapters.lock import delivery_lock, holder, one_rollback, rollback_runs
 from registry.errors import DeliveryRuns
 from rollouts.watchdog import delivery_runs
 from tidegate.core.errors import ExitCode
@@ -103,3 +103,23 @@ def test_the_fleet_host_and_the_command_line_agree_on_what_runs(path: Path, deli
     delivery.kill()
     delivery.wait()
     assert not delivery_runs(path.parent)
+
+
+def test_rollbacks_of_one_machine_go_one_after_the_other(tmp_path: Path) -> None:
+    assert not rollback_runs(tmp_path)
+    code = "import sys; from pathlib import Path; from pipelines.adapters.lock import one_rollback\n"
+    code += "with one_rollback(Path(sys.argv[1]), print): print('mine')"
+    with one_rollback(tmp_path, lambda _: None):
+        assert rollback_runs(tmp_path)
+        second = subprocess.Popen([sys.executable, "-uc", code, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+        assert second.stdout is not None
+        assert second.stdout.readline() == "another rollback runs here; waiting for it\n"
+    with second.stdout:
+        assert second.stdout.read() == "mine\n"
+    assert second.wait() == 0
+
+
+def test_where_nothing_can_be_written_a_rollback_goes_on_without_a_lock(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with one_rollback(tmp_path / "file", lambda _: None):
+        assert not rollback_runs(tmp_path / "nowhere")

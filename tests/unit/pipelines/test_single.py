@@ -10,6 +10,7 @@ from fakes.steps import Steps
 from fakes.world import CHALLENGER, CHAMPION, World
 
 from pipelines.model import Ending
+from pipelines.ports import Event
 from pipelines.single import take_step
 from registry.errors import DeliveryLost
 from tidegate.core.errors import ExitCode, OutsideError, UsageError
@@ -231,3 +232,11 @@ async def test_regions_of_one_wave_do_not_wait_for_each_other(tmp_path: Path) ->
     await asyncio.gather(*(walk(lane) for lane in lanes))
     assert (await steps.deliver()).ending is Ending.DELIVERED
     assert world.stable_versions() == EVERYWHERE
+
+
+async def test_a_step_does_not_begin_once_somebody_has_asked_the_delivery_to_end(steps: Steps, world: World) -> None:
+    await steps.until("bake@2")
+    world.ledger.append(Event(at=world.clock.now(), step="delivery", kind="stop", message="asked to stop by ann"))
+    taken = await steps.take("finalize")
+    assert (taken.done, taken.reason, taken.exit_code) == (False, "asked to stop by ann", ExitCode.INTERRUPTED)
+    assert (await steps.close()).ending is Ending.INTERRUPTED

@@ -1,92 +1,240 @@
-"""`tidegate rollback`: every region back, now."""
+"""`tidegate rollback`: users back now, by the clusters alone; then the records, where MLflow answers."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import signal
-from collections.abc import Mapping
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
-from pipelines.adapters.lock import delivery_lock, holder
+from pipelines.adapters.lock import holder, one_rollback, rollback_runs
 from pipelines.ports import Fleet
 from pipelines.spec import Delivery
 from pipelines.state import StateFolder
-from pipelines.unwind import needs_undoing
-from registry.adapters.mlflow_models import MlflowRegistry
-from registry.model import Alias, ModelVersion
-from rollouts.model import Engine
+from pipelines.way_back import before, before_by_others, is_back
+from registry.model import DeliverySummary
+from rollouts.errors import FleetError, NotPossible
+from rollouts.model import Engine, RegionState
 from tidegate.cli.carriers import insisting
-from tidegate.cli.compose import open_registry, read_delivery
-from tidegate.cli.ground import engines_of, standing_fleets
-from tidegate.cli.output import note, print_json, say
-from tidegate.core.errors import OutsideError
+from tidegate.cli.output import note, print_json
+from tidegate.cli.records import Records
+from tidegate.cli.standing import standing_fleets
+from tidegate.core.errors import ExitCode, OutsideError, TidegateError
+from tidegate.core.spec import load_spec
 
 LOOK_SECONDS = 0.2
+PATIENCE = timedelta(seconds=30)
+"""For a region that does not answer: a person waits, and may say it again."""
+ENDS_WITHIN_SECONDS = 120.0
+"""For a delivery that was told to end: its next sign of life, and its own way back."""
 
 
-def run(spec_path: Path, state: Path, tracking_uri: str | None, *, as_json: bool) -> int:
-    """Stop the delivery that runs; when none does, finish undoing a dead one, or go back to the previous champion."""
-    spec, folder = read_delivery(spec_path), StateFolder(state)
-    process = holder(folder.lock)
-    versions = (
-        asyncio.run(_stop_delivery(process, spec, folder))
-        if process is not None
-        else asyncio.run(_to_previous(spec, folder, open_registry(state, tracking_uri)))
-    )
-    if as_json:
-        print_json({"regions": versions})
-    else:
-        for region, version in versions.items():
-            say(f"{region}: version {version}")
-    return 0
+@dataclass(frozen=True)
+class Asked:
+    """As the options say it."""
+
+    spec: Path
+    state: Path
+    tracking_uri: str | None
+    to: str | None = None
+    """`previous` or a version's number; None for the version that production had before the delivery."""
+    start: bool = False
+    """Start it again where it is not warm."""
+    yes: bool = False
 
 
-async def _stop_delivery(process: int, spec: Delivery, state: StateFolder) -> Mapping[str, str]:
-    note(f"stopping the delivery of process {process}; it takes its regions back itself")
-    os.kill(process, signal.SIGTERM)
-    while holder(state.lock) == process:
-        await asyncio.sleep(LOOK_SECONDS)
-    async with standing_fleets(spec, state) as fleets:
-        return await _served(fleets)
+@dataclass(frozen=True)
+class Back:
+    """One rollback: where, and who is told."""
+
+    spec: Delivery
+    state: StateFolder
+    fleets: Mapping[str, Fleet]
+    records: Records
+    engine_before: Callable[[Fleet, str], Awaitable[Engine]]
+    """What served a version before, to be started again."""
+
+    async def now(self) -> dict[str, RegionState | TidegateError]:
+        """Take whatever is on trial away, in every region at once."""
+        return dict(zip(self.fleets, await asyncio.gather(*map(_taken_back, self.fleets.values())), strict=True))
 
 
-async def _to_previous(spec: Delivery, state: StateFolder, registry: MlflowRegistry) -> Mapping[str, str]:
-    async with standing_fleets(spec, state, carrier=insisting(spec)) as fleets:
-        if not fleets:
+def run(asked: Asked, *, as_json: bool) -> int:
+    """Take every region back; 4 when one could not be, or is not seen."""
+    # Neither the golden set nor prompts, which the person in a hurry may not have.
+    spec, state = load_spec(asked.spec, Delivery), StateFolder(asked.state)
+    return asyncio.run(_run(asked, spec, state, as_json=as_json))
+
+
+async def _run(asked: Asked, spec: Delivery, state: StateFolder, *, as_json: bool) -> int:
+    async with standing_fleets(spec, state, patience=PATIENCE, carrier=insisting(spec)) as standing:
+        if not standing:
             raise OutsideError("no fleet runs here", hint="start it with `tidegate fleet up`")
-        with delivery_lock(state.lock):
-            wanted = {region: fleets[region] for region in spec.regions.names}
-            target = await _target(spec, wanted, registry)
-            engine = await engines_of(spec, state, registry).prepare(target, note)
-            await asyncio.gather(*(_back(fleet, engine) for fleet in wanted.values()))
-            registry.reinstate(target)
-        return await _served(fleets)
+        fleets = {region: standing[region] for region in spec.regions.names}
+        records = Records(spec.model.name, state.root, asked.tracking_uri)
+        back = Back(spec, state, fleets, records, partial(_engine_before, spec, state, records))
+        if asked.to is None:
+            told = await _take_back(back)
+        else:
+            from tidegate.cli.commands.rollback_to import Further, go_further
+
+            told = await go_further(Further(asked.to, start=asked.start, yes=asked.yes), back)
+        return _report(told, await _served(fleets), as_json=as_json)
 
 
-async def _target(spec: Delivery, fleets: Mapping[str, Fleet], registry: MlflowRegistry) -> ModelVersion:
-    """The champion while a region is not on it, as after a delivery that died; else the champion before."""
-    champion = registry.resolve(spec.model.name, Alias.CHAMPION)
-    states = [await fleet.observe() for fleet in fleets.values()]
-    if any(needs_undoing(state, champion.version) for state in states):
-        return champion
-    return registry.resolve(spec.model.name, Alias.PREVIOUS)
+async def _take_back(back: Back) -> list[str]:
+    """Users first, then the carrier, then what was promoted already, then the records; returns what went wrong."""
+    process = told_to_end(back.state)
+    now = await back.now()
+    with one_rollback(back.state.root, note):
+        wrong = await stopped_here(process, back.state)
+        try:
+            last = await stopped_elsewhere(back)
+        except TidegateError as error:
+            note(f"not recorded, and no delivery elsewhere was told: {error}")
+            note("once MLflow answers, `tidegate rollback` says it there, and moves nobody who is back")
+            wanted = before_by_others(_seen(now))
+            return wrong + await _all_to(back, wanted)
+        states = _seen(await back.now())
+        wrong += await _all_to(back, before(states, last))
+        if last is not None and last.ended is None and not wrong:
+            await _closed(back.records, last)
+    return wrong
 
 
-async def _back(fleet: Fleet, engine: Engine) -> None:
-    """To the warm previous when it is still up; else it starts anew and takes over when it is ready."""
-    now = await fleet.observe()
-    if engine.version in [arm.version for arm in (now.stable, now.previous) if arm is not None]:
-        await fleet.rollback(engine.version)
-        return
-    note(f"{fleet.region}: version {engine.version} is no longer warm and is started again")
-    await fleet.deploy(engine)
-    await fleet.promote()
+async def _taken_back(fleet: Fleet) -> RegionState | TidegateError:
+    try:
+        state = await fleet.rollback(None)
+    except FleetError as error:
+        note(f"{fleet.region}: could not be taken back: {error}")
+        return error
+    note(f"{fleet.region}: {_in_words(state)}")
+    return state
 
 
-async def _served(fleets: Mapping[str, Fleet]) -> Mapping[str, str]:
-    states = [await fleet.observe() for fleet in fleets.values()]
-    for state in states:
-        if state.problem:
-            note(f"{state.region}: {state.problem}")
-    return {state.region: state.stable.version if state.stable else "none" for state in states}
+def _in_words(state: RegionState) -> str:
+    if state.stable is None:
+        return "serves nobody"
+    left = f"; {state.problem}" if state.problem else ""
+    return f"all users are on version {state.stable.version}{left}" if is_back(state) else f"is not back yet{left}"
+
+
+def _seen(found: Mapping[str, RegionState | TidegateError]) -> dict[str, RegionState]:
+    return {region: state for region, state in found.items() if isinstance(state, RegionState)}
+
+
+def told_to_end(state: StateFolder) -> int | None:
+    """The process of the delivery that runs here, which was told to end; another rollback is none."""
+    process = holder(state.lock)
+    if process is None or rollback_runs(state.root):
+        return None
+    note(f"stopping the delivery of process {process}")
+    os.kill(process, signal.SIGTERM)
+    return process
+
+
+async def stopped_here(process: int | None, state: StateFolder) -> list[str]:
+    """Wait until the delivery of this machine has ended, as it was told."""
+    for _ in range(round(ENDS_WITHIN_SECONDS / LOOK_SECONDS)):
+        if process is None or holder(state.lock) != process:
+            return []
+        await asyncio.sleep(LOOK_SECONDS)
+    return [f"the delivery of process {process} was told to end and has not; it may still move users"]
+
+
+async def stopped_elsewhere(back: Back) -> DeliverySummary | None:
+    """The model's last delivery, once nobody carries it any more.
+
+    Raises:
+        TidegateError: MLflow does not answer, or the delivery does not end.
+    """
+    known = await back.records.known()
+    if known.last is None or known.last.ended is not None or not known.alive:
+        return known.last
+    where = f"process {known.last.pid} on {known.last.host}"
+    note(f"stopping delivery {known.last.id[:8]}, {where}: it hears of it within seconds")
+    await back.records.stop(known.last.id)
+    deadline = asyncio.get_running_loop().time() + ENDS_WITHIN_SECONDS
+    while asyncio.get_running_loop().time() < deadline:
+        known = await back.records.known()
+        if known.last is None or known.last.ended is not None or not known.alive:
+            return known.last
+        await asyncio.sleep(1.0)
+    raise OutsideError(f"the delivery of {where} was told to end and has not; it may still move users")
+
+
+async def _all_to(back: Back, wanted: Mapping[str, str]) -> list[str]:
+    """Regions that were promoted already, to where they were before; returns what went wrong."""
+    found = await asyncio.gather(*(moved(back, region, to) for region, to in wanted.items()), return_exceptions=True)
+    wrong = []
+    for region, error in zip(wanted, found, strict=True):
+        if isinstance(error, TidegateError):
+            wrong.append(f"{region}: {error}")
+        elif isinstance(error, BaseException):
+            raise error
+    return wrong
+
+
+async def moved(back: Back, region: str, to: str) -> None:
+    """To a version that is warm; one that is not is started again, and takes over when it is ready.
+
+    Raises:
+        TidegateError: it could not be done; users stay where they are.
+    """
+    fleet = back.fleets[region]
+    try:
+        await fleet.rollback(to)
+    except NotPossible:
+        note(f"{region}: version {to} is no longer warm and is started again")
+        await fleet.deploy(await back.engine_before(fleet, to))
+        await fleet.promote()
+
+
+async def _engine_before(spec: Delivery, state: StateFolder, records: Records, fleet: Fleet, version: str) -> Engine:
+    # Not above: it knows how engines are made, which going back to a warm one does not need.
+    from tidegate.cli.engines_before import engine_before
+
+    return await engine_before(fleet, version, spec, state, records)
+
+
+async def _closed(records: Records, last: DeliverySummary) -> None:
+    try:
+        await records.close(last)
+    except TidegateError as error:
+        note(f"delivery {last.id[:8]} was not closed: {error}; the next `tidegate deliver` closes it")
+    else:
+        note(f"delivery {last.id[:8]} of version {last.version} is closed: interrupted")
+
+
+async def _served(fleets: Mapping[str, Fleet]) -> dict[str, RegionState | TidegateError]:
+    async def look(fleet: Fleet) -> RegionState | TidegateError:
+        try:
+            return await fleet.observe()
+        except FleetError as error:
+            return error
+
+    return dict(zip(fleets, await asyncio.gather(*map(look, fleets.values())), strict=True))
+
+
+def _report(wrong: list[str], found: Mapping[str, RegionState | TidegateError], *, as_json: bool) -> int:
+    versions: dict[str, str] = {}
+    for region, state in found.items():
+        if isinstance(state, TidegateError):
+            wrong.append(f"{region} cannot be seen: {state}; say it again")
+            continue
+        versions[region] = state.stable.version if state.stable else "none"
+        if not is_back(state):
+            why = state.problem or f"{state.weight} % of users are on the canary"
+            wrong.append(f"{region} is not back: {why}; say it again")
+    if as_json:
+        print_json({"regions": versions, "wrong": wrong})
+    else:
+        print(*(f"{region}: version {version}" for region, version in versions.items()), sep="\n")
+    for line in wrong:
+        print(f"tidegate: {line}", file=sys.stderr)
+    return ExitCode.OUTSIDE if wrong else ExitCode.DELIVERED

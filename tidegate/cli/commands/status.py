@@ -15,8 +15,8 @@ from registry.model import DeliverySummary
 from rollouts.errors import FleetError
 from rollouts.model import RegionState
 from tidegate.cli.compose import open_deliveries, read_delivery
-from tidegate.cli.ground import standing_fleets
 from tidegate.cli.output import print_json, say
+from tidegate.cli.standing import standing_fleets
 from tidegate.core.errors import ExitCode
 
 

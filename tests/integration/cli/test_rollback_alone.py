@@ -1,0 +1,163 @@
+"""`tidegate rollback` with the clusters alone: a kubeconfig, the spec, and nothing else that answers."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from fakes.kube.call import Call
+from fakes.simulated_clusters import Clusters, clusters, delivery_to
+
+REGIONS = ("eu-west-1", "us-east-1")
+TIDEGATE = "import sys; from tidegate.cli import main; sys.exit(main(sys.argv[1:]))"
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> Path:
+    """Its golden set is not there: whoever is in a hurry has the spec alone."""
+    said = delivery_to([[each] for each in REGIONS], name="support-llm", engine="https://llm.example")
+    path = tmp_path / "delivery.yaml"
+    path.write_text(yaml.safe_dump(said))
+    return path
+
+
+@pytest.fixture
+def there(spec: Path, tmp_path: Path) -> Iterator[Clusters]:
+    """Both regions serve version 1."""
+    with clusters(yaml.safe_load(spec.read_text()), tmp_path) as found:
+        found.serve("1")
+        yield found
+
+
+@pytest.fixture
+def mute() -> Iterator[str]:
+    """An MLflow that takes connections and never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+
+
+def rollback(spec: Path, there: Clusters, *more: str, mlflow: str = "") -> subprocess.CompletedProcess[str]:
+    """On a machine of which only the kubeconfig is known."""
+    home = spec.parent / "home"
+    home.mkdir(exist_ok=True)
+    environment = {"PATH": os.environ["PATH"], "HOME": str(home), "KUBECONFIG": str(there.servers.kubeconfig)}
+    if mlflow:
+        environment |= {"MLFLOW_TRACKING_URI": mlflow, "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0"}
+    command = [sys.executable, "-c", TIDEGATE, "rollback", str(spec), *more]
+    return subprocess.run(
+        command, cwd=home, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
+
+
+def writes(there: Clusters) -> list[Call]:
+    """Whatever changed anything, in all regions."""
+    return [call for each in REGIONS for call in there.servers.api(each).calls if call.writes]
+
+
+@pytest.mark.parametrize("away", ["nowhere", "refuses", "mute"])
+def test_users_are_on_the_stable_with_a_kubeconfig_alone(spec: Path, there: Clusters, away: str, mute: str) -> None:
+    there.try_out("2", 50)
+    assert there.splits() == [(50, 0), (50, 0)]
+    uri = {"nowhere": "", "refuses": "http://127.0.0.1:9", "mute": mute}[away]
+    said = rollback(spec, there, mlflow=uri)
+    assert (said.returncode, said.stdout) == (0, "eu-west-1: version 1\nus-east-1: version 1\n"), said.stderr
+    assert there.splits() == [(0, 0), (0, 0)]
+    assert there.versions() == ["1", "1"]
+    assert said.stderr.count("all users are on version 1\n") == 2
+    assert "not recorded, and no delivery elsewhere was told: " in said.stderr
+    assert not (spec.parent / "home" / ".tidegate" / "engines").exists()
+    assert not (spec.parent / "home" / ".tidegate" / "mlflow.db").exists()
+
+
+def test_said_again_it_is_the_same_rollback(spec: Path, there: Clusters) -> None:
+    """Also where a version before the champion is warm, which the second one once went to."""
+    there.serve("2")
+    there.try_out("3", 25)
+    assert rollback(spec, there).returncode == 0
+    assert there.versions() == ["2", "2"]
+    before = len(writes(there))
+    again = rollback(spec, there)
+    assert (again.returncode, again.stdout) == (0, "eu-west-1: version 2\nus-east-1: version 2\n")
+    assert len(writes(there)) == before
+
+
+def test_two_people_at_once_are_one_rollback(spec: Path, there: Clusters) -> None:
+    there.serve("2")
+    there.try_out("3", 50)
+    both = [
+        subprocess.Popen(
+            [sys.executable, "-c", TIDEGATE, "rollback", str(spec), "--state", str(spec.parent / name)],
+            env={"PATH": os.environ["PATH"], "HOME": str(spec.parent), "KUBECONFIG": str(there.servers.kubeconfig)},
+            cwd=spec.parent,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        for name in ("ann", "bob")
+    ]
+    for person in both:
+        out, err = person.communicate()
+        assert (person.returncode, out) == (0, "eu-west-1: version 2\nus-east-1: version 2\n"), err
+    assert there.versions() == ["2", "2"]
+    assert there.splits() == [(0, 0), (0, 0)]
+
+
+def test_a_region_that_is_away_holds_up_no_other(spec: Path, there: Clusters) -> None:
+    there.try_out("2", 50)
+    there.servers.vanish("us-east-1")
+    said = rollback(spec, there)
+    assert said.returncode == 4
+    assert said.stdout == "eu-west-1: version 1\n"
+    assert "us-east-1 cannot be seen" in said.stderr
+    assert there.splits()[0] == (0, 0)
+
+
+def test_a_wave_that_was_promoted_goes_back_to_what_the_others_serve(spec: Path, there: Clusters) -> None:
+    """The ledger is away; what eu-west-1 keeps as its way back is what us-east-1 serves still."""
+    region = there.region("eu-west-1")
+    there.try_out("2", 50)
+    there.servers.run(region.fleet.promote())
+    assert there.versions() == ["2", "1"]
+    said = rollback(spec, there)
+    assert (said.returncode, there.versions()) == (0, ["1", "1"]), said.stderr
+    assert there.splits() == [(0, 0), (0, 0)]
+
+
+def test_further_back_has_to_be_said_and_confirmed(spec: Path, there: Clusters) -> None:
+    there.serve("2")
+    assert rollback(spec, there).stdout == "eu-west-1: version 2\nus-east-1: version 2\n"
+    refused = rollback(spec, there, "--to", "previous")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert refused.stderr == (
+        "tidegate: production would move (eu-west-1: 2 -> 1 (warm); us-east-1: 2 -> 1 (warm)), and nobody can be asked"
+        " here; add --yes\n"
+    )
+    assert there.versions() == ["2", "2"]
+    said = rollback(spec, there, "--to", "previous", "--yes")
+    assert (said.returncode, said.stdout) == (0, "eu-west-1: version 1\nus-east-1: version 1\n"), said.stderr
+    assert "`champion` was not moved" in said.stderr
+    assert there.versions() == ["1", "1"]
+    again = rollback(spec, there, "--to", "1")
+    assert (again.returncode, again.stdout) == (0, said.stdout), again.stderr
+
+
+def test_the_version_before_the_last_is_reached_where_it_is_warm(spec: Path, there: Clusters) -> None:
+    there.serve("2")
+    there.serve("3")
+    said = rollback(spec, there, "--to", "1", "--yes")
+    assert (said.returncode, there.versions()) == (0, ["1", "1"]), said.stderr
+
+
+def test_a_version_that_is_cold_is_started_again_only_when_asked_so(spec: Path, there: Clusters) -> None:
+    there.serve("2")
+    unknown = rollback(spec, there, "--to", "7", "--yes")
+    assert (unknown.returncode, unknown.stdout) == (2, "")
+    assert unknown.stderr == (
+        "tidegate: version 7 is not warm in eu-west-1, us-east-1; --start starts it again there, which takes minutes\n"
+    )
