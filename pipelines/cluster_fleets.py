@@ -38,7 +38,7 @@ def argo_fleet(
 ) -> ArgoFleet:
     """The fleet of one region; `patience` is the spec's when it is None. Whoever only looks is no `carrier`."""
     return ArgoFleet(
-        place_of(spec, fleet, region, fleet.patience if patience is None else patience),
+        place_of(spec, fleet, region, spec.api_patience if patience is None else patience),
         cluster=cluster,
         routes=routes_of(fleet),
         render=rendering(spec, fleet, region),

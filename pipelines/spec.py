@@ -17,6 +17,7 @@ from pipelines.approval_spec import ApprovalSpec, Around, FreezeSpec, Weight
 from pipelines.approval_spec import odds_with as odds_with_approvals
 from pipelines.metrics_spec import IN_CLUSTERS, ON_THIS_MACHINE, MetricsSpec, look_of, too_soon
 from pipelines.notify.spec import NotifySpec
+from pipelines.patience_spec import PatienceSpec
 from pipelines.slo_gate import odds_with as odds_with_slos
 from pipelines.workflow.spec import WorkflowSpec
 from pipelines.workflow.spec import odds_with as odds_with_workflow
@@ -38,6 +39,10 @@ Mirrored = Annotated[
     Field(ge=1, le=100),
 ]
 """Percent of users' requests that are copied."""
+
+
+API_PATIENCE = timedelta(minutes=10)
+"""Longer than an API server takes to start again."""
 
 
 class Metadata(SpecModel):
@@ -176,6 +181,7 @@ class Delivery(SpecModel):
     regions: Regions
     fleet: Fleet = LocalFleet()
     metrics: MetricsSpec = MetricsSpec()
+    patience: PatienceSpec = PatienceSpec()
     traffic: Traffic | None = None
     approvals: tuple[ApprovalSpec, ...] = ()
     freeze: tuple[FreezeSpec, ...] = ()
@@ -200,6 +206,7 @@ class Delivery(SpecModel):
         if isinstance(self.fleet, LocalFleet):
             yield from self._on_this_machine(self.fleet)
         else:
+            yield from self._around_silence(self.fleet)
             for odd in odds_with_fleet(self.fleet, self._around_fleet()):
                 yield replace(odd, where=("fleet", *odd.where))
         yield from self._around_slos()
@@ -217,6 +224,14 @@ class Delivery(SpecModel):
             clusters = self.fleet if isinstance(self.fleet, ArgoFleetSpec) else None
             for odd in odds_with_workflow(self.workflow, clusters):
                 yield replace(odd, where=("workflow", *odd.where))
+
+    def _around_silence(self, fleet: ArgoFleetSpec) -> Iterator[Contradiction]:
+        if fleet.patience and self.patience.api not in (None, fleet.patience):
+            found = f"{format_duration(fleet.patience)}, and patience.api says otherwise"
+            yield Contradiction(("fleet", "patience"), found, "patience.api alone")
+        if fleet.unattended <= self.api_patience:
+            expected = f"more than `patience.api`, which is {format_duration(self.api_patience)}"
+            yield Contradiction(("fleet", "unattended"), format_duration(fleet.unattended), expected)
 
     def _on_this_machine(self, fleet: LocalFleet) -> Iterator[Contradiction]:
         for region in fleet.ports:
@@ -271,6 +286,12 @@ class Delivery(SpecModel):
         """Between two scrapes of an engine."""
         usual = ON_THIS_MACHINE if isinstance(self.fleet, LocalFleet) else IN_CLUSTERS
         return self.metrics.scrape_interval or usual
+
+    @property
+    def api_patience(self) -> timedelta:
+        """How long a region's API server may be silent."""
+        older = self.fleet.patience if isinstance(self.fleet, ArgoFleetSpec) else None
+        return self.patience.api or older or API_PATIENCE
 
     @property
     def look(self) -> timedelta:

@@ -14,8 +14,6 @@ from tidegate.core.errors import OutsideError
 
 LOOK_SECONDS = 2.0
 """Between two looks: Prometheus has nothing new sooner."""
-BLIND_SECONDS = 20.0
-"""How long evidence may be unreadable before the delivery gives up."""
 
 Ask = Callable[[bool], Awaitable[Sequence[Verdict]]]
 """Called with whether the time is over; answers with every gate's verdict."""
@@ -50,11 +48,11 @@ async def watch(context: Context, step: Step, window: Window, ask: Ask) -> None:
         outcome = worst(verdict.outcome for verdict in verdicts)
         if outcome is not Outcome.ERROR:
             last_seen = context.clock.monotonic()
-        blind = context.clock.monotonic() - last_seen
+        is_blind = context.clock.monotonic() - last_seen >= context.spec.patience.metrics.total_seconds()
         # A pass comes first: evidence that arrives with the deadline is evidence.
         if outcome is Outcome.PASS and elapsed >= window.at_least and not _must_stay(context, elapsed, window):
             return
-        if outcome is Outcome.FAIL or elapsed >= window.within or blind >= BLIND_SECONDS:
+        if outcome is Outcome.FAIL or elapsed >= window.within or is_blind:
             raise Stopped(ENDING_OF[outcome], _reason(verdicts, outcome))
         await context.clock.sleep(LOOK_SECONDS)
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from threading import Condition, Thread
 from typing import Any, TypeVar
 
+from pipelines.patience_spec import PatienceSpec
 from pipelines.ports import Ledger, Registry
 from pipelines.records.entries import Attached, Entry, Said, carry_out, passes
 from pipelines.records.spool import Spool
@@ -38,6 +39,15 @@ class Limits:
     """Of silence, until a delivery that is over ends its process and leaves the rest to the next one."""
     pauses: tuple[float, ...] = (0.5, 1.0, 2.0, 5.0)
     """Between two attempts, the last one again and again."""
+
+
+def limits_of(patience: PatienceSpec) -> Limits:
+    """What a spec says."""
+    return Limits(
+        call=patience.call.total_seconds(),
+        patience=patience.registry.total_seconds(),
+        end=patience.end.total_seconds(),
+    )
 
 
 @dataclass(frozen=True)

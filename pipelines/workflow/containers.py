@@ -18,7 +18,7 @@ from hera.workflows.models.io.k8s.apimachinery.pkg.util.intstr import IntOrStrin
 
 from pipelines.workflow import conventions as names
 from pipelines.workflow.blueprint import Blueprint
-from pipelines.workflow.deadlines import SLACK, closing
+from pipelines.workflow.deadlines import SLACK, closing, silence
 from pipelines.workflow.pods import (
     LOGIN,
     SIGN,
@@ -60,7 +60,7 @@ def opening(blueprint: Blueprint) -> Container:
         f"--key={names.UID}",
         f"--patience={format_duration(blueprint.settings.patience)}",
     ]
-    within = SLACK + blueprint.fleet.patience
+    within = SLACK + silence(blueprint.spec)
     return _command(blueprint, names.OPEN, command, within=int(within.total_seconds()), spec=True)
 
 
@@ -74,7 +74,7 @@ def staging(blueprint: Blueprint) -> Container:
 def closure(blueprint: Blueprint) -> Container:
     """The exit handler: by the key, since a workflow that was stopped may not have come to know the id."""
     command = ["stage", "close", f"--file={names.SPEC_FOLDER}/{blueprint.spec_file}", f"--key={names.UID}"]
-    within = closing(blueprint.fleet)
+    within = closing(blueprint.spec, blueprint.fleet)
     return _command(blueprint, names.CLOSE, command, within=int(within.total_seconds()), spec=True)
 
 

@@ -9,11 +9,12 @@ from pipelines.approval_spec import FreezeSpec
 from pipelines.approvals import patience
 from pipelines.hold import FROZEN
 from pipelines.model import StageName, Step
+from pipelines.patience_spec import PatienceSpec
 from pipelines.spec import Delivery
 from rollouts.manifests.spec import ArgoFleetSpec
 
 SLACK = timedelta(minutes=15)
-"""For a pod's own start, for bringing a version's files, and for a registry that is slow."""
+"""For a pod's own start, for bringing a version's files, and for a registry that is away for as long as is usual."""
 OFFLINE = timedelta(hours=2)
 """The golden set has no limit of its own; a large one on a slow engine takes minutes."""
 WEEK = timedelta(days=7)
@@ -23,12 +24,17 @@ def deadline(spec: Delivery, fleet: ArgoFleetSpec, step: Step, steps: tuple[Step
     """From the pod's start; people who are asked, and freezes, have their time within it."""
     waits = (patience(spec.approvals, asked, steps) for asked in step.approvals)
     frozen = sum(map(_length, spec.freeze), timedelta(0)) if step.stage in FROZEN else timedelta(0)
-    return _working(spec, fleet, step) + fleet.patience + frozen + sum(waits, timedelta(0)) + SLACK
+    return _working(spec, fleet, step) + silence(spec) + frozen + sum(waits, timedelta(0)) + SLACK
 
 
-def closing(fleet: ArgoFleetSpec) -> timedelta:
+def closing(spec: Delivery, fleet: ArgoFleetSpec) -> timedelta:
     """Taking every region back, side by side, and a region that is silent."""
-    return fleet.pod.start_within + fleet.patience + SLACK
+    return fleet.pod.start_within + silence(spec) + SLACK
+
+
+def silence(spec: Delivery) -> timedelta:
+    """Of a region's API server, and of an MLflow that is given longer than usual."""
+    return spec.api_patience + max(spec.patience.registry - PatienceSpec().registry, timedelta(0))
 
 
 def _working(spec: Delivery, fleet: ArgoFleetSpec, step: Step) -> timedelta:

@@ -37,7 +37,8 @@ class Access:
     server_certificates: str | None = None
     """A file or folder of authorities, instead of the usual ones."""
     client_certificate: str | None = None
-    timeout_seconds: float = 120.0
+    timeout_seconds: float = 10.0
+    """Of one call, its retries included; of files, between two parts of them at least `TRANSFER_SECONDS`."""
     retries: int = 3
     """MLflow's own 7 take four minutes to say that nobody is there; 3 wait about 15 seconds."""
     backoff_factor: float = 2.0

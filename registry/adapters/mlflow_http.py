@@ -11,7 +11,9 @@ import ssl
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
+from math import inf
 from pathlib import Path
+from time import monotonic
 from typing import Any
 from weakref import finalize
 
@@ -30,6 +32,8 @@ UNTOUCHED = frozenset({429})
 """Of these, what says that nothing was done."""
 CONNECT_SECONDS = 10.0
 LONGEST_PAUSE_SECONDS = 120.0
+TRANSFER_SECONDS = 120.0
+"""Of silence in the middle of a file: a store may take its time to put it away."""
 PART_BYTES = 1 << 20
 
 # It logs the URL of every request at the level INFO.
@@ -55,7 +59,6 @@ class Server:
                 headers=headers,
                 auth=access.basic,
                 verify=_tls(access),
-                timeout=httpx.Timeout(access.timeout_seconds, connect=min(CONNECT_SECONDS, access.timeout_seconds)),
                 follow_redirects=True,
                 transport=transport,
             )
@@ -99,16 +102,19 @@ class Server:
         self._ask("GET", path, into=target)
 
     def _ask(self, method: str, path: str, *, may_repeat: bool = True, **what: Any) -> httpx.Response:
+        # Of files nobody knows how long they take; they only must not stand still.
+        until = inf if {"file", "into"} & what.keys() else monotonic() + self._access.timeout_seconds
         tried = 0
         while True:
             problem, again, pause = self._once(method, path, **what)
             if isinstance(problem, httpx.Response):
                 return problem
-            if tried >= self._access.retries or not (again or may_repeat):
+            pause = self._pause(tried) if pause is None else pause
+            if tried >= self._access.retries or not (again or may_repeat) or monotonic() + pause >= until:
                 raise StoreUnreachable(
                     f"MLflow store {self.url}: {problem}", hint="check the tracking URI and that the store is running"
                 )
-            self._sleep(self._pause(tried) if pause is None else pause)
+            self._sleep(pause)
             tried += 1
 
     def _once(self, method: str, path: str, **what: Any) -> tuple[httpx.Response | str, bool, float | None]:
@@ -133,7 +139,11 @@ class Server:
     def _stream(self, method: str, path: str, **what: Any) -> AbstractContextManager[httpx.Response]:
         file, query, body = what.get("file"), what.get("query"), what.get("body")
         content = file.read_bytes() if file is not None else None
-        return self._client.stream(method, self.url + path, params=query, json=body, content=content)
+        seconds = self._access.timeout_seconds
+        if file is not None or what.get("into") is not None:
+            seconds = max(seconds, TRANSFER_SECONDS)
+        timeout = httpx.Timeout(seconds, connect=min(CONNECT_SECONDS, self._access.timeout_seconds))
+        return self._client.stream(method, self.url + path, params=query, json=body, content=content, timeout=timeout)
 
     def _pause(self, tried: int) -> float:
         """As MLflow's client waits: the first retry comes at once, the pauses after it double."""

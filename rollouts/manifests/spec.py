@@ -15,7 +15,7 @@ from rollouts.manifests.scaling_spec import AutoscaleSpec, WarmPoolSpec
 from rollouts.manifests.traffic_spec import GatewaySpec, NetworkSpec, Traffic
 from rollouts.manifests.written import ObjectName, Url, host_in
 from tidegate.core.model import Contradiction, SpecModel
-from tidegate.core.quantities import Duration, format_duration
+from tidegate.core.quantities import Duration
 
 
 class Strategy(StrEnum):
@@ -120,10 +120,10 @@ class ArgoFleetSpec(SpecModel):
     """Of engines' pods; placeholders have less than any."""
     unavailable: int = Field(default=1, ge=1)
     """Engines that may be away at once while nodes are drained."""
-    patience: Duration = timedelta(minutes=10)
-    """How long a region's API server may be silent before a delivery gives the region up; it goes on serving."""
+    patience: Duration | None = None
+    """The older name of `patience.api`."""
     unattended: Duration = timedelta(minutes=15)
-    """How long a trial may go on in a region where nothing was heard of whoever carries it; longer than `patience`."""
+    """How long a trial may go on in a region where nobody heard of whoever carries it; longer than `patience.api`."""
 
     def replicas_in(self, region: str) -> int:
         """Engines of `region`, before any autoscaling."""
@@ -134,9 +134,6 @@ class ArgoFleetSpec(SpecModel):
         yield from self._around_numbers()
         yield from self._around_going_back()
         yield from self._around_regions()
-        if self.unattended <= self.patience:
-            expected = f"more than `patience`, which is {format_duration(self.patience)}"
-            yield Contradiction(("unattended",), format_duration(self.unattended), expected)
 
     def _around_numbers(self) -> Iterator[Contradiction]:
         wanted = {("replicas",): self.replicas} | {

@@ -68,6 +68,8 @@ def read_delivery(path: Path, *, kept_below: Path | None = None) -> Delivery:
     spec = read_spec(path, kept_below=kept_below)
     golden_set(spec, path.parent)
     user_prompts(spec, path.parent)
+    if isinstance(spec.fleet, ArgoFleetSpec) and spec.fleet.patience:
+        note(f"{path}: fleet.patience is now patience.api; the old name goes with the next release")
     return spec
 
 

@@ -24,7 +24,7 @@ from pipelines.model import Ending, Plan, Result
 from pipelines.records.apart import Apart
 from pipelines.records.entries import passes
 from pipelines.records.spool import Spool
-from pipelines.records.writer import Limits
+from pipelines.records.writer import Limits, limits_of
 from pipelines.run import deliver
 from pipelines.spec import Delivery
 from pipelines.state import StateFolder
@@ -149,7 +149,7 @@ async def _carried(
         progress,
         Apart([events, progress]) as displays,
     ):
-        journal = journal_of(wanted, ledger, [displays, outbox], Limits())
+        journal = journal_of(wanted, ledger, [displays, outbox], limits_of(wanted.spec.patience))
         written = Written(journal, Trials(folder, journal), spec_file)
         async with cancelled_by_signals(), heartbeat(journal.beat):
             result = await _in_fleet(request, plan, written, numbers)

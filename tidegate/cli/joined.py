@@ -17,7 +17,7 @@ from pipelines.ports import Event
 from pipelines.prompts import golden_set
 from pipelines.recorded import plan_of, spec_file_of
 from pipelines.records.apart import Apart
-from pipelines.records.writer import Limits
+from pipelines.records.writer import Limits, limits_of
 from pipelines.resolved import refuse_other_files, refuse_other_plan
 from pipelines.spec import Delivery, LocalFleet
 from pipelines.state import StateFolder
@@ -60,7 +60,7 @@ class Joined:
     @property
     def limits(self) -> Limits:
         """A process of many may lose its disk with its end: what it could not write it must wait for."""
-        usual = Limits()
+        usual = limits_of(self.spec.patience)
         return replace(usual, end=usual.patience) if self.patience else usual
 
     @property

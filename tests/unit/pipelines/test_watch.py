@@ -7,13 +7,15 @@ from pathlib import Path
 
 import pytest
 from fakes.fleet import an_engine
-from fakes.world import CHALLENGER, CHAMPION, World
+from fakes.world import CHALLENGER, CHAMPION, World, a_spec
 
 from gates.model import Outcome, Verdict
 from pipelines.errors import Stopped
 from pipelines.model import Ending, StageName, Step
-from pipelines.watch import BLIND_SECONDS, LOOK_SECONDS, Window, watch
+from pipelines.watch import LOOK_SECONDS, Window, watch
 from tidegate.core.errors import OutsideError
+
+BLIND_SECONDS = 20.0
 
 STEP = Step(stage=StageName.CANARY, wave=1, region="eu-west-1", weight=10)
 
@@ -37,7 +39,8 @@ class Gate:
 @pytest.fixture
 async def world(tmp_path: Path) -> World:
     """A canary with a tenth of the users of eu-west-1."""
-    world = World(tmp_path)
+    patience = f"patience: {{metrics: {BLIND_SECONDS:g}s}}"
+    world = World(tmp_path, a_spec(traffic=f"traffic: {{requests_per_second: 200}}\n{patience}"))
     fleet = world.fleets["eu-west-1"]
     await fleet.deploy(an_engine(CHAMPION))
     await fleet.deploy(an_engine(CHALLENGER))

@@ -66,6 +66,23 @@ def test_nobody_there_is_said_in_one_line_after_the_retries() -> None:
     assert len(asked.requests) == 4
 
 
+def test_a_call_takes_no_longer_than_its_limit_however_long_the_server_asks_to_wait() -> None:
+    asked = Asked(httpx.Response(503, headers={"Retry-After": "30"}), fine())
+    with pytest.raises(StoreUnreachable, match="answered 503"):
+        asked.server.get("/x")
+    assert asked.pauses == []
+
+
+def test_a_file_has_the_time_that_it_needs(tmp_path: Path) -> None:
+    asked = Asked(httpx.Response(503, headers={"Retry-After": "30"}), fine())
+    asked.server.download("/x", tmp_path / "x")
+    assert asked.pauses == [30.0]
+    limits = [request.extensions["timeout"] for request in asked.requests]
+    assert {limit["read"] for limit in limits} == {120.0}
+    asked.server.get("/y")
+    assert asked.requests[-1].extensions["timeout"]["read"] == 10.0
+
+
 def test_what_must_not_be_done_twice_is_not_said_again_once_it_may_have_arrived() -> None:
     asked = Asked(httpx.ReadTimeout("slow"), fine())
     with pytest.raises(StoreUnreachable, match="ReadTimeout"):
