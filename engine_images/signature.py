@@ -52,6 +52,21 @@ class SigningKey:
         return self._key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
 
 
+def read_public_key(pem: bytes) -> ec.EllipticCurvePublicKey:
+    """The key.
+
+    Raises:
+        BadKey: it is none, such as a private one, or of another kind.
+    """
+    try:
+        key = load_pem_public_key(pem)
+    except (ValueError, UnsupportedAlgorithm):
+        raise BadKey("the public key cannot be read: no PEM") from None
+    if not isinstance(key, ec.EllipticCurvePublicKey):
+        raise BadKey("the public key is of another kind than ECDSA on P-256")
+    return key
+
+
 def verify(public_pem: bytes, content: bytes, signature: bytes) -> None:
     """Return when `signature` (base64) is the key's for `content`.
 
@@ -60,12 +75,6 @@ def verify(public_pem: bytes, content: bytes, signature: bytes) -> None:
         BadSignature: it is not.
     """
     try:
-        key = load_pem_public_key(public_pem)
-    except (ValueError, UnsupportedAlgorithm):
-        raise BadKey("the public key cannot be read: no PEM") from None
-    if not isinstance(key, ec.EllipticCurvePublicKey):
-        raise BadKey("the public key is of another kind than ECDSA on P-256")
-    try:
-        key.verify(base64.b64decode(signature, validate=True), content, ec.ECDSA(SHA256()))
+        read_public_key(public_pem).verify(base64.b64decode(signature, validate=True), content, ec.ECDSA(SHA256()))
     except (InvalidSignature, binascii.Error):
         raise BadSignature("signed by another key, or changed since it was signed") from None

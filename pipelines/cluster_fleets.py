@@ -35,13 +35,17 @@ def argo_fleet(
     served: Served | None = None,
     patience: timedelta | None = None,
     carrier: Carrier | None = None,
+    public_keys: str = "",
 ) -> ArgoFleet:
-    """The fleet of one region; `patience` is the spec's when it is None. Whoever only looks is no `carrier`."""
+    """The fleet of one region; `patience` is the spec's when it is None. Whoever only looks is no `carrier`.
+
+    One of `public_keys` (PEM) has to have signed the manifest of every engine that starts there.
+    """
     return ArgoFleet(
         place_of(spec, fleet, region, spec.api_patience if patience is None else patience),
         cluster=cluster,
         routes=routes_of(fleet),
-        render=rendering(spec, fleet, region),
+        render=rendering(spec, fleet, region, public_keys),
         clock=clock,
         served=served,
         carrier=carrier,
@@ -71,7 +75,7 @@ def routes_of(fleet: ArgoFleetSpec) -> RouteKind:
     return VirtualServices() if fleet.traffic is Traffic.ISTIO else HttpRoutes()
 
 
-def rendering(spec: Delivery, fleet: ArgoFleetSpec, region: str) -> Render:
+def rendering(spec: Delivery, fleet: ArgoFleetSpec, region: str, public_keys: str = "") -> Render:
     """What makes the objects that a delivery itself applies there; an administrator's part is there already."""
 
     def render(engine: Engine) -> tuple[Json, ...]:
@@ -81,6 +85,7 @@ def rendering(spec: Delivery, fleet: ArgoFleetSpec, region: str) -> Render:
             version=engine.version,
             digest=engine.digest,
             image=engine.image,
+            public_keys=public_keys,
             accelerator=str(spec.engine.accelerator),
             accelerators=spec.engine.accelerator_count,
         )

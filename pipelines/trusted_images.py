@@ -13,6 +13,7 @@ from engine_images.adapters.oci_read import Images
 from engine_images.adapters.oci_verify import prove_image
 from engine_images.errors import BadKey, BadSignature, BrokenImage
 from engine_images.oci.reference import Reference
+from engine_images.signature import read_public_key
 from pipelines.errors import UntrustedImage
 from registry.model import ModelVersion
 from tidegate.core.model import SpecModel
@@ -69,15 +70,26 @@ def keys_in(trust: EngineTrust, folder: Path) -> dict[str, bytes]:
     """The keys that the trust file names.
 
     Raises:
-        BadKey: a file cannot be read.
+        BadKey: a file cannot be read, or holds no public key.
     """
     found = {}
     for path in trust.keys:
+        where = f"engines.keys of the trust file: {folder / path}"
         try:
             found[str(path)] = (folder / path).read_bytes()
+            # What is named here goes into every cluster: a private key must not.
+            read_public_key(found[str(path)])
         except OSError as error:
-            raise BadKey(f"engines.keys of the trust file: {folder / path}: {error.strerror}") from error
+            raise BadKey(f"{where}: {error.strerror}") from error
+        except BadKey as error:
+            raise BadKey(f"{where}: {error.message}") from error
     return found
+
+
+def pem_of(trusted: TrustedImages | None) -> str:
+    """The keys as engines read them, one after the other; empty where none is asked for."""
+    keys = trusted.keys.values() if trusted else ()
+    return "".join(f"{key.decode(errors='replace').strip()}\n" for key in keys)
 
 
 def _is_below(reference: Reference, allowed: str) -> bool:

@@ -8,6 +8,7 @@ import hashlib
 import os
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 from .exits import BadSettings, NotAsBuilt
@@ -54,7 +55,9 @@ def digest_of(file: Path) -> str:
 
 
 def prove_signature(public_key: Path, content: bytes, signature: Path) -> None:
-    """Return when `signature` (base64) is that key's for `content`: ECDSA on P-256 with SHA-256.
+    """Return when `signature` (base64) is for `content`, by one of the keys in that file: ECDSA on P-256 with SHA-256.
+
+    A file may hold several keys in PEM, one after the other: a key is replaced while engines of both run.
 
     Raises:
         BadSettings: the key cannot be read.
@@ -67,17 +70,27 @@ def prove_signature(public_key: Path, content: bytes, signature: Path) -> None:
     from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
     try:
-        key = load_pem_public_key(public_key.read_bytes())
+        keys = [load_pem_public_key(pem) for pem in _pems(public_key.read_bytes())]
     except (OSError, ValueError, UnsupportedAlgorithm) as error:
         raise BadSettings(f"{public_key} is no public key in PEM: {error}") from error
-    if not isinstance(key, ec.EllipticCurvePublicKey):
-        raise BadSettings(f"{public_key} is of another kind than ECDSA on P-256")
     try:
-        key.verify(base64.b64decode(signature.read_bytes(), validate=True), content, ec.ECDSA(SHA256()))
+        signed = base64.b64decode(signature.read_bytes(), validate=True)
     except OSError as error:
         raise NotAsBuilt(f"{signature} cannot be read ({error.strerror}), and a public key is given") from error
-    except (InvalidSignature, binascii.Error) as error:
+    except binascii.Error as error:
         raise NotAsBuilt(f"{signature} is not of this manifest by the key in {public_key}") from error
+    for key in keys:
+        if not isinstance(key, ec.EllipticCurvePublicKey):
+            raise BadSettings(f"{public_key} is of another kind than ECDSA on P-256")
+        with suppress(InvalidSignature):
+            return key.verify(signed, content, ec.ECDSA(SHA256()))
+    raise NotAsBuilt(f"{signature} is not of this manifest by the key in {public_key}")
+
+
+def _pems(content: bytes) -> list[bytes]:
+    """Each key of the file; all of it where there is none, so that the library says what is wrong."""
+    end = b"-----END PUBLIC KEY-----"
+    return [part + end for part in content.split(end)[:-1]] or [content]
 
 
 def _files(folder: Path) -> Iterator[str]:

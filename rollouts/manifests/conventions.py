@@ -67,6 +67,15 @@ def warm_pool(delivery: str) -> str:
     return f"{delivery}-warm-pool"
 
 
+def public_keys(delivery: str) -> str:
+    """The ConfigMap with the public keys of whoever builds engines: of the set-up, which tidegate may not write."""
+    return f"{delivery}-keys"
+
+
+PUBLIC_KEYS = "engines.pem"
+"""The key of that ConfigMap."""
+
+
 def driver(delivery: str) -> str:
     """The service account that tidegate itself acts as, where it runs in the cluster; engines have `delivery`'s."""
     return f"{delivery}-driver"

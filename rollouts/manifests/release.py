@@ -23,6 +23,9 @@ class Release(Value):
     """SHA-256 over the model version's files, as hex digits."""
     image: str
     """REGISTRY/REPOSITORY@DIGEST: a tag may mean something else tomorrow."""
+    public_keys: str = ""
+    """Of whoever builds engines, one PEM after the other: an engine whose manifest none of them signed does not start.
+    Nobody is asked for when empty."""
     accelerator: str = "cpu"
     """As the delivery's `engine.accelerator` names it; `cpu` asks for no GPU."""
     accelerators: int = 1

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from rollouts.kube.model import Json
-from rollouts.manifests.conventions import DELIVERY, MANAGED_BY
-from rollouts.manifests.manifest import Site
+from rollouts.kube.resources import CONFIG_MAPS
+from rollouts.manifests.conventions import DELIVERY, MANAGED_BY, PUBLIC_KEYS, public_keys
+from rollouts.manifests.manifest import Site, manifest
 from rollouts.manifests.objects.access import access
 from rollouts.manifests.objects.nodes import node_pool
 from rollouts.manifests.objects.policies import disruption_budget, network_policy
@@ -51,7 +52,12 @@ def render(
 def _setup(site: Site) -> tuple[Json, ...]:
     karpenter = site.fleet.nodes.karpenter
     pool = (node_pool(site, karpenter),) if karpenter else ()
-    return (*access(site), *priority_classes(site), *pool, network_policy(site))
+    return (*access(site), *priority_classes(site), *pool, network_policy(site), *_keys(site))
+
+
+def _keys(site: Site) -> tuple[Json, ...]:
+    data = {PUBLIC_KEYS: site.release.public_keys}
+    return (manifest(CONFIG_MAPS, public_keys(site.name), site, data=data),) if site.release.public_keys else ()
 
 
 def _serving(site: Site, trial: Trial, analyses: tuple[Json, ...], monitors: tuple[Json, ...]) -> tuple[Json, ...]:

@@ -26,6 +26,7 @@ async def open_clusters(
     patience: timedelta | None = None,
     counted: bool = True,
     carrier: Carrier | None = None,
+    public_keys: str = "",
 ) -> AsyncIterator[Mapping[str, ArgoFleet]]:
     """The fleet of each region. Nobody is asked anything yet.
 
@@ -35,6 +36,7 @@ async def open_clusters(
         patience: how long a silent region is waited for; the spec's when it is None.
         counted: whether arrivals are proven by what Prometheus counts; who only goes back has no use for it.
         carrier: says in each region where it has begun that it lives, until the end; whoever is none only looks.
+        public_keys: of whoever builds engines, in PEM; one of them has to have signed every engine that starts.
 
     Raises:
         NoAccess: the kubeconfig has no such context, or cannot be read.
@@ -56,6 +58,7 @@ async def open_clusters(
                 served=served,
                 patience=patience,
                 carrier=carrier,
+                public_keys=public_keys,
             )
         async with _carried(fleets, carrier):
             yield fleets

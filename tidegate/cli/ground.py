@@ -22,7 +22,7 @@ from pipelines.ports import Engines, Fleet
 from pipelines.slos import rules_of
 from pipelines.spec import Delivery
 from pipelines.state import StateFolder
-from pipelines.trusted_images import TrustedImages
+from pipelines.trusted_images import TrustedImages, pem_of
 from registry.adapters.mlflow_models import MlflowRegistry
 from rollouts.adapters.host_client import FleetHost, attach, start
 from rollouts.manifests.spec import ArgoFleetSpec
@@ -94,7 +94,8 @@ async def _clusters(wanted: Wanted, fleet: ArgoFleetSpec) -> AsyncIterator[Groun
     from tidegate.cli.clusters import open_clusters
 
     urls = {region: there.prometheus.url for region, there in fleet.regions.items()}
-    async with open_clusters(wanted.spec, fleet, carrier=wanted.carrier) as fleets:
+    keys = pem_of(wanted.trusted)
+    async with open_clusters(wanted.spec, fleet, carrier=wanted.carrier, public_keys=keys) as fleets:
         yield Ground(
             fleets=fleets,
             engines=engines_of(wanted.spec, wanted.state, wanted.registry, wanted.images, wanted.trusted),

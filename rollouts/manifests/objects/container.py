@@ -9,13 +9,15 @@ from __future__ import annotations
 import math
 
 from rollouts.kube.model import Json
-from rollouts.manifests.conventions import ENGINE, PORT, PORT_NAME
+from rollouts.manifests.conventions import ENGINE, PORT, PORT_NAME, PUBLIC_KEYS
 from rollouts.manifests.manifest import Site
 from rollouts.manifests.nodes_spec import asks_for_notice
 from rollouts.manifests.objects.nodes import gpu_amount
 
-SHARED_MEMORY, SCRATCH_FOLDER, CACHE_FOLDER = "shared-memory", "scratch", "model-cache"
+SHARED_MEMORY, SCRATCH_FOLDER, CACHE_FOLDER, KEYS = "shared-memory", "scratch", "model-cache", "keys"
 """Names of the volumes."""
+
+_KEYS_FOLDER = "/etc/tidegate/keys"
 
 _MOUNTS = {SHARED_MEMORY: "/dev/shm", SCRATCH_FOLDER: "/tmp", CACHE_FOLDER: "/var/cache/tidegate"}
 
@@ -74,22 +76,31 @@ def pulling(site: Site) -> list[Json]:
         {
             "name": WEIGHTS,
             "image": site.release.image,
-            "command": [pod.python, "-m", "tidegate_entrypoint", "pull"],
+            "command": [pod.python, "-m", "tidegate_entrypoint", "pull", *_signed(site)],
             "env": [*_environment(), *_token(site)],
             "resources": {"requests": {"cpu": pod.cpu, "memory": pod.memory}, "limits": {"memory": pod.memory}},
             "securityContext": _SECURITY,
             "terminationMessagePolicy": "FallbackToLogsOnError",
-            "volumeMounts": [{"name": name, "mountPath": _MOUNTS[name]} for name in mounted],
+            "volumeMounts": [*({"name": name, "mountPath": _MOUNTS[name]} for name in mounted), *_keys(site)],
         }
     ]
 
 
 def _mounts(site: Site) -> list[Json]:
     read_only: Json = {"readOnly": True} if site.fleet.pod.cache.claim else {}
-    return [
+    own = (
         {"name": name, "mountPath": path, **(read_only if name == CACHE_FOLDER else {})}
         for name, path in _MOUNTS.items()
-    ]
+    )
+    return [*own, *_keys(site)]
+
+
+def _keys(site: Site) -> list[Json]:
+    return [{"name": KEYS, "mountPath": _KEYS_FOLDER, "readOnly": True}] if site.release.public_keys else []
+
+
+def _signed(site: Site) -> list[str]:
+    return ["--public-key", f"{_KEYS_FOLDER}/{PUBLIC_KEYS}"] if site.release.public_keys else []
 
 
 def _options(site: Site) -> list[str]:
@@ -103,7 +114,7 @@ def _options(site: Site) -> list[str]:
     }
     if asks_for_notice(nodes):
         options["--spot"] = str(nodes.cloud)
-    return [word for option in options.items() for word in option]
+    return [*(word for option in options.items() for word in option), *_signed(site)]
 
 
 def _environment() -> list[Json]:

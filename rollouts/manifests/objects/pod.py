@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from rollouts.kube.model import Json
-from rollouts.manifests.conventions import DELIVERY, DIGEST, REGION, VERSION, cluster_wide
+from rollouts.manifests.conventions import DELIVERY, DIGEST, REGION, VERSION, cluster_wide, public_keys
 from rollouts.manifests.manifest import Site
-from rollouts.manifests.objects.container import CACHE_FOLDER, SCRATCH_FOLDER, SHARED_MEMORY, container, pulling
+from rollouts.manifests.objects.container import CACHE_FOLDER, KEYS, SCRATCH_FOLDER, SHARED_MEMORY, container, pulling
 from rollouts.manifests.objects.nodes import scheduling
 from rollouts.manifests.objects.strategy import seconds
 
@@ -68,8 +68,11 @@ def _volumes(site: Site) -> list[Json]:
         if cache.claim
         else {"emptyDir": {"sizeLimit": cache.size}}
     )
+    name = public_keys(site.name)
+    keys: list[Json] = [{"name": KEYS, "configMap": {"name": name}}] if site.release.public_keys else []
     return [
         {"name": SHARED_MEMORY, "emptyDir": {"medium": "Memory", "sizeLimit": site.fleet.pod.shared_memory}},
         {"name": SCRATCH_FOLDER, "emptyDir": {}},
         {"name": CACHE_FOLDER, **kept},
+        *keys,
     ]

@@ -35,6 +35,7 @@ def new_key() -> SigningKey:
 
 
 KEY = new_key()
+PRIVATE = ec.generate_private_key(ec.SECP256R1()).private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
 
 @pytest.fixture
@@ -119,5 +120,8 @@ async def test_every_region_asks_before_it_serves(
 def test_keys_lie_beside_the_trust_file(tmp_path: Path) -> None:
     (tmp_path / "team.pub").write_bytes(KEY.public_pem)
     assert keys_in(EngineTrust(keys=(Path("team.pub"),)), tmp_path) == {"team.pub": KEY.public_pem}
+    (tmp_path / "team.key").write_bytes(PRIVATE)
+    with pytest.raises(BadKey, match=r"team\.key: the public key cannot be read"):
+        keys_in(EngineTrust(keys=(Path("team.key"),)), tmp_path)
     with pytest.raises(BadKey, match=r"engines\.keys of the trust file: .*gone\.pub"):
         keys_in(EngineTrust(keys=(Path("gone.pub"),)), tmp_path)

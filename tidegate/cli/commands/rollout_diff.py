@@ -11,7 +11,7 @@ from rollouts.adapters.kube.connect import connect
 from rollouts.kube.model import Json
 from rollouts.manifests.against import differences
 from rollouts.manifests.difference import Difference, State
-from tidegate.cli.commands.rollout_render import Asked, placed, tell_left_out
+from tidegate.cli.commands.rollout_render import Asked, keys_beside, placed, tell_left_out
 from tidegate.cli.compose import read_spec
 from tidegate.cli.output import print_json
 from tidegate.core.clock import SystemClock
@@ -21,7 +21,7 @@ from tidegate.core.errors import ExitCode
 def run(spec_path: Path, asked: Asked, *, exit_code: bool, as_json: bool) -> int:
     """Ask the cluster for dry runs, and print what would be other than it is."""
     spec = read_spec(spec_path)
-    fleet, release = placed(spec, asked)
+    fleet, release = placed(spec, asked, keys_beside(spec_path))
     rendered = region_objects(spec, fleet, release)
     tell_left_out(rendered)
     found = asyncio.run(_asked(rendered.objects, fleet.regions[release.region].context, fleet.namespace))

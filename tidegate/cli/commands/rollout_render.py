@@ -9,12 +9,14 @@ from pathlib import Path
 
 from pipelines.region_objects import RegionObjects, region_objects
 from pipelines.spec import Delivery
+from pipelines.trusted_images import pem_of
 from rollouts.manifests.parts import Part
 from rollouts.manifests.release import Release
 from rollouts.manifests.spec import ArgoFleetSpec
 from tidegate.cli.compose import read_spec
 from tidegate.cli.output import note, print_json
 from tidegate.cli.rollout_place import clusters_of, region_of
+from tidegate.cli.trusted import trusted_beside, trusted_images
 from tidegate.core.errors import UsageError
 from tidegate.core.yaml_text import yaml_text
 
@@ -35,7 +37,7 @@ class Asked:
 def run(spec_path: Path, asked: Asked, parts: Sequence[Part], *, as_json: bool) -> int:
     """Print the objects; talks to nobody."""
     spec = read_spec(spec_path)
-    fleet, release = placed(spec, asked)
+    fleet, release = placed(spec, asked, keys_beside(spec_path))
     rendered = region_objects(spec, fleet, release, parts=parts)
     tell_left_out(rendered)
     if as_json:
@@ -51,7 +53,12 @@ def tell_left_out(rendered: RegionObjects) -> None:
         note(f"not watched in the cluster: {reason}")
 
 
-def placed(spec: Delivery, asked: Asked) -> tuple[ArgoFleetSpec, Release]:
+def keys_beside(spec_path: Path) -> str:
+    """The public keys that the spec's trust file asks for, in PEM."""
+    return pem_of(trusted_images(trusted_beside(spec_path.parent)))
+
+
+def placed(spec: Delivery, asked: Asked, public_keys: str) -> tuple[ArgoFleetSpec, Release]:
     """The fleet, and the engine in the region that is asked for.
 
     Raises:
@@ -70,6 +77,7 @@ def placed(spec: Delivery, asked: Asked) -> tuple[ArgoFleetSpec, Release]:
         version=asked.version,
         digest=asked.digest,
         image=asked.image,
+        public_keys=public_keys,
         accelerator=str(spec.engine.accelerator),
         accelerators=spec.engine.accelerator_count,
     )

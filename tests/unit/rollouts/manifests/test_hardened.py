@@ -8,7 +8,9 @@ import pytest
 from fakes.fleets import fleet_spec, release
 
 from rollouts.kube.model import Json
+from rollouts.manifests.parts import Part
 from rollouts.manifests.render import render
+from rollouts.manifests.schema import problems_in
 
 CLAIM = {"pod": {"cache": {"claim": "weights", "secret": "store"}}}
 
@@ -91,3 +93,22 @@ def test_a_pod_with_a_cache_of_its_own_needs_no_such_container() -> None:
     spec = pod(pod={"cache": {"secret": "store"}})
     assert "initContainers" not in spec
     assert "TIDEGATE_WEIGHTS_TOKEN" in str(spec["containers"][0]["env"])
+
+
+def test_engines_that_none_of_the_keys_signed_do_not_start() -> None:
+    objects = render(fleet_spec(**CLAIM), release(public_keys="one\ntwo\n"))
+    found = {(each["kind"], each["metadata"]["name"]): each for each in objects}
+    assert found["ConfigMap", "support-llm-keys"]["data"] == {"engines.pem": "one\ntwo\n"}
+    spec = found["Rollout", "support-llm"]["spec"]["template"]["spec"]
+    assert {"name": "keys", "configMap": {"name": "support-llm-keys"}} in spec["volumes"]
+    (pulls,), (serves,) = spec["initContainers"], spec["containers"]
+    for container, words in ((pulls, pulls["command"]), (serves, serves["args"])):
+        assert words[-2:] == ["--public-key", "/etc/tidegate/keys/engines.pem"]
+        assert {"name": "keys", "mountPath": "/etc/tidegate/keys", "readOnly": True} in container["volumeMounts"]
+    assert [str(problem) for each in objects for problem in problems_in(each)] == []
+
+
+def test_the_keys_are_an_administrators_and_not_a_deliverys() -> None:
+    serving = render(fleet_spec(), release(public_keys="one\n"), parts=(Part.SERVING,))
+    assert [each for each in serving if each["kind"] == "ConfigMap"] == []
+    assert "configmaps" not in str([each for each in render(fleet_spec(), release()) if each["kind"] == "Role"])
