@@ -16,6 +16,13 @@ from tidegate.core.spec import load_spec
 BESIDE_THE_SPEC = "trust.yaml"
 
 
+class LedgerTrust(SpecModel):
+    """Whose events count. Where keys are named, an event that none of them signed ends whatever reads it."""
+
+    keys: tuple[Path, ...] = ()
+    """Public keys in PEM, ECDSA on P-256, of everything that carries deliveries."""
+
+
 class Trust(SpecModel):
     """What may be believed. What is not named here is believed as far as it can be checked without a key."""
 
@@ -23,6 +30,7 @@ class Trust(SpecModel):
     kind: Literal["Trust"] = "Trust"
     spec: SpecTrust = SpecTrust()
     engines: EngineTrust = EngineTrust()
+    ledger: LedgerTrust = LedgerTrust()
 
 
 @dataclass(frozen=True)

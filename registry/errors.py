@@ -2,6 +2,7 @@
 
 UnknownModel, UnknownVersion, UnknownAlias (UsageError)   the name leads nowhere; says what there is
 UnknownDelivery (UsageError)                              no ledger has that id
+LedgerForged (NotGenuine)                                 the events of a delivery are not what was written
 UnfitModel (UsageError)                                   a folder or version that tidegate will not serve
 DeliveryRuns (Refused)                                    another delivery of the model is alive
 RegistryError (OutsideError)
@@ -14,7 +15,7 @@ StopAsked (Interrupted)                                   somebody asks us to en
 
 from __future__ import annotations
 
-from tidegate.core.errors import Interrupted, OutsideError, Refused, UsageError
+from tidegate.core.errors import Interrupted, NotGenuine, OutsideError, Refused, UsageError
 
 
 class UnknownModel(UsageError):
@@ -35,6 +36,10 @@ class UnknownDelivery(UsageError):
 
 class UnfitModel(UsageError):
     """The folder or version is not one that tidegate registers or serves."""
+
+
+class LedgerForged(NotGenuine):
+    """The events of a delivery are not what was written by those who may write them."""
 
 
 class DeliveryRuns(Refused):

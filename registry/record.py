@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
+from registry.chain import Believed, Entry, Finding, entry_of, examine
 from registry.conventions import EVENT_PREFIX, LAST_STEP, NOTE, REGION_PREFIX
 from registry.model import Event
 from tidegate.core.markdown import code_cell, table_cell
@@ -20,16 +22,59 @@ _PART = re.compile(re.escape(EVENT_PREFIX) + r"(\d+)\.(\d+)of(\d+)(?:\.(\w+))?")
 _NOT_IN_NAMES = re.compile(r"[^\w.\- :/]", re.ASCII)
 
 
-def event_tags(number: int, event: Event, writer: str = "") -> dict[str, str]:
-    """The tags that hold an event, in parts when it is long: `mlflow.tidegate.event.0007.1of1`.
+@dataclass(frozen=True)
+class Record:
+    """A delivery's events as its run has them."""
 
-    `writer` tells apart processes that write at the same time, as those of two regions of a wave do: MLflow has
-    no compare-and-set, so two of them may choose the same number, and neither must write over the other.
+    entries: tuple[Entry, ...] = ()
+    """Those of the chain."""
+    plain: tuple[Event, ...] = ()
+    """Those of a tidegate that chained none; in a delivery that is chained they did not happen."""
+    strange: tuple[Finding, ...] = ()
+    """What stands where events stand and is none."""
+
+    @property
+    def chained(self) -> bool:
+        """Whether its events name each other."""
+        return bool(self.entries)
+
+    @property
+    def events(self) -> list[Event]:
+        """In their order."""
+        return [entry.link.event for entry in self.entries] if self.chained else list(self.plain)
+
+    def findings(self, delivery: str, believed: Believed | None = None) -> list[Finding]:
+        """Everything that shows that this is not what was written."""
+        found = [*self.strange, *examine(self.entries, delivery, believed)]
+        inserted = self.plain if self.chained or believed else ()
+        why = "it is no part of the chain"
+        return found + [Finding(what="inserted", where=f"{each.step} {each.kind}", why=why) for each in inserted]
+
+
+def event_tags(number: int, event: Event, writer: str = "") -> dict[str, str]:
+    """The tags of an event that is no part of a chain, as deliveries have them that began without one.
 
     Raises:
         ValueError: the event is too long for one request.
     """
-    text = event.model_dump_json()
+    return text_tags(number, event.model_dump_json(), writer)
+
+
+def entry_tags(entry: Entry) -> dict[str, str]:
+    """The tags of an entry of the chain.
+
+    Raises:
+        ValueError: it is too long for one request.
+    """
+    return text_tags(entry.link.number, entry.text, entry.link.writer)
+
+
+def text_tags(number: int, text: str, writer: str) -> dict[str, str]:
+    """The tags that hold a text, in parts when it is long: `mlflow.tidegate.event.0007.1of1`.
+
+    `writer` tells apart processes that write at the same time, as those of two regions of a wave do: MLflow has
+    no compare-and-set, so two of them may choose the same number, and neither must write over the other.
+    """
     parts = [text[start : start + TAG_CHARACTERS] for start in range(0, len(text), TAG_CHARACTERS)]
     if len(parts) > MAX_PARTS:
         raise ValueError(f"an event of {len(text)} characters; the ledger keeps at most {MAX_PARTS * TAG_CHARACTERS}")
@@ -38,10 +83,34 @@ def event_tags(number: int, event: Event, writer: str = "") -> dict[str, str]:
 
 
 def read_events(tags: Mapping[str, str]) -> list[Event]:
-    """The events in a run's tags, in their order: one that was written in sight of another comes after it.
+    """The events in a run's tags, in their order: one that was written in sight of another comes after it."""
+    return read_record(tags).events
+
+
+def read_record(tags: Mapping[str, str]) -> Record:
+    """Everything in a run's tags that is an event, or stands where events stand.
 
     An event with a part missing was never acknowledged to its writer, so it did not happen.
     """
+    entries: list[Entry] = []
+    plain: list[Event] = []
+    strange: list[Finding] = []
+    for (number, writer), text in _texts(tags):
+        entry = entry_of(text)
+        if entry and (entry.link.number, entry.link.writer) == (number, writer):
+            entries.append(entry)
+        elif entry:
+            strange.append(Finding(what="changed", where=entry.place, why=f"it stands at {number}, another's place"))
+        else:
+            try:
+                plain.append(Event.model_validate_json(text))
+            except ValueError:
+                strange.append(Finding(what="inserted", where=str(number), why="it is no event"))
+    return Record(tuple(entries), tuple(plain), tuple(strange))
+
+
+def _texts(tags: Mapping[str, str]) -> Iterator[tuple[tuple[int, str], str]]:
+    """What is whole, by number and writer."""
     parts: dict[tuple[int, str], dict[int, str]] = {}
     wanted: dict[tuple[int, str], int] = {}
     for key, value in tags.items():
@@ -50,8 +119,9 @@ def read_events(tags: Mapping[str, str]) -> list[Event]:
             place = number, match[4] or ""
             parts.setdefault(place, {})[index] = value
             wanted[place] = count
-    whole = (place for place in sorted(parts) if len(parts[place]) == wanted[place])
-    return [Event.model_validate_json("".join(text for _, text in sorted(parts[place].items()))) for place in whole]
+    for place in sorted(parts):
+        if len(parts[place]) == wanted[place]:
+            yield place, "".join(text for _, text in sorted(parts[place].items()))
 
 
 def next_number(tags: Mapping[str, str]) -> int:

@@ -10,12 +10,14 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
+from typing import TypedDict
 from uuid import uuid4
 
 import psutil
 
 from registry.adapters.mlflow_ledger import NOT_ENDED, MlflowLedger
 from registry.adapters.mlflow_store import Store, open_store
+from registry.chain import Believed, Finding, Seal
 from registry.claims import Claim, Standing, standing
 from registry.conventions import (
     CHAMPION,
@@ -37,7 +39,7 @@ from registry.conventions import (
 from registry.errors import DeliveryRuns, StoreUnreachable, UnknownDelivery
 from registry.liveness import LIVE_SECONDS, contest, is_alive, why_dead
 from registry.model import DeliverySummary, Event, ModelVersion, StoredRun
-from registry.record import read_events
+from registry.record import Record, read_events, read_record
 from tidegate.core.clock import Clock, SystemClock
 from tidegate.core.errors import Refused
 
@@ -54,6 +56,13 @@ LOOK_SECONDS = 0.1
 """Between two looks at the others."""
 
 
+class Keys(TypedDict):
+    """How a ledger's events are signed, and whose signatures are asked for."""
+
+    seal: Seal | None
+    believed: Believed | None
+
+
 class MlflowDeliveries:
     """Opens and reads ledgers in one MLflow tracking store, which may be shared by many machines."""
 
@@ -65,9 +74,14 @@ class MlflowDeliveries:
         host: str | None = None,
         pid: int | None = None,
         sleep: Callable[[float], None] = time.sleep,
+        seal: Seal | None = None,
+        believed: Believed | None = None,
         store: Store | None = None,
     ) -> None:
-        """`host` and `pid` say who opens; they are this process unless given. `store` is the one at the address."""
+        """`host` and `pid` say who opens; they are this process unless given. `seal` signs what it writes, and
+        `believed` are those whose signatures are asked for. `store` is the one at the address.
+        """
+        self._keys: Keys = {"seal": seal, "believed": believed}
         self._given = store
         self._gone: set[str] = set()
         self._uri = tracking_uri
@@ -114,7 +128,7 @@ class MlflowDeliveries:
             self._withdraw(run.id)
             raise
         owner = run.tags[OWNER]
-        return MlflowLedger(self._store, run, self._clock, owner=owner, over=frozenset(self._gone))
+        return MlflowLedger(self._store, run, self._clock, owner=owner, over=frozenset(self._gone), **self._keys)
 
     def join(self, delivery: str, *, carries: bool = True) -> MlflowLedger:
         """The ledger of a delivery that another process opened; events of both stand in it.
@@ -126,7 +140,8 @@ class MlflowDeliveries:
         Raises:
             UnknownDelivery: no ledger has that id.
         """
-        return MlflowLedger(self._store, self._run(delivery), self._clock, writer=_writer(), carries=carries)
+        run, writer = self._run(delivery), _writer()
+        return MlflowLedger(self._store, run, self._clock, writer=writer, carries=carries, **self._keys)
 
     def take_over(self, delivery: str, *, patience: timedelta = timedelta(0), key: str | None = None) -> MlflowLedger:
         """Carry on a delivery; processes that carried it before are refused whatever they write from now on.
@@ -158,7 +173,7 @@ class MlflowDeliveries:
         if run.tags.get(OWNER) != claim.mark:
             raise _refusal(summary_of(run))
         over = frozenset({claim.over} - {""})
-        return MlflowLedger(self._store, run, self._clock, writer=_writer(), owner=claim.mark, over=over)
+        return MlflowLedger(self._store, run, self._clock, writer=_writer(), owner=claim.mark, over=over, **self._keys)
 
     def _claim(self, claim: Claim, known: DeliverySummary) -> None:
         """Return once nobody else may carry the delivery on. A claim that is refused is withdrawn.
@@ -205,6 +220,11 @@ class MlflowDeliveries:
     def events(self, delivery: str) -> list[Event]:
         """What a delivery's ledger holds, oldest first."""
         return read_events(self._run(delivery).tags)
+
+    def record(self, delivery: str) -> tuple[Record, list[Finding]]:
+        """The chain of a delivery as it stands, and everything that shows that it is not what was written."""
+        record = read_record(self._run(delivery).tags)
+        return record, record.findings(delivery, self._keys["believed"])
 
     def fetch(self, delivery: str, folder: str, into: Path) -> list[Path]:
         """Copy the files below one folder of a delivery's artifacts; none when there is no such folder or delivery."""

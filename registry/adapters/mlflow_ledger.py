@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from registry.adapters.mlflow_store import Store
+from registry.chain import Believed, Entry, Finding, Seal, linked, vanished
 from registry.conventions import HEARTBEAT, MODEL, NOTE, OUTCOME, OWNER, REASON, STATE, VERSION
-from registry.errors import DeliveryLost, StopAsked, UnknownDelivery
+from registry.errors import DeliveryLost, LedgerForged, StopAsked, StoreRefused, UnknownDelivery
 from registry.model import Event, Metric, StoredRun
-from registry.record import describe, event_tags, jsonl, metric_name, next_number, read_events, summary_tags
+from registry.record import (
+    describe,
+    entry_tags,
+    event_tags,
+    jsonl,
+    metric_name,
+    next_number,
+    read_record,
+    summary_tags,
+)
 from tidegate.core.clock import Clock
 
 NOT_ENDED = "RUNNING"
@@ -43,6 +54,8 @@ class MlflowLedger:
         carries: bool = True,
         owner: str | None = None,
         over: frozenset[str] = frozenset(),
+        seal: Seal | None = None,
+        believed: Believed | None = None,
     ) -> None:
         """`run` is a delivery's, made by `MlflowDeliveries`.
 
@@ -54,6 +67,8 @@ class MlflowLedger:
             carries: whether what it writes is a sign that the delivery lives; an approval from outside is none.
             owner: the mark that this process made itself; by default, that of whoever carried it when it joined.
             over: marks of those that this process replaced, or found dead.
+            seal: signs what this process writes; without it nobody does.
+            believed: whose signatures are asked for; without it none is.
         """
         self.delivery: str = run.id
         self._store, self._run = store, run
@@ -63,8 +78,10 @@ class MlflowLedger:
         self._owner = owner or run.tags.get(OWNER)
         self.over = over
         self._writer, self._carries = writer, carries
-        self._events = read_events(run.tags)
-        self._next = next_number(run.tags)
+        self._seal, self._believed = seal, believed
+        self._record, self._next = read_record(run.tags), next_number(run.tags)
+        self._seen: dict[str, Entry] = {}
+        self._unsure: Entry | None = None
 
     @property
     def owner(self) -> str:
@@ -74,7 +91,7 @@ class MlflowLedger:
     @property
     def known(self) -> list[Event]:
         """What was written when this process last looked: at first when it joined. Asks nobody."""
-        return list(self._events)
+        return self._record.events
 
     def append(self, event: Event) -> None:
         """Write the event, the list's tags and the story in one request, before this returns.
@@ -84,15 +101,39 @@ class MlflowLedger:
             StoreUnreachable: it is not written, or not known to be.
         """
         self._catch_up(self._check_ours())
-        # A failed request may have been carried out: its number is never used again.
+        # A failed request may still be carried out: the same is written again, in the same place.
+        if self._unsure is not None:
+            again = self._unsure
+            self._insist(again)
+            if again.link.event == event:
+                return
         number, self._next = self._next, self._next + 1
-        tags = event_tags(number, event, self._writer) | summary_tags(self._title, [*self._events, event])
-        self._write(tags | (self._heartbeat() if self._carries else {}))
+        if self._record.plain and not self._record.chained:
+            self._put(event_tags(number, event, self._writer), event)
+            return
+        entries = self._record.entries
+        self._insist(
+            linked(event, entries, delivery=self.delivery, number=number, writer=self._writer, seal=self._seal)
+        )
 
     def recorded(self) -> list[Event]:
-        """Everything that is written by now, by whomever, oldest first."""
+        """Everything that is written by now, by whomever, oldest first.
+
+        Raises:
+            LedgerForged: something was changed, inserted or removed, or is not signed by those who may write.
+        """
         self._catch_up(self._now())
-        return list(self._events)
+        findings = self.findings()
+        if findings:
+            more = f" (and {len(findings) - 1} more)" if len(findings) > 1 else ""
+            hint = f"`tidegate audit verify {self.delivery}` says everything"
+            raise LedgerForged(f"the ledger of delivery {self.delivery} is not genuine: {findings[0]}{more}", hint=hint)
+        return self._record.events
+
+    def findings(self) -> list[Finding]:
+        """What shows that the ledger is not what was written, as this process saw it last. Asks nobody."""
+        gone = vanished(self._seen.values(), self._record.entries)
+        return [*self._record.findings(self.delivery, self._believed), *gone]
 
     def measure(self, numbers: Mapping[str, float], *, at: datetime) -> None:
         """Keep numbers as MLflow metrics; their step is in seconds since the delivery began."""
@@ -114,7 +155,7 @@ class MlflowLedger:
         """
         run = self._check_ours()
         self._write(self._heartbeat())
-        asked = next((event for event in read_events(run.tags) if event.kind == "stop"), None)
+        asked = next((event for event in read_record(run.tags).events if event.kind == "stop"), None)
         if asked:
             raise StopAsked(asked.message)
 
@@ -129,12 +170,12 @@ class MlflowLedger:
         if outcome not in RUN_STATUS:
             raise ValueError(f"outcome {outcome!r}; expected one of {', '.join(RUN_STATUS)}")
         self._catch_up(self._check_ours())
-        story = describe(self._title, self._events, f"{outcome}: {reason}")
+        story = describe(self._title, self._record.events, f"{outcome}: {reason}")
         # Cut: MLflow keeps 8000 characters of a tag, and older stores 5000.
         self._write({OUTCOME: outcome, STATE: outcome, REASON: reason[:4000], NOTE: story})
         with TemporaryDirectory(prefix="tidegate-") as folder:
             events = Path(folder) / "events.jsonl"
-            events.write_text(jsonl(self._events), encoding="utf-8")
+            events.write_text(jsonl(self._record.events), encoding="utf-8")
             self._store.artifacts.upload(self._run, events, "")
         ended = round(self._clock.now().timestamp() * 1000)
         self._store.runs.end_run(self.delivery, RUN_STATUS[outcome], ended=ended)
@@ -145,9 +186,30 @@ class MlflowLedger:
     def _write(self, tags: Mapping[str, str]) -> None:
         self._store.runs.log(self.delivery, tags=tags)
 
+    def _put(self, tags: Mapping[str, str], event: Event) -> None:
+        """One event, with what lists and the story show of it, in one request."""
+        events = self._record.events
+        told = events if event in events else [*events, event]
+        self._write(dict(tags) | summary_tags(self._title, told) | (self._heartbeat() if self._carries else {}))
+
+    def _insist(self, entry: Entry) -> None:
+        """Write it; until that is known, it is what is written next."""
+        tags = entry_tags(entry)
+        self._unsure = entry
+        try:
+            self._put(tags, entry.link.event)
+        except StoreRefused:
+            self._unsure = None
+            raise
+        self._unsure, self._seen[entry.hash] = None, entry
+        others = (each for each in self._record.entries if each.hash != entry.hash)
+        entries = sorted([*others, entry], key=lambda each: (each.link.number, each.link.writer))
+        self._record = replace(self._record, entries=tuple(entries))
+
     def _catch_up(self, run: StoredRun) -> None:
         """Take in what other processes wrote meanwhile: what this one writes next comes after it."""
-        self._events = read_events(run.tags)
+        self._record = read_record(run.tags)
+        self._seen |= {entry.hash: entry for entry in self._record.entries}
         self._next = max(self._next, next_number(run.tags))
 
     def _now(self) -> StoredRun:

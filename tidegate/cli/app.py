@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from tidegate.cli.audit_app import audit
 from tidegate.cli.engine_app import engine
 from tidegate.cli.gate_app import gate
 from tidegate.cli.notify_app import notify
@@ -37,6 +38,7 @@ app.add_typer(engine, name="engine")
 app.add_typer(rollout, name="rollout")
 app.add_typer(stage, name="stage")
 app.add_typer(workflow, name="workflow")
+app.add_typer(audit, name="audit")
 app.command("serve")(serve)
 
 

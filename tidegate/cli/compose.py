@@ -10,6 +10,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pipelines.adapters.ledger_keys import believed_by, seal_from
 from pipelines.image_engines import pinned_image
 from pipelines.kept_files import digests_of, laid_out
 from pipelines.model import Plan, Resolved
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from registry.adapters.mlflow_models import MlflowRegistry
 
 
+LEDGER_KEY = "TIDEGATE_LEDGER_KEY"
+"""The path of the private key that signs what this process writes into ledgers."""
 TRUST_VARIABLE, ROOT_VARIABLE = "TIDEGATE_TRUST", "TIDEGATE_ROOT"
 """The operator's trust file; the folder below which files of specs may lie, where that is not the repository."""
 
@@ -101,12 +104,23 @@ def open_registry(state: Path, tracking_uri: str | None) -> MlflowRegistry:
     return MlflowRegistry(registry_uri(state, tracking_uri))
 
 
-def open_deliveries(state: Path, tracking_uri: str | None) -> MlflowDeliveries:
-    """The ledgers of all deliveries. What a process before this one could not write is written first."""
+def open_deliveries(state: Path, tracking_uri: str | None, spec_folder: Path | None = None) -> MlflowDeliveries:
+    """The ledgers of all deliveries, signed and believed as the environment says.
+
+    What a process before this one could not write is written first.
+
+    Args:
+        state: the folder with what is this machine's own.
+        tracking_uri: of MLflow.
+        spec_folder: where a person's own spec lies, with a trust file beside it if there is one; never where one
+            lies that came from MLflow: without it the one in the working folder is read, if there is one.
+    """
     from registry.adapters.mlflow_deliveries import MlflowDeliveries
 
-    deliveries, unwritten = MlflowDeliveries(registry_uri(state, tracking_uri)), StateFolder(state).unwritten
-    if unwritten.exists():
+    named, seal = os.environ.get(TRUST_VARIABLE), seal_from(os.environ.get(LEDGER_KEY))
+    believed = believed_by(trust_at(Path(named) if named else None, spec_folder or Path()))
+    deliveries = MlflowDeliveries(registry_uri(state, tracking_uri), seal=seal, believed=believed)
+    if (unwritten := StateFolder(state).unwritten).exists():
         write_leftovers(unwritten, deliveries, open_registry(state, tracking_uri), note)
     return deliveries
 

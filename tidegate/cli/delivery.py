@@ -102,7 +102,7 @@ def run_delivery(
                 keep=keep,
                 trusted=trusted_images(trusted_beside(spec_path.parent)),
             ),
-            deliveries=open_deliveries(state, tracking_uri),
+            deliveries=open_deliveries(state, tracking_uri, spec_path.parent),
             spec_path=spec_path,
             spec_digest=sha256(spec_path.read_bytes()).hexdigest(),
             version=version,

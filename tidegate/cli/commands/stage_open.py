@@ -41,7 +41,7 @@ class Opening:
 def run(opening: Opening, state: Path, tracking_uri: str | None, *, as_json: bool) -> int:
     """Open the delivery, or carry on the one that is named; print its id."""
     patience = _patience(opening.patience)
-    deliveries = open_deliveries(state, tracking_uri)
+    deliveries = open_deliveries(state, tracking_uri, None if opening.delivery else opening.spec.parent)
     if opening.delivery:
         ledger = _carried_on(deliveries, opening, patience, state, tracking_uri)
     else:

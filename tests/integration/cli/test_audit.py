@@ -1,0 +1,144 @@
+"""What somebody writes into a delivery's run with MLflow's own client is found, by the next step and by the audit."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
+from fakes.terminal import Tidegate
+
+from registry.adapters.mlflow_deliveries import MlflowDeliveries
+from registry.adapters.mlflow_store import embedded_uri
+from registry.model import Event
+
+AT = datetime(2026, 1, 1, tzinfo=UTC)
+EVENT = "mlflow.tidegate.event."
+
+
+@pytest.fixture
+def opened(tidegate: Tidegate, registered: Path) -> str:
+    registered.write_text(registered.read_text() + "\napprovals: [{before: wave, wave: 2}]\n")
+    said = tidegate("stage", "open", "-f", "delivery.yaml", "--key", "one")
+    assert (said.code, said.err) == (0, "")
+    return said.out.strip()
+
+
+@pytest.fixture
+def client(state: Path) -> Any:
+    from mlflow import MlflowClient
+
+    return MlflowClient(embedded_uri(state))
+
+
+def an_event(step: str, kind: str, **data: object) -> str:
+    return Event(at=AT, step=step, kind=kind, message="", data=data).model_dump_json()
+
+
+def keys(folder: Path) -> Path:
+    """A new pair; returns the private one, beside which the public one lies."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    private = folder / "ledger.key"
+    private.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    (folder / "ledger.pub").write_bytes(public)
+    return private
+
+
+def test_an_untouched_delivery_is_genuine(tidegate: Tidegate, opened: str, state: Path) -> None:
+    said = tidegate("audit", "verify", opened, "--output", "json")
+    (found,) = said.json
+    assert (said.code, found["findings"], found["chained"], found["keys"]) == (0, [], True, [])
+    assert len(found["heads"]) == 1
+    every = tidegate("audit", "verify", "--all", "-f", "delivery.yaml")
+    assert every.code == 0
+    assert every.out.startswith(f"{opened}: 1 events, chained, signed by nobody: nothing was changed\n")
+
+
+@pytest.mark.parametrize(
+    ("tag", "text"),
+    [
+        ("9004.1of1.forged0", an_event("offline@eu-west-1", "done")),
+        ("9005.1of1.forged0", an_event("delivery", "closed", outcome="delivered")),
+        ("0000.1of1.forged0", an_event("delivery", "started", model="m", version="2")),
+        ("0007.1of1.forged0", "nonsense"),
+    ],
+)
+def test_a_tag_that_looks_like_an_event_counts_for_nothing_and_ends_the_step(
+    tidegate: Tidegate, opened: str, client: Any, tag: str, text: str
+) -> None:
+    client.set_tag(opened, EVENT + tag, text)
+    for command in (f"stage step offline@eu-west-1 --delivery {opened}", f"stage close --delivery {opened}"):
+        said = tidegate(*command.split())
+        assert (said.code, said.out) == (5, "")
+        assert f"the ledger of delivery {opened} is not genuine: inserted" in said.err
+    audit = tidegate("audit", "verify", opened)
+    assert (audit.code, "inserted: " in audit.out) == (5, True)
+
+
+def test_a_plan_that_is_edited_or_taken_out_is_found(tidegate: Tidegate, opened: str, client: Any) -> None:
+    assert tidegate("approve", opened, "wave@2", "--by", "ann").code == 0
+    tags = client.get_run(opened).data.tags
+    first = {key: value for key, value in tags.items() if key.startswith(f"{EVENT}0001.")}
+    for key, value in first.items():
+        client.set_tag(opened, key, value.replace('"approvals":["wave@2"]', '"approvals":[]'))
+    assert "removed: before 2 (wave@2 approved)" in tidegate("audit", "verify", opened).out
+    for key in first:
+        client.delete_tag(opened, key)
+    said = tidegate("stage", "build", "--delivery", opened)
+    assert (said.code, "is not genuine: removed: before 2" in said.err) == (5, True)
+
+
+def test_a_swapped_spec_is_in_the_audit(tidegate: Tidegate, opened: str, client: Any, tmp_path: Path) -> None:
+    lax = tmp_path / "lax" / "delivery.yaml"
+    lax.parent.mkdir()
+    lax.write_text((tmp_path / "delivery.yaml").read_text().replace("max_increase: 1pp", "max_increase: 99pp"))
+    client.log_artifact(opened, str(lax), "spec")
+    said = tidegate("audit", "verify", opened)
+    assert said.code == 5
+    assert "changed: the spec: delivery" in said.out
+    assert "changed: delivery.yaml" in said.out
+
+
+def test_what_was_cut_off_is_found_by_an_export(tidegate: Tidegate, opened: str, client: Any) -> None:
+    assert tidegate("approve", opened, "wave@2", "--by", "ann").code == 0
+    assert tidegate("audit", "export", opened, "--to", "kept.jsonl").code == 0
+    lines = [json.loads(line) for line in Path("kept.jsonl").read_text().splitlines()]
+    assert [json.loads(line["body"])["seq"] for line in lines] == [1, 1]
+    for key in client.get_run(opened).data.tags:
+        if key.startswith(f"{EVENT}0002."):
+            client.delete_tag(opened, key)
+    assert tidegate("audit", "verify", opened).code == 0
+    said = tidegate("audit", "verify", opened, "--against", "kept.jsonl")
+    assert (said.code, "removed: 2 (wave@2 approved): it was there before" in said.out) == (5, True)
+    Path("kept.jsonl").write_text("{}\n")
+    wrong = tidegate("audit", "verify", opened, "--against", "kept.jsonl")
+    assert (wrong.code, "kept.jsonl:1: no event of an exported chain" in wrong.err) == (2, True)
+
+
+def test_with_keys_only_who_has_one_writes(
+    tidegate: Tidegate, registered: Path, state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    private = keys(tmp_path)
+    (tmp_path / "trust.yaml").write_text("kind: Trust\nledger: {keys: [ledger.pub]}\n")
+    monkeypatch.setenv("TIDEGATE_LEDGER_KEY", str(private))
+    opened = tidegate("stage", "open", "-f", "delivery.yaml", "--key", "one").out.strip()
+    monkeypatch.setenv("TIDEGATE_TRUST", str(tmp_path / "trust.yaml"))
+    assert "signed by " in tidegate("audit", "verify", opened).out
+    assert tidegate("audit", "verify", opened).code == 0
+    # A chain of the right shape by somebody without the key, which without keys would count.
+    forged = MlflowDeliveries(embedded_uri(state)).join(opened)
+    forged.append(Event(at=datetime.now(UTC), step="offline@eu-west-1", kind="done", message=""))
+    said = tidegate("stage", "offline@eu-west-1", "--delivery", opened)
+    assert (said.code, "unsigned: 2 (offline@eu-west-1 done): nobody signed it" in said.err) == (5, True)
+    monkeypatch.setenv("TIDEGATE_LEDGER_KEY", str(tmp_path / "nowhere"))
+    assert "the key of the ledger cannot be read from" in tidegate("stage", "build", "--delivery", opened).err
+
+
+def test_which_delivery_is_meant_must_be_said(tidegate: Tidegate) -> None:
+    for words in (["verify"], ["verify", "--all"], ["verify", "abc", "--all"]):
+        assert tidegate("audit", *words).code == 2
