@@ -93,8 +93,11 @@ class Clusters:
     def try_out(self, version: str, weight: int) -> None:
         """Every region has that version on trial, with so many percent of its users."""
         for region in self._regions.values():
-            self.servers.run(region.fleet.deploy(an_image(version)))
-            self.servers.run(region.fleet.shift(weight))
+            # Another carrier each time: whoever takes a region back keeps out the one before.
+            fleet = region.open()
+            self.servers.run(fleet.deploy(an_image(version)))
+            self.servers.run(fleet.shift(weight))
+            self.servers.run(fleet.leave())
 
     def splits(self) -> list[tuple[int, int]]:
         """Percent of users and of copies on the canary now, region by region."""

@@ -24,7 +24,8 @@ def rollback_of(*fleets: FakeFleet) -> Back:
     """Of which no question goes to MLflow."""
     nowhere = Path("/nowhere")
     by_region = {fleet.region: fleet for fleet in fleets}
-    return Back(a_spec(), StateFolder(nowhere), by_region, Records("support-llm", nowhere, None), engine_before)
+    records = Records("support-llm", nowhere, None)
+    return Back(a_spec(), StateFolder(nowhere), by_region, by_region, records, engine_before)
 
 
 async def back(fleet: FakeFleet, version: str) -> None:

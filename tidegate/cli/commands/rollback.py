@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -18,7 +19,7 @@ from pipelines.spec import Delivery
 from pipelines.state import StateFolder
 from pipelines.way_back import before, before_by_others, is_back
 from registry.model import DeliverySummary
-from rollouts.errors import FleetError, NotPossible
+from rollouts.errors import FleetError, NotPossible, NotTheCarrier
 from rollouts.model import Engine, RegionState
 from tidegate.cli.carriers import insisting
 from tidegate.cli.output import note, print_json
@@ -55,13 +56,16 @@ class Back:
     spec: Delivery
     state: StateFolder
     fleets: Mapping[str, Fleet]
+    watched: Mapping[str, Fleet]
+    """The same regions, only to be looked at: whoever was overtaken there by another rollback still sees."""
     records: Records
     engine_before: Callable[[Fleet, str], Awaitable[Engine]]
     """What served a version before, to be started again."""
 
     async def now(self) -> dict[str, RegionState | TidegateError]:
         """Take whatever is on trial away, in every region at once."""
-        return dict(zip(self.fleets, await asyncio.gather(*map(_taken_back, self.fleets.values())), strict=True))
+        found = await asyncio.gather(*(_taken_back(self, region) for region in self.fleets))
+        return dict(zip(self.fleets, found, strict=True))
 
 
 def run(asked: Asked, *, as_json: bool) -> int:
@@ -72,19 +76,22 @@ def run(asked: Asked, *, as_json: bool) -> int:
 
 
 async def _run(asked: Asked, spec: Delivery, state: StateFolder, *, as_json: bool) -> int:
-    async with standing_fleets(spec, state, patience=PATIENCE, carrier=insisting(spec)) as standing:
+    async with AsyncExitStack() as stack:
+        insists = standing_fleets(spec, state, patience=PATIENCE, carrier=insisting(spec))
+        standing = await stack.enter_async_context(insists)
         if not standing:
             raise OutsideError("no fleet runs here", hint="start it with `tidegate fleet up`")
+        watched = await stack.enter_async_context(standing_fleets(spec, state, patience=PATIENCE))
         fleets = {region: standing[region] for region in spec.regions.names}
         records = Records(spec.model.name, state.root, asked.tracking_uri)
-        back = Back(spec, state, fleets, records, partial(_engine_before, spec, state, records))
+        back = Back(spec, state, fleets, watched, records, partial(_engine_before, spec, state, records))
         if asked.to is None:
             told = await _take_back(back)
         else:
             from tidegate.cli.commands.rollback_to import Further, go_further
 
             told = await go_further(Further(asked.to, start=asked.start, yes=asked.yes), back)
-        return _report(told, await _served(fleets), as_json=as_json)
+        return _report(told, await _served({region: watched[region] for region in fleets}), as_json=as_json)
 
 
 async def _take_back(back: Back) -> list[str]:
@@ -107,14 +114,28 @@ async def _take_back(back: Back) -> list[str]:
     return wrong
 
 
-async def _taken_back(fleet: Fleet) -> RegionState | TidegateError:
+async def _taken_back(back: Back, region: str) -> RegionState | TidegateError:
     try:
-        state = await fleet.rollback(None)
+        try:
+            state = await back.fleets[region].rollback(None)
+        except NotTheCarrier:
+            note(f"{region}: somebody else is taking it back at this moment")
+            state = await _until(back.watched[region], is_back)
     except FleetError as error:
-        note(f"{fleet.region}: could not be taken back: {error}")
+        note(f"{region}: could not be taken back: {error}")
         return error
-    note(f"{fleet.region}: {_in_words(state)}")
+    note(f"{region}: {_in_words(state)}")
     return state
+
+
+async def _until(fleet: Fleet, holds: Callable[[RegionState], bool]) -> RegionState:
+    """The region once another rollback has done what this one wished; as it is, when that takes too long."""
+    deadline = asyncio.get_running_loop().time() + ENDS_WITHIN_SECONDS
+    while True:
+        state = await fleet.observe()
+        if holds(state) or asyncio.get_running_loop().time() > deadline:
+            return state
+        await asyncio.sleep(LOOK_SECONDS)
 
 
 def _in_words(state: RegionState) -> str:
@@ -187,8 +208,15 @@ async def moved(back: Back, region: str, to: str) -> None:
         TidegateError: it could not be done; users stay where they are.
     """
     fleet = back.fleets[region]
+
+    def there(state: RegionState) -> bool:
+        return is_back(state) and state.stable is not None and state.stable.version == to
+
     try:
         await fleet.rollback(to)
+    except NotTheCarrier:
+        if not there(await _until(back.watched[region], there)):
+            raise
     except NotPossible:
         note(f"{region}: version {to} is no longer warm and is started again")
         await fleet.deploy(await back.engine_before(fleet, to))
