@@ -10,18 +10,24 @@ UntrustedImage (5) an engine image is not from where it may be, not signed as it
 
 from __future__ import annotations
 
-from pipelines.model import Ending
-from tidegate.core.errors import NotGenuine, Refused
+from pipelines.model import EXIT_CODES, Ending
+from tidegate.core.errors import ExitCode, NotGenuine, Refused
 
 
 class Stopped(Exception):
     """A stage ended the delivery. Not an error: the gates did their work."""
 
-    def __init__(self, ending: Ending, reason: str) -> None:
-        """`ending` decides the exit code; `reason` is what people will read at night."""
+    def __init__(self, ending: Ending, reason: str, exit_code: ExitCode | None = None) -> None:
+        """`ending` decides the exit code, unless one is given; `reason` is what people will read at night."""
         super().__init__(reason)
         self.ending = ending
         self.reason = reason
+        self.exit_code = EXIT_CODES[ending] if exit_code is None else exit_code
+
+
+def by_others(reason: str) -> Stopped:
+    """Somebody else changed a region meanwhile: that says nothing about the version, and nobody asked us to stop."""
+    return Stopped(Ending.INTERRUPTED, reason, ExitCode.OUTSIDE)
 
 
 class PlanRefused(Refused):

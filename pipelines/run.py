@@ -8,12 +8,13 @@ from functools import partial
 from itertools import groupby
 
 from pipelines.context import Context
-from pipelines.errors import Stopped
+from pipelines.errors import Stopped, by_others
 from pipelines.hold import until_allowed
-from pipelines.model import EXIT_CODES, Ending, Result, StageName, Step
+from pipelines.model import Ending, Result, StageName, Step
 from pipelines.stages import STAGES
 from pipelines.unwind import unwind, unwind_what_came_late
 from pipelines.watch import refuse_dead_canary
+from rollouts.errors import Overruled
 from tidegate.core.errors import ExitCode, TidegateError
 
 STOPPED = "asked to stop before the end"
@@ -38,7 +39,7 @@ async def to_the_end(context: Context, done: frozenset[str] = frozenset()) -> Re
         for lanes in stretches([step for step in context.plan.steps if step.id not in done]):
             await _together(context, lanes, leaving)
     except Stopped as stop:
-        return await give_up(context, stop.ending, stop.reason, EXIT_CODES[stop.ending], leaving)
+        return await give_up(context, stop.ending, stop.reason, stop.exit_code, leaving)
     except asyncio.CancelledError:
         cancellation_is_heard()
         return await give_up(context, Ending.INTERRUPTED, STOPPED, ExitCode.INTERRUPTED, leaving)
@@ -110,10 +111,10 @@ async def run_step(context: Context, step: Step) -> None:
     try:
         await until_allowed(context, step)
         await journal.say(step.id, "started", meanwhile=partial(_users_are_served, context, step))
-        await STAGES[step.stage](context, step)
+        await _stage(context, step)
     except Stopped as stop:
-        journal.failed(step, stop.ending, stop.reason, EXIT_CODES[stop.ending])
-        raise Stopped(stop.ending, f"{step.id}: {stop.reason}") from stop
+        journal.failed(step, stop.ending, stop.reason, stop.exit_code)
+        raise Stopped(stop.ending, f"{step.id}: {stop.reason}", stop.exit_code) from stop
     except TidegateError as error:
         journal.failed(step, Ending.FAILED, str(error), error.exit_code)
         raise
@@ -128,6 +129,13 @@ async def _users_are_served(context: Context, step: Step) -> None:
         # One that was promoted by a process that died is no canary any more.
         if state.stable is None or state.stable.version != context.plan.version.version:
             refuse_dead_canary(context, state)
+
+
+async def _stage(context: Context, step: Step) -> None:
+    try:
+        await STAGES[step.stage](context, step)
+    except Overruled as error:
+        raise by_others(str(error)) from error
 
 
 def _undo_promotion(context: Context) -> None:

@@ -61,7 +61,7 @@ async def _take(context: Context, step: Step) -> Taken:
     except Stopped as stop:
         await unwind(context, [step.region] if step.region else context.plan.regions)
         await context.journal.settle()
-        return Taken(step=step.id, done=False, reason=stop.reason, exit_code=EXIT_CODES[stop.ending])
+        return Taken(step=step.id, done=False, reason=stop.reason, exit_code=stop.exit_code)
     except asyncio.CancelledError:
         cancellation_is_heard()
         context.journal.failed(step, Ending.INTERRUPTED, "asked to stop before the end", ExitCode.INTERRUPTED)

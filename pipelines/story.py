@@ -120,6 +120,8 @@ class Story(Value):
     """The delivery's name in its spec: what users ask for, and what its series in Prometheus carry as `service`."""
     steps: tuple[Step, ...] = ()
     regions: tuple[Region, ...] = ()
+    seen: frozenset[str] = frozenset()
+    """The regions of which somebody saw how their users are shared out; of the others nobody knows."""
     gates: tuple[Gate, ...] = ()
     started: datetime | None = None
     ended: datetime | None = None
@@ -161,7 +163,7 @@ class Story(Value):
         """The story after a region's traffic changed."""
         new = () if any(each.name == region for each in self.regions) else (Region(name=region),)
         moved = tuple(each.moved(change) if each.name == region else each for each in (*self.regions, *new))
-        return self.model_copy(update={"regions": moved})
+        return self.model_copy(update={"regions": moved, "seen": self.seen | {region}})
 
 
 def tell(events: Iterable[Event]) -> Story:

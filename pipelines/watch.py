@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from gates.model import Outcome, Verdict, worst
 from pipelines.context import Context
-from pipelines.errors import Stopped
+from pipelines.errors import Stopped, by_others
 from pipelines.model import ENDING_OF, Ending, Step
 from rollouts.model import RegionState
 from tidegate.core.errors import OutsideError
@@ -78,12 +78,9 @@ def refuse_dead_canary(context: Context, state: RegionState) -> None:
     """A canary that died has no verdict to wait for, and no users to get.
 
     Raises:
-        Stopped: it died, which is the version's fault; or somebody else asked the region for another version, which is
-            not, however its engines are by now.
+        Stopped: it died, which is the version's fault; or as `refuse_others`.
     """
-    foreign = state.foreign_wish
-    if foreign and foreign.version != context.plan.version.version:
-        raise Stopped(Ending.FAILED, foreign.reason)
+    refuse_others(context, state)
     canary = state.canary
     if canary is None:
         raise Stopped(Ending.ROLLED_BACK, f"the canary does not serve: {state.problem or 'it is gone'}")
@@ -93,8 +90,21 @@ def refuse_dead_canary(context: Context, state: RegionState) -> None:
         raise Stopped(Ending.ROLLED_BACK, f"the canary does not serve; its log ends with: {words}")
 
 
+def refuse_others(context: Context, state: RegionState) -> None:
+    """Somebody else changed the region meanwhile, which is not the version's fault, however its engines are by now.
+
+    Raises:
+        Stopped: the region is asked for another version, or what serves there is somebody else's.
+    """
+    foreign = state.foreign_wish
+    if foreign and foreign.version != context.plan.version.version:
+        raise by_others(foreign.reason)
+    if state.strangers:
+        raise by_others("; ".join(str(each) for each in state.strangers))
+
+
 def _refuse_other_weight(step: Step, state: RegionState) -> None:
     """Evidence at a weight that this delivery did not set says nothing about this step."""
     if step.weight is not None and state.weight != step.weight:
-        reason = f"somebody else set the weight to {state.weight} %; this delivery set {step.weight} %"
-        raise Stopped(Ending.FAILED, reason)
+        writer = f", last written by {state.route_writer}" if state.route_writer else ""
+        raise by_others(f"somebody else set the weight to {state.weight} %; this delivery set {step.weight} %{writer}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 
-from pipelines.story import Gate, Region, Story
+from pipelines.story import Gate, Region, StepState, Story
 from tidegate.core.model import Value
 
 CANARY_NAMES = {"canary": "stable", "challenger": "champion"}
@@ -28,6 +28,9 @@ SAMPLE_SIZES = frozenset({"requests", "prompts", "pairs"})
 
 SCORES = frozenset({"score", "mean score"})
 """Names that say less than their gate's."""
+
+UNSEEN = "not looked at"
+"""Of a region of which no delivery saw how its users are shared out."""
 
 # The last word of a number's name is its unit.
 SHARES = ("share", "ratio", "rate", "fraction")
@@ -149,13 +152,22 @@ def key_numbers(gate: Gate) -> str:
 
 
 def shares(region: Region, story: Story) -> str:
-    """How a region's users are shared out: `25% on 3, 75% on 2, 100% mirrored to 3`."""
+    """How a region's users are shared out: `25% on 3, 75% on 2, 100% mirrored to 3`; nobody knows before a look."""
+    if region.name not in story.seen:
+        return UNSEEN
     parts = [
         f"{region.weight}% on {story.version}" if region.weight else "",
         f"{100 - region.weight}% on {story.champion}" if story.champion and region.weight < 100 else "",
         f"{region.mirror}% mirrored to {story.version}" if region.mirror else "",
     ]
     return ", ".join(part for part in parts if part)
+
+
+def at_the_end(region: Region, story: Story) -> str:
+    """How they are shared out when the delivery is over: what was seen, and that nobody looked since, where so."""
+    undo = story.step(f"undo@{region.name}")
+    lost = undo is not None and undo.state is StepState.FAILED and region.name in story.seen
+    return f"{shares(region, story)} when it was last seen" if lost else shares(region, story)
 
 
 def _opposite(name: str) -> str:

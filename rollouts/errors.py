@@ -16,7 +16,10 @@ FleetError (OutsideError)
 ├── NotTheCarrier         another process carries the delivery in this region; nothing was written
 ├── NotConfirmed          it was sent, and its effect did not show in time
 └── NotPossible           the wish contradicts the region's state (promote without a canary)
+    └── Overruled             somebody else asks the region for another version meanwhile
 CapacityError (Refused)   too little memory or too few cores; nothing was started
+NotOurs (Refused)         an object of that name is somebody else's; nothing was written to it
+WouldTakeDown (Refused)   a write would have left users with fewer engines; it was not sent
 PortInUse (Refused)       a port the spec asks for is taken; nothing was started
 RulesRefused (Refused)    Prometheus does not take the rules; those of before stay
 """
@@ -59,8 +62,20 @@ class NotPossible(FleetError):
     """The wish contradicts what the region is doing."""
 
 
+class Overruled(NotPossible):
+    """Somebody else asked the region for another version while a wish of ours was on its way."""
+
+
 class CapacityError(Refused):
     """The machine has too little memory or too few cores for what was asked."""
+
+
+class NotOurs(Refused):
+    """Objects of somebody else's stand where this delivery's would be. They are left as they are."""
+
+
+class WouldTakeDown(Refused):
+    """A write would have left a Service with fewer engines that are ready than it had; it was not sent."""
 
 
 class PortInUse(Refused):

@@ -30,6 +30,9 @@ class Phase(StrEnum):
 
     EMPTY = "empty"
     """Nothing serves."""
+    UNKNOWN = "unknown"
+    """Something may serve, and it is not for this delivery to say what: a Rollout of somebody else's, or pods of which
+    none has become stable."""
     STEADY = "steady"
     """One version serves everything."""
     TRIAL = "trial"
@@ -85,6 +88,22 @@ class Arm(Value):
     """Why it is not ready, with the tail of its log, when it died."""
 
 
+class Stranger(Value):
+    """An object of somebody else's where one of this delivery's would be; it is left as it is."""
+
+    kind: str
+    name: str
+    namespace: str = ""
+    """Empty for an object without one."""
+    owner: str
+    """Who manages it and who wrote it last, as far as it says."""
+
+    def __str__(self) -> str:
+        """As a person reads it: `Service chat-stable in serving is not tidegate's (Helm release chat)`."""
+        place = f" in {self.namespace}" if self.namespace else ""
+        return f"{self.kind} {self.name}{place} is not tidegate's ({self.owner})"
+
+
 class ForeignWish(Value):
     """Somebody else than tidegate asked the region for the version that it is asked for now."""
 
@@ -115,3 +134,7 @@ class RegionState(Value):
     """Everything that is down, in one line; None when all is well."""
     foreign_wish: ForeignWish | None = None
     """None when tidegate asked last, and where nobody else can."""
+    route_writer: str = ""
+    """Who wrote the weights last, as the API server names them; empty where nobody notes it."""
+    strangers: tuple[Stranger, ...] = ()
+    """Objects of others where this delivery's would be, among those that were looked at."""

@@ -8,7 +8,7 @@ from datetime import datetime
 from gates.model import Outcome
 from pipelines.outputs.wording import sentence
 from pipelines.story import Gate, Step, StepState, Story
-from pipelines.wording import decision, duration, key_numbers, shares
+from pipelines.wording import at_the_end, decision, duration, key_numbers
 from tidegate.core.markdown import table_cell
 
 GATES_SHOWN = 200
@@ -44,7 +44,7 @@ def _regions(story: Story) -> Iterator[str]:
         yield "| region | users |"
         yield "|---|---|"
         for region in story.regions:
-            yield f"| {table_cell(region.name)} | {table_cell(shares(region, story)) or '-'} |"
+            yield f"| {table_cell(region.name)} | {table_cell(at_the_end(region, story)) or '-'} |"
 
 
 def _gates(story: Story) -> Iterator[str]:

@@ -17,7 +17,7 @@ from pipelines.report.svg import can_draw
 from pipelines.report.timeline import timeline
 from pipelines.story import Step, Story
 from pipelines.templates import html_templates
-from pipelines.wording import decision, duration, headline, moment, shares, stopwatch
+from pipelines.wording import at_the_end, decision, duration, headline, moment, stopwatch
 
 FEWEST = 5
 """A distribution of fewer requests than this is not drawn."""
@@ -80,7 +80,7 @@ def _facts(delivery: DeliveryRecord, own: Sequence[RequestRecord]) -> list[tuple
         ("Took", duration(delivery.took_seconds)),
         ("Users' requests", f"{len(own)}, {failed} failed, {cut} cut" if own else "none recorded"),
         (f"Answered by version {story.version}", str(met)),
-        ("Regions at the end", "; ".join(f"{region.name}: {shares(region, story)}" for region in story.regions)),
+        ("Regions at the end", "; ".join(f"{region.name}: {at_the_end(region, story)}" for region in story.regions)),
         ("Delivery", delivery.id),
     ]
 

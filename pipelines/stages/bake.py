@@ -15,7 +15,7 @@ from pipelines.errors import Stopped
 from pipelines.live import Feed, counters, live_feeds, take_new, terms_for
 from pipelines.model import Ending, Step
 from pipelines.trials import RecordedTrial
-from pipelines.watch import LOOK_SECONDS
+from pipelines.watch import LOOK_SECONDS, refuse_others
 from rollouts.model import RegionState
 
 
@@ -31,7 +31,8 @@ async def bake(context: Context, step: Step) -> None:
     """Look again and again until the time is over.
 
     Raises:
-        Stopped: when a region of the wave is not well, or fails more requests than one with the champion.
+        Stopped: when a region of the wave is not well, or fails more requests than one with the champion; or when
+            somebody else took it away from the version.
     """
     start = context.clock.monotonic()
     regions = context.spec.regions.waves[step.wave - 1]
@@ -52,7 +53,9 @@ async def bake(context: Context, step: Step) -> None:
 
 
 async def _verdicts(context: Context, region: str, compared: _Comparison | None, *, final: bool) -> Sequence[Verdict]:
-    verdicts = [_health(await context.fleets[region].observe(), context.plan.version.version)]
+    state = await context.fleets[region].observe()
+    refuse_others(context, state)
+    verdicts = [_health(state, context.plan.version.version)]
     if compared:
         await take_new(compared.trial, compared.feeds, context.clock.now(), final=final)
         # There is no deadline by which a promoted region would have to prove anything.

@@ -8,15 +8,21 @@ from functools import partial
 from pipelines.context import Context
 from pipelines.model import Step
 from pipelines.ports import Fleet
+from pipelines.strangers import refuse_strangers
 from pipelines.unwind import back_to_champion, needs_undoing
 from rollouts.model import Engine
 
 
 async def build(context: Context, step: Step) -> None:
-    """Download, verify and prepare; then mend what an earlier delivery may have left half done."""
+    """Download, verify and prepare; then mend what an earlier delivery may have left half done.
+
+    Raises:
+        NotOurs: somebody else's objects are where this delivery's would be, in any region; nothing was written.
+    """
+    fleets = [context.fleets[region] for region in context.plan.regions]
+    await refuse_strangers(fleets)
     champion = await _prepare(context, step, "champion")
     await _prepare(context, step, "challenger")
-    fleets = [context.fleets[region] for region in context.plan.regions]
     await asyncio.gather(*(_serve_champion(context, step, fleet, champion) for fleet in fleets))
 
 

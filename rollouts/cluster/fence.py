@@ -19,6 +19,7 @@ from rollouts.kube.model import Json, Resource
 from rollouts.kube.ports import Cluster
 from rollouts.kube.resources import LEASES, ROLLOUTS
 from rollouts.manifests import conventions
+from rollouts.manifests.belonging import stranger
 from tidegate.core.clock import Clock
 
 LOOK_SECONDS = 1.0
@@ -47,6 +48,11 @@ class Fence:
     def insists(self) -> bool:
         """Whether going back must not wait for the right to do so."""
         return not self._inside and self._who.insists
+
+    @property
+    def inside(self) -> bool:
+        """Whether the Lease was taken, and what is there marked."""
+        return self._inside
 
     async def enter(self) -> None:
         """Take the Lease, and mark what is there; nothing when it was taken before.
@@ -82,7 +88,7 @@ class Fence:
             raise self._replaced(self._lost)
 
     async def mark(self, kind: Resource, number: int | None = None) -> None:
-        """Say on the delivery's object of that kind that it is ours; nothing where there is none, or it says so.
+        """Say on the delivery's object of that kind that it is ours; nothing where it says so, or none is ours.
 
         Raises:
             NotTheCarrier: it says that it is somebody else's, who came after us.
@@ -90,7 +96,7 @@ class Fence:
         ours = number or (lease.read(self._lease).number if self._lease else 0)
         while (found := await self._get(kind, self._place.name)) is not None:
             self.allows(found)
-            if lease.number_on(found) >= ours:
+            if lease.number_on(found) >= ours or stranger(found, self._place.name):
                 return
             try:
                 await self._cluster.patch(kind, self._place.name, lease.marking(found, ours))

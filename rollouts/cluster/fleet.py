@@ -10,7 +10,9 @@ import asyncio
 import logging
 
 from rollouts.arms import require_percent
+from rollouts.cluster.applying import Applying
 from rollouts.cluster.arrivals import Arrivals
+from rollouts.cluster.claims import refuse, strangers
 from rollouts.cluster.fence import Fence
 from rollouts.cluster.holds import way_to
 from rollouts.cluster.lease import Carrier
@@ -25,10 +27,11 @@ from rollouts.cluster.route import RouteKind
 from rollouts.cluster.seen import Seen
 from rollouts.cluster.state import state_of, taken_back, unfinished
 from rollouts.cluster.wanted import engine_of, is_here
-from rollouts.errors import EngineDidNotStart, FleetError, NotConfirmed, NotPossible
+from rollouts.errors import EngineDidNotStart, FleetError, NotConfirmed, NotOurs, NotPossible
 from rollouts.kube.ports import Cluster
-from rollouts.model import Engine, RegionState
+from rollouts.model import Engine, RegionState, Stranger
 from tidegate.core.clock import Clock
+from tidegate.core.errors import TidegateError
 
 log = logging.getLogger(__name__)
 
@@ -55,6 +58,7 @@ class ArgoFleet:
         self._place = place
         self._cluster = cluster
         self._render = render
+        self._clock = clock
         self._fence = Fence(place, cluster, routes, clock, carrier)
         self._lookout = Lookout(place, cluster, routes, clock, self._fence)
         self._moves = Moves(place, cluster, routes, self._lookout, clock=clock, fence=self._fence)
@@ -64,8 +68,19 @@ class ArgoFleet:
     async def observe(self) -> RegionState:
         return self._state(await self._patience.keep(self._lookout.look))
 
+    async def strangers(self) -> tuple[Stranger, ...]:
+        """Objects of others where this delivery's would be, all kinds of them."""
+        # Which engine it is changes no name.
+        manifests = self._render(Engine(version="0", digest="", model=self._place.name, image="none"))
+        return await self._patience.keep(lambda: strangers(self._cluster, manifests, self._place.name))
+
     async def deploy(self, engine: Engine) -> RegionState:
-        return self._state(await self._patience.keep(lambda: self._deploy(engine)))
+        applying = Applying(self._place, self._cluster, self._clock, fence=self._fence)
+        try:
+            return self._state(await self._patience.keep(lambda: self._deploy(engine, applying)))
+        except TidegateError as error:
+            await applying.put_back(error)
+            raise
 
     async def mirror(self, percent: int) -> RegionState:
         return self._state(await self._patience.keep(lambda: self._mirror(percent)))
@@ -98,11 +113,15 @@ class ArgoFleet:
         """Nothing more is wished by this process. Never raises."""
         await self._fence.leave()
 
-    async def _deploy(self, engine: Engine) -> Seen:
-        await self._fence.enter()
-        seen = await self._lookout.look()
-        if not is_here(seen, engine):
-            await self._bring_up(seen, engine)
+    async def _deploy(self, engine: Engine, applying: Applying) -> Seen:
+        if not self._fence.inside:
+            # Entering writes too, and nothing is written before everything was looked at.
+            refuse(self.region, *await strangers(self._cluster, self._render(engine), self._place.name))
+        seen = await self._entered()
+        if is_here(seen, engine):
+            applying.complete()
+        else:
+            await self._bring_up(seen, engine, applying)
 
         def up(now: Seen) -> bool:
             if now.stable and now.stable.version == engine.version:
@@ -115,14 +134,39 @@ class ArgoFleet:
             await self._give_up(engine, error)
             raise
 
-    async def _bring_up(self, seen: Seen, engine: Engine) -> None:
+    async def _entered(self) -> Seen:
+        """The region once it is ours to write to, whose it is being looked at first.
+
+        Raises:
+            NotOurs: its Rollout, or what splits its users, is somebody else's.
+            NotTheCarrier: somebody else carries the delivery here.
+        """
+        if not self._fence.inside:
+            refuse(self.region, *(await self._lookout.look()).strangers)
+            await self._fence.enter()
+        return await self._looked()
+
+    async def _looked(self) -> Seen:
+        """The region before a wish.
+
+        Raises:
+            NotOurs: its Rollout is somebody else's: no wish is for us to say there.
+        """
+        seen = await self._lookout.look()
+        refuse(self.region, seen.rollout_of_others)
+        return seen
+
+    async def _bring_up(self, seen: Seen, engine: Engine, applying: Applying) -> None:
         if seen.argo.paused_by_spec:
             name = self._place.name
             raise NotPossible(f"somebody holds {name}", hint=f"let it go: tidegate rollout promote {name}")
         manifests = self._render(engine)
         await require_room(self._cluster, self._place, seen, manifests[-1], engine.version)
-        await self._moves.copy(seen, 0)
-        await self._moves.ask_for(manifests, engine.version, seen)
+        if seen.mirror:
+            # Ending it is a write too, and nothing is written before everything was looked at.
+            refuse(self.region, *await strangers(self._cluster, manifests, self._place.name))
+            await self._moves.copy(seen, 0)
+        await self._moves.ask_for(manifests, engine.version, seen, applying)
         log.info("%s: version %s was asked for", self.region, engine.version)
 
     async def _give_up(self, engine: Engine, why: EngineDidNotStart) -> None:
@@ -136,8 +180,7 @@ class ArgoFleet:
 
     async def _mirror(self, percent: int) -> Seen:
         require_percent(percent)
-        await self._fence.enter()
-        seen = await self._lookout.look()
+        seen = await self._entered()
         versions = _both(seen, f"mirror {percent} % of requests to") if percent else None
         before = await self._arrivals.look(versions)
         seen = await self._moves.copy(seen, percent)
@@ -146,8 +189,7 @@ class ArgoFleet:
 
     async def _shift(self, weight: int) -> Seen:
         require_percent(weight)
-        await self._fence.enter()
-        seen = await self._lookout.look()
+        seen = await self._entered()
         versions = _both(seen, f"shift {weight} % of users to") if weight else None
         if seen.trial is None or seen.argo.aborted:
             return seen
@@ -158,8 +200,7 @@ class ArgoFleet:
         return seen
 
     async def _promote(self) -> Seen:
-        await self._fence.enter()
-        seen = await self._lookout.look()
+        seen = await self._entered()
         if seen.trial is None:
             if seen.previous:
                 return seen
@@ -173,7 +214,7 @@ class ArgoFleet:
 
     async def _rollback(self, to: str) -> Seen:
         await self._enter_going_back(to)
-        seen = await self._lookout.look()
+        seen = await self._looked()
         if seen.argo.paused_by_spec:
             # Held by hand, nothing moves, and users come first.
             await self._moves.let_go()
@@ -194,13 +235,16 @@ class ArgoFleet:
     async def _enter_going_back(self, to: str) -> None:
         """Whoever insists on going back sends users back while the Lease is taken, and does not need it for that."""
         if not self._fence.insists:
+            if not self._fence.inside:
+                await self._looked()
             await self._fence.enter()
             return
-        # Marking comes after: it is a write to the very objects that the abort is written to.
         said: list[object] = [
-            *await asyncio.gather(self._abort_at_once(to), self._fence.take(), return_exceptions=True),
-            *await asyncio.gather(self._fence.enter(), return_exceptions=True),
+            *await asyncio.gather(self._abort_at_once(to), self._fence.take(), return_exceptions=True)
         ]
+        # Marking comes after: it is a write to the very objects that the abort is written to, if they are ours.
+        if not any(isinstance(failed, NotOurs) for failed in said):
+            said += await asyncio.gather(self._fence.enter(), return_exceptions=True)
         for failed in said:
             if isinstance(failed, FleetError):
                 # What stands in the way of going back is met again, and said, by what follows.
@@ -209,7 +253,7 @@ class ArgoFleet:
                 raise failed
 
     async def _abort_at_once(self, to: str) -> None:
-        seen = await self._lookout.look()
+        seen = await self._looked()
         if seen.trial and seen.stable and seen.stable.version == to and not seen.abort_confirmed:
             await self._moves.abort(seen)
 

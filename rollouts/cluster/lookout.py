@@ -17,7 +17,7 @@ from rollouts.cluster.pods import hopeless, problems
 from rollouts.cluster.route import RouteKind
 from rollouts.cluster.seen import Seen
 from rollouts.cluster.state import taken_back
-from rollouts.errors import EngineDidNotStart, FleetError, NotConfirmed, NotFound, NotPossible
+from rollouts.errors import EngineDidNotStart, FleetError, NotConfirmed, NotFound, NotPossible, Overruled
 from rollouts.kube.model import Json, Resource
 from rollouts.kube.ports import Cluster
 from rollouts.kube.resources import PODS, REPLICA_SETS, ROLLOUTS
@@ -118,11 +118,11 @@ def refuse_overruled(seen: Seen, first: Seen) -> None:
     """End a wait for a version that was asked for at the first look, and is not any more.
 
     Raises:
-        NotPossible: somebody else asks for another one.
+        Overruled: somebody else asks for another one.
     """
     # Who asked for the same, such as a GitOps controller that is ahead of us, does no harm.
     if seen.foreign_wish and seen.asked[0] != first.asked[0]:
-        raise NotPossible(seen.foreign_wish.reason)
+        raise Overruled(seen.foreign_wish.reason)
 
 
 def refuse_hopeless(seen: Seen, what: str) -> None:

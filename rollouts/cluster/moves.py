@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from rollouts.argo import safe
 from rollouts.argo.actions import Rollouts
 from rollouts.argo.safe import Expected
+from rollouts.cluster.applying import Applying
+from rollouts.cluster.claims import refuse
 from rollouts.cluster.fence import Fence
 from rollouts.cluster.holds import Hold, entry_of, rests_at
 from rollouts.cluster.lookout import Lookout
@@ -17,12 +19,13 @@ from rollouts.cluster.place import Place
 from rollouts.cluster.revisions import Revision, next_attempt
 from rollouts.cluster.route import RouteKind
 from rollouts.cluster.seen import Seen
-from rollouts.cluster.wanted import numbered, remembering, said_again, succeeding
+from rollouts.cluster.wanted import numbered, remembering
 from rollouts.cluster.warmth import as_patch, limit_of, limited, with_limit
 from rollouts.errors import FleetError, NotConfirmed, NotFound, NotPossible
 from rollouts.kube.model import Json
 from rollouts.kube.ports import Cluster
-from rollouts.kube.resources import ROLLOUTS, resource_of
+from rollouts.kube.resources import ROLLOUTS
+from rollouts.manifests.belonging import stranger
 from tidegate.core.clock import Clock
 
 SETTLE_SECONDS = 120.0
@@ -52,20 +55,18 @@ class Moves:
         self._fence = fence
         self._rollouts = Rollouts(cluster, clock, allows=fence.allows)
 
-    async def ask_for(self, manifests: Sequence[Json], version: str, seen: Seen) -> None:
+    async def ask_for(self, manifests: Sequence[Json], version: str, seen: Seen, applying: Applying) -> None:
         """Apply everything that a version needs, the Rollout last: then nothing is missing when its pods start."""
         *others, rollout = manifests
-        for manifest in others:
-            await self._cluster.apply(said_again(manifest, await self._live(manifest)), force=True)
+        await applying.apply(others)
         rollout = numbered(rollout, next_attempt(version, seen.revisions))
         rollout = with_limit(rollout, limit_of(self._place, seen, leaving=seen.argo.aborted))
         # What is new here has no number yet. Not in what is applied: an apply that leaves it out would take it away.
         await self._fence.mark(self._routes.resource)
+        await applying.apply_rollout(rollout, seen.rollout)
         if seen.rollout is None:
-            await self._cluster.apply(rollout, force=True)
             await self._fence.mark(ROLLOUTS)
-        else:
-            await self._cluster.replace(ROLLOUTS, succeeding(rollout, seen.rollout))
+        applying.complete()
 
     async def copy(self, seen: Seen, percent: int) -> Seen:
         """Our own filter on the route."""
@@ -73,6 +74,7 @@ class Moves:
             return seen
         if seen.route is None:
             raise NotPossible(f"{self._routes.resource.kind} {self._place.name} is gone: nothing can be mirrored")
+        refuse(self._place.region, *seen.strangers)
         await self._cluster.replace(self._routes.resource, self._routes.mirrored(seen.route, self._place.name, percent))
         return await self._lookout.until(
             lambda now: now.mirror == percent, f"a mirror of {percent} %", within=SETTLE_SECONDS
@@ -127,6 +129,9 @@ class Moves:
             route = await self._route_now(route)
             if route is None:
                 return
+            if other := stranger(route, self._place.name):
+                log.warning("%s: %s: the way back is left to its controller", self._place.region, other)
+                return
             # Never up: whoever is on the stable already stays there.
             weight = min(seen.weight_that_stays, kind.weight(route, name))
             changed = kind.mirrored(kind.weighted(route, name, weight), name, 0)
@@ -179,14 +184,6 @@ class Moves:
             return before
         self._fence.allows(route)
         return route
-
-    async def _live(self, manifest: Json) -> Json | None:
-        try:
-            live = await self._cluster.get(resource_of(manifest), manifest["metadata"]["name"])
-        except NotFound:
-            return None
-        self._fence.allows(live)
-        return live
 
 
 def _same(seen: Seen) -> Expected:

@@ -28,6 +28,13 @@ def problems(pods: Sequence[Json]) -> str:
     return "; ".join(dict.fromkeys(_all(pods)))
 
 
+def is_ready(pod: Json) -> bool:
+    """Whether Services send requests to it."""
+    conditions = (pod.get("status") or {}).get("conditions") or []
+    ready = any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions)
+    return ready and not pod["metadata"].get("deletionTimestamp")
+
+
 def _all(pods: Sequence[Json]) -> Iterator[str]:
     for pod in pods:
         for condition in (pod.get("status") or {}).get("conditions") or []:

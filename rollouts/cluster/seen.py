@@ -18,8 +18,9 @@ from rollouts.cluster.holds import holds_of, paused_by
 from rollouts.cluster.revisions import Revision, labelled, revision
 from rollouts.cluster.route import RouteKind
 from rollouts.kube.model import Json
+from rollouts.manifests.belonging import stranger
 from rollouts.manifests.conventions import PREVIOUS
-from rollouts.model import ForeignWish
+from rollouts.model import ForeignWish, Stranger
 
 REACTS_WITHIN = timedelta(seconds=10)
 """A controller that is well takes a second or two."""
@@ -41,6 +42,21 @@ class Seen:
     def argo(self) -> Rollout:
         """The Rollout as Argo Rollouts reads it; empty when there is none."""
         return Rollout(self.rollout or {"metadata": {}})
+
+    @property
+    def rollout_of_others(self) -> Stranger | None:
+        """The Rollout, when it is there and not this delivery's."""
+        return stranger(self.rollout, self.argo.name) if self.rollout else None
+
+    @property
+    def route_of_others(self) -> Stranger | None:
+        """The object that splits users, when it is there and not this delivery's."""
+        return stranger(self.route, str(self.route["metadata"]["name"])) if self.route else None
+
+    @property
+    def strangers(self) -> tuple[Stranger, ...]:
+        """Both, as far as they are somebody else's."""
+        return tuple(each for each in (self.rollout_of_others, self.route_of_others) if each)
 
     @cached_property
     def revisions(self) -> tuple[Revision, ...]:
@@ -126,10 +142,16 @@ class Seen:
     def weight_that_stays(self) -> int:
         """Percent of users whom a way back leaves on the canary until the stable has engines for them.
 
-        0, but for `dynamicStableScale`: there the stable has engines for its own users only, and would fail all of
-        them. Argo Rollouts lowers the weight by the same rule, and never raises it (`reconcileTrafficRouting`).
+        All of them while it has none, and the canary has some: no write of ours sends users to a Service without an
+        engine. Else 0, but for `dynamicStableScale`: there the stable has engines for its own users only, and would
+        fail all of them. Argo Rollouts lowers the weight by the same rule, and never raises it
+        (`reconcileTrafficRouting`).
         """
-        if not (self.argo.canary or {}).get("dynamicStableScale") or not (self.stable and self.trial):
+        if not (self.stable and self.trial):
+            return 0
+        if not self.stable.available and self.trial.available:
+            return self.weight
+        if not (self.argo.canary or {}).get("dynamicStableScale"):
             return 0
         borne = 100 * self.stable.available // max(self.argo.replicas, 1)
         return max(0, min(self.weight, 100 - borne)) if self.trial.available else 0

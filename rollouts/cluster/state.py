@@ -9,13 +9,14 @@ from rollouts.cluster.place import Place
 from rollouts.cluster.pods import problems
 from rollouts.cluster.revisions import Revision
 from rollouts.cluster.seen import Seen
+from rollouts.manifests.belonging import last_writer
 from rollouts.model import Arm, Phase, RegionState, Role
 
 
 def state_of(place: Place, seen: Seen) -> RegionState:
     """The region as an outsider sees it."""
-    if seen.stable is None:
-        return RegionState(region=place.region, phase=Phase.EMPTY, entry=place.entry, problem=_unborn(seen))
+    if seen.rollout_of_others or seen.stable is None:
+        return _without_stable(place, seen)
     stable = _arm(Role.STABLE, seen.stable, place.stable_url, seen)
     canary = _canary(place, seen)
     told = "; ".join(_problems(place, seen))
@@ -31,6 +32,25 @@ def state_of(place: Place, seen: Seen) -> RegionState:
         mirror=seen.mirror if seen.trial else 0,
         problem=told or None,
         foreign_wish=seen.foreign_wish,
+        route_writer=last_writer(seen.route) if seen.route else "",
+        strangers=seen.strangers,
+    )
+
+
+def _without_stable(place: Place, seen: Seen) -> RegionState:
+    """Empty only where no pod can serve: who reads `empty` may bring something up there."""
+    pods = int(seen.argo.status.get("replicas") or 0)
+    told = [str(each) for each in seen.strangers]
+    if pods:
+        told.append(f"its {pods} pods may serve" if seen.rollout_of_others else f"{pods} pods, and no stable version")
+    if unborn := None if seen.rollout_of_others else _unborn(seen):
+        told.append(unborn)
+    return RegionState(
+        region=place.region,
+        phase=Phase.UNKNOWN if pods or seen.rollout_of_others else Phase.EMPTY,
+        entry=place.entry,
+        problem="; ".join(told) or None,
+        strangers=seen.strangers,
     )
 
 
@@ -91,6 +111,7 @@ def _phase(seen: Seen, stable: Arm, canary: Arm | None) -> Phase:
 
 
 def _problems(place: Place, seen: Seen) -> Iterator[str]:
+    yield from (str(each) for each in seen.strangers)
     if seen.route is None:
         yield f"{seen.routes.resource.kind} {place.name} is gone: nobody can be sent to a canary"
     back = taken_back(seen) or unfinished(seen)

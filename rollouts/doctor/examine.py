@@ -8,6 +8,7 @@ from rollouts.doctor.checking import Check
 from rollouts.doctor.checks import (
     access,
     analysis,
+    belonging,
     capacity,
     controller,
     definitions,
@@ -31,6 +32,7 @@ NOT_LOOKED_AT = Ailment(
 )
 
 _MODULES = (
+    belonging,
     definitions,
     controller,
     plugins,

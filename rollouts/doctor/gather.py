@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 
+from rollouts.cluster.claims import strangers
 from rollouts.doctor.controller_seen import controller_of
 from rollouts.doctor.errors import QueryRefused
 from rollouts.doctor.gateways_seen import gateways_of
@@ -40,6 +41,7 @@ from rollouts.kube.resources import (
     SERVICES,
     VIRTUAL_SERVICES,
 )
+from rollouts.model import Stranger
 from tidegate.core.clock import Clock
 from tidegate.core.model import Value
 
@@ -62,6 +64,8 @@ class Patient(Value):
     """How often engines should be scraped."""
     rights: tuple[AccessQuestion, ...] = ()
     """What a delivery has to do here."""
+    objects: tuple[Json, ...] = ()
+    """What a delivery and its set-up bring here, as rendered; their names are what counts."""
     last_delivery: datetime | None = None
 
 
@@ -90,6 +94,7 @@ async def gather(region: Region, prometheus: Prometheus | None, patient: Patient
         controller=await controller_of(region, patient.controller_namespace, patient.delivery),
         gateways=await _gateways(region, read, rollout or {}),
         access=tuple([Access(question=right, allowed=await region.allowed(right)) for right in patient.rights]),
+        strangers=await _strangers(region, patient),
         skew=region.ahead,
         last_delivery=patient.last_delivery,
     )
@@ -146,6 +151,16 @@ async def _one(region: Region, resource: Resource, name: str, namespace: str | N
         return await region.get(resource, name, namespace=namespace)
     except NotFound:
         return None
+
+
+async def _strangers(region: Region, patient: Patient) -> tuple[Stranger, ...]:
+    found: list[Stranger] = []
+    for wanted in patient.objects:
+        try:
+            found += await strangers(region, (wanted,), patient.delivery)
+        except Forbidden:
+            continue
+    return tuple(found)
 
 
 async def _gateways(region: Region, read: Mapping[Resource, Reading], rollout: Json) -> tuple[Gateway, ...]:

@@ -12,6 +12,7 @@ from rollouts.doctor.questions import Answer
 from rollouts.doctor.scraping import Scraping
 from rollouts.kube.model import AccessQuestion, Json, Resource
 from rollouts.kube.resources import ROLLOUTS
+from rollouts.model import Stranger
 from tidegate.core.model import Value
 
 
@@ -145,6 +146,8 @@ class Snapshot(Value):
     gateways: tuple[Gateway, ...] = ()
     """Not looked for where network policies may not be read."""
     access: tuple[Access, ...] = ()
+    strangers: tuple[Stranger, ...] = ()
+    """Objects of others where the delivery's would be, as far as they may be read."""
     answers: tuple[Answer, ...] = ()
     """To the queries of the delivery's gates and SLOs."""
     scraping: Scraping | None = None

@@ -16,6 +16,7 @@ from rollouts.kube.resources import (
     VIRTUAL_SERVICES,
     resource_of,
 )
+from rollouts.manifests.belonging import stranger
 from rollouts.manifests.conventions import DELIVERY, MANAGED_BY
 from rollouts.manifests.difference import Difference, State, difference
 from rollouts.manifests.living import carried_over
@@ -49,6 +50,8 @@ async def differences(cluster: Cluster, wanted: Sequence[Json]) -> tuple[Differe
 async def _difference(cluster: Cluster, wanted: Json) -> Difference:
     try:
         live = await _live(cluster, wanted)
+        if live and (other := stranger(live, wanted["metadata"]["labels"][DELIVERY])):
+            return Difference(kind=other.kind, name=other.name, state=State.NOT_OURS, text=str(other))
         would_be = await cluster.apply(carried_over(wanted, live) if live else wanted, force=True, dry_run=True)
     except _REFUSALS as error:
         metadata = wanted["metadata"]

@@ -28,6 +28,8 @@ class State(StrEnum):
     NEW = "new"
     REFUSED = "refused"
     """The API server would not take it, or we may not ask."""
+    NOT_OURS = "not tidegate's"
+    """It is there, and somebody else's: applying would take it over."""
     LEFT_OVER = "left over"
     """It is there, of this delivery, and no longer wanted: such as the autoscaler of another kind."""
 
@@ -39,7 +41,7 @@ class Difference(Value):
     name: str
     state: State
     text: str = ""
-    """Lines as `diff -u` writes them; the server's own words when it refused."""
+    """Lines as `diff -u` writes them; the server's own words when it refused; whose it is, when it is not ours."""
 
 
 def difference(before: Json | None, after: Json) -> Difference:

@@ -15,9 +15,10 @@ from fakes.kube.contract import (
     WritingContract,
     note,
     scene,
+    service,
 )
 
-__all__ = ["note", "scene"]
+__all__ = ["note", "scene", "service"]
 
 
 class TestWriting(WritingContract): ...

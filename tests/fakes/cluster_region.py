@@ -221,4 +221,4 @@ class ClusterRegion:
 
     def _version(self, pod_hash: str) -> str:
         found = self.cluster.list(REPLICA_SETS, labels=f"{POD_TEMPLATE_HASH}={pod_hash}") if pod_hash else []
-        return str(found[0]["spec"]["template"]["metadata"]["labels"][VERSION]) if found else ""
+        return str(found[0]["spec"]["template"]["metadata"]["labels"].get(VERSION, "")) if found else ""

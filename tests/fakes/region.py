@@ -59,6 +59,11 @@ SCRAPING = Scraping(
     query="max(1 / changes(timestamp(up)[5m:1s]))", interval=timedelta(seconds=5), look=timedelta(seconds=15)
 )
 
+ANY_RELEASE = Release(
+    delivery=NAME, region=REGION, version="0", digest="", image="none", accelerator="nvidia-h200-141gb"
+)
+"""Of no engine: the names of objects are the same for all."""
+
 
 class FakePrometheus:
     """Answers 1 to everything, but for what a test takes away."""
@@ -134,8 +139,12 @@ class Region:
             image=image or f"registry.example.com/engines@sha256:{version * 64}",
             accelerator="nvidia-h200-141gb",
         )
-        for body in (*analyses, *render(self.spec, release, analyses=analyses)):
+        for body in (*analyses, *self.rendered(release, analyses)):
             self.put(body)
+
+    def rendered(self, release: Release, analyses: Iterable[Json] = ()) -> tuple[Json, ...]:
+        """All that tidegate brings for an engine."""
+        return render(self.spec, release, analyses=analyses)
 
     def put(self, body: Json) -> None:
         """Create it, or merge it into what is there."""
@@ -211,6 +220,7 @@ class Region:
             questions=self.questions,
             scraping=SCRAPING,
             rights=questions_of(self.spec, NAME, self.name) if rights else (),
+            objects=self.rendered(ANY_RELEASE.model_copy(update={"region": self.name})),
             last_delivery=self.last_delivery,
         )
         client = KubeClient(

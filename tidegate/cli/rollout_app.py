@@ -36,11 +36,14 @@ def render(
     part: Annotated[
         Part | None, typer.Option("--part", help="What an administrator applies once, or what each delivery applies.")
     ] = None,
+    against: Annotated[
+        bool, typer.Option("--against", help="Refuse, with exit 2, where the cluster has objects of others instead.")
+    ] = False,
     output: As = Output.TEXT,
 ) -> int:
     """Print every object that a region needs to serve an engine, as YAML for `kubectl apply`.
 
-    Reads the spec only: asks no cluster and no registry, changes nothing.
+    Reads the spec only: asks no registry, no cluster but with --against, and changes nothing.
 
     \b
     Examples:
@@ -50,7 +53,8 @@ def render(
     from tidegate.cli.commands.rollout_render import Asked, run
 
     parts = tuple(Part) if part is None else (part,)
-    return run(spec, Asked(region, image, version, digest), parts, as_json=output is Output.JSON)
+    asked = Asked(region, image, version, digest)
+    return run(spec, asked, parts, against=against, as_json=output is Output.JSON)
 
 
 @rollout.command("diff")

@@ -17,7 +17,7 @@ import pytest
 from rollouts.errors import ApiError, Conflict, Gone, Invalid, NotFound
 from rollouts.kube.model import AccessQuestion, Change, ChangeKind, Json, PatchKind, Request
 from rollouts.kube.ports import Cluster
-from rollouts.kube.resources import CONFIG_MAPS, DEPLOYMENTS, ROLLOUTS
+from rollouts.kube.resources import CONFIG_MAPS, DEPLOYMENTS, ROLLOUTS, SERVICES
 
 MARK = "tidegate.dev/contract"
 _SOON_SECONDS = 30.0
@@ -51,6 +51,18 @@ def scene(marked: str) -> Json:
             "template": {"metadata": {"labels": labels}, "spec": pod},
         },
     }
+
+
+@pytest.fixture
+def service(marked: str) -> Json:
+    """A Service of pods that nobody starts."""
+    spec = {"selector": {MARK: marked}, "ports": [{"name": "http", "port": 80, "protocol": "TCP"}]}
+    metadata = {"name": f"{marked}-service", "labels": {MARK: marked}}
+    return {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec}
+
+
+def _data(like: Json, **data: str) -> Json:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": like["metadata"]["name"]}, "data": data}
 
 
 async def eventually(holds: Callable[[], Any], client: Cluster) -> None:
@@ -199,6 +211,28 @@ class ApplyContract:
         after = await client.apply(scene)
         images = [one["image"] for one in after["spec"]["template"]["spec"]["containers"]]
         assert images == ["registry.example/engine:2", "registry.example/sidecar:1"]
+
+    async def test_a_services_selector_is_one_value(self, client: Cluster, service: Json) -> None:
+        """What is applied takes the place of all of it: a key that somebody added goes, and with it their pods."""
+        name = (await client.apply(service))["metadata"]["name"]
+        narrowed = await client.patch(SERVICES, name, {"spec": {"selector": {"version": "1"}}})
+        assert narrowed["spec"]["selector"] == service["spec"]["selector"] | {"version": "1"}
+        with pytest.raises(Conflict) as caught:
+            await client.apply(service)
+        assert ".spec.selector" in str(caught.value)
+        again = await client.apply(service, force=True)
+        assert again["spec"]["selector"] == service["spec"]["selector"]
+        owners = [each for each in again["metadata"]["managedFields"] if "f:selector" in each["fieldsV1"]["f:spec"]]
+        assert [(each["operation"], each["fieldsV1"]["f:spec"]["f:selector"]) for each in owners] == [("Apply", {})]
+
+    async def test_an_object_of_others_gives_back_what_was_applied_to_it(self, client: Cluster, service: Json) -> None:
+        """An apply of nothing takes away what the applier alone owns, and leaves what others wrote."""
+        theirs = await client.create(CONFIG_MAPS, _data(service, theirs="1"))
+        name = theirs["metadata"]["name"]
+        both = await client.apply(_data(service, ours="2"))
+        assert both["data"] == {"theirs": "1", "ours": "2"}
+        await client.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}})
+        assert (await client.get(CONFIG_MAPS, name))["data"] == {"theirs": "1"}
 
     async def test_an_unknown_field_is_refused_by_name(self, client: Cluster, scene: Json) -> None:
         scene["spec"]["replica"] = 1

@@ -28,6 +28,10 @@ _KEYS: Mapping[str, tuple[str, ...]] = {
 }
 """`x-kubernetes-list-map-keys` of the core types, wherever they are embedded, and of a Gateway."""
 
+ATOMIC = ("selector", "nodeSelector", "podSelector", "namespaceSelector", "labelSelector")
+"""Maps that are one value (`x-kubernetes-map-type: atomic`), wherever the core types and the custom ones embed them: a
+Service's selector, which an apply replaces whole, and every LabelSelector."""
+
 _SETS = ("finalizers",)
 _IDENTITY = (
     *("name", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp", "managedFields"),
@@ -44,7 +48,7 @@ def leaves(body: Json) -> Leaves:
 
 
 def _walk(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
-    if isinstance(value, dict) and value:
+    if isinstance(value, dict) and value and not is_atomic(path):
         for key, one in value.items():
             yield from _walk(one, (*path, f"f:{key}"))
     elif isinstance(value, list) and (keyed := item_paths(path, value)) is not None:
@@ -54,6 +58,11 @@ def _walk(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
                 yield from _walk(one, (*path, element))
     elif path:
         yield path, value
+
+
+def is_atomic(path: Path) -> bool:
+    """Whether a map there is one value, owned and replaced as a whole."""
+    return bool(path) and path[0] == "f:spec" and path[-1].removeprefix("f:") in ATOMIC
 
 
 def item_paths(path: Path, items: list[Any]) -> list[str] | None:
@@ -85,16 +94,16 @@ def _compact(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"), sort_keys=True)
 
 
-def differing(before: Json, after: Json) -> tuple[Json, Json]:
+def differing(before: Json, after: Json, path: Path = ()) -> tuple[Json, Json]:
     """Both without the fields that are the same in both: what is left has all leaves that differ."""
     old: Json = {key: value for key, value in before.items() if key not in after}
     new: Json = {key: value for key, value in after.items() if key not in before}
     for key in before.keys() & after.keys():
-        was, is_now = before[key], after[key]
+        was, is_now, below = before[key], after[key], (*path, f"f:{key}")
         if was == is_now:
             continue
-        if isinstance(was, dict) and isinstance(is_now, dict) and was and is_now:
-            was, is_now = differing(was, is_now)
+        if isinstance(was, dict) and isinstance(is_now, dict) and was and is_now and not is_atomic(below):
+            was, is_now = differing(was, is_now, below)
             old |= {key: was} if was else {}
             new |= {key: is_now} if is_now else {}
         else:

@@ -7,7 +7,17 @@ from collections.abc import Iterable
 from typing import Any
 
 from fakes.kube.copying import copied
-from fakes.kube.field_paths import Leaves, Path, differing, from_fields, item_paths, leaves, to_fields, written
+from fakes.kube.field_paths import (
+    Leaves,
+    Path,
+    differing,
+    from_fields,
+    is_atomic,
+    item_paths,
+    leaves,
+    to_fields,
+    written,
+)
 from fakes.kube.kinds import Kind
 from fakes.kube.refusal import Cause, Refusal, bad_request
 
@@ -156,7 +166,7 @@ def _conflict(conflicts: list[tuple[str, Path]]) -> Refusal:
 
 
 def _merged(live: Any, config: Any, path: Path) -> Any:
-    if isinstance(live, dict) and isinstance(config, dict):
+    if isinstance(live, dict) and isinstance(config, dict) and not is_atomic(path):
         merged = dict(live)
         for key, value in config.items():
             merged[key] = _merged(live[key], value, (*path, f"f:{key}")) if key in live else copied(value)

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 import pytest
 
 from registry.model import DeliverySummary
-from rollouts.model import Arm, Phase, RegionState, Role
-from tidegate.cli.commands.status import _delivery_line, _exit_code, _region_line
+from rollouts.model import Arm, Phase, RegionState, Role, Stranger
+from tidegate.cli.commands.status import _delivery_line, _exit_code, _region_line, _stranger_lines
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -117,3 +117,14 @@ def test_the_exit_code_says_whether_every_region_was_seen_and_serves(
     regions: list[RegionState], silent: dict[str, str], code: int
 ) -> None:
     assert _exit_code(regions, silent) == code
+
+
+def test_a_region_of_somebody_else_is_unknown_and_not_empty() -> None:
+    theirs = Stranger(kind="Rollout", name="chat", namespace="serving", owner="managed by Helm")
+    service = theirs.model_copy(update={"kind": "Service"})
+    state = a_region(phase=Phase.UNKNOWN, problem=f"{theirs}; its 4 pods may serve", strangers=[theirs, service])
+    assert _region_line(state) == (
+        "eu-west-1: unknown, at http://127.0.0.1:8080: "
+        "Rollout chat in serving is not tidegate's (managed by Helm); its 4 pods may serve"
+    )
+    assert _stranger_lines(state) == ["eu-west-1: Service chat in serving is not tidegate's (managed by Helm)"]

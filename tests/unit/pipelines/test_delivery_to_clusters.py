@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 
 import pytest
 from fakes.chat import answers_500
-from fakes.cluster_region import an_image
+from fakes.cluster_region import NAME, NAMESPACE, an_image
 from fakes.cluster_world import REGIONS, ClusterWorld, canary_url, demo_on_clusters
+from fakes.kube.faults import WRITES
 from fakes.kube.simulated_time import START
+from fakes.strangers import PODS_OF_OTHERS, Endpoints, moved_in
 from fakes.world import CHALLENGER, CHAMPION
 
 from pipelines.model import Ending
+from pipelines.story import tell
+from pipelines.wording import at_the_end
+from rollouts.kube.resources import HTTP_ROUTES
 from rollouts.model import Phase
 from tidegate.core.errors import ExitCode
 
@@ -175,7 +181,7 @@ async def test_who_takes_the_rollout_away_from_a_trial_is_named_and_the_version_
 
     world.when(f"canary@{region.region}/50", "traffic", self_heal)
     result = await world.deliver()
-    assert (result.ending, result.exit_code) == (Ending.FAILED, ExitCode.OUTSIDE), result.reason
+    assert (result.ending, result.exit_code) == (Ending.INTERRUPTED, ExitCode.OUTSIDE), result.reason
     assert result.reason == (
         f"canary@{region.region}/50: somebody changed Rollout support-llm during the trial: "
         f"argocd-controller at {overruled_at[0]:%H:%M:%S} UTC asks for version {CHAMPION} again"
@@ -183,8 +189,69 @@ async def test_who_takes_the_rollout_away_from_a_trial_is_named_and_the_version_
     assert world.stable_versions() == NOWHERE
     assert region.splits[-1] == (0, 0)
     assert world.registry.champion == CHAMPION
-    assert world.registry.marks["tidegate.outcome"] == "failed"
+    assert world.registry.marks["tidegate.outcome"] == "interrupted"
     assert "rolled" not in world.registry.marks["tidegate.reason"]
+
+
+async def test_who_takes_it_away_while_it_bakes_is_named_and_the_version_is_not_blamed(world: ClusterWorld) -> None:
+    """Argo CD's self-heal, or a sync, after a promotion: Git still has the champion."""
+    region = world.regions[REGIONS[0]]
+    sync = partial(region.apply_over, an_image(CHAMPION), manager="argocd-controller")
+    world.when("bake@1", "started", lambda: world.time.call_later(2, sync))
+    result = await world.deliver()
+    assert (result.ending, result.exit_code) == (Ending.INTERRUPTED, ExitCode.OUTSIDE), result.reason
+    assert "bake@1: somebody changed Rollout support-llm" in result.reason
+    assert "argocd-controller at " in result.reason
+    assert world.stable_versions() == NOWHERE
+    assert world.registry.marks["tidegate.outcome"] == "interrupted"
+
+
+async def test_who_takes_it_away_while_its_engines_start_is_named_too(world: ClusterWorld) -> None:
+    region = world.regions[REGIONS[0]]
+    sync = partial(region.apply_over, an_image(CHAMPION), manager="argocd-controller")
+    world.when(f"deploy@{region.region}", "started", lambda: world.time.call_later(2, sync))
+    result = await world.deliver()
+    assert (result.ending, result.exit_code) == (Ending.INTERRUPTED, ExitCode.OUTSIDE), result.reason
+    assert "argocd-controller at " in result.reason
+
+
+async def test_who_sets_the_weight_is_named(world: ClusterWorld) -> None:
+    region = world.regions[REGIONS[0]]
+
+    def overwrite() -> None:
+        route = region.route
+        for ref in route["spec"]["rules"][0]["backendRefs"]:
+            ref["weight"] = 0 if ref["name"].endswith("canary") else 100
+        body = {"apiVersion": route["apiVersion"], "kind": route["kind"], "spec": route["spec"]}
+        named = {"name": route["metadata"]["name"], "namespace": route["metadata"]["namespace"]}
+        region.cluster.apply(HTTP_ROUTES, {**body, "metadata": named}, manager="argocd-controller", force=True)
+
+    world.when(f"canary@{region.region}/50", "traffic", overwrite)
+    result = await world.deliver()
+    assert (result.ending, result.exit_code) == (Ending.INTERRUPTED, ExitCode.OUTSIDE), result.reason
+    assert "somebody else set the weight to 0 %" in result.reason
+    assert result.reason.endswith("last written by argocd-controller")
+
+
+async def test_objects_of_others_in_any_region_end_it_before_anything_is_written(world: ClusterWorld) -> None:
+    occupied = world.regions[REGIONS[2]]
+    moved_in(occupied.cluster, NAME, NAMESPACE)
+    await world.time.sleep(60)
+    endpoints = Endpoints(occupied.cluster)
+    result = await world.deliver()
+    assert (result.ending, result.exit_code) == (Ending.FAILED, ExitCode.USAGE)
+    for name in (f"Service {NAME}-stable", f"HTTPRoute {NAME}", f"Rollout {NAME}"):
+        assert f"{name} in {NAMESPACE} is not tidegate's (managed by Helm release chat" in result.reason
+    for region in world.regions.values():
+        assert [call for call in region.api.calls if call.verb in WRITES] == []
+    assert (endpoints.of(f"{NAME}-stable"), endpoints.lost) == (PODS_OF_OTHERS, [])
+
+
+async def test_a_report_says_no_weight_that_nobody_saw(world: ClusterWorld) -> None:
+    moved_in(world.regions[REGIONS[0]].cluster, NAME, NAMESPACE)
+    await world.deliver()
+    story = tell(world.recorder.events)
+    assert [at_the_end(region, story) for region in story.regions] == ["not looked at"] * len(REGIONS)
 
 
 async def test_the_next_delivery_mends_what_one_that_died_left(world: ClusterWorld) -> None:

@@ -9,6 +9,7 @@ from datetime import datetime
 from pathlib import Path
 
 from pipelines.asked_of_prometheus import asked_of_prometheus, scraping_of
+from pipelines.region_objects import region_objects
 from pipelines.spec import Delivery
 from rollouts.adapters.http import Http
 from rollouts.adapters.kube.connect import connect
@@ -16,6 +17,8 @@ from rollouts.adapters.prometheus_query import PrometheusQuery
 from rollouts.doctor import Finding, Patient, Severity, diagnose
 from rollouts.doctor.rights import questions_of
 from rollouts.errors import FleetError
+from rollouts.kube.model import Json
+from rollouts.manifests.release import Release
 from rollouts.manifests.spec import ArgoFleetSpec
 from tidegate.cli.commands.doctor_view import report
 from tidegate.cli.compose import open_deliveries, read_spec
@@ -89,6 +92,7 @@ async def _look_at(
         questions=asked_of_prometheus(spec, region),
         scraping=scraping_of(spec, region),
         rights=questions_of(fleet, name, region),
+        objects=_objects(spec, fleet, region),
         last_delivery=last,
     )
     try:
@@ -102,6 +106,24 @@ async def _look_at(
         return Seen(problem=str(error))
     finally:
         await cluster.close()
+
+
+def _objects(spec: Delivery, fleet: ArgoFleetSpec, region: str) -> tuple[Json, ...]:
+    """What would be brought there; nothing where it cannot be rendered, which `rollout render` tells."""
+    # Which engine it is changes no name.
+    release = Release(
+        delivery=spec.metadata.name,
+        region=region,
+        version="0",
+        digest="",
+        image="none",
+        accelerator=str(spec.engine.accelerator),
+    )
+    try:
+        return region_objects(spec, fleet, release).objects
+    except UsageError as error:
+        note(f"{region}: whose the objects there are was not looked at: {error}")
+        return ()
 
 
 def _last_delivery(spec: Delivery, asked: Asked) -> datetime | None:

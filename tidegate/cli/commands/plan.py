@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,19 +12,20 @@ from pipelines.engine_count import EngineCount, engine_counts
 from pipelines.model import Plan
 from pipelines.spec import Delivery
 from rollouts.manifests.spec import ArgoFleetSpec
+from rollouts.model import Stranger
 from tidegate.cli.compose import images_of, make_plan_of, open_registry, read_delivery
 from tidegate.cli.output import print_json
 from tidegate.cli.plan_markdown import plan_markdown, refusal_markdown
 from tidegate.cli.plan_rows import PLAN_COLUMNS, approvals, plan_notes, plan_rows, whole_time
 from tidegate.cli.trusted import trusted_beside, trusted_images
-from tidegate.core.errors import TidegateError
+from tidegate.core.errors import ExitCode, TidegateError
 
 if TYPE_CHECKING:
     from pipelines.scraped import Scraped
 
 
 def run(spec_path: Path, state: Path, tracking_uri: str | None, *, output: str) -> int:
-    """Print the plan as `text`, `json` or `markdown`.
+    """Print the plan as `text`, `json` or `markdown`, with what stands in its way where clusters can be reached.
 
     Raises:
         TidegateError: there is no plan; as Markdown that is printed too, since a comment must say so.
@@ -39,18 +40,30 @@ def run(spec_path: Path, state: Path, tracking_uri: str | None, *, output: str) 
         if output == "markdown":
             print(refusal_markdown(str(spec_path), str(error)), end="")
         raise
-    seen = _scraped(spec)
+    seen, strangers = _scraped(spec), _strangers(spec)
+    code = int(ExitCode.USAGE if strangers else ExitCode.DELIVERED)
     if output == "json":
-        _print_json(plan, spec, seen)
-        return 0
+        _print_json(plan, spec, seen, strangers)
+        return code
     held = [*(_held(each) for each in engine_counts(spec)), *(each.warning for each in seen if each.warning)]
+    held += [f"{region}: {each}: `deliver` refuses" for region, others in strangers.items() for each in others]
     if output == "markdown":
         print(plan_markdown(plan, str(spec_path), held), end="")
-        return 0
+        return code
     print_plan(plan)
     for line in held:
         print(line)
-    return 0
+    return code
+
+
+def _strangers(spec: Delivery) -> Mapping[str, Sequence[Stranger]]:
+    """Objects of others where the delivery's would be, by region; none on this machine."""
+    if not isinstance(spec.fleet, ArgoFleetSpec):
+        return {}
+    # Not above: it imports Kubernetes' client.
+    from tidegate.cli.strangers import found_in_clusters
+
+    return found_in_clusters(spec, spec.fleet)
 
 
 def _scraped(spec: Delivery) -> Sequence[Scraped]:
@@ -72,11 +85,15 @@ def _scraped(spec: Delivery) -> Sequence[Scraped]:
     return asyncio.run(ask())
 
 
-def _print_json(plan: Plan, spec: Delivery, seen: Sequence[Scraped]) -> None:
+def _print_json(
+    plan: Plan, spec: Delivery, seen: Sequence[Scraped], strangers: Mapping[str, Sequence[Stranger]]
+) -> None:
     steps = [step.model_dump(mode="json") | {"id": step.id} for step in plan.steps]
     engines = [each.model_dump(mode="json") for each in engine_counts(spec)]
     told = {"steps": steps, "expected_seconds": plan.expected_seconds, "engines": engines}
     told |= {"scraped": [each.as_data() for each in seen]} if seen else {}
+    named = {region: [each.model_dump(mode="json") for each in others] for region, others in strangers.items()}
+    told |= {"strangers": named} if named else {}
     print_json(plan.model_dump(mode="json") | told)
 
 

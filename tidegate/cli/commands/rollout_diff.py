@@ -42,6 +42,8 @@ async def _asked(objects: Sequence[Json], context: str, namespace: str) -> tuple
 
 def _lines(found: Difference) -> list[str]:
     """New objects by name only: `tidegate rollout render` prints them."""
+    if found.state is State.NOT_OURS:
+        return [found.text]
     line = f"{found.kind} {found.name}: {found.state}"
     if found.state is State.REFUSED:
         return [f"{line}; {found.text}"]
@@ -50,6 +52,8 @@ def _lines(found: Difference) -> list[str]:
 
 def _code(found: Sequence[Difference], *, exit_code: bool) -> int:
     states = {each.state for each in found}
+    if State.NOT_OURS in states:
+        return ExitCode.USAGE
     if State.REFUSED in states:
         return ExitCode.OUTSIDE
     return ExitCode.ROLLED_BACK if exit_code and states - {State.SAME} else ExitCode.DELIVERED

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,13 +11,18 @@ from pathlib import Path
 from pipelines.region_objects import RegionObjects, region_objects
 from pipelines.spec import Delivery
 from pipelines.trusted_images import pem_of
+from rollouts.adapters.kube.connect import connect
+from rollouts.cluster.claims import refuse, strangers
+from rollouts.kube.model import Json
 from rollouts.manifests.parts import Part
 from rollouts.manifests.release import Release
 from rollouts.manifests.spec import ArgoFleetSpec
+from rollouts.model import Stranger
 from tidegate.cli.compose import read_spec
 from tidegate.cli.output import note, print_json
 from tidegate.cli.rollout_place import clusters_of, region_of
 from tidegate.cli.trusted import trusted_beside, trusted_images
+from tidegate.core.clock import SystemClock
 from tidegate.core.errors import UsageError
 from tidegate.core.yaml_text import yaml_text
 
@@ -34,17 +40,32 @@ class Asked:
     digest: str
 
 
-def run(spec_path: Path, asked: Asked, parts: Sequence[Part], *, as_json: bool) -> int:
-    """Print the objects; talks to nobody."""
+def run(spec_path: Path, asked: Asked, parts: Sequence[Part], *, against: bool, as_json: bool) -> int:
+    """Print the objects; talks to nobody, unless it is asked to look at what is `against` them in the cluster.
+
+    Raises:
+        NotOurs: somebody else's objects are there; nothing is printed that would take them over.
+    """
     spec = read_spec(spec_path)
     fleet, release = placed(spec, asked, keys_beside(spec_path))
     rendered = region_objects(spec, fleet, release, parts=parts)
     tell_left_out(rendered)
+    if against:
+        refuse(release.region, *asyncio.run(_strangers(rendered.objects, fleet, release)))
     if as_json:
         print_json(rendered.objects)
     else:
         print("".join(f"---\n{yaml_text(each)}" for each in rendered.objects), end="")
     return 0
+
+
+async def _strangers(objects: Sequence[Json], fleet: ArgoFleetSpec, release: Release) -> tuple[Stranger, ...]:
+    context = fleet.regions[release.region].context
+    cluster = connect(context or None, clock=SystemClock(), namespace=fleet.namespace)
+    try:
+        return await strangers(cluster, objects, release.delivery)
+    finally:
+        await cluster.close()
 
 
 def tell_left_out(rendered: RegionObjects) -> None:

@@ -11,13 +11,14 @@ from pipelines.adapters.lock import holder
 from pipelines.ports import Fleet
 from pipelines.spec import Delivery
 from pipelines.state import StateFolder
+from pipelines.strangers import strangers_in
 from registry.model import DeliverySummary
 from rollouts.errors import FleetError
-from rollouts.model import RegionState
+from rollouts.model import Phase, RegionState
 from tidegate.cli.compose import open_deliveries, read_delivery
-from tidegate.cli.output import print_json, say
+from tidegate.cli.output import note, print_json, say
 from tidegate.cli.standing import standing_fleets
-from tidegate.core.errors import ExitCode
+from tidegate.core.errors import ExitCode, TidegateError
 
 
 def run(spec_path: Path, state: Path, tracking_uri: str | None, *, as_json: bool) -> int:
@@ -41,7 +42,8 @@ def run(spec_path: Path, state: Path, tracking_uri: str | None, *, as_json: bool
         return _exit_code(regions, silent)
     say(_delivery_line(last, alive=alive))
     for region in regions:
-        say(_region_line(region))
+        for line in (_region_line(region), *_stranger_lines(region)):
+            say(line)
     for name, reason in silent.items():
         say(f"{name}: cannot be seen: {reason}")
     if not regions and not silent:
@@ -65,9 +67,14 @@ async def _observe(spec: Delivery, state: StateFolder) -> tuple[list[RegionState
 
 async def _seen(fleet: Fleet) -> RegionState | str:
     try:
-        return await fleet.observe()
+        state = await fleet.observe()
     except FleetError as error:
         return str(error)
+    try:
+        return state.model_copy(update={"strangers": await strangers_in(fleet)})
+    except TidegateError as error:
+        note(f"{fleet.region}: whose all the objects there are is not known: {error}")
+        return state
 
 
 def _delivery_line(last: DeliverySummary | None, *, alive: bool) -> str:
@@ -93,4 +100,11 @@ def _region_line(region: RegionState) -> str:
     ]
     traffic = f", {region.weight} % on the canary, {region.mirror} % mirrored" if region.canary else ""
     problem = f": {region.problem}" if region.problem else ""
-    return f"{region.region}: {region.phase}, {', '.join(arms) or 'empty'}{traffic}, at {region.entry}{problem}"
+    nothing = "" if region.phase is Phase.UNKNOWN else ", empty"
+    served = f", {', '.join(arms)}" if arms else nothing
+    return f"{region.region}: {region.phase}{served}{traffic}, at {region.entry}{problem}"
+
+
+def _stranger_lines(region: RegionState) -> list[str]:
+    """Those that the region's own line does not name."""
+    return [f"{region.region}: {each}" for each in region.strangers if str(each) not in (region.problem or "")]

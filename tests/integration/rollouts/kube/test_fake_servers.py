@@ -24,6 +24,7 @@ from fakes.kube.contract import (
     WritingContract,
     note,
     scene,
+    service,
     told,
 )
 from fakes.kube.faults import Fault, LoseAnswer
@@ -37,7 +38,7 @@ from rollouts.kube.model import ChangeKind
 from rollouts.kube.resources import CONFIG_MAPS
 from tidegate.core.clock import SystemClock
 
-__all__ = ["note", "scene"]
+__all__ = ["note", "scene", "service"]
 
 REGIONS = ("eu-west-1", "us-east-1")
 _RUNS = itertools.count(1)

@@ -19,6 +19,7 @@ from fakes.kube.contract import (
     WritingContract,
     note,
     scene,
+    service,
 )
 from fakes.kube.simulated_time import SimulatedTime
 from fakes.kube.transport import FakeTransport
@@ -26,7 +27,7 @@ from fakes.kube.transport import FakeTransport
 from rollouts.adapters.kube.access import Access
 from rollouts.adapters.kube.client import KubeClient
 
-__all__ = ["note", "scene"]
+__all__ = ["note", "scene", "service"]
 
 
 @pytest.fixture(params=[True, False], ids=["old", "young"])

@@ -138,8 +138,10 @@ def test_a_selector_that_a_controller_changed_is_a_conflict_too(cluster: FakeClu
     cluster.apply(SERVICES, service, manager="tidegate")
     added = {"spec": {"selector": {"rollouts-pod-template-hash": "abc"}}}
     cluster.patch(SERVICES, "chat-stable", added, manager="rollouts-controller")
-    after = cluster.apply(SERVICES, service, manager="tidegate")
-    assert after["spec"]["selector"] == {"app": "chat", "rollouts-pod-template-hash": "abc"}
+    with pytest.raises(Refusal, match=r'conflict with "rollouts-controller" using v1: \.spec\.selector'):
+        cluster.apply(SERVICES, service, manager="tidegate")
+    after = cluster.apply(SERVICES, service, manager="tidegate", force=True)
+    assert after["spec"]["selector"] == {"app": "chat"}
 
 
 def test_an_item_that_is_applied_no_more_goes_from_its_list(cluster: FakeCluster) -> None:

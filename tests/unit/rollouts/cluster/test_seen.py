@@ -12,11 +12,13 @@ from rollouts.cluster.place import Place
 from rollouts.cluster.seen import Seen
 from rollouts.cluster.state import state_of
 from rollouts.kube.model import Json
-from rollouts.manifests.conventions import PREVIOUS, VERSION
+from rollouts.manifests.conventions import DELIVERY, PREVIOUS, VERSION
 from rollouts.model import Phase
 
 PLACE = Place(region="eu-west-1", name="support-llm", entry="https://e", stable_url="https://s", canary_url="https://c")
+OURS = {"name": "support-llm", "labels": {DELIVERY: "support-llm"}}
 ROUTE: Json = {
+    "metadata": OURS,
     "spec": {
         "rules": [
             {
@@ -26,7 +28,7 @@ ROUTE: Json = {
                 ]
             }
         ]
-    }
+    },
 }
 
 
@@ -46,7 +48,7 @@ def seen(
     *sets: Json, stable: str, current: str, previous: str = "", route: Json | None = ROUTE, **status: object
 ) -> Seen:
     rollout: Json = {
-        "metadata": {"name": "support-llm", "uid": "u", "generation": 1, "annotations": {PREVIOUS: previous}},
+        "metadata": {**OURS, "uid": "u", "generation": 1, "annotations": {PREVIOUS: previous}},
         "spec": {"strategy": {"canary": {}}},
         "status": {"observedGeneration": "1", "stableRS": stable, "currentPodHash": current, "phase": "Healthy"}
         | status,

@@ -11,6 +11,7 @@ from fakes.kube.api import Api
 from fakes.kube.cluster import FakeCluster
 from fakes.kube.simulated_time import SimulatedTime
 from fakes.kube.transport import FakeTransport
+from fakes.strangers import moved_in
 
 from rollouts.adapters.kube.access import Access
 from rollouts.adapters.kube.client import KubeClient
@@ -134,3 +135,15 @@ def test_what_the_server_adds_by_itself_is_no_difference() -> None:
         "status": {},
     }
     assert difference(seen, {"kind": "X", "metadata": {"name": "x"}}).state is State.SAME
+
+
+async def test_what_is_somebody_elses_is_named_with_its_owner_and_not_compared(
+    client: KubeClient, cluster: FakeCluster
+) -> None:
+    moved_in(cluster, "support-llm", "serving")
+    found = await differences(client, render(fleet_spec(), release()))
+    theirs = [each for each in found if each.state is State.NOT_OURS]
+    assert [each.text for each in theirs] == [
+        f"{kind} support-llm{end} in serving is not tidegate's (managed by Helm release chat; last written by helm)"
+        for kind, end in (("Service", "-stable"), ("Service", "-canary"), ("HTTPRoute", ""), ("Rollout", ""))
+    ]

@@ -1,0 +1,129 @@
+"""No sequence of our writes, in any order of faults, lets a Service select fewer ready pods; nor is anybody's taken."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass
+
+from fakes.cluster_region import NAME, NAMESPACE, ClusterRegion, an_image
+from fakes.kube.call import Call
+from fakes.kube.faults import WRITES, Effect, Fault, LoseAnswer, LoseRequest, Meanwhile, Refuse
+from fakes.kube.refusal import Refusal, conflict
+from fakes.strangers import Endpoints, a_release
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from rollouts.cluster.fleet import ArgoFleet
+from rollouts.kube.model import Json
+from rollouts.kube.resources import SERVICES, resource_of
+from rollouts.manifests.conventions import DELIVERY
+from tidegate.core.errors import TidegateError
+
+Wish = Callable[[ArgoFleet], Awaitable[object]]
+
+WISHES: dict[str, Wish] = {
+    "deploy 1": lambda fleet: fleet.deploy(an_image("1")),
+    "deploy 2": lambda fleet: fleet.deploy(an_image("2")),
+    "deploy 3": lambda fleet: fleet.deploy(an_image("3")),
+    "mirror": lambda fleet: fleet.mirror(100),
+    "shift": lambda fleet: fleet.shift(50),
+    "promote": lambda fleet: fleet.promote(),
+    "back to 1": lambda fleet: fleet.rollback("1"),
+    "back to 2": lambda fleet: fleet.rollback("2"),
+}
+
+REFUSALS = {
+    "403": Refusal(403, "Forbidden", "a policy does not take it"),
+    "409": conflict("object", ""),
+    "422": Refusal(422, "Invalid", "it cannot be"),
+    "503": Refusal(503, "ServiceUnavailable", "the server is currently unable to handle the request"),
+}
+EFFECTS = ("lost request", "lost answer", "a rival", "a new selector", *REFUSALS)
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """One thing that goes wrong at one of the next writes."""
+
+    effect: str
+    after: int
+    which: int
+    """Of the release's objects, for a rival."""
+
+
+@dataclass(frozen=True)
+class Story:
+    """What is there before, what is wished, and what goes wrong meanwhile."""
+
+    theirs: frozenset[int]
+    """The objects of a release of somebody else's that are there."""
+    labelled: frozenset[int]
+    """Those of them that somebody has labelled as ours."""
+    wishes: tuple[tuple[str, tuple[Trouble, ...]], ...]
+
+
+TROUBLES = st.builds(Trouble, st.sampled_from(EFFECTS), st.integers(0, 8), st.integers(0, 3))
+OBJECTS = st.frozensets(st.integers(0, 3))
+STORIES = st.builds(
+    Story,
+    st.one_of(st.just(frozenset[int]()), OBJECTS),
+    OBJECTS,
+    st.lists(
+        st.tuples(st.sampled_from(sorted(WISHES)), st.lists(TROUBLES, max_size=3).map(tuple)), min_size=1, max_size=5
+    ).map(tuple),
+)
+
+
+def bring(region: ClusterRegion, which: int, *, labelled: bool) -> None:
+    """One object of the release, where nothing of that name is yet."""
+    body = a_release(NAME, NAMESPACE)[which]
+    if labelled:
+        metadata: Json = {**body["metadata"], "labels": {**body["metadata"]["labels"], DELIVERY: NAME}}
+        body = {**body, "metadata": metadata}
+    if region.cluster.find(resource_of(body), body["metadata"]["name"]) is None:
+        region.cluster.create(resource_of(body), body, manager="helm")
+
+
+def effect_of(region: ClusterRegion, trouble: Trouble) -> Effect:
+    def rival(_: Call) -> None:
+        bring(region, trouble.which, labelled=False)
+
+    def reselect(_: Call) -> None:
+        name = a_release(NAME, NAMESPACE)[trouble.which % 2]["metadata"]["name"]
+        if region.cluster.find(SERVICES, name):
+            wider = {"spec": {"selector": {"rollouts-pod-template-hash": None}}}
+            region.cluster.patch(SERVICES, name, wider, manager="kubectl-edit")
+
+    others: dict[str, Effect] = {
+        "lost request": LoseRequest(),
+        "lost answer": LoseAnswer(),
+        "a rival": Meanwhile(rival),
+        "a new selector": Meanwhile(reselect),
+    }
+    return others[trouble.effect] if trouble.effect in others else Refuse(REFUSALS[trouble.effect])
+
+
+async def told(story: Story) -> Endpoints:
+    region = ClusterRegion(patience_seconds=30)
+    for which in sorted(story.theirs):
+        bring(region, which, labelled=which in story.labelled)
+    await region.time.sleep(60)
+    endpoints = Endpoints(region.cluster)
+    for wish, troubles in story.wishes:
+        region.api.faults.clear()
+        for each in troubles:
+            region.api.faults.add(Fault(effect_of(region, each), verbs=WRITES, after=each.after))
+        with suppress(TidegateError):
+            await WISHES[wish](region.fleet)
+        await region.time.sleep(30)
+    return endpoints
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(STORIES)
+def test_no_write_of_ours_takes_a_ready_pod_from_a_service(story: Story) -> None:
+    endpoints = asyncio.run(told(story))
+    assert endpoints.lost == []
+    assert endpoints.taken_over == []

@@ -1,0 +1,29 @@
+"""Objects of others under a delivery's names are the first thing that the doctor tells."""
+
+from __future__ import annotations
+
+from fakes.region import NAME, NAMESPACE, Region
+from fakes.strangers import moved_in
+
+from rollouts.doctor import Severity
+from rollouts.kube.resources import NETWORK_POLICIES
+
+
+async def test_a_release_of_somebody_else_is_told_object_by_object() -> None:
+    region = Region(deploy=False)
+    moved_in(region.cluster, NAME, NAMESPACE)
+    region.wait(300)
+    finding = next(each for each in await region.examined() if each.code == "not-ours")
+    assert finding.severity is Severity.ERROR
+    assert finding.what == f"4 objects of others where {NAME} would have its own"
+    assert [each.partition(" in ")[0] for each in finding.evidence] == [
+        f"Service {NAME}-stable", f"Service {NAME}-canary", f"HTTPRoute {NAME}", f"Rollout {NAME}",
+    ]  # fmt: skip
+    assert all("is not tidegate's (managed by Helm release chat; last written by " in each for each in finding.evidence)
+
+
+async def test_so_is_an_object_of_the_set_up(region: Region) -> None:
+    region.edit(NETWORK_POLICIES, NAME, lambda body: body["metadata"].pop("labels"))
+    finding = next(each for each in await region.examined() if each.code == "not-ours")
+    assert finding.what == f"1 object of others where {NAME} would have its own"
+    assert finding.evidence[0].startswith(f"NetworkPolicy {NAME} in {NAMESPACE} is not tidegate's")
