@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
@@ -144,26 +144,34 @@ async def _carried(
     def numbers() -> Iterable[Metric]:
         return families(progress.story, delivery=ledger.delivery)
 
-    with (
-        outbox_for(wanted.spec.notify, plan, ledger.delivery) as outbox,
-        progress,
-        Apart([events, progress]) as displays,
-    ):
-        journal = journal_of(wanted, ledger, [displays, outbox], limits_of(wanted.spec.patience))
-        written = Written(journal, Trials(folder, journal), spec_file)
-        async with cancelled_by_signals(), heartbeat(journal.beat):
-            result = await _in_fleet(request, plan, written, numbers)
-    source = (ledger.delivery, events)
-    leave_report(wanted.spec, wanted.state, source, _report(request, ledger.delivery), journal.attach)
-    await journal.settle()
-    journal.end()
+    with ExitStack() as last:
+        with (
+            outbox_for(wanted.spec.notify, plan, ledger.delivery) as outbox,
+            progress,
+            Apart([events, progress]) as displays,
+        ):
+            listeners = [displays, outbox]
+            journal = last.enter_context(journal_of(wanted, ledger, listeners, limits_of(wanted.spec.patience)))
+            written = Written(journal, Trials(folder, journal), spec_file)
+            async with cancelled_by_signals(), heartbeat(journal.beat):
+                result = await _in_fleet(request, plan, written, numbers)
+        source = (ledger.delivery, events)
+        leave_report(wanted.spec, wanted.state, source, _report(request, ledger.delivery), journal.attach)
+        await journal.settle()
     return result
 
 
-def journal_of(wanted: Wanted, ledger: MlflowLedger, listeners: Sequence[Listener], limits: Limits) -> Journal:
+@contextmanager
+def journal_of(
+    wanted: Wanted, ledger: MlflowLedger, listeners: Sequence[Listener], limits: Limits
+) -> Iterator[Journal]:
     """A journal whose records outlive this process, where its state folder does."""
     spool = Spool(wanted.state.unwritten, ledger.delivery)
-    return Journal(ledger, SystemClock(), listeners, registry=wanted.registry, spool=spool, limits=limits)
+    journal = Journal(ledger, SystemClock(), listeners, registry=wanted.registry, spool=spool, limits=limits)
+    try:
+        yield journal
+    finally:
+        journal.end()
 
 
 def _kept(ledger: MlflowLedger, request: Request) -> str | None:

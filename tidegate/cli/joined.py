@@ -119,12 +119,11 @@ async def context_for(here: Joined, listeners: list[Listener], *, hands_on: bool
     with (
         outbox_for(here.spec.notify, here.plan, here.ledger.delivery) as outbox,
         Apart(listeners) as displays,
+        journal_of(wanted, here.ledger, [displays, outbox], here.limits) as journal,
     ):
-        journal = journal_of(wanted, here.ledger, [displays, outbox], here.limits)
         written = Written(journal, Trials(here.folder, journal), here.spec_file)
         async with heartbeat(_sign_of_life(here, journal)), ground_of(wanted) as ground:
             yield context_of(wanted, here.plan, written, ground)
-        journal.end()
 
 
 def _sign_of_life(here: Joined, journal: Journal) -> Callable[[], Awaitable[None]]:

@@ -55,7 +55,8 @@ def test_a_promise_that_nothing_watches_is_told_beside_the_objects(
 ) -> None:
     spec = tmp_path / "delivery.yaml"
     promise = "{name: first-token, objective: 99, ttft: {below: 500ms}}"
-    spec.write_text(Path(EXAMPLE).read_text().replace(promise, "{name: kv, objective: 50, kv_cache: {below: 90%}}"))
+    written = Path(EXAMPLE).read_text().replace(promise, "{name: kv, objective: 50, kv_cache: {below: 90%}}")
+    spec.write_text(written.replace("../support/", ""))
     assert render("--region", "eu-west-1", spec=str(spec)) == 0
     out, err = capsys.readouterr()
     assert err.startswith("not watched in the cluster: ")

@@ -66,9 +66,9 @@ def test_the_version_before_is_the_one_that_was_noted_and_is_still_up() -> None:
     assert (look.goes_back_to("1"), look.goes_back_to("2"), look.goes_back_to("7")) == (True, False, False)
 
 
-def test_a_version_that_is_up_and_was_not_noted_is_no_way_back() -> None:
+def test_a_version_that_is_up_and_was_not_noted_is_gone_back_to_only_by_who_names_it() -> None:
     look = seen(*TWO, stable="b", current="b")
-    assert (look.previous, look.goes_back_to("1")) == (None, False)
+    assert (look.previous, look.goes_back_to("1")) == (None, True)
 
 
 def test_one_that_went_cold_is_none_either() -> None:
