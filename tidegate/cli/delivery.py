@@ -150,7 +150,7 @@ async def _carried(
             progress,
             Apart([events, progress]) as displays,
         ):
-            listeners = [displays, outbox]
+            listeners: list[Listener] = [displays, outbox]
             journal = last.enter_context(journal_of(wanted, ledger, listeners, limits_of(wanted.spec.patience)))
             written = Written(journal, Trials(folder, journal), spec_file)
             async with cancelled_by_signals(), heartbeat(journal.beat):
