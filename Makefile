@@ -65,9 +65,11 @@ setup: $(VENV)/installed ## Install what is not Python, and the engine environme
 	@$(BIN)/tidegate setup
 
 # Images are pushed to a real registry, and read back by other people's tools; each has the name of its package.
+# Approvals are signed and checked by OpenSSH.
 test-tools: ## Install what only the tests need; nothing the second time.
-	@missing=$$(for tool in $(TEST_TOOLS); do command -v "$$tool" >/dev/null || echo "$$tool"; done | xargs); \
-	[ -z "$$missing" ] || { $(call apt,--no-install-recommends $$missing,the tests of images need more); }
+	@missing=$$({ for tool in $(TEST_TOOLS); do command -v "$$tool" >/dev/null || echo "$$tool"; done; \
+	command -v ssh-keygen >/dev/null || echo openssh-client; } | xargs); \
+	[ -z "$$missing" ] || { $(call apt,--no-install-recommends $$missing,the tests of images and of signed approvals need more); }
 
 gen: $(VENV)/installed ## Write the files that are generated from the code.
 	@$(call generate,docs)

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Annotated, Literal
 from zoneinfo import ZoneInfo
 
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import BeforeValidator, Discriminator, Field, Tag, field_validator, model_validator
 
 from pipelines.moments import Moment
 from tidegate.core.model import Contradiction, SpecModel, at_odds
@@ -24,8 +24,35 @@ IN_REGIONS = frozenset({"deploy", "shadow", "canary", "promote"})
 """Stages that one region may ask for and another not."""
 
 
+class ProvenBy(SpecModel):
+    """People who have proven who they are, as `approvers` of `trust.yaml` says how."""
+
+    groups: tuple[Annotated[str, Field(min_length=1)], ...] = ()
+    """Of which groups, one of them is enough; whoever can prove who they are when it is left out."""
+    count: int = Field(default=1, ge=1)
+    """How many of them, each a person of their own."""
+
+    def __str__(self) -> str:
+        who = f"of {' or '.join(self.groups)}" if self.groups else "whom trust.yaml knows"
+        return f"{'one' if self.count == 1 else self.count} {who}"
+
+
+NAMES = "names"
+WhoMay = Annotated[
+    Annotated[Literal["names"], Tag("names")] | Annotated[ProvenBy, Tag("proven")],
+    Discriminator(lambda value: "names" if isinstance(value, str) else "proven"),
+]
+"""Who may say it; `names` believes whatever anybody who reaches the ledger says of themselves."""
+
+
+def refuse_unknowable(by: WhoMay, *, not_the_requester: bool) -> None:
+    """Somebody who is only named may be anybody, whoever asked for the delivery included."""
+    if by == NAMES and not_the_requester:
+        raise at_odds("not_the_requester where names are enough", "`by` with people who prove who they are")
+
+
 class ApprovalSpec(SpecModel):
-    """Something that begins only after a person has said yes."""
+    """Something that begins only after people have said yes."""
 
     before: Literal["wave", "deploy", "shadow", "canary", "promote", "finalize"]
     """A whole wave, once for all its regions; or a stage, once for each region."""
@@ -37,6 +64,10 @@ class ApprovalSpec(SpecModel):
     """Before which weight of the canary; before the first when it is left out."""
     within: Duration = timedelta(days=1)
     """Without an answer for so long the delivery is taken back, as inconclusive."""
+    by: WhoMay = ProvenBy()
+    """Who must say so; `names` where a name is enough, with no proof of whose it is."""
+    not_the_requester: bool = False
+    """Whoever asked for the delivery does not count; that, too, must be proven then."""
 
     @model_validator(mode="after")
     def _fits(self) -> ApprovalSpec:
@@ -48,6 +79,7 @@ class ApprovalSpec(SpecModel):
             raise at_odds(f"a region with before: {self.before}", "one of " + ", ".join(sorted(IN_REGIONS)))
         if self.weight is not None and self.before != "canary":
             raise at_odds(f"a weight with before: {self.before}", "a weight with `before: canary`")
+        refuse_unknowable(self.by, not_the_requester=self.not_the_requester)
         return self
 
 
@@ -89,6 +121,10 @@ class FreezeSpec(SpecModel):
     """Whose clock is meant, such as Europe/Berlin."""
     reason: str = Field(min_length=1)
     """Told to whoever waits."""
+    lift: WhoMay = ProvenBy()
+    """Who may let a delivery go on all the same, this time."""
+    not_the_requester: bool = False
+    """Whoever asked for the delivery may not."""
 
     @field_validator("timezone")
     @classmethod
@@ -105,4 +141,18 @@ class FreezeSpec(SpecModel):
             raise at_odds(f"from {self.start} to {self.end}", "two days of the week, or two dates")
         if self.start == self.end or (not self.start.weekly and self.start > self.end):
             raise at_odds(f"from {self.start} to {self.end}", "an end after the start")
+        refuse_unknowable(self.lift, not_the_requester=self.not_the_requester)
+        return self
+
+
+class ResumeSpec(SpecModel):
+    """Who may carry on a delivery that somebody else has asked for."""
+
+    by: WhoMay = ProvenBy()
+    """Who may; one of them is enough."""
+
+    @model_validator(mode="after")
+    def _one(self) -> ResumeSpec:
+        if isinstance(self.by, ProvenBy) and self.by.count > 1:
+            raise at_odds(f"count: {self.by.count}", "1: who carries on a delivery is one person")
         return self

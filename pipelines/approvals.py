@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 
+from pipelines.answers import Terms
 from pipelines.approval_spec import ApprovalSpec
 from pipelines.model import Plan, StageName, Step
 from pipelines.recorded import done_steps
@@ -15,9 +16,9 @@ FREEZE = "freeze"
 """What is approved when a delivery shall go on though a freeze holds."""
 
 
-def answering(delivery: str, asked: str) -> str:
-    """The command by which a person approves."""
-    return f"`tidegate approve {delivery} {asked} --by NAME`"
+def answering(delivery: str, asked: str, *, names: bool) -> str:
+    """The command by which a person approves; `names` is whether it is enough to give one."""
+    return f"`tidegate approve {delivery} {asked} {'--by NAME' if names else '--ssh-key FILE'}`"
 
 
 def with_approvals(approvals: Sequence[ApprovalSpec], steps: Sequence[Step]) -> Iterator[Step]:
@@ -43,6 +44,15 @@ def asked_before(approval: ApprovalSpec, step: Step, steps: Sequence[Step]) -> s
 def patience(approvals: Sequence[ApprovalSpec], asked: str, steps: Sequence[Step]) -> timedelta:
     """How long to wait for that answer: of several entries that ask the same, the longest."""
     return max(each.within for each in approvals if any(asked_before(each, step, steps) == asked for step in steps))
+
+
+def terms_of(approvals: Sequence[ApprovalSpec], asked: str, steps: Sequence[Step]) -> tuple[Terms, ...]:
+    """Who must have answered that: of several entries that ask the same, what each of them says."""
+    return tuple(
+        Terms(by=each.by, not_the_requester=each.not_the_requester)
+        for each in approvals
+        if any(asked_before(each, step, steps) == asked for step in steps)
+    )
 
 
 def refuse_useless(plan: Plan, events: Sequence[Event], asked: str) -> None:

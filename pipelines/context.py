@@ -9,6 +9,7 @@ from pathlib import Path
 from gates.judge.pair_judge import PairJudge
 from gates.model import ArmKey
 from gates.ports import Embedder, EventSource, EvidenceSource, LanguageDetector, LogLikelihood, UserRequests
+from pipelines.identity.ports import Identities, Prover
 from pipelines.journal import Journal
 from pipelines.model import Plan, Step
 from pipelines.ports import Chat, Engines, Fleet, Registry, Tokenizer
@@ -49,6 +50,8 @@ class Context:
     proxy: EvidenceSource
     """What the proxies and engines count, mirrored requests included."""
     trials: Trials
+    identities: Identities
+    """Who can prove who they are, for approvals and the like."""
     users: EvidenceSource | None = None
     """What the users themselves saw; None when no load writes it down."""
     requests: UserRequests | None = None
@@ -56,6 +59,8 @@ class Context:
     events: EventSource | None = None
     """Who answers the queries of an SLO."""
     readers: Readers = Readers()
+    asker: Prover | None = None
+    """Proves who asks for this delivery; None where nobody does."""
     spec_file: str | None = None
     """Where the spec lies among the delivery's kept files; None when it was not kept."""
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
+from pipelines.answers import Terms
 from pipelines.approval_spec import FreezeSpec
 from tidegate.core.model import Value
 
@@ -13,8 +14,11 @@ from tidegate.core.model import Value
 class Frozen(Value):
     """A freeze that holds now."""
 
+    since: datetime
     until: datetime
     reason: str
+    terms: Terms
+    """Who may let a delivery go on all the same."""
 
     def __str__(self) -> str:
         return f"until {self.until:%F %H:%M %Z}: frozen: {self.reason}"
@@ -30,4 +34,7 @@ def _frozen(freeze: FreezeSpec, now: datetime) -> Frozen | None:
     zone = ZoneInfo(freeze.timezone)
     start = freeze.start.last_before(now, zone)
     end = freeze.end.next_after(start, zone)
-    return Frozen(until=end, reason=freeze.reason) if start <= now < end else None
+    if not start <= now < end:
+        return None
+    terms = Terms(by=freeze.lift, not_the_requester=freeze.not_the_requester)
+    return Frozen(since=start, until=end, reason=freeze.reason, terms=terms)

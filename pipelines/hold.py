@@ -6,14 +6,17 @@ from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime
 
-from pipelines.approvals import FREEZE, answering, patience
+from pipelines.answers import Question, asked_at
+from pipelines.approvals import FREEZE, answering, patience, terms_of
 from pipelines.context import Context
 from pipelines.errors import Stopped
 from pipelines.freezes import Frozen, frozen
+from pipelines.hearing import Hearing
+from pipelines.identity.bound import evidence_digest, freeze_digest, plan_digest
 from pipelines.model import Ending, StageName, Step
-from pipelines.payloads import Waiting
+from pipelines.payloads import Counted
 from pipelines.ports import Event
-from pipelines.recorded import answers, outcome_of
+from pipelines.recorded import outcome_of
 from pipelines.watch import refuse_dead_canary
 from tidegate.core.errors import OutsideError
 
@@ -37,48 +40,90 @@ async def until_allowed(context: Context, step: Step) -> None:
 
 async def _approved(context: Context, step: Step, asked: str) -> None:
     limit = patience(context.spec.approvals, asked, context.plan.steps)
+    hearing = Hearing(context.identities)
     since: datetime | None = None
+    # Verdicts may still be on their way to the ledger: people are asked of what everybody can see there.
+    await context.journal.written()
     while True:
         events = await _recorded(context)
-        answer = answers(events).get(asked)
-        if answer is not None:
-            _heed(asked, answer)
-            return
-        since = since or _asked_at(events, asked)
-        if since is None:
-            since = context.clock.now()
-            await _ask(context, step, asked)
+        if events is not None or since is None:
+            question = _question(context, asked, events or ())
+            since = asked_at(events or (), question)
+            # A name counts whenever it was said; what is proven, of what was there to see when it was asked.
+            if (since or question.names) and await _answered(context, step, hearing, question, events or ()):
+                return
+            since = since or await _ask(context, step, question)
         if context.clock.now() - since >= limit:
             raise Stopped(Ending.INCONCLUSIVE, f"nobody has approved or refused {asked} since {since:%F %H:%M} UTC")
-        await _pause(context, step, events)
+        await _pause(context, step, events or ())
 
 
-async def _ask(context: Context, step: Step, asked: str) -> None:
-    """Ask people once, however many regions wait for the same answer."""
-    if asked not in context.journal.asked:
-        context.journal.asked.add(asked)
-        how = answering(context.journal.delivery, asked)
-        await context.journal.say(step.id, "waiting", f"for an approval of {asked}: {how}", {"approval": asked})
+def _question(context: Context, asked: str, events: Sequence[Event]) -> Question:
+    terms = terms_of(context.spec.approvals, asked, context.plan.steps)
+    evidence = evidence_digest(context.plan, asked, events)
+    delivery, plan = context.journal.delivery, plan_digest(events)
+    question = Question(name=asked, terms=terms, delivery=delivery, plan=plan, evidence=evidence, since=None)
+    return question if question.names else question.model_copy(update={"since": asked_at(events, question)})
 
 
-def _heed(asked: str, answer: Event) -> None:
-    if answer.kind == "refused":
-        raise Stopped(Ending.ROLLED_BACK, f"{asked} was refused by {answer.message}")
+async def _ask(context: Context, step: Step, question: Question) -> datetime:
+    """Ask people once, however many regions wait for the same answer: of whom, and what there is to see."""
+    now, key = context.clock.now(), f"{question.name} {question.evidence}"
+    if key not in context.journal.asked:
+        context.journal.asked.add(key)
+        how = answering(context.journal.delivery, question.name, names=question.names)
+        who = "" if question.names else f" by {question.asked_of()}"
+        more = {} if question.names else {"evidence": question.evidence, "by": question.asked_of()}
+        message = f"for an approval of {question.name}{who}: {how}"
+        await context.journal.say(step.id, "waiting", message, {"approval": question.name} | more)
+    return now
+
+
+async def _answered(
+    context: Context, step: Step, hearing: Hearing, question: Question, events: Sequence[Event]
+) -> bool:
+    """Whether enough people have said yes; whose word does not count is told once."""
+    found = await hearing.answers(question, events)
+    told = {Counted.model_validate(event.data).answer for event in events if event.kind == "ignored"}
+    for each in found.ignored:
+        if each.key not in told:
+            message = f"an answer to {question.name} by {each.by} does not count: {each.why}"
+            await context.journal.say(step.id, "ignored", message, {"approval": question.name, "answer": each.key})
+    if found.refusal is not None:
+        raise Stopped(Ending.ROLLED_BACK, f"{question.name} was refused by {found.refusal}")
+    if found.enough:
+        by = [str(each) for each in found.approvals]
+        message = f"{question.name} was approved by {'; '.join(by)}"
+        await context.journal.say(step.id, "allowed", message, {"approval": question.name, "by": by})
+    return found.enough
 
 
 async def _thawed(context: Context, step: Step) -> None:
+    hearing = Hearing(context.identities)
     told: Frozen | None = None
     while (now := frozen(context.spec.freeze, context.clock.now())) is not None:
         events = await _recorded(context)
-        answer = answers(events).get(FREEZE)
-        if answer is not None:
-            _heed(FREEZE, answer)
+        question = _lifting(context, now, events or ())
+        if events is not None and await _answered(context, step, hearing, question, events):
             return
         if now != told:
             data = {"frozen_until": now.until.isoformat(), "reason": now.reason}
-            await context.journal.say(step.id, "waiting", str(now), data)
+            more = {} if question.names else {"evidence": question.evidence, "by": question.asked_of()}
+            await context.journal.say(step.id, "waiting", str(now), data | more)
             told = now
-        await _pause(context, step, events)
+        await _pause(context, step, events or ())
+
+
+def _lifting(context: Context, now: Frozen, events: Sequence[Event]) -> Question:
+    """Whether this one freeze shall hold up this delivery: who lifts it lifts no other."""
+    return Question(
+        name=FREEZE,
+        terms=(now.terms,),
+        delivery=context.journal.delivery,
+        plan=plan_digest(events),
+        evidence=freeze_digest(now.until, now.reason),
+        since=now.since,
+    )
 
 
 async def _pause(context: Context, step: Step, events: Sequence[Event]) -> None:
@@ -94,14 +139,8 @@ async def _pause(context: Context, step: Step, events: Sequence[Event]) -> None:
     await context.clock.sleep(POLL_SECONDS)
 
 
-async def _recorded(context: Context) -> Sequence[Event]:
-    """What stands in the ledger; nothing while it cannot be read: who waits for hours can wait for a registry."""
+async def _recorded(context: Context) -> Sequence[Event] | None:
+    """What stands in the ledger; None while it cannot be read: who waits for hours can wait for a registry."""
     with suppress(OutsideError):
         return await context.journal.recorded()
-    return ()
-
-
-def _asked_at(events: Sequence[Event], asked: str) -> datetime | None:
-    """When that was first asked, perhaps by a process before this one."""
-    waiting = (each for each in events if each.kind == "waiting")
-    return next((each.at for each in waiting if Waiting.model_validate(each.data).approval == asked), None)
+    return None

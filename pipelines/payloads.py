@@ -12,6 +12,7 @@ from datetime import datetime
 from pydantic import BaseModel, Field, field_validator
 
 from gates.model import Outcome
+from pipelines.identity.model import Proof
 from pipelines.model import Ending, Resolved
 from registry.model import InnerPath, ModelVersion
 
@@ -90,13 +91,29 @@ class Waiting(BaseModel):
     frozen_until: datetime | None = None
     reason: str = ""
     """Of the freeze."""
+    evidence: str | None = None
+    """Digest of what there is to see, which answers must name; None where names are enough."""
+    by: str = ""
+    """Who may answer, in words."""
 
 
 class Answer(BaseModel):
-    """`approved` and `refused`; the event's step is what was asked."""
+    """`approved` and `refused`, whose step is what was asked, and `requested` and `resumed` of a delivery."""
 
-    by: str
+    by: str = ""
+    """What they call themselves; it counts only where names are enough."""
     reason: str = ""
+    proof: Proof | None = None
+
+
+class Counted(BaseModel):
+    """`allowed` and `ignored`: what the step that waited makes of answers."""
+
+    approval: str
+    by: tuple[str, ...] = ()
+    """Who, each with how that was proven."""
+    answer: str | None = None
+    """The key of the answer that was ignored."""
 
 
 class Failure(BaseModel):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from pydantic import ValidationError
 
@@ -113,11 +113,6 @@ def before(plan: Plan, step: Step) -> Iterator[Step]:
         beside = step.region is not None and each.region not in (None, step.region) and each.wave == step.wave
         if not beside:
             yield each
-
-
-def answers(events: Iterable[Event]) -> Mapping[str, Event]:
-    """The last word on everything that somebody approved or refused, by what was asked."""
-    return {event.step: event for event in events if event.kind in ("approved", "refused")}
 
 
 def _opening(events: Iterable[Event]) -> Opening | None:

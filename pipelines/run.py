@@ -11,11 +11,12 @@ from pipelines.context import Context
 from pipelines.errors import Stopped, by_others
 from pipelines.hold import until_allowed
 from pipelines.model import Ending, Result, StageName, Step
+from pipelines.rights import request_of
 from pipelines.stages import STAGES
 from pipelines.unwind import unwind, unwind_what_came_late
 from pipelines.watch import refuse_dead_canary
 from rollouts.errors import Overruled
-from tidegate.core.errors import ExitCode, TidegateError
+from tidegate.core.errors import ExitCode, TidegateError, UsageError
 
 STOPPED = "asked to stop before the end"
 LEAVING_SECONDS = 30.0
@@ -26,10 +27,22 @@ async def deliver(context: Context) -> Result:
     """Run every step; on a verdict, an error or a cancellation undo what was done, then close the ledger."""
     try:
         await context.journal.opened(context.plan, spec_file=context.spec_file)
+        await _say_who_asks(context)
     except asyncio.CancelledError:
         cancellation_is_heard()
         return await give_up(context, Ending.INTERRUPTED, STOPPED, ExitCode.INTERRUPTED)
+    except UsageError as error:
+        return await give_up(context, Ending.FAILED, str(error), error.exit_code)
     return await to_the_end(context)
+
+
+async def _say_who_asks(context: Context) -> None:
+    """Where somebody proves it: nothing has begun yet, and a key may wait for a person's touch."""
+    if context.asker is not None:
+        events, now = await context.journal.recorded(), context.clock.now()
+        asked = (context.journal.delivery, events, context.asker, context.identities, now)
+        event = await asyncio.to_thread(request_of, *asked)
+        await context.journal.say(event.step, event.kind, event.message, event.data)
 
 
 async def to_the_end(context: Context, done: frozenset[str] = frozenset()) -> Result:

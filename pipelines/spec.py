@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag,
 from engine_images.accelerators import Accelerator
 from engine_images.spec import EngineSettings
 from gates.spec import Gates
-from pipelines.approval_spec import ApprovalSpec, Around, FreezeSpec, Weight
+from pipelines.approval_spec import ApprovalSpec, Around, FreezeSpec, ResumeSpec, Weight
 from pipelines.approval_spec import odds_with as odds_with_approvals
 from pipelines.metrics_spec import IN_CLUSTERS, ON_THIS_MACHINE, MetricsSpec, look_of, too_soon
 from pipelines.notify.spec import NotifySpec
@@ -185,6 +185,7 @@ class Delivery(SpecModel):
     traffic: Traffic | None = None
     approvals: tuple[ApprovalSpec, ...] = ()
     freeze: tuple[FreezeSpec, ...] = ()
+    resume: ResumeSpec | None = None
     notify: tuple[NotifySpec, ...] = ()
     workflow: WorkflowSpec | None = None
     slos: tuple[SloSpec, ...] = ()

@@ -123,6 +123,10 @@ class Story(Value):
     seen: frozenset[str] = frozenset()
     """The regions of which somebody saw how their users are shared out; of the others nobody knows."""
     gates: tuple[Gate, ...] = ()
+    requester: str = ""
+    """Who asked for it, with how that was proven; empty where nobody did."""
+    allowed: tuple[str, ...] = ()
+    """What people have approved, each with who and how that was proven, by the steps that waited for it."""
     started: datetime | None = None
     ended: datetime | None = None
     outcome: str | None = None
@@ -203,6 +207,16 @@ def _traffic(story: Story, event: Event) -> Story:
     return story.with_traffic(move.region, change)
 
 
+def _requested(story: Story, event: Event) -> Story:
+    return story.model_copy(update={"requester": event.message}) if event.step == "delivery" else story
+
+
+def _allowed(story: Story, event: Event) -> Story:
+    told = story.with_step(event, message=event.message)
+    # Regions that wait for one answer say it side by side.
+    return told.model_copy(update={"allowed": tuple(dict.fromkeys((*story.allowed, event.message)))})
+
+
 def _waiting(story: Story, event: Event) -> Story:
     return story.with_step(event, message=event.message)
 
@@ -265,7 +279,9 @@ def _closed(story: Story, event: Event) -> Story:
 
 _FOLDS: Mapping[str, Callable[[Story, Event], Story]] = {
     "started": _started,
+    "requested": _requested,
     "waiting": _waiting,
+    "allowed": _allowed,
     "traffic": _traffic,
     "evidence": _evidence,
     "verdict": _verdict,

@@ -8,6 +8,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from pipelines.identity.spec import ApproversSpec
 from pipelines.policy.trust import SpecTrust
 from pipelines.trusted_images import EngineTrust
 from tidegate.core.model import SpecModel
@@ -31,6 +32,7 @@ class Trust(SpecModel):
     spec: SpecTrust = SpecTrust()
     engines: EngineTrust = EngineTrust()
     ledger: LedgerTrust = LedgerTrust()
+    approvers: ApproversSpec = ApproversSpec()
 
 
 @dataclass(frozen=True)

@@ -170,6 +170,12 @@ def at_the_end(region: Region, story: Story) -> str:
     return f"{shares(region, story)} when it was last seen" if lost else shares(region, story)
 
 
+def people(story: Story) -> list[tuple[str, str]]:
+    """Who had a say, each with how it was proven that it was them."""
+    asked = [("Asked for by", story.requester)] if story.requester else []
+    return asked + ([("Approvals", "; ".join(story.allowed))] if story.allowed else [])
+
+
 def _opposite(name: str) -> str:
     """The name of the same number in the other arm; empty when `name` is not one of the arm on trial."""
     words = name.split("_")

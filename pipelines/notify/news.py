@@ -21,7 +21,7 @@ class Kind(StrEnum):
     STOPPED = "stopped"
     """A step's gates said no, or time was over without a verdict; regions go back now."""
     APPROVAL = "approval"
-    """A step waits for a person."""
+    """A step waits for people, or goes on because they have said yes."""
     FREEZE = "freeze"
     """A step waits until nothing forbids it to change a region."""
     CLOSED = "closed"
@@ -81,6 +81,9 @@ def news_of(event: Event, subject: Subject) -> News | None:
             return _stopped(event, subject)
         case "waiting":
             return _held(event, subject)
+        case "allowed":
+            headline = f"{subject} goes on: {event.message}"
+            return News(kind=Kind.APPROVAL, at=event.at, subject=subject, headline=headline, step=event.step)
         case _:
             return None
 
@@ -115,12 +118,14 @@ def _stopped(event: Event, subject: Subject) -> News | None:
 
 def _held(event: Event, subject: Subject) -> News | None:
     waiting = Waiting.model_validate(event.data)
+    names = waiting.evidence is None
+    by = f" by {waiting.by}" if waiting.by else ""
     if waiting.approval is not None:
-        kind, headline = Kind.APPROVAL, f"{subject} waits for an approval of {waiting.approval}"
-        text = f"{answering(subject.delivery, waiting.approval)}, or with `--refuse --reason TEXT`"
+        kind, headline = Kind.APPROVAL, f"{subject} waits for an approval of {waiting.approval}{by}"
+        text = f"{answering(subject.delivery, waiting.approval, names=names)}, or with `--refuse --reason TEXT`"
     elif waiting.frozen_until is not None:
         kind, headline = Kind.FREEZE, f"{subject} waits {event.message}"
-        text = f"{answering(subject.delivery, FREEZE)} lets it go on all the same"
+        text = f"{answering(subject.delivery, FREEZE, names=names)}{by} lets it go on all the same"
     else:
         return None
     return News(kind=kind, at=event.at, subject=subject, headline=headline, text=text, step=event.step)

@@ -12,7 +12,7 @@ from pipelines.page.weights import chart
 from pipelines.report.rows import STEP_MARKS, gate_row, tone
 from pipelines.report.timeline import touched
 from pipelines.story import Gate, Region, Step, StepState, Story
-from pipelines.wording import decision, duration, headline, moment, shares, stopwatch
+from pipelines.wording import decision, duration, headline, moment, people, shares, stopwatch
 from registry.liveness import why_dead
 
 HELD_MARK = "‖"
@@ -88,6 +88,7 @@ def _facts(seen: Seen, story: Story) -> list[tuple[str, str]]:
         ("Version", f"{summary.name} {summary.version}"),
         ("Champion", summary.champion or "none"),
         ("Began", moment(summary.started)),
+        *people(story),
     ]
     if summary.ended is not None:
         facts += [

@@ -17,7 +17,7 @@ from pipelines.report.svg import can_draw
 from pipelines.report.timeline import timeline
 from pipelines.story import Step, Story
 from pipelines.templates import html_templates
-from pipelines.wording import at_the_end, decision, duration, headline, moment, stopwatch
+from pipelines.wording import at_the_end, decision, duration, headline, moment, people, stopwatch
 
 FEWEST = 5
 """A distribution of fewer requests than this is not drawn."""
@@ -81,6 +81,7 @@ def _facts(delivery: DeliveryRecord, own: Sequence[RequestRecord]) -> list[tuple
         ("Users' requests", f"{len(own)}, {failed} failed, {cut} cut" if own else "none recorded"),
         (f"Answered by version {story.version}", str(met)),
         ("Regions at the end", "; ".join(f"{region.name}: {at_the_end(region, story)}" for region in story.regions)),
+        *people(story),
         ("Delivery", delivery.id),
     ]
 

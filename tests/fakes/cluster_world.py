@@ -11,6 +11,7 @@ import yaml
 from fakes.chat import FakeChat, FakeTokenizer
 from fakes.cluster_region import ClusterRegion, a_fleet, an_image
 from fakes.evidence import FakeEvidence
+from fakes.identities import FakeIdentities
 from fakes.kube.simulated_time import SimulatedTime
 from fakes.ledger import FakeLedger
 from fakes.off_loop import OffLoop
@@ -107,6 +108,7 @@ class ClusterWorld:
             tokenizer=FakeTokenizer(),
             proxy=self.evidence,
             trials=Trials(self._folder / self.ledger.delivery, journal),
+            identities=FakeIdentities(),
         )
 
     async def deliver(self) -> Result:

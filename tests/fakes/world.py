@@ -11,9 +11,11 @@ from fakes.chat import FakeChat, FakeTokenizer
 from fakes.clock import FakeClock
 from fakes.evidence import FakeEvidence
 from fakes.fleet import FakeFleet, an_engine, digest_of
+from fakes.identities import FakeIdentities
 from fakes.ledger import FakeLedger
 from fakes.off_loop import OffLoop
 from pipelines.context import Context
+from pipelines.identity.ports import Prover
 from pipelines.journal import Journal, Listener
 from pipelines.model import Plan, Result
 from pipelines.plan import make_plan
@@ -149,6 +151,8 @@ class World:
         self.ledger = FakeLedger(self.clock)
         self.recorder = Recorder()
         self.chat = FakeChat({CHAMPION_URL: right, CHALLENGER_URL: right})
+        self.identities = FakeIdentities()
+        self.asker: Prover | None = None
         self.evidence = FakeEvidence()
         self.evidence.serves("stable", CHAMPION)
         self.evidence.serves("stable", CHALLENGER)
@@ -177,6 +181,8 @@ class World:
             tokenizer=FakeTokenizer(),
             proxy=self.evidence,
             trials=Trials(self._folder, journal),
+            identities=self.identities,
+            asker=self.asker,
         )
 
     def journal(self, listeners: Sequence[Listener] = ()) -> Journal:
@@ -190,7 +196,11 @@ class World:
 
     def answers(self, asked: str, word: str, message: str) -> None:
         """Write into the ledger from outside, as a command does that a person types."""
-        event = Event(at=self.now(), step=asked, kind=word, message=message, data={"by": message.partition(":")[0]})
+        by, _, reason = message.partition(": ")
+        self.appends(Event(at=self.now(), step=asked, kind=word, message=message, data={"by": by, "reason": reason}))
+
+    def appends(self, event: Event) -> None:
+        """Somebody outside writes an event into the ledger."""
         self.ledger.append(event)
         self.recorder.on_event(event)
 

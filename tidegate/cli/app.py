@@ -11,7 +11,23 @@ from tidegate.cli.audit_app import audit
 from tidegate.cli.engine_app import engine
 from tidegate.cli.gate_app import gate
 from tidegate.cli.notify_app import notify
-from tidegate.cli.options import SPEC, STATE, As, InCI, JUnit, Output, PlanOutput, Spec, State, Summary, Tracking
+from tidegate.cli.options import (
+    SPEC,
+    STATE,
+    As,
+    InCI,
+    JUnit,
+    Output,
+    PlanOutput,
+    Spec,
+    SshKey,
+    State,
+    Summary,
+    TokenCommand,
+    TokenFile,
+    Tracking,
+    TrustFile,
+)
 from tidegate.cli.rollout_app import rollout
 from tidegate.cli.serve_app import serve
 from tidegate.cli.slo_app import slo
@@ -66,6 +82,10 @@ def deliver(
     ci: InCI = False,
     junit: JUnit = None,
     summary: Summary = None,
+    trust: TrustFile = None,
+    ssh_key: SshKey = None,
+    token_file: TokenFile = None,
+    token_command: TokenCommand = None,
 ) -> int:
     """Deliver the challenger to every region, or take it back.
 
@@ -79,8 +99,10 @@ def deliver(
       tidegate deliver delivery.yaml --metrics-address 0.0.0.0:9464
       tidegate deliver delivery.yaml --ci
     """
+    from pipelines.trust import trust_at
     from tidegate.cli.ci import reports_wanted
     from tidegate.cli.commands.deliver import run
+    from tidegate.cli.prover import Means
 
     return run(
         spec,
@@ -92,12 +114,21 @@ def deliver(
         version=version,
         metrics_address=metrics_address,
         reports=reports_wanted(ci=ci, junit=junit, summary=summary),
+        trusted=trust_at(trust, spec.parent),
+        means=Means(ssh_key, token_file, token_command),
     )
 
 
 @app.command()
 def resume(
     delivery: Annotated[str, typer.Argument(help="The delivery's id.")],
+    by: Annotated[
+        str | None, typer.Option(help="Who carries it on, where the spec says that a name is enough.")
+    ] = None,
+    ssh_key: SshKey = None,
+    token_file: TokenFile = None,
+    token_command: TokenCommand = None,
+    trust: TrustFile = None,
     state: State = STATE,
     tracking_uri: Tracking = None,
     output: As = Output.TEXT,
@@ -105,40 +136,67 @@ def resume(
     """Carry a delivery whose process died to its end, here: finished steps are not repeated.
 
     Moves traffic and aliases as `deliver` does. What a region no longer shows, because it went back by itself,
-    is done again. A verdict that was given stands: then every region goes back. Refused while a process carries it.
+    is done again. A verdict that was given stands: then every region goes back. Refused while a process carries it,
+    and to those whom `resume` in the spec does not name, when somebody else has asked for it.
 
     \b
     Examples:
       tidegate resume 0f3c41d28a1b4c7e9d5f6a7b8c9d0e1f
+      tidegate resume 0f3c41d28a1b4c7e9d5f6a7b8c9d0e1f --ssh-key ~/.ssh/id_ed25519
     """
+    from pipelines.trust import trust_at
     from tidegate.cli.commands.resume import run
+    from tidegate.cli.heir import Heir
+    from tidegate.cli.prover import Means
 
-    return run(delivery, state, tracking_uri, as_json=output is Output.JSON)
+    # What was kept in MLflow is believed by nobody's word: the trust file lies here, and not beside the kept spec.
+    heir = Heir(by, Means(ssh_key, token_file, token_command), trust_at(trust, Path()))
+    return run(delivery, state, tracking_uri, heir, as_json=output is Output.JSON)
 
 
 @app.command()
 def approve(
     delivery: Annotated[str, typer.Argument(help="The delivery's id.")],
     asked: Annotated[str, typer.Argument(metavar="STEP", help="What is asked: a step's id, wave@2, or freeze.")],
-    by: Annotated[str, typer.Option(help="Who says so.")],
+    by: Annotated[str | None, typer.Option(help="Who says so, where the spec says that a name is enough.")] = None,
     reason: Annotated[str, typer.Option(help="Why; a refusal needs one.")] = "",
     refuse: Annotated[bool, typer.Option("--refuse", help="Say no: the delivery is taken back.")] = False,
+    ssh_key: SshKey = None,
+    token_file: TokenFile = None,
+    token_command: TokenCommand = None,
+    write_statement: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Answer nothing yet: write what is to be signed, and print its digest."),
+    ] = None,
+    statement: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="What was written there; with --signature or a token.")
+    ] = None,
+    signature: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Its SSH signature, made where the key is.")
+    ] = None,
+    trust: TrustFile = None,
     state: State = STATE,
     tracking_uri: Tracking = None,
 ) -> int:
     """Answer a delivery that waits for an approval; the answer stands in its ledger.
 
-    Moves nothing itself: the step that waits reads the answer there. `freeze` lets a delivery go on though a
-    freeze holds. The last answer before the step begins counts.
+    Moves nothing itself: the step that waits reads the answer there, and counts it when it is proven who gave it,
+    or when the spec says that names are enough. `freeze` lets a delivery go on though a freeze holds. Of each
+    person the last answer before the step begins counts.
 
     \b
     Examples:
+      tidegate approve 0f3c41d28a1b4c7e9d5f6a7b8c9d0e1f wave@2 --ssh-key ~/.ssh/id_ed25519
+      tidegate approve 0f3c41d28a1b4c7e9d5f6a7b8c9d0e1f wave@2 --refuse --reason "sale starts at noon" --ssh-key KEY
       tidegate approve 0f3c41d28a1b4c7e9d5f6a7b8c9d0e1f wave@2 --by ann
-      tidegate approve 0f3c41d28a1b4c7e9d5f6a7b8c9d0e1f wave@2 --refuse --by ann --reason "sale starts at noon"
     """
+    from pipelines.trust import trust_at
     from tidegate.cli.commands.approve import Answer, run
+    from tidegate.cli.prover import Means
 
-    return run(Answer(delivery=delivery, asked=asked, by=by, reason=reason, refuse=refuse), state, tracking_uri)
+    means = Means(ssh_key, token_file, token_command)
+    answer = Answer(delivery, asked, by, reason, refuse, means, write_statement, statement, signature)
+    return run(answer, state, tracking_uri, trust_at(trust, Path()))
 
 
 @app.command()

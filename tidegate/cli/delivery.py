@@ -25,10 +25,12 @@ from pipelines.records.apart import Apart
 from pipelines.records.entries import passes
 from pipelines.records.spool import Spool
 from pipelines.records.writer import Limits, limits_of
+from pipelines.rights import refuse_unanswerable
 from pipelines.run import deliver
 from pipelines.spec import Delivery
 from pipelines.state import StateFolder
 from pipelines.trials import Trials
+from pipelines.trust import Trusted
 from registry.adapters.mlflow_deliveries import MlflowDeliveries
 from registry.adapters.mlflow_ledger import MlflowLedger
 from registry.errors import StopAsked
@@ -43,6 +45,7 @@ from tidegate.cli.interrupt import cancelled_by_signals
 from tidegate.cli.notify import outbox_for
 from tidegate.cli.output import note, print_json
 from tidegate.cli.progress import Progress, follow
+from tidegate.cli.prover import Means, identities_here
 from tidegate.cli.readers import readers_for
 from tidegate.cli.trusted import trusted_beside, trusted_images
 from tidegate.cli.view import summary
@@ -88,10 +91,14 @@ def run_delivery(
     version: str | None,
     metrics_address: str,
     reports: Reports,
+    trusted: Trusted,
+    means: Means,
 ) -> int:
     """Deliver `version`, or what the alias names; `users` plays users, `keep` leaves up a fleet that this starts."""
     progress = follow(PlainConsole(stderr=True), SystemClock(), plain=reports.plain)
     with errors_told(reports, lambda: progress.story):
+        asker = means.prover
+        refuse_unanswerable(spec, trusted.trust.approvers, requester_known=asker is not None)
         request = Request(
             wanted=Wanted(
                 spec=spec,
@@ -101,6 +108,8 @@ def run_delivery(
                 users=users,
                 keep=keep,
                 trusted=trusted_images(trusted_beside(spec_path.parent)),
+                identities=identities_here(trusted),
+                asker=asker,
             ),
             deliveries=open_deliveries(state, tracking_uri, spec_path.parent),
             spec_path=spec_path,
@@ -227,6 +236,8 @@ def context_of(wanted: Wanted, plan: Plan, written: Written, ground: Ground) -> 
         requests=ground.users,
         events=ground.events,
         readers=readers_for(wanted.spec, wanted.folder),
+        identities=wanted.identities,
+        asker=wanted.asker,
         spec_file=written.spec_file,
     )
 

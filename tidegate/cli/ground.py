@@ -17,6 +17,7 @@ from gates.ports import EventSource, EvidenceSource
 from gates.scraped.conventions import POD
 from gates.scraped.counting import BY_ENGINE
 from pipelines.adapters.metrics_server import MetricsServer
+from pipelines.identity.ports import Identities, Prover
 from pipelines.image_engines import ImageEngines
 from pipelines.ports import Engines, Fleet
 from pipelines.slos import rules_of
@@ -66,6 +67,10 @@ class Wanted:
     """Play users meanwhile."""
     keep: bool
     """Leave up a fleet that is started for this."""
+    identities: Identities
+    """Who can prove who they are."""
+    asker: Prover | None = None
+    """Proves who asks for this delivery; None where nobody does, or another process has."""
     images: Mapping[str, str] = field(default_factory=dict)
     """Engine images that the plan settled, by the version's number."""
     trusted: TrustedImages | None = None

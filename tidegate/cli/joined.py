@@ -23,6 +23,7 @@ from pipelines.spec import Delivery, LocalFleet
 from pipelines.state import StateFolder
 from pipelines.story import tell
 from pipelines.trials import Trials
+from pipelines.trust import Trusted
 from pipelines.vouched import vouched
 from registry.adapters.mlflow_deliveries import MlflowDeliveries
 from registry.adapters.mlflow_ledger import MlflowLedger
@@ -38,6 +39,7 @@ from tidegate.cli.ground import Wanted, ground_of
 from tidegate.cli.notify import outbox_for
 from tidegate.cli.output import note
 from tidegate.cli.progress import Progress, follow
+from tidegate.cli.prover import identities_here
 from tidegate.cli.trusted import trusted_beside, trusted_images
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import Refused, TidegateError, UsageError
@@ -54,6 +56,7 @@ class Joined:
     spec_file: str
     state: StateFolder
     tracking_uri: str | None
+    trusted: Trusted
     patience: timedelta
     """Until the next process must be heard of; zero when this one carries the delivery to its end."""
 
@@ -70,7 +73,13 @@ class Joined:
 
 
 def joined(
-    deliveries: MlflowDeliveries, ledger: MlflowLedger, state: Path, tracking_uri: str | None, *, patience: timedelta
+    deliveries: MlflowDeliveries,
+    ledger: MlflowLedger,
+    state: Path,
+    tracking_uri: str | None,
+    trusted: Trusted,
+    *,
+    patience: timedelta,
 ) -> Joined:
     """Read the plan, and bring the spec and the evidence here.
 
@@ -88,7 +97,7 @@ def joined(
     spec = read_delivery(path, kept_below=own / SPEC)
     refuse_other_plan(plan, spec, prompts=len(golden_set(spec, path.parent)), delivery=ledger.delivery)
     bring_evidence(deliveries, ledger.delivery, own, vouched(events))
-    return Joined(ledger, plan, spec, path, spec_file, folder, tracking_uri, patience)
+    return Joined(ledger, plan, spec, path, spec_file, folder, tracking_uri, trusted, patience)
 
 
 def shown(events: list[Event]) -> Progress:
@@ -111,6 +120,7 @@ async def context_for(here: Joined, listeners: list[Listener], *, hands_on: bool
         registry=open_registry(here.state.root, here.tracking_uri),
         users=False,
         keep=False,
+        identities=identities_here(here.trusted),
         images=here.plan.resolved.images if here.plan.resolved else {},
         # Not beside the spec: what lies there was brought from MLflow.
         trusted=trusted_images(trusted_beside(Path())),

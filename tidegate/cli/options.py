@@ -42,6 +42,27 @@ TrustFile = Annotated[
         "--trust", envvar="TIDEGATE_TRUST", metavar="FILE", help="Whom to believe; default: trust.yaml beside the spec."
     ),
 ]
+SshKey = Annotated[
+    Path | None,
+    typer.Option(
+        "--ssh-key", envvar="TIDEGATE_SSH_KEY", metavar="FILE",
+        help="Prove who you are by this SSH key; the public one of a key that an agent has will do.",
+    ),
+]  # fmt: skip
+TokenFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--oidc-token-file", envvar="TIDEGATE_OIDC_TOKEN_FILE", metavar="FILE",
+        help="Prove who you are by the OIDC token in this file; or TIDEGATE_OIDC_TOKEN holds one.",
+    ),
+]  # fmt: skip
+TokenCommand = Annotated[
+    str | None,
+    typer.Option(
+        "--oidc-token-command", envvar="TIDEGATE_OIDC_TOKEN_COMMAND", metavar="COMMAND",
+        help="A command that prints an OIDC token; {digest} in it is what the token must carry.",
+    ),
+]  # fmt: skip
 As = Annotated[Output, typer.Option("--output", help="How to report.")]
 InCI = Annotated[
     bool,

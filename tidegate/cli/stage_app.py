@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from tidegate.cli.options import SPEC, STATE, As, Output, State, Tracking
+from tidegate.cli.options import SPEC, STATE, As, Output, SshKey, State, TokenCommand, TokenFile, Tracking, TrustFile
 
 STEP = "step"
 
@@ -48,6 +48,13 @@ def stage_open(
     patience: Annotated[
         str, typer.Option(help="How long the next step may take to start before the delivery counts as dead.")
     ] = "15m",
+    by: Annotated[
+        str | None, typer.Option(help="With --delivery: who carries it on, where the spec says that a name is enough.")
+    ] = None,
+    ssh_key: SshKey = None,
+    token_file: TokenFile = None,
+    token_command: TokenCommand = None,
+    trust: TrustFile = None,
     state: State = STATE,
     tracking_uri: Tracking = None,
     output: As = Output.TEXT,
@@ -61,9 +68,13 @@ def stage_open(
       tidegate stage open -f delivery.yaml --version 7
       tidegate stage open -f delivery.yaml --key "$WORKFLOW_UID" --output json
     """
+    from pipelines.trust import trust_at
     from tidegate.cli.commands.stage_open import Opening, run
+    from tidegate.cli.heir import Heir
+    from tidegate.cli.prover import Means
 
-    opening = Opening(spec=spec, version=version, key=key, delivery=delivery, patience=patience)
+    heir = Heir(by, Means(ssh_key, token_file, token_command), trust_at(trust, Path() if delivery else spec.parent))
+    opening = Opening(spec=spec, version=version, key=key, delivery=delivery, patience=patience, heir=heir)
     return run(opening, state, tracking_uri, as_json=output is Output.JSON)
 
 
@@ -76,6 +87,7 @@ def stage_step(
     region: Annotated[str | None, typer.Option(help="Where.")] = None,
     weight: Annotated[int | None, typer.Option(help="Percent of users, for canary.")] = None,
     wave: Annotated[int | None, typer.Option(help="Which wave, for bake.")] = None,
+    trust: TrustFile = None,
     state: State = STATE,
     tracking_uri: Tracking = None,
     output: As = Output.TEXT,
@@ -91,10 +103,12 @@ def stage_step(
       tidegate stage step canary@eu-west-1/25 --delivery ID
       tidegate stage step canary --region eu-west-1 --weight 25 --delivery ID
     """
+    from pipelines.trust import trust_at
     from tidegate.cli.commands.stage_step import run, step_id
 
     wanted = step_id(step, region=region, weight=weight, wave=wave)
-    return run(wanted, delivery, state, tracking_uri, as_json=output is Output.JSON)
+    # What was kept in MLflow is believed by nobody's word: the trust file lies here, not beside the kept spec.
+    return run(wanted, delivery, state, tracking_uri, trust_at(trust, Path()), as_json=output is Output.JSON)
 
 
 @stage.command("close")
@@ -106,6 +120,7 @@ def stage_close(
         str | None, typer.Option(help="Instead of the id: the key with which `stage open` opened, if it came so far.")
     ] = None,
     spec: Annotated[Path, typer.Option("-f", "--file", help="With --key: the delivery's spec.")] = SPEC,
+    trust: TrustFile = None,
     state: State = STATE,
     tracking_uri: Tracking = None,
     output: As = Output.TEXT,
@@ -120,6 +135,9 @@ def stage_close(
       tidegate stage close --delivery ID
       tidegate stage close -f delivery.yaml --key "$WORKFLOW_UID"
     """
+    from pipelines.trust import trust_at
     from tidegate.cli.commands.stage_close import Closing, run
 
-    return run(Closing(delivery, key, spec), state, tracking_uri, as_json=output is Output.JSON)
+    return run(
+        Closing(delivery, key, spec), state, tracking_uri, trust_at(trust, Path()), as_json=output is Output.JSON
+    )

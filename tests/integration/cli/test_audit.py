@@ -22,7 +22,7 @@ EVENT = "mlflow.tidegate.event."
 
 @pytest.fixture
 def opened(tidegate: Tidegate, registered: Path) -> str:
-    registered.write_text(registered.read_text() + "\napprovals: [{before: wave, wave: 2}]\n")
+    registered.write_text(registered.read_text() + "\napprovals: [{before: wave, wave: 2, by: names}]\n")
     said = tidegate("stage", "open", "-f", "delivery.yaml", "--key", "one")
     assert (said.code, said.err) == (0, "")
     return said.out.strip()

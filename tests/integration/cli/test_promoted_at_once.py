@@ -40,7 +40,7 @@ def ground(tmp_path: Path) -> Iterator[Promoted]:
         with engines(made.version_folder(1) / "model") as served:
             spec = delivery_to([["eu-west-1"], ["us-east-1"]], name=MODEL, engine=served.url)
             # It lasts until somebody says yes: all three have had their say by then.
-            spec["approvals"] = [{"before": "wave", "wave": 1}]
+            spec["approvals"] = [{"before": "wave", "wave": 1, "by": "names"}]
             (tmp_path / "delivery.yaml").write_text(yaml.safe_dump(spec))
             with clusters(spec, tmp_path) as made.clusters:
                 made.environment["KUBECONFIG"] = str(made.clusters.servers.kubeconfig)

@@ -15,7 +15,7 @@ from rollouts.watchdog import is_leased
 @pytest.fixture
 def opened(tidegate: Tidegate, registered: Path) -> str:
     """A delivery that asks before its second wave."""
-    registered.write_text(registered.read_text() + "\napprovals: [{before: wave, wave: 2}]\n")
+    registered.write_text(registered.read_text() + "\napprovals: [{before: wave, wave: 2, by: names}]\n")
     said = tidegate("stage", "open", "-f", "delivery.yaml", "--key", "one")
     assert (said.code, said.err) == (0, "")
     return said.out.strip()
@@ -68,7 +68,7 @@ def test_an_answer_stands_in_the_ledger(tidegate: Tidegate, opened: str, name: s
     said = tidegate("approve", opened, "wave@2", "--by", "ann", "--reason", "looks fine")
     assert (said.code, said.out) == (0, f"approved: wave@2 of {name} 2\n")
     event = MlflowDeliveries(embedded_uri(state)).events(opened)[-1]
-    assert (event.step, event.kind, event.message) == ("wave@2", "approved", "ann: looks fine")
+    assert (event.step, event.kind, event.message) == ("wave@2", "approved", "ann (named, not proven): looks fine")
     assert event.data == {"by": "ann", "reason": "looks fine"}
 
 

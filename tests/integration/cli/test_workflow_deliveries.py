@@ -143,7 +143,7 @@ async def test_a_bad_version_is_taken_back_and_no_verdict_is_asked_twice(place: 
 
 
 async def test_a_wave_that_is_refused_takes_the_first_one_back(place: Place) -> None:
-    place.change(approvals=[{"before": "wave", "wave": 2}])
+    place.change(approvals=[{"before": "wave", "wave": 2, "by": "names"}])
     running = asyncio.create_task(place.submit())
     # Both regions of the wave wait for one answer; whoever comes first asks.
     await until(place.has_said("waiting", f"deploy@{SECOND}", f"deploy@{THIRD}"), running)

@@ -35,7 +35,7 @@ class Refuse:
 sys.meta_path.insert(0, Refuse())
 import tidegate.cli.app, tidegate.cli.clusters, tidegate.cli.commands.approve, tidegate.cli.commands.stage_close
 import tidegate.cli.commands.stage_open, tidegate.cli.commands.stage_step, tidegate.cli.commands.status
-import pipelines.adapters.chat, pipelines.image_engines, engine_images.adapters.tokenizer
+import pipelines.adapters.chat, pipelines.identity.proven, pipelines.image_engines, engine_images.adapters.tokenizer
 import gates.adapters.embeddings, gates.adapters.judge, gates.adapters.language, gates.adapters.likelihood
 import gates.adapters.prometheus, gates.adapters.topics, openai, scipy.optimize, scipy.stats, wordllama
 from registry.adapters.mlflow_store import open_store

@@ -22,8 +22,10 @@ NOWHERE = {"eu-west-1": CHAMPION, "us-east-1": CHAMPION}
 
 
 def asking(*approvals: str, regions: str = "waves: [[eu-west-1], [us-east-1]]") -> Delivery:
+    """Where a name is enough."""
+    named = ", ".join(approval.replace("}", ", by: names}") for approval in approvals)
     return a_spec(
-        traffic=f"traffic: {{requests_per_second: 200}}\napprovals: [{', '.join(approvals)}]",
+        traffic=f"traffic: {{requests_per_second: 200}}\napprovals: [{named}]",
         regions=f"regions: {{{regions}, bake: 10s}}",
     )
 
@@ -105,7 +107,7 @@ async def test_a_refusal_takes_everything_back_in_the_words_of_whoever_refused(t
     world.when("deploy@us-east-1", "waiting", says(world, "refused", "wave@2", by="bob", reason="sale at noon"))
     result = await world.deliver()
     assert (result.ending, result.exit_code) == (Ending.ROLLED_BACK, ExitCode.ROLLED_BACK)
-    assert result.reason == "deploy@us-east-1: wave@2 was refused by bob: sale at noon"
+    assert result.reason == "deploy@us-east-1: wave@2 was refused by bob (named, not proven): sale at noon"
     assert world.stable_versions() == NOWHERE
 
 

@@ -108,7 +108,7 @@ def frozen_world(folder: Path, line: str) -> World:
     return World(folder, a_spec(traffic=f"traffic: {{requests_per_second: 200}}\nfreeze: [{line}]"))
 
 
-FIRST_HOURS = "{from: 2026-01-01, to: 2026-01-01 06:00, reason: new year}"
+FIRST_HOURS = "{from: 2026-01-01, to: 2026-01-01 06:00, reason: new year, lift: names}"
 
 
 async def test_no_region_is_changed_before_it_ends_and_then_all_goes_on(tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ from fakes.world import World
 
 from pipelines.model import Ending
 from pipelines.recorded import (
-    answers,
     done_steps,
     first_failure,
     missing_before,
@@ -82,13 +81,6 @@ def test_the_end_is_read_from_the_event_and_not_guessed() -> None:
     assert result is not None
     assert (result.delivery, result.ending, result.exit_code) == ("7", Ending.ROLLED_BACK, ExitCode.ROLLED_BACK)
     assert result.reason.startswith("quality: worse than the champion")
-
-
-def test_the_last_answer_to_each_question_counts() -> None:
-    events = said("wave@2 approved ann", "finalize refused bob: no", "wave@2 refused cy: wait")
-    assert {asked: answer.message for asked, answer in answers(events).items()} == {
-        "wave@2": "cy: wait", "finalize": "bob: no",
-    }  # fmt: skip
 
 
 def test_what_must_be_done_first_is_the_own_lane_and_all_waves_before(world: World) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from pipelines.trust import Trusted
 from tidegate.cli.ci import Reports, errors_told
 from tidegate.cli.compose import read_delivery
+from tidegate.cli.prover import Means
 
 
 def run(
@@ -19,6 +21,8 @@ def run(
     version: str | None,
     metrics_address: str,
     reports: Reports,
+    trusted: Trusted,
+    means: Means,
 ) -> int:
     """Deliver; returns the exit code that tells the ending."""
     with errors_told(reports):
@@ -36,4 +40,6 @@ def run(
         version=version,
         metrics_address=metrics_address,
         reports=reports,
+        trusted=trusted,
+        means=means,
     )

@@ -15,6 +15,7 @@ from pipelines.state import StateFolder
 from rollouts.watchdog import end_lease
 from tidegate.cli.compose import open_deliveries
 from tidegate.cli.console import PlainConsole
+from tidegate.cli.heir import Heir, entitled
 from tidegate.cli.interrupt import cancelled_by_signals
 from tidegate.cli.joined import Joined, attach_report, context_for, joined, shown
 from tidegate.cli.output import print_json
@@ -22,13 +23,16 @@ from tidegate.cli.progress import Progress
 from tidegate.cli.view import summary
 
 
-def run(delivery: str, state: Path, tracking_uri: str | None, *, as_json: bool) -> int:
+def run(delivery: str, state: Path, tracking_uri: str | None, heir: Heir, *, as_json: bool) -> int:
     """Carry the delivery to its end; returns the exit code that tells it."""
     # The lock first: whoever cannot carry it here must not keep another from it.
     with delivery_lock(StateFolder(state).lock):
         deliveries = open_deliveries(state, tracking_uri)
+        resumed = entitled(heir, deliveries, delivery)
         ledger = deliveries.take_over(delivery)
-        here = joined(deliveries, ledger, state, tracking_uri, patience=timedelta(0))
+        if resumed is not None:
+            ledger.append(resumed)
+        here = joined(deliveries, ledger, state, tracking_uri, heir.trusted, patience=timedelta(0))
         progress = shown(ledger.recorded())
         # The lock is the sign of life from here on.
         end_lease(here.state.root)

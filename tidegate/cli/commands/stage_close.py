@@ -11,6 +11,7 @@ from pipelines.model import EXIT_CODES, Ending, Result
 from pipelines.recorded import outcome_of
 from pipelines.single import close
 from pipelines.spec import Delivery
+from pipelines.trust import Trusted
 from registry.adapters.mlflow_deliveries import MlflowDeliveries
 from registry.model import DeliverySummary
 from rollouts.watchdog import end_lease
@@ -31,7 +32,7 @@ class Closing:
     spec: Path
 
 
-def run(closing: Closing, state: Path, tracking_uri: str | None, *, as_json: bool) -> int:
+def run(closing: Closing, state: Path, tracking_uri: str | None, trusted: Trusted, *, as_json: bool) -> int:
     """Close; returns the exit code that tells the ending."""
     deliveries = open_deliveries(state, tracking_uri)
     delivery = _meant(closing, deliveries)
@@ -44,7 +45,7 @@ def run(closing: Closing, state: Path, tracking_uri: str | None, *, as_json: boo
         result = outcome_of(ledger.recorded(), delivery) or _closed_by_others(summary)
     else:
         patience = timedelta(seconds=summary.patience_seconds)
-        here = joined(deliveries, ledger, state, tracking_uri, patience=patience)
+        here = joined(deliveries, ledger, state, tracking_uri, trusted, patience=patience)
         result = asyncio.run(_close(here, shown(ledger.recorded())))
         attach_report(here)
         end_lease(state)

@@ -8,19 +8,23 @@ from datetime import timedelta
 from hashlib import sha256
 from pathlib import Path
 
+from pipelines.identity.ports import Identities, Prover
 from pipelines.journal import Journal
 from pipelines.kept_files import keep_spec, refuse_unkeepable
 from pipelines.model import Ending, Plan
 from pipelines.recorded import plan_of
 from pipelines.resumption import say_what_is_lost
+from pipelines.rights import refuse_unanswerable, request_of
 from pipelines.spec import Delivery, LocalFleet
 from registry.adapters.mlflow_deliveries import MlflowDeliveries
 from registry.adapters.mlflow_ledger import MlflowLedger
 from rollouts.watchdog import lend
 from tidegate.cli.compose import make_plan_of, open_deliveries, open_registry, read_delivery, settled
+from tidegate.cli.heir import Heir, entitled
 from tidegate.cli.joined import Joined, context_for, joined, require_fleet
 from tidegate.cli.notify import outbox_for
 from tidegate.cli.output import print_json
+from tidegate.cli.prover import identities_here
 from tidegate.cli.trusted import trusted_beside, trusted_images
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import TidegateError, UsageError
@@ -36,6 +40,8 @@ class Opening:
     key: str | None
     delivery: str | None
     patience: str
+    heir: Heir
+    """Who opens it, or carries on the one that is named."""
 
 
 def run(opening: Opening, state: Path, tracking_uri: str | None, *, as_json: bool) -> int:
@@ -60,6 +66,8 @@ def _opened(
 ) -> MlflowLedger:
     spec = read_delivery(opening.spec)
     refuse_unkeepable(spec)
+    asker, trusted = opening.heir.means.prover, opening.heir.trusted
+    refuse_unanswerable(spec, trusted.trust.approvers, requester_known=asker is not None)
     registry = open_registry(state, tracking_uri)
     plan = make_plan_of(spec, opening.spec.parent, registry, version=opening.version)
     plan = settled(plan, spec, opening.spec, registry, trusted_images(trusted_beside(opening.spec.parent)))
@@ -70,9 +78,22 @@ def _opened(
     # With a key it may have been opened before, by a process that was killed when it had done this or had not.
     if not ledger.recorded():
         asyncio.run(_begin(ledger, spec, plan, _spec_kept(ledger, opening.spec, spec)))
+    if asker is not None:
+        _say_who_asks(ledger, asker, identities_here(trusted))
     if isinstance(spec.fleet, LocalFleet):
         lend(state, SystemClock().now() + patience)
     return ledger
+
+
+def _say_who_asks(ledger: MlflowLedger, asker: Prover, identities: Identities) -> None:
+    events = ledger.recorded()
+    if any(event.kind == "requested" for event in events):
+        return
+    try:
+        ledger.append(request_of(ledger.delivery, events, asker, identities, SystemClock().now()))
+    except TidegateError as error:
+        ledger.close(str(Ending.FAILED), str(error))
+        raise
 
 
 def _spec_kept(ledger: MlflowLedger, spec_path: Path, spec: Delivery) -> str | TidegateError:
@@ -102,8 +123,11 @@ def _carried_on(
     assert opening.delivery is not None, "only a delivery that is named can be carried on"
     if opening.key and deliveries.summary(opening.delivery).key == opening.key:
         return deliveries.join(opening.delivery)
+    resumed = entitled(opening.heir, deliveries, opening.delivery)
     ledger = deliveries.take_over(opening.delivery, patience=patience, key=opening.key)
-    asyncio.run(_look(joined(deliveries, ledger, state, tracking_uri, patience=patience)))
+    if resumed is not None:
+        ledger.append(resumed)
+    asyncio.run(_look(joined(deliveries, ledger, state, tracking_uri, opening.heir.trusted, patience=patience)))
     return ledger
 
 

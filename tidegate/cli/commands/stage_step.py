@@ -9,6 +9,7 @@ from pathlib import Path
 from pipelines.model import StageName, Step
 from pipelines.recorded import done_steps, plan_of, step_of
 from pipelines.single import Taken, take_step
+from pipelines.trust import Trusted
 from tidegate.cli.compose import open_deliveries
 from tidegate.cli.interrupt import cancelled_by_signals
 from tidegate.cli.joined import Joined, context_for, joined, require_fleet, shown
@@ -28,7 +29,7 @@ def step_id(step: str, *, region: str | None, weight: int | None, wave: int | No
     return Step(stage=StageName(step), region=region, weight=weight, wave=wave or 0).id
 
 
-def run(wanted: str, delivery: str, state: Path, tracking_uri: str | None, *, as_json: bool) -> int:
+def run(wanted: str, delivery: str, state: Path, tracking_uri: str | None, trusted: Trusted, *, as_json: bool) -> int:
     """Do the step; returns the exit code that tells what became of it."""
     deliveries = open_deliveries(state, tracking_uri)
     summary = deliveries.summary(delivery)
@@ -45,7 +46,7 @@ def run(wanted: str, delivery: str, state: Path, tracking_uri: str | None, *, as
             hint="`tidegate stage` is for deliveries that `tidegate stage open` opened",
         )
     patience = timedelta(seconds=summary.patience_seconds)
-    here = joined(deliveries, ledger, state, tracking_uri, patience=patience)
+    here = joined(deliveries, ledger, state, tracking_uri, trusted, patience=patience)
     return _told(asyncio.run(_do(here, step.id, shown(events))), as_json)
 
 

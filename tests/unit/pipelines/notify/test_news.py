@@ -46,7 +46,8 @@ async def test_a_verdict_is_told_when_it_is_given_and_again_when_all_is_back(tmp
 
 async def test_whoever_may_approve_is_told_how(tmp_path: Path) -> None:
     world = World(
-        tmp_path, a_spec(traffic="approvals: [{before: finalize, within: 30s}]\ntraffic: {requests_per_second: 200}")
+        tmp_path,
+        a_spec(traffic="approvals: [{before: finalize, within: 30s, by: names}]\ntraffic: {requests_per_second: 200}"),
     )
     asked = [news for news in await told(world) if news.kind is Kind.APPROVAL]
     assert [news.headline for news in asked] == ["support-llm 2 waits for an approval of finalize"]
@@ -54,7 +55,8 @@ async def test_whoever_may_approve_is_told_how(tmp_path: Path) -> None:
 
 
 async def test_a_freeze_is_told_with_its_end_its_reason_and_the_way_around_it(tmp_path: Path) -> None:
-    freeze = "freeze: [{from: 2026-01-01, to: 2026-01-05 08:00, timezone: Europe/Berlin, reason: new year}]"
+    year = "from: 2026-01-01, to: 2026-01-05 08:00, timezone: Europe/Berlin, reason: new year"
+    freeze = f"freeze: [{{{year}, lift: names}}]"
     world = World(tmp_path, a_spec(traffic=f"{freeze}\ntraffic: {{requests_per_second: 200}}"))
     held = [news for news in await told(world) if news.kind is Kind.FREEZE]
     headline = "support-llm 2 waits until 2026-01-05 08:00 CET: frozen: new year"

@@ -1,0 +1,220 @@
+"""`tidegate approve`, `stage open` and `resume` by people who prove who they are, with MLflow and real keys."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from fakes.oidc import now, oidc_issuer
+from fakes.ssh_keys import a_key_of, allow, fingerprint
+from fakes.terminal import Tidegate
+
+from pipelines.answers import Question, Tally
+from pipelines.approvals import terms_of
+from pipelines.hearing import Hearing
+from pipelines.identity.bound import evidence_digest, plan_digest
+from pipelines.identity.spec import ApproversSpec
+from pipelines.ports import Event
+from pipelines.recorded import plan_of
+from pipelines.spec import Delivery
+from pipelines.trust import trust_at
+from registry.adapters.mlflow_deliveries import MlflowDeliveries
+from registry.adapters.mlflow_store import embedded_uri
+from tidegate.cli.prover import identities_here
+from tidegate.core.spec import load_spec
+
+APPROVALS = """
+approvals: [{before: wave, wave: 2, by: {groups: [risk], count: 2}, not_the_requester: true}]
+freeze: [{from: 2026-01-01, to: 2096-01-01, reason: audit, lift: {groups: [risk]}}]
+resume: {by: {groups: [on-call]}}
+"""
+TRUST = """
+approvers:
+  allowed_signers: allowed_signers
+  groups: {risk: [ann@example.com, bob@example.com, cy@example.com], on-call: [bob@example.com]}
+"""
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A delivery that cy has asked for, with a key."""
+
+    id: str
+    spec: Path
+    state: Path
+    keys: dict[str, Path]
+
+    def events(self) -> list[Event]:
+        return MlflowDeliveries(embedded_uri(self.state)).events(self.id)
+
+    def ask(self) -> None:
+        """As the step does that waits."""
+        events = self.events()
+        data = {"approval": "wave@2", "evidence": evidence_digest(plan_of(events), "wave@2", events), "by": "2 of risk"}
+        self.append(Event(at=now(), step="deploy@us-east-1", kind="waiting", message="", data=data))
+
+    def append(self, event: Event) -> None:
+        MlflowDeliveries(embedded_uri(self.state)).join(self.id, carries=False).append(event)
+
+    def heard(self) -> Tally:
+        """What the step that waits makes of what stands in the ledger."""
+        events, spec = self.events(), load_spec(self.spec, Delivery)
+        plan = plan_of(events)
+        question = Question(
+            name="wave@2", terms=terms_of(spec.approvals, "wave@2", plan.steps), delivery=self.id,
+            plan=plan_digest(events), evidence=evidence_digest(plan, "wave@2", events), since=now(),
+        )  # fmt: skip
+        hearing = Hearing(identities_here(trust_at(None, self.spec.parent)))
+        return asyncio.run(hearing.answers(question, events))
+
+
+@pytest.fixture
+def opened(tidegate: Tidegate, registered: Path, tmp_path: Path, state: Path) -> Opened:
+    registered.write_text(registered.read_text() + APPROVALS)
+    (tmp_path / "trust.yaml").write_text(TRUST)
+    keys = {name: a_key_of(name, tmp_path) for name in ("ann", "bob", "cy", "mallory")}
+    for name in ("ann", "bob", "cy"):
+        allow(tmp_path / "allowed_signers", f"{name}@example.com", keys[name], 'namespaces="tidegate"')
+    said = tidegate("stage", "open", "-f", "delivery.yaml", "--ssh-key", str(keys["cy"]))
+    assert (said.code, said.err) == (0, "")
+    return Opened(said.out.strip(), registered, state, keys)
+
+
+def test_two_people_approve_with_their_keys(tidegate: Tidegate, opened: Opened, name: str) -> None:
+    early = tidegate("approve", opened.id, "wave@2", "--ssh-key", str(opened.keys["ann"]))
+    assert (early.code, early.err) == (
+        2, "tidegate: wave@2 is not asked yet; what it is decided by is not there before\n",
+    )  # fmt: skip
+    opened.ask()
+    for person in ("ann", "bob"):
+        assert not opened.heard().enough
+        said = tidegate("approve", opened.id, "wave@2", "--reason", "fine", "--ssh-key", str(opened.keys[person]))
+        who = f"{person}@example.com (SSH key {fingerprint(opened.keys[person])})"
+        assert (said.code, said.out) == (0, f"approved: wave@2 of {name} 2 by {who}\n")
+        assert opened.events()[-1].message == f"{who}: fine"
+    heard = opened.heard()
+    assert (heard.enough, [each.person.identity for each in heard.heard]) == (
+        True, ["ann@example.com", "bob@example.com"],
+    )  # fmt: skip
+
+
+def test_whose_word_would_not_count_is_told_so_and_writes_nothing(tidegate: Tidegate, opened: Opened) -> None:
+    opened.ask()
+    before = opened.events()
+    for words, why in (
+        (["--by", "Head of Model Risk"], "a name alone is no approval of wave@2, which needs 2 of risk, not whoever"),
+        (["--ssh-key", str(opened.keys["mallory"])], "no key of allowed_signers made the signature"),
+        (["--ssh-key", str(opened.keys["cy"])], "who asked for the delivery does not count"),
+        (["--ssh-key", str(opened.keys["ann"]), "--by", "bob"], "--by is for a name without proof"),
+        ([], "who says so?"),
+    ):
+        said = tidegate("approve", opened.id, "wave@2", *words)
+        assert (said.code, why in said.err) == (2, True), said.err
+    assert opened.events() == before
+
+
+def test_an_answer_that_is_copied_counts_once_and_for_nothing_else(tidegate: Tidegate, opened: Opened) -> None:
+    opened.ask()
+    tidegate("approve", opened.id, "wave@2", "--ssh-key", str(opened.keys["ann"]))
+    answer = opened.events()[-1]
+    opened.append(answer.model_copy(update={"at": now()}))
+    heard = opened.heard()
+    assert (len(heard.heard), heard.enough) == (1, False)
+    verdict = {"gate": "latency", "outcome": "fail", "reason": "", "numbers": {}, "region": "eu-west-1"}
+    opened.append(Event(at=now(), step="canary@eu-west-1/10", kind="verdict", message="", data=verdict))
+    assert [each.why for each in opened.heard().ignored] == ["it was signed for another evidence"] * 2
+
+
+def test_a_statement_is_signed_where_the_key_is(tidegate: Tidegate, opened: Opened, tmp_path: Path) -> None:
+    opened.ask()
+    written = tidegate("approve", opened.id, "wave@2", "--reason", "fine", "--write-statement", "said.json")
+    assert (written.code, written.out.startswith("digest: ")) == (0, True)
+    key = str(opened.keys["ann"])
+    subprocess.run(["ssh-keygen", "-q", "-Y", "sign", "-n", "tidegate", "-f", key, "said.json"], check=True)
+    back = ["approve", opened.id, "wave@2", "--statement", "said.json", "--signature", "said.json.sig"]
+    assert tidegate(*back).code == 0
+    assert [str(each).endswith(": fine") for each in opened.heard().heard] == [True]
+    (tmp_path / "said.json").write_text((tmp_path / "said.json").read_text().replace("fine", "superb"))
+    altered = tidegate(*back)
+    assert (altered.code, "this would not count: the signature is not that of" in altered.err) == (2, True)
+
+
+def test_a_token_for_the_statement_is_as_good_as_a_key(tidegate: Tidegate, opened: Opened, tmp_path: Path) -> None:
+    with oidc_issuer("ES256") as issuer:
+        oidc = f"  oidc: [{{issuer: '{issuer.url}', jwks_url: '{issuer.url}/jwks', identity_claim: email}}]\n"
+        (tmp_path / "trust.yaml").write_text(TRUST + oidc)
+        opened.ask()
+        (tmp_path / "token").write_text(issuer.token(now()))
+        unbound = tidegate("approve", opened.id, "wave@2", "--oidc-token-file", "token")
+        assert (unbound.code, "was not issued for this statement" in unbound.err) == (2, True)
+        digest = tidegate("approve", opened.id, "wave@2", "--write-statement", "said.json").out.split()[1]
+        (tmp_path / "token").write_text(issuer.token(now(), nonce=digest))
+        said = tidegate("approve", opened.id, "wave@2", "--statement", "said.json", "--oidc-token-file", "token")
+        assert (said.code, said.err) == (0, "")
+        assert said.out.endswith(f"by ann@example.com (OIDC issuer {issuer.url})\n")
+        again = tidegate("approve", opened.id, "wave@2", "--oidc-token-file", "token")
+        assert (again.code, "was not issued for this statement" in again.err) == (2, True)
+        assert [each.person.identity for each in opened.heard().heard] == ["ann@example.com"]
+
+
+def test_a_command_gets_the_token_for_the_statement(tidegate: Tidegate, opened: Opened, tmp_path: Path) -> None:
+    opened.ask()
+    command = "sh -c 'echo {digest} > asked; exit 1'"
+    said = tidegate("approve", opened.id, "wave@2", "--oidc-token-command", command)
+    assert (said.code, "no token; it ended with 1" in said.err) == (2, True)
+    assert len((tmp_path / "asked").read_text().strip()) == 64
+
+
+def test_a_freeze_is_lifted_by_a_key_and_by_no_name(tidegate: Tidegate, opened: Opened) -> None:
+    named = tidegate("approve", opened.id, "freeze", "--by", "ann")
+    assert (named.code, "a name alone is no approval of freeze, which needs one of risk" in named.err) == (2, True)
+    assert tidegate("approve", opened.id, "freeze", "--ssh-key", str(opened.keys["ann"])).code == 0
+
+
+def test_a_delivery_whose_requester_must_be_known_is_not_opened_by_nobody(
+    tidegate: Tidegate, registered: Path, tmp_path: Path
+) -> None:
+    registered.write_text(registered.read_text() + APPROVALS)
+    for command in (["stage", "open", "-f", "delivery.yaml"], ["deliver", "delivery.yaml"]):
+        (tmp_path / "trust.yaml").unlink(missing_ok=True)
+        said = tidegate(*command)
+        assert (said.code, "nobody can prove who they are; name `approvers` in trust.yaml" in said.err) == (2, True)
+        (tmp_path / "trust.yaml").write_text(TRUST)
+        said = tidegate(*command)
+        assert (said.code, "not_the_requester: it is not known who asks" in said.err) == (2, True)
+
+
+def test_somebody_elses_delivery_is_resumed_by_those_who_may(
+    tidegate: Tidegate, opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resume = ["resume", opened.id]
+    for words, why in (
+        ([], "whoever resumes this delivery must be one of on-call; prove who you are"),
+        (["--by", "bob"], "must be one of on-call"),
+        (["--ssh-key", str(opened.keys["ann"])], "ann@example.com is not of on-call"),
+        (["--ssh-key", str(opened.keys["mallory"])], "no key of allowed_signers made the signature"),
+    ):
+        said = tidegate(*resume, *words)
+        assert (said.code, why in said.err) == (2, True), said.err
+    # They may: what stops them is that it lives.
+    for person in ("bob", "cy"):
+        said = tidegate(*resume, "--ssh-key", str(opened.keys[person]))
+        assert (said.code, f"delivery {opened.id} of" in said.err) == (2, True), said.err
+
+
+def test_the_trust_file_is_not_that_of_the_kept_spec(
+    tidegate: Tidegate, opened: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever may write artifacts could put one beside the spec there."""
+    opened.ask()
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    said = tidegate("approve", opened.id, "wave@2", "--ssh-key", str(opened.keys["mallory"]))
+    assert (said.code, "not checked here" in said.out) == (0, True)
+    assert "the step that waits checks who this was" in said.err
+    trusted = trust_at(None, elsewhere).trust.approvers
+    assert trusted == ApproversSpec()
