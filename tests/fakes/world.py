@@ -54,6 +54,12 @@ regions: {waves: [[eu-west-1], [us-east-1]], bake: 10s}
 traffic: {requests_per_second: 200}
 """
 
+SIDE_BY_SIDE = {
+    "regions": "regions: {waves: [[eu-west-1, us-east-1]], bake: 10s}",
+    "shadow": "  - shadow: {at_least: 10s, within: 20m}",
+}
+"""Both regions in one wave. Fake time passes for both at once, so that each has only a part of it."""
+
 GOLDEN = "\n".join(f'{{"prompt": "What is {n} plus {n}?", "expected": "{2 * n}"}}' for n in range(1, 13))
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from fakes.steps import Steps
-from fakes.world import CHALLENGER, CHAMPION, World, a_spec
+from fakes.world import CHALLENGER, CHAMPION, SIDE_BY_SIDE, World, a_spec
 
 from pipelines.approvals import refuse_useless
 from pipelines.hold import POLL_SECONDS
@@ -27,6 +27,7 @@ def asking(*approvals: str, regions: str = "waves: [[eu-west-1], [us-east-1]]") 
     return a_spec(
         traffic=f"traffic: {{requests_per_second: 200}}\napprovals: [{named}]",
         regions=f"regions: {{{regions}, bake: 10s}}",
+        shadow=SIDE_BY_SIDE["shadow"],
     )
 
 

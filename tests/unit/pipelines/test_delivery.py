@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from fakes.chat import answers_500
-from fakes.world import CHALLENGER, CHALLENGER_URL, CHAMPION, World, a_spec
+from fakes.world import CHALLENGER, CHALLENGER_URL, CHAMPION, SIDE_BY_SIDE, World, a_spec
 
 from pipelines.model import Ending
 from tidegate.core.errors import ExitCode
@@ -227,9 +227,7 @@ async def test_what_an_earlier_delivery_left_half_done_is_mended_first(world: Wo
 
 
 async def test_regions_of_one_wave_go_side_by_side(tmp_path: Path) -> None:
-    # Fake time passes for both regions at once, so that each has half of it.
-    shadow = "  - shadow: {at_least: 10s, within: 20m}"
-    world = World(tmp_path, a_spec(regions="regions: {waves: [[eu-west-1, us-east-1]], bake: 10s}", shadow=shadow))
+    world = World(tmp_path, a_spec(**SIDE_BY_SIDE))
     assert (await world.deliver()).ending is Ending.DELIVERED
     started = world.said("started")
     assert started.index("deploy@us-east-1") < started.index("promote@eu-west-1")
@@ -237,7 +235,7 @@ async def test_regions_of_one_wave_go_side_by_side(tmp_path: Path) -> None:
 
 
 async def test_one_bad_region_of_a_wave_stops_the_others(tmp_path: Path) -> None:
-    world = World(tmp_path, a_spec(regions="regions: {waves: [[eu-west-1, us-east-1]], bake: 10s}"))
+    world = World(tmp_path, a_spec(**SIDE_BY_SIDE))
     world.fleets["us-east-1"].refuse(CHALLENGER)
     assert (await world.deliver()).ending is Ending.FAILED
     assert world.stable_versions() == NOWHERE

@@ -6,14 +6,12 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from fakes.world import CHALLENGER, CHALLENGER_URL, CHAMPION, World, a_spec
+from fakes.world import CHALLENGER, CHALLENGER_URL, CHAMPION, SIDE_BY_SIDE, World, a_spec
 
 from pipelines.errors import Stopped
 from pipelines.model import Ending, StageName, Step
 from pipelines.run import run_step
 from tidegate.core.errors import OutsideError
-
-SIDE_BY_SIDE = "regions: {waves: [[eu-west-1, us-east-1]], bake: 10s}"
 
 
 @pytest.fixture
@@ -23,8 +21,8 @@ def world(tmp_path: Path) -> World:
 
 @pytest.fixture
 def wave(tmp_path: Path) -> World:
-    """Two regions that go together; fake time passes for both at once, so that each has half of it."""
-    return World(tmp_path, a_spec(regions=SIDE_BY_SIDE, shadow="  - shadow: {at_least: 10s, within: 20m}"))
+    """Two regions that go together."""
+    return World(tmp_path, a_spec(**SIDE_BY_SIDE))
 
 
 def failed(world: World) -> list[tuple[str, str]]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from fakes.steps import Steps
-from fakes.world import CHALLENGER, CHAMPION, World
+from fakes.world import CHALLENGER, CHAMPION, SIDE_BY_SIDE, World, a_spec
 
 from pipelines.model import Ending
 from pipelines.ports import Event
@@ -218,9 +218,7 @@ async def test_a_bug_is_in_the_ledger_and_keeps_its_traceback(steps: Steps, worl
 
 
 async def test_regions_of_one_wave_do_not_wait_for_each_other(tmp_path: Path) -> None:
-    from fakes.world import a_spec
-
-    world = World(tmp_path, a_spec(regions="regions: {waves: [[eu-west-1, us-east-1]], bake: 10s}"))
+    world = World(tmp_path, a_spec(**SIDE_BY_SIDE))
     steps = Steps(world, tmp_path)
     await steps.take("build")
     lanes = [[each for each in steps.ids if f"@{region}" in each] for region in ("eu-west-1", "us-east-1")]
