@@ -204,6 +204,7 @@ def plan(
     spec: Spec = SPEC,
     state: State = STATE,
     tracking_uri: Tracking = None,
+    trust: TrustFile = None,  # noqa: ARG001 - its callback passes it on
     output: Annotated[PlanOutput, typer.Option("--output", help="How to report.")] = PlanOutput.TEXT,
 ) -> int:
     """Show every step of a delivery, what each gate needs, and how long it takes. Changes nothing.

@@ -26,6 +26,7 @@ from pipelines.state import StateFolder
 from pipelines.trust import trust_at
 from pipelines.trusted_images import TrustedImages
 from rollouts.manifests.spec import ArgoFleetSpec
+from tidegate.cli.options import TRUST_VARIABLE
 from tidegate.cli.output import note
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import UsageError
@@ -40,8 +41,8 @@ if TYPE_CHECKING:
 
 LEDGER_KEY = "TIDEGATE_LEDGER_KEY"
 """The path of the private key that signs what this process writes into ledgers."""
-TRUST_VARIABLE, ROOT_VARIABLE = "TIDEGATE_TRUST", "TIDEGATE_ROOT"
-"""The operator's trust file; the folder below which files of specs may lie, where that is not the repository."""
+ROOT_VARIABLE = "TIDEGATE_ROOT"
+"""The folder below which files of specs may lie, where that is not the repository."""
 
 
 def read_spec(path: Path, *, kept_below: Path | None = None) -> Delivery:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -9,6 +10,9 @@ from typing import Annotated
 import typer
 
 from tidegate.cli.private_state import kept_private
+
+TRUST_VARIABLE = "TIDEGATE_TRUST"
+"""Where the operator's trust file is."""
 
 
 class Output(StrEnum):
@@ -36,10 +40,23 @@ Tracking = Annotated[
     str | None,
     typer.Option("--tracking-uri", envvar="MLFLOW_TRACKING_URI", help="The MLflow registry; default: one in --state."),
 ]
+
+
+def _for_the_whole_process(trust: Path | None) -> Path | None:
+    """What reads the trust file asks the variable: one file holds for all of a command, and for what it starts."""
+    if trust is not None:
+        os.environ[TRUST_VARIABLE] = str(trust.absolute())
+    return trust
+
+
 TrustFile = Annotated[
     Path | None,
     typer.Option(
-        "--trust", envvar="TIDEGATE_TRUST", metavar="FILE", help="Whom to believe; default: trust.yaml beside the spec."
+        "--trust",
+        envvar=TRUST_VARIABLE,
+        metavar="FILE",
+        callback=_for_the_whole_process,
+        help="Whom to believe; default: trust.yaml beside the spec.",
     ),
 ]
 SshKey = Annotated[

@@ -13,7 +13,7 @@ from engine_images.adapters.registry_credentials import docker_config, find_cred
 from engine_images.oci.reference import Reference
 from pipelines.trust import Trusted, trust_at
 from pipelines.trusted_images import TrustedImages, keys_in
-from tidegate.cli.compose import TRUST_VARIABLE
+from tidegate.cli.options import TRUST_VARIABLE
 
 
 def trusted_beside(folder: Path) -> Trusted:

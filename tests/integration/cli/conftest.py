@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from fakes.terminal import Said, Tidegate
@@ -33,7 +35,9 @@ def tidegate(
 
     def run(*arguments: str) -> Said:
         capsys.readouterr()
-        code = main(arguments)
+        # A command may set variables for all of its process, which here is the tests' too.
+        with patch.dict(os.environ):
+            code = main(arguments)
         out, err = capsys.readouterr()
         return Said(code, out, err)
 

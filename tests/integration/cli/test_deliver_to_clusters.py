@@ -110,8 +110,9 @@ def test_an_image_from_elsewhere_than_the_trust_file_allows_is_refused_before_an
     tidegate: Tidegate, servers: FakeServers, tmp_path: Path, command: str
 ) -> None:
     trust = {"apiVersion": "tidegate/v1", "kind": "Trust", "engines": {"images": ["registry.bank.example/engines/*"]}}
-    (tmp_path / "trust.yaml").write_text(yaml.safe_dump(trust))
-    said = tidegate(*command.split())
+    (tmp_path / "operator").mkdir()
+    (tmp_path / "operator" / "trust.yaml").write_text(yaml.safe_dump(trust))
+    said = tidegate(*command.split(), "--trust", "operator/trust.yaml")
     assert said.code == 5
     assert "is from none of the allowed repositories: registry.bank.example/engines/*" in said.err
     assert servers.do(lambda: servers.api("eu-west-1").cluster.list(ROLLOUTS)) == []
