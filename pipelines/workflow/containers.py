@@ -98,7 +98,7 @@ def building(blueprint: Blueprint, build: BuildSpec) -> Container:
         ],
         env=environment(blueprint, build),
         env_from=secrets(blueprint, "registry"),
-        volume_mounts=[*mounts(blueprint, spec=True, clusters=False), *_secrets_of(build)],
+        volume_mounts=[*mounts(blueprint, spec=True, step=False), *_secrets_of(build)],
         resources=resources(build.cpu, build.memory, gpu_amount(site)),
         security_context=security(),
     )
@@ -110,7 +110,7 @@ def building(blueprint: Blueprint, build: BuildSpec) -> Container:
         init_containers=[first],
         env=environment(blueprint, build),
         env_from=secrets(blueprint, "registry"),
-        volume_mounts=[*mounts(blueprint, spec=False, clusters=False), *_secrets_of(build)],
+        volume_mounts=[*mounts(blueprint, spec=False, step=False), *_secrets_of(build)],
         volumes=volumes_of_build(build),
         resources=resources(blueprint.settings.cpu, blueprint.settings.memory),
         security_context=security(),

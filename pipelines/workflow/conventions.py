@@ -14,9 +14,11 @@ STEP, DEADLINE = "step", "deadline"
 SPEC_FOLDER, STATE_FOLDER, SCRATCH_FOLDER = "/delivery", "/state", "/tmp"
 KUBE_FOLDER, LOGIN_FOLDER, SIGN_FOLDER = "/kube", "/login", "/sign"
 """Where containers find the spec, their disks, the kubeconfig, the image registry's credentials, the signing key."""
+TRUST_FOLDER, LEDGER_FOLDER = "/trust", "/ledger"
+"""Where steps find whom to believe, and the key that signs what they write."""
 
-SIGN_KEY = "engine.key"
-"""The signing key's name in its Secret."""
+SIGN_KEY, LEDGER_KEY = "engine.key", "ledger.key"
+"""The names of keys in their Secrets: of engines, and of what steps write."""
 
 STEPS_OF = "tidegate.dev/steps-of"
 """On the workflow's pods, which no selector of engines may match: the delivery's name."""

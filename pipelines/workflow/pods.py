@@ -28,6 +28,7 @@ from pipelines.workflow.blueprint import Blueprint
 from pipelines.workflow.spec import BuildSpec
 
 SPEC, STATE, SCRATCH, KUBE, LOGIN, SIGN = "spec", "state", "scratch", "kubeconfig", "login", "sign"
+TRUST, LEDGER = "trust", "ledger"
 """Volumes."""
 
 
@@ -42,11 +43,22 @@ def environment(blueprint: Blueprint, build: BuildSpec | None = None) -> list[En
         "HOME": names.STATE_FOLDER,
         "TIDEGATE_ROOT": names.SPEC_FOLDER,
     }
-    if blueprint.settings.kubeconfig and not build:
-        variables["KUBECONFIG"] = f"{names.KUBE_FOLDER}/config"
+    if not build:
+        variables |= _of_steps(blueprint)
     if build and build.credentials:
         variables["DOCKER_CONFIG"] = names.LOGIN_FOLDER
     return [EnvVar(name=name, value=value) for name, value in variables.items()]
+
+
+def _of_steps(blueprint: Blueprint) -> dict[str, str]:
+    """Which clusters, whom to believe, and who writes; a build loads a model that nobody has judged."""
+    settings = blueprint.settings
+    places = {
+        "KUBECONFIG": settings.kubeconfig and f"{names.KUBE_FOLDER}/config",
+        "TIDEGATE_TRUST": settings.trust and f"{names.TRUST_FOLDER}/trust.yaml",
+        "TIDEGATE_LEDGER_KEY": settings.ledger_key and f"{names.LEDGER_FOLDER}/{names.LEDGER_KEY}",
+    }
+    return {name: place for name, place in places.items() if place}
 
 
 def secrets(blueprint: Blueprint, *kinds: SecretKind) -> list[EnvFromSource] | None:
@@ -55,17 +67,16 @@ def secrets(blueprint: Blueprint, *kinds: SecretKind) -> list[EnvFromSource] | N
     return [EnvFromSource(secret_ref=SecretEnvSource(name=name)) for name in dict.fromkeys(named)] or None
 
 
-def mounts(blueprint: Blueprint, *, spec: bool, clusters: bool = True) -> list[VolumeMount]:
-    """The disks of a container; the spec where it is not in the ledger yet; the keys to clusters where it asks them."""
+def mounts(blueprint: Blueprint, *, spec: bool, step: bool = True) -> list[VolumeMount]:
+    """The disks of a container; the spec where it is not in the ledger yet; what only a delivery's steps may read."""
     found = [
         VolumeMount(name=STATE, mount_path=names.STATE_FOLDER),
         VolumeMount(name=SCRATCH, mount_path=names.SCRATCH_FOLDER),
     ]
     if spec:
         found.append(VolumeMount(name=SPEC, mount_path=names.SPEC_FOLDER, read_only=True))
-    if blueprint.settings.kubeconfig and clusters:
-        found.append(VolumeMount(name=KUBE, mount_path=names.KUBE_FOLDER, read_only=True))
-    return found
+    only_steps = {each.name: _FOLDERS[each.name] for each in _given(blueprint) if step}
+    return found + [VolumeMount(name=name, mount_path=folder, read_only=True) for name, folder in only_steps.items()]
 
 
 def volumes(blueprint: Blueprint) -> list[Volume]:
@@ -76,8 +87,22 @@ def volumes(blueprint: Blueprint) -> list[Volume]:
         Volume(name=STATE, empty_dir=EmptyDirVolumeSource(size_limit=Quantity(blueprint.settings.scratch))),
         Volume(name=SCRATCH, empty_dir=EmptyDirVolumeSource(size_limit=Quantity(blueprint.settings.scratch))),
     ]
-    if blueprint.settings.kubeconfig:
-        found.append(Volume(name=KUBE, secret=SecretVolumeSource(secret_name=blueprint.settings.kubeconfig)))
+    return found + _given(blueprint)
+
+
+_FOLDERS = {KUBE: names.KUBE_FOLDER, TRUST: names.TRUST_FOLDER, LEDGER: names.LEDGER_FOLDER}
+
+
+def _given(blueprint: Blueprint) -> list[Volume]:
+    """What the operator put into the cluster for steps."""
+    settings = blueprint.settings
+    found = []
+    if settings.kubeconfig:
+        found.append(Volume(name=KUBE, secret=SecretVolumeSource(secret_name=settings.kubeconfig)))
+    if settings.trust:
+        found.append(Volume(name=TRUST, config_map=ConfigMapVolumeSource(name=settings.trust)))
+    if settings.ledger_key:
+        found.append(Volume(name=LEDGER, secret=SecretVolumeSource(secret_name=settings.ledger_key)))
     return found
 
 

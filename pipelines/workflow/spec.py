@@ -88,6 +88,10 @@ class WorkflowSpec(SpecModel):
     """Secrets whose keys become environment variables, by what they are for. A list is of `registry`."""
     kubeconfig: ObjectName | None = None
     """A Secret with the key `config`: the contexts that `fleet.regions` name."""
+    trust: ObjectName | None = None
+    """A ConfigMap with the key `trust.yaml`, and the files that this names: whom steps believe."""
+    ledger_key: ObjectName | None = None
+    """A Secret with the key `ledger.key`: the private key (ECDSA P-256, PEM) that signs what steps write."""
     cpu: Cores = "500m"
     memory: Bytes = "2Gi"
     scratch: Bytes = "50Gi"

@@ -9,7 +9,8 @@ import yaml
 from fakes.workflow.cases import CASES, GOLDEN, blueprint, objects, template
 
 from pipelines.spec import Delivery
-from pipelines.workflow.conventions import STEPS_OF
+from pipelines.workflow.conventions import ENGINE, STEPS_OF
+from pipelines.workflow.render import rendered
 from pipelines.workflow.surroundings import surroundings
 from rollouts.manifests.conventions import DELIVERY
 from tidegate.core.spec import SpecError, parse_spec
@@ -88,3 +89,21 @@ def test_where_steps_may_go_can_be_written_down() -> None:
     found = surroundings(whole.model_copy(update={"settings": settings}))
     (written,) = (each["spec"] for each in found if each["kind"] == "NetworkPolicy")
     assert written["egress"] == [{"to": [{"namespaceSelector": {}}, {"ipBlock": {"cidr": "10.20.0.0/16"}}]}]
+
+
+def test_steps_are_told_whom_to_believe_and_a_build_is_not() -> None:
+    whole = blueprint("gpu-build")
+    settings = whole.settings.model_copy(update={"trust": "whom", "ledger_key": "who"})
+    found = rendered(whole.model_copy(update={"settings": settings}))[-1]["spec"]["templates"]
+    asked = {"TIDEGATE_TRUST": "/trust/trust.yaml", "TIDEGATE_LEDGER_KEY": "/ledger/ledger.key"}
+    folders = {"/trust", "/ledger"}
+    told: dict[bool, int] = {True: 0, False: 0}
+    for each in found:
+        for container in [*([each["container"]] if "container" in each else []), *each.get("initContainers", ())]:
+            variables = {each["name"]: each.get("value") for each in container["env"]}
+            mounted = {mount["mountPath"] for mount in container["volumeMounts"]}
+            step = each["name"] != ENGINE
+            assert (asked.items() <= variables.items(), folders <= mounted) == (step, step)
+            assert step or not (asked.keys() & variables.keys() or folders & mounted)
+            told[step] += 1
+    assert told[True] and told[False]
