@@ -155,7 +155,7 @@ def test_a_token_for_the_statement_is_as_good_as_a_key(tidegate: Tidegate, opene
         said = tidegate("approve", opened.id, "wave@2", "--statement", "said.json", "--oidc-token-file", "token")
         assert (said.code, said.err) == (0, "")
         assert said.out.endswith(f"by ann@example.com (OIDC issuer {issuer.url})\n")
-        again = tidegate("approve", opened.id, "wave@2", "--oidc-token-file", "token")
+        again = tidegate("approve", opened.id, "wave@2", "--reason", "once more", "--oidc-token-file", "token")
         assert (again.code, "was not issued for this statement" in again.err) == (2, True)
         assert [each.person.identity for each in opened.heard().heard] == ["ann@example.com"]
 

@@ -81,7 +81,7 @@ def regions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]
 @pytest.fixture
 def spec(tmp_path: Path, prometheus: str) -> Path:
     """The example's delivery, to two small regions."""
-    said = yaml.safe_load(EXAMPLE.read_text(encoding="utf-8"))
+    said = yaml.safe_load(EXAMPLE.read_text(encoding="utf-8").replace("../support/", ""))
     said["fleet"] = {
         "kind": "argo",
         "namespace": NAMESPACE,

@@ -99,7 +99,7 @@ def test_ctrl_c_ends_the_stream_without_a_traceback(gates: Path) -> None:
         process.stdin.flush()
         process.stdout.readline()
         process.send_signal(signal.SIGINT)
-        assert process.wait(20) == 1
+        assert process.wait(20) == 130
         assert process.stderr.read() == b"tidegate: stopped\n"
 
 

@@ -42,7 +42,7 @@ STEPS = [
 ]
 
 WORKFLOW = {
-    "image": "registry.example/tidegate:1",
+    "image": "registry.example/tidegate@sha256:" + "5" * 64,
     "tracking_uri": "http://mlflow.example",
     "kubeconfig": "clusters",
     "patience": "3s",
