@@ -13,6 +13,7 @@ from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextma
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import yaml
 from cluster.bed import Bed
@@ -29,6 +30,7 @@ from registry.adapters.mlflow_models import MlflowRegistry
 from registry.conventions import ENGINE_IMAGE
 from registry.model import DeliverySummary, Event
 from rollouts.cluster.fleet import ArgoFleet
+from rollouts.cluster.lease import Carrier
 from rollouts.kube.resources import PODS, resource_of
 from rollouts.manifests.conventions import DELIVERY, VERSION, stable_service
 from rollouts.manifests.parts import Part
@@ -277,7 +279,7 @@ class DeliveredModel:
 
     @asynccontextmanager
     async def fleets(self) -> AsyncIterator[Mapping[str, ArgoFleet]]:
-        """The fleets of the spec's regions, while the block lasts."""
+        """The fleets of the spec's regions, while the block lasts, in an administrator's hands."""
         spec = load_spec(self.spec, Delivery)
         assert isinstance(spec.fleet, ArgoFleetSpec)
         async with AsyncExitStack() as stack:
@@ -285,5 +287,13 @@ class DeliveredModel:
             for region in spec.regions.names:
                 client = self.bed.client(region)
                 stack.push_async_callback(client.close)
-                fleets[region] = argo_fleet(spec, spec.fleet, region, cluster=client, clock=SystemClock())
+                fleets[region] = argo_fleet(
+                    spec,
+                    spec.fleet,
+                    region,
+                    cluster=client,
+                    clock=SystemClock(),
+                    carrier=Carrier(token=uuid4().hex, who="an administrator"),
+                )
+                stack.push_async_callback(fleets[region].leave)
             yield fleets
