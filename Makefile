@@ -53,6 +53,7 @@ lint: $(VENV)/installed ## Style, formatting, direction of imports, spelling.
 	@$(BIN)/ruff format --check
 	@$(BIN)/lint-imports
 	@$(BIN)/codespell $(SOURCES) tests examples benchmarks docs *.md
+	@$(BIN)/codespell --dictionary .codespell-words.txt --regex "said again\b|say it again\b|nobody knows|so-manieth|[A-Z]?[a-z]+" $(SOURCES) tests examples benchmarks docs *.md
 
 type: $(VENV)/installed ## Types, strictly.
 	@$(BIN)/mypy
@@ -100,7 +101,7 @@ pin-vllm: setup ## Write down what the installed vLLM accepts: options, architec
 	@engine=$${TIDEGATE_ENGINE_HOME:-/opt/tidegate/engine}; described=$$(mktemp); \
 	"$$engine/bin/python" engine_images/environment/describe_vllm.py > "$$described" 2>/dev/null; \
 	version=$$($(BIN)/python -c 'import json, sys; print(json.load(open(sys.argv[1]))["vllm"])' "$$described"); \
-	install -m 644 "$$described" "engine_images/pinned/vllm-$$version.json"; rm "$$described"
+	install -m 644 "$$described" "engine_images/arguments/vllm-$$version.json"; rm "$$described"
 
 pin-schemas: ## Write down the schemas of the kinds that manifests are made of, from npm packages (needs node).
 	@work=$$(mktemp -d); trap 'rm -rf "$$work"' EXIT; cp rollouts/manifests/schemas/collect/* "$$work"; \

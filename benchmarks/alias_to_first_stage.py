@@ -34,8 +34,8 @@ import yaml
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
-from fakes.simulated_clusters import clusters, delivery_to, write_golden_set
-from fakes.trigger_ground import MODEL, TriggerGround, until
+from fakes.clusters.served import clusters, delivery_to, write_golden_set
+from fakes.services.mlflow_server import MODEL, TriggerGround
 from fakes.workflow.engine import engines
 
 
@@ -43,20 +43,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Measure the way from an alias to a delivery's first step.")
     parser.add_argument("--runs", type=int, default=10, help="deliveries of each kind")
     parser.add_argument("--looks", type=int, nargs="*", default=[5, 30], help="seconds between two, without webhooks")
-    wish = parser.parse_args()
+    options = parser.parse_args()
     machine = {"machine": platform.machine(), "cores": os.cpu_count(), "python": platform.python_version()}
     load = [round(os.getloadavg()[0], 1)]
-    # A new one each time: a version that was delivered a moment ago is no new wish.
-    versions = 1 + wish.runs * (1 + len(wish.looks))
+    # A new one each time: a version that was delivered a moment ago is no new request.
+    versions = 1 + options.runs * (1 + len(options.looks))
     challengers = iter(range(2, versions + 1))
     with tempfile.TemporaryDirectory(prefix="tidegate-alias-") as folder, ready(Path(folder), versions) as ground:
-        # The webhook last: MLflow keeps it, and whoever listens there hears it.
+        # The webhook last: MLflow keeps it, and the one who listens there hears it.
         found = {
-            f"every {seconds} s": by_looking(ground, take(challengers, wish.runs), seconds) for seconds in wish.looks
+            f"every {seconds} s": by_looking(ground, take(challengers, options.runs), seconds)
+            for seconds in options.looks
         }
-        found["webhook"] = by_webhook(ground, take(challengers, wish.runs))
+        found["webhook"] = by_webhook(ground, take(challengers, options.runs))
     load.append(round(os.getloadavg()[0], 1))
-    result = {"machine": machine | {"load_before_and_after": load}, "runs": wish.runs}
+    result = {"machine": machine | {"load_before_and_after": load}, "runs": options.runs}
     print(json.dumps(result | {kind: summed(runs) for kind, runs in found.items()}, indent=2))
 
 
@@ -84,7 +85,7 @@ def ready(folder: Path, versions: int) -> Iterator[TriggerGround]:
 def by_webhook(ground: TriggerGround, versions: Sequence[int]) -> list[dict[str, float]]:
     """Nobody looks for an hour: what starts a delivery is the webhook."""
     with ground.serving(*ground.register, every="1h"):
-        until(lambda: "test event was answered 200" in ground.said())
+        ground.until(lambda: "test event was answered 200" in ground.said())
         return [one(ground, version) for version in versions]
 
 
@@ -107,11 +108,11 @@ def one(ground: TriggerGround, version: int, *, heard: bool = True) -> dict[str,
     while started(logs) == processes:
         time.sleep(0.005)
     process = time.time()
-    until(lambda: len(ground.summaries()) > before and ground.summaries()[0].ended)
+    ground.until(lambda: len(ground.summaries()) > before and ground.summaries()[0].ended)
     events = ground.deliveries.events(ground.summaries()[0].id)
     opened, begun_step = [event.at.timestamp() for event in events if event.kind == "started"]
-    wish = json.loads(ground.fetched("/wishes"))[0]
-    moments = {"heard": datetime.fromisoformat(wish["since"]).timestamp()} if heard else {}
+    options = json.loads(ground.fetched("/requests"))[0]
+    moments = {"heard": datetime.fromisoformat(options["since"]).timestamp()} if heard else {}
     moments |= {"process": process, "open": opened, "step": begun_step}
     return {name: moment - begun for name, moment in moments.items()}
 

@@ -24,14 +24,14 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
-from fakes.away_store import AwayLedger
-from fakes.world import CHALLENGER, World, a_spec
+from fakes.delivery.ledger import AwayLedger
+from fakes.delivery.world import CHALLENGER, World, a_spec
 
-from pipelines.journal import Journal
-from pipelines.ports import Event
-from pipelines.records.spool import Spool
-from pipelines.records.writer import Limits
-from pipelines.run import deliver
+from pipelines.events.journal import Journal
+from pipelines.events.spool import Spool
+from pipelines.events.writer import WriterLimits
+from pipelines.run.engine import deliver
+from registry.model import Event
 from tidegate.core.clock import SystemClock
 
 REGIONS = ("eu-west-1", "us-east-1", "ap-south-1")
@@ -90,7 +90,7 @@ async def one(mode: str, folder: Path) -> dict[str, float]:
     world = World(folder, a_spec(regions=together, shadow=""), clock=clock)
     ledger: Any = AwayLedger(world.ledger)
     turn, asked, back = Turn(world, ledger, mode), [], []  # type: ignore[var-annotated]
-    limits = Limits(call=10.0 if mode == "blocked 5 s" else 1.0, end=END_SECONDS)
+    limits = WriterLimits(call=10.0 if mode == "blocked 5 s" else 1.0, end=END_SECONDS)
     context = world.context()
     journal = Journal(
         ledger, clock, [turn], registry=world.registry, spool=Spool(folder / "unwritten", "1"), limits=limits

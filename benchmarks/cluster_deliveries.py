@@ -3,7 +3,7 @@
     make cluster && python benchmarks/cluster_deliveries.py --healthy 10 --slow 4
 
 Each has a model of its own with users at 20 requests a second, stand-in engines behind a real gateway, and a real
-Prometheus; `budget.look` and `metrics.scrape_interval` are not in the spec. Prints JSON.
+Prometheus; `budget.poll_interval` and `metrics.scrape_interval` are not in the spec. Prints JSON.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from cluster.bed import Bed, bed
 from cluster.delivered_model import RATE, DeliveredModel
 from cluster.surroundings import VARIABLE, surroundings
 
-from rollouts.adapters.kube.connect import connect
+from rollouts.adapters.kube.client import connect
 from rollouts.errors import Conflict, NotFound
 from rollouts.kube.resources import NAMESPACES
 from tidegate.core.clock import SystemClock
@@ -42,7 +42,7 @@ def main() -> None:
     parser.add_argument("--healthy", type=int, default=10, help="deliveries of a healthy version")
     parser.add_argument("--slow", type=int, default=4, help=f"of one whose first token takes {SLOW} times as long")
     parser.add_argument("--side-by-side", type=int, default=4)
-    wish = parser.parse_args()
+    options = parser.parse_args()
     made = ROOT / ".cluster"
     os.environ.setdefault("KUBECONFIG", str(made / "kubeconfig.yaml"))
     os.environ.setdefault(VARIABLE, str(made / "surroundings.json"))
@@ -55,21 +55,21 @@ def main() -> None:
     asyncio.run(_namespace(around.clusters[first].context, namespace, there=True))
     try:
         with tempfile.TemporaryDirectory() as folder, bed(around, namespace, Path(folder)) as regions:
-            print(json.dumps(_measured(regions, wish), indent=2))
+            print(json.dumps(_measured(regions, options), indent=2))
     finally:
         asyncio.run(_namespace(around.clusters[first].context, namespace, there=False))
 
 
-def _measured(regions: Bed, wish: argparse.Namespace) -> dict[str, Any]:
-    with ThreadPoolExecutor(wish.side_by_side) as pool:
-        healthy = [pool.submit(_deliver, regions, f"healthy-{number}", 1.0) for number in range(wish.healthy)]
-        slow = [pool.submit(_deliver, regions, f"slow-{number}", SLOW) for number in range(wish.slow)]
+def _measured(regions: Bed, options: argparse.Namespace) -> dict[str, Any]:
+    with ThreadPoolExecutor(options.side_by_side) as pool:
+        healthy = [pool.submit(_deliver, regions, f"healthy-{number}", 1.0) for number in range(options.healthy)]
+        slow = [pool.submit(_deliver, regions, f"slow-{number}", SLOW) for number in range(options.slow)]
         told = {"healthy": [each.result() for each in healthy], "slow": [each.result() for each in slow]}
     return {
         "cores": os.cpu_count(),
         "load": os.getloadavg()[1],
         "requests_per_second": RATE,
-        "side_by_side": wish.side_by_side,
+        "side_by_side": options.side_by_side,
         "delivered": sum(each["outcome"] == "delivered" for each in told["healthy"]),
         "taken_back": sum(each["outcome"] == "rolled-back" for each in told["slow"]),
         **told,

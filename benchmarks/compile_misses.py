@@ -23,16 +23,16 @@ from typing import Any
 
 from engine_start import machine, order_of
 
-from engine_images.adapters.engine_root import serve, write_root
-from engine_images.adapters.scorer import CompletionScorer
-from engine_images.adapters.shelf import Shelf
-from engine_images.build.attempt import Attempt
-from engine_images.build.builder import MUST_LOAD, Builder
-from engine_images.build.model import Built, Order
-from engine_images.compile.proof import Started, named
+from engine_images.adapters.engine_root import write_root
+from engine_images.adapters.engine_store import EngineStore
+from engine_images.adapters.vllm_runner import MUST_LOAD, CompletionScorer, VllmRunner, log_of, start_of
+from engine_images.build.builder import Builder
+from engine_images.build.model import BuildRequest, BuiltEngine
+from engine_images.build.proof import EngineStart, without_hashes
 from engine_images.manifest import EngineManifest
-from pipelines.build_servers import BuildServers
-from registry.digests import digest_files, whole_digest
+from engine_images.ports import BuildRunner, StartAttempt
+from pipelines.adapters.local_engines import BuildServers
+from registry.model_files import digest_files, whole_digest
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import OutsideError
 
@@ -81,45 +81,46 @@ def main() -> None:
 
 
 async def measure(model: Path, state: Path, only: str) -> dict[str, Any]:
-    order, shelf, servers = order_of(model), Shelf(state), BuildServers(SystemClock(), name="bench")
-    built = await Builder(shelf, servers, CompletionScorer()).build(order, say)
+    order, runner = order_of(model), VllmRunner(BuildServers(SystemClock(), name="bench"), CompletionScorer())
+    built = await Builder(EngineStore(state), runner).build(order, say)
     found = {}
     for change in (change for change in CHANGES if only in change.what):
         say(change.what)
         root = built.root if not change.config else other_root(order, built, state, change.config)
-        found[change.what] = await seen(order, root, built, state, change)
+        found[change.what] = await seen(runner, order, root, built, change, folder=state / "misses")
     return {"machine": machine(), "engine": built.engine, "changes": found}
 
 
-async def seen(order: Order, root: Path, built: Built, state: Path, change: Changed) -> dict[str, Any]:
+async def seen(
+    runner: BuildRunner, order: BuildRequest, root: Path, built: BuiltEngine, change: Changed, *, folder: Path
+) -> dict[str, Any]:
     """Start it changed, and read what was said of it."""
-    folder = state.absolute() / "misses"
     environment = {**MUST_LOAD, **change.environment}
-    attempt = Attempt("changed", folder, folder / "run", arguments=change.arguments, environment=environment)
-    launch = serve(order, root, attempt.run, arguments=change.arguments, environment=environment)
-    servers, prompts = BuildServers(SystemClock(), name="bench"), order.prompts[:1]
-    model = "other" if "--served-model-name=other" in change.arguments else order.served_name
+    folder = folder.absolute()
+    attempt = StartAttempt("changed", folder, folder / "run", arguments=change.arguments, environment=environment)
+    name = "other" if "--served-model-name=other" in change.arguments else order.served_name
+    asked = order.model_copy(update={"prompts": order.prompts[:1], "served_name": name})
     missed = False
     try:
-        started, _ = await attempt.make(launch, servers, CompletionScorer(), model, prompts)
+        started = (await runner.start(asked, root, attempt)).start
     except OutsideError:
         # Not the log: an engine that is told to say little does not tell what it loads.
-        started, missed = attempt.told(), True
+        started, missed = start_of(attempt), True
     return {
         "missed": missed,
-        "entrypoint": SAID.findall(attempt.log.read_text(encoding="utf-8")),
+        "entrypoint": SAID.findall(log_of(attempt).read_text(encoding="utf-8")),
         "vllm": list(own_names(built, started)),
     }
 
 
-def own_names(built: Built, started: Started) -> Iterator[str]:
+def own_names(built: BuiltEngine, started: EngineStart) -> Iterator[str]:
     cold = built.record.cold
     if cold and cold.key and started.key:
-        for line in named(cold.key.differences(started.key)):
+        for line in without_hashes(cold.key.differences(started.key)):
             yield line.split(":", 1)[0]
 
 
-def other_root(order: Order, built: Built, state: Path, config: Mapping[str, Any]) -> Path:
+def other_root(order: BuildRequest, built: BuiltEngine, state: Path, config: Mapping[str, Any]) -> Path:
     """The same engine around a model with another configuration, as if only that file had been replaced."""
     folder, root = state.absolute() / "other-model", state.absolute() / "other-root"
     shutil.rmtree(folder, ignore_errors=True)

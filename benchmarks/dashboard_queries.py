@@ -16,14 +16,12 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from prometheus_api_client import PrometheusConnect
-from requests import Session
-from urllib3.util import Retry
+import httpx
 
 from slo.dashboards import Dashboard, dashboards_of
+from slo.dashboards.fill import ANYTHING
 from slo.dashboards.model import Query
-from slo.dashboards.outputs import ANYTHING
-from tidegate.cli.compose import read_delivery
+from tidegate.app.wiring.specs import read_delivery
 
 STEP = "10s"
 """As often as rules of the local fleet are evaluated."""
@@ -36,9 +34,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=30, help="how far back to look")
     arguments = parser.parse_args()
     spec = read_delivery(arguments.spec)
-    session = Session()
-    session.trust_env = False
-    asked = Asked(PrometheusConnect(url=arguments.prometheus, retry=Retry(0), session=session), arguments.minutes)
+    asked = Asked(arguments.prometheus, arguments.minutes)
     dashboards = dashboards_of(spec.slos, service=spec.metadata.name, cost=spec.cost)
     answers = [answer for dashboard in dashboards for answer in asked.all_of(dashboard)]
     empty = [answer for answer in answers if not answer["series"]]
@@ -64,7 +60,7 @@ def main() -> None:
 class Asked:
     """A Prometheus, over the last minutes."""
 
-    def __init__(self, prometheus: PrometheusConnect, minutes: float) -> None:
+    def __init__(self, prometheus: str, minutes: float) -> None:
         """Now is when it is made: every query is about the same time."""
         self._prometheus = prometheus
         self._end = datetime.now(UTC)
@@ -90,7 +86,9 @@ class Asked:
     def _ask(self, query: Query, service: str) -> list[dict[str, Any]]:
         # Template leaves alone what is no variable of ours, such as the `$1` of label_replace.
         expr = Template(query.expr).safe_substitute(service=service, region=ANYTHING, version=ANYTHING)
-        found: list[dict[str, Any]] = self._prometheus.custom_query_range(expr, self._start, self._end, STEP)
+        asked = {"query": expr, "start": self._start.timestamp(), "end": self._end.timestamp(), "step": STEP}
+        answer = httpx.get(f"{self._prometheus}/api/v1/query_range", params=asked, timeout=30, trust_env=False)
+        found: list[dict[str, Any]] = answer.raise_for_status().json()["data"]["result"]
         return found
 
 

@@ -27,8 +27,8 @@ import run
 from run import NAME, fleet, register, say, tidegate, users
 
 from gates.transcript import BatchLine, read
-from pipelines.event_file import EventFile
-from pipelines.story import tell
+from pipelines.events.listeners import EventFile
+from pipelines.events.state import state_of
 from registry.adapters.mlflow_deliveries import MlflowDeliveries
 from registry.adapters.mlflow_store import embedded_uri
 
@@ -41,20 +41,20 @@ def main() -> None:
     parser.add_argument("--state", type=Path, default=Path(".tidegate/deliveries"))
     parser.add_argument("--models", type=Path, default=Path(".tidegate/models"))
     parser.add_argument("--to", type=Path, default=Path("deliveries.json"))
-    wish = parser.parse_args()
-    register(wish.state, wish.models)
+    options = parser.parse_args()
+    register(options.state, options.models)
     found = []
-    with spec(wish.waves), fleet(wish.state), users(wish.state):
-        for version in ["2"] * wish.healthy + ["3", "4"] * wish.bad:
-            found.append(one(version, wish.state) | {"waves": wish.waves})
+    with spec(options.waves), fleet(options.state), users(options.state):
+        for version in ["2"] * options.healthy + ["3", "4"] * options.bad:
+            found.append(one(version, options.state) | {"waves": options.waves})
             say(json.dumps(found[-1]))
-            wish.to.write_text(json.dumps(summary(found), indent=2) + "\n", encoding="utf-8")
-    print(wish.to.read_text(encoding="utf-8"))
+            options.to.write_text(json.dumps(summary(found), indent=2) + "\n", encoding="utf-8")
+    print(options.to.read_text(encoding="utf-8"))
 
 
 @contextmanager
 def spec(waves: int) -> Iterator[None]:
-    """The demo's own spec with its first waves only; beside it, because paths in it are relative."""
+    """The demo's own spec with its first waves only; next to it, because paths in it are relative."""
     whole = Path(run.SPEC)
     data = yaml.safe_load(whole.read_text(encoding="utf-8"))
     data["regions"]["waves"] = data["regions"]["waves"][:waves]
@@ -81,7 +81,7 @@ def one(version: str, state: Path) -> dict[str, Any]:
 
 def measured(folder: Path) -> dict[str, Any]:
     """From the events and the evidence of one delivery."""
-    story = tell(EventFile(folder / "events.jsonl").read())
+    story = state_of(EventFile(folder / "events.jsonl").read())
     assert story.started, "a delivery without a start"
     seconds = {step.id: round(step.seconds(step.ended), 1) for step in story.steps if step.started and step.ended}
     return {

@@ -28,19 +28,18 @@ from typing import Any
 from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
 from engine_images.adapters.engine_root import serve, write_root
+from engine_images.adapters.engine_store import EngineStore
 from engine_images.adapters.environment import find_engine_environment
-from engine_images.adapters.scorer import CompletionScorer
-from engine_images.adapters.shelf import Shelf
-from engine_images.build.attempt import Attempt
-from engine_images.build.builder import MUST_LOAD, Builder
-from engine_images.build.model import Built, Order
-from engine_images.build.order import order_for
-from engine_images.compile.logprobs import Scored
+from engine_images.adapters.vllm_runner import MUST_LOAD, CompletionScorer, VllmRunner
+from engine_images.build.builder import Builder, build_request
+from engine_images.build.model import BuildRequest, BuiltEngine
+from engine_images.build.proof import ScoredPrompt
 from engine_images.manifest import EngineManifest, ModelContract
 from engine_images.model import LaunchCommand
+from engine_images.ports import StartAttempt
 from engine_images.spec import EngineSettings
-from pipelines.build_servers import BuildServers
-from registry.digests import digest_files, whole_digest
+from pipelines.adapters.local_engines import BuildServers
+from registry.model_files import digest_files, whole_digest
 from tidegate.core.clock import SystemClock
 
 NAME = "bench"
@@ -65,8 +64,8 @@ def main() -> None:
 
 
 async def measure(model: Path, state: Path, *, runs: int, rounds: int) -> dict[str, Any]:
-    order, servers, shelf = order_of(model), BuildServers(SystemClock(), name=NAME), Shelf(state)
-    built = await Builder(shelf, servers, CompletionScorer()).build(order, say)
+    order, servers, store = order_of(model), BuildServers(SystemClock(), name=NAME), EngineStore(state)
+    built = await Builder(store, VllmRunner(servers, CompletionScorer())).build(order, say)
     cold_root = state.absolute() / "cold"
     write_root(cold_root, EngineManifest(engine="cold", model=order.model, launch=order.launch), order.folder, None)
     ways = (
@@ -74,12 +73,12 @@ async def measure(model: Path, state: Path, *, runs: int, rounds: int) -> dict[s
         Way("built", built.root, environment=MUST_LOAD),
         Way("eager", built.root, arguments=("--enforce-eager",)),
     )
+    runner = VllmRunner(servers, Nothing())
     folder, starts = state.absolute() / "starts", {way.what: list[dict[str, Any]]() for way in ways}
     for run in range(runs):
         for way in ways:
             say(f"{way.what} start {run + 1} of {runs}")
-            launch = way.launch(order, folder)
-            started, _ = await way.attempt(folder).make(launch, servers, Nothing(), NAME, order.prompts)
+            started = (await runner.start(order, way.root, way.attempt(folder))).start
             starts[way.what].append(
                 {
                     "seconds": round(started.seconds, 1),
@@ -107,10 +106,10 @@ class Way:
     arguments: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
 
-    def attempt(self, folder: Path) -> Attempt:
-        return Attempt(self.what, folder, folder / self.what, self.arguments, self.environment)
+    def attempt(self, folder: Path) -> StartAttempt:
+        return StartAttempt(f"{self.what} start", folder, folder / self.what, self.arguments, self.environment)
 
-    def launch(self, order: Order, folder: Path) -> LaunchCommand:
+    def launch(self, order: BuildRequest, folder: Path) -> LaunchCommand:
         run = folder / self.what
         shutil.rmtree(run, ignore_errors=True)
         return serve(order, self.root, run, arguments=self.arguments, environment=self.environment)
@@ -119,12 +118,12 @@ class Way:
 class Nothing:
     """A `Scorer` for starts of which only the time counts."""
 
-    async def score(self, _url: str, _model: str, _prompts: Sequence[str]) -> tuple[Scored, ...]:
+    async def score(self, _url: str, _model: str, _prompts: Sequence[str]) -> tuple[ScoredPrompt, ...]:
         return ()
 
 
 async def compared(
-    ways: Sequence[Way], order: Order, servers: BuildServers, folder: Path, rounds: int
+    ways: Sequence[Way], order: BuildRequest, servers: BuildServers, folder: Path, rounds: int
 ) -> dict[str, dict[str, Any]]:
     """All engines are up, and one works at a time, so that what else the machine does meets each alike."""
     found: dict[str, dict[str, list[dict[str, float]]]] = {way.what: {} for way in ways}
@@ -184,13 +183,13 @@ async def side_by_side(
     return {"tokens_per_second": round(tokens / seconds, 1), "ttft_p50_ms": round(1000 * median(firsts), 1)}
 
 
-def order_of(model: Path) -> Order:
+def order_of(model: Path) -> BuildRequest:
     environment, files = find_engine_environment(), digest_files(model)
     settings = EngineSettings.model_validate(
         {"vllm": {"version": environment.vllm, "args": {"max-model-len": 512, "dtype": "float32"}}}
     )
     contract = ModelContract(name=NAME, version="1", digest=whole_digest(files), files=files)
-    return order_for(contract, model, settings, environment, name=NAME)
+    return build_request(contract, model, settings, environment, name=NAME)
 
 
 def medians(starts: dict[str, list[dict[str, Any]]]) -> dict[str, float]:
@@ -203,7 +202,7 @@ def medians(starts: dict[str, list[dict[str, Any]]]) -> dict[str, float]:
     }
 
 
-def record(built: Built) -> dict[str, Any]:
+def record(built: BuiltEngine) -> dict[str, Any]:
     agreement = built.record.agreement
     assert agreement is not None, "a compiled engine was compared"
     return {"engine": built.engine, "tolerance": built.record.tolerance, **agreement.model_dump()}

@@ -3,7 +3,7 @@
     .venv/bin/python benchmarks/gate_stream.py --batches 3000 --longest 100000
 
 Speed: the real command, pinned to one core, is fed batches of 1,000 samples through a pipe and read line by
-line; beside it the same trial in this process, without text. Memory: batches of 40 samples with everything a
+line; next to it the same trial in this process, without text. Memory: batches of 40 samples with everything a
 batch may hold (buckets, scores, pairs), and pods that come and go, so that whatever could grow would.
 """
 
@@ -26,10 +26,10 @@ from typing import Any
 import numpy as np
 import psutil
 
-from gates.evidence import Batch
+from gates.evidence.batch import Batch
 from gates.reports.gate_file import GateFile
-from gates.reports.verdict_line import as_lines
-from gates.trial import Trial
+from gates.reports.verdict_stream import as_lines
+from gates.sequential_test import SequentialTest
 from tidegate.core.spec import load_spec
 
 TIDEGATE = Path(sys.executable).with_name("tidegate")
@@ -102,7 +102,7 @@ def through_the_command(gates: Path, count: int) -> dict[str, Any]:
 
 def in_process(gates: Path, count: int) -> dict[str, Any]:
     """The trial alone: batches are read before the clock starts."""
-    trial = Trial(load_spec(gates, GateFile).terms())
+    trial = SequentialTest(load_spec(gates, GateFile).terms())
     batches = [Batch.model_validate_json(line) for line in lines(0, count, plain_batches())]
     busy, began = time.process_time(), time.perf_counter()
     for batch in batches:
@@ -112,7 +112,7 @@ def in_process(gates: Path, count: int) -> dict[str, Any]:
 
 
 def verdicts_in_process(gates: Path, count: int) -> list[Any]:
-    trial = Trial(load_spec(gates, GateFile).terms())
+    trial = SequentialTest(load_spec(gates, GateFile).terms())
     for line in lines(0, count, plain_batches()):
         trial.take(Batch.model_validate_json(line))
     return [json.loads(verdict.model_dump_json()) for verdict in as_lines(trial.verdicts())]

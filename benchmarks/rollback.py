@@ -7,7 +7,7 @@ reached it by then, so the second is an upper bound of "the last request that re
     .venv/bin/python benchmarks/rollback.py --engine stand-in
     .venv/bin/python benchmarks/rollback.py --engine vllm --model FOLDER
 
-Each run deploys a canary beside the same stable engine, gives it half of the users, and takes it back while they
+Each run deploys a canary next to the same stable engine, gives it half of the users, and takes it back while they
 stream. `FOLDER` holds `model/`, a Hugging Face directory; the canary serves the same files under other versions.
 """
 
@@ -30,18 +30,18 @@ import psutil
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
-from fakes.local_fleet import REGION, delivery, stand_in
-from fakes.users import Users
+from fakes.engines.local_fleet import REGION, Users, delivery, stand_in
 
 from engine_images.adapters.engine_root import PORT, serve, write_root
 from engine_images.adapters.environment import find_engine_environment
-from engine_images.build.order import order_for
+from engine_images.build.builder import build_request
+from engine_images.choices import CompileMode
 from engine_images.manifest import EngineManifest, ModelContract
-from engine_images.spec import CompileMode, CompileSpec, EngineSettings, VllmSpec
-from pipelines.build_servers import engine_of
-from registry.digests import digest_files, whole_digest
+from engine_images.spec import CompileSpec, EngineSettings, VllmSpec
+from pipelines.adapters.local_engines import engine_of
+from registry.model_files import digest_files, whole_digest
 from rollouts.adapters import host_client
-from rollouts.adapters.host_client import LocalFleet
+from rollouts.adapters.host_client import LocalRegionClient
 from rollouts.model import Engine
 
 WEIGHT = 50
@@ -57,14 +57,14 @@ def main() -> None:
     parser.add_argument("--model", type=Path, help="for vllm: the folder that holds model/")
     parser.add_argument("--runs", type=int, default=20)
     parser.add_argument("--per-second", type=float, default=100, help="how many users begin a stream each second")
-    wish = parser.parse_args()
-    if wish.engine == "vllm" and wish.model is None:
+    options = parser.parse_args()
+    if options.engine == "vllm" and options.model is None:
         parser.error("--engine vllm needs --model")
     with tempfile.TemporaryDirectory(prefix="tidegate-") as folder:
-        make = stand_in if wish.engine == "stand-in" else _vllm(wish.model.absolute(), Path(folder) / "state")
-        model = "stand-in" if wish.engine == "stand-in" else "m"
-        result = asyncio.run(measure(Path(folder), make, model=model, runs=wish.runs, per_second=wish.per_second))
-    print(json.dumps({"engine": wish.engine, **result, "machine": machine()}, indent=2))
+        make = stand_in if options.engine == "stand-in" else _vllm(options.model.absolute(), Path(folder) / "state")
+        model = "stand-in" if options.engine == "stand-in" else "m"
+        result = asyncio.run(measure(Path(folder), make, model=model, runs=options.runs, per_second=options.per_second))
+    print(json.dumps({"engine": options.engine, **result, "machine": machine()}, indent=2))
 
 
 async def measure(folder: Path, make: MakeEngine, *, model: str, runs: int, per_second: float) -> dict[str, Any]:
@@ -99,7 +99,7 @@ async def measure(folder: Path, make: MakeEngine, *, model: str, runs: int, per_
     }
 
 
-async def _take_back(fleet: LocalFleet) -> float:
+async def _take_back(fleet: LocalRegionClient) -> float:
     """Half of the users on the canary, then the verdict; returns when that was."""
     await fleet.shift(WEIGHT)
     await asyncio.sleep(SETTLE_SECONDS)
@@ -128,7 +128,7 @@ def _vllm(folder: Path, state: Path) -> MakeEngine:
     model = folder / "model"
     files = digest_files(model)
     contract = ModelContract(name="m", version="1", digest=whole_digest(files), files=files)
-    order = order_for(contract, model, settings, environment, name="m")
+    order = build_request(contract, model, settings, environment, name="m")
     root = state / "root"
     write_root(root, EngineManifest(engine="m", model=contract, launch=order.launch), model, None)
     launch = serve(order, root, state / "run" / PORT)

@@ -27,8 +27,8 @@ import yaml
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
-from fakes.kube.call import Call
-from fakes.simulated_clusters import Clusters, clusters, delivery_to
+from fakes.clusters.served import Clusters, clusters, delivery_to
+from fakes.kube.requests import Call
 
 WEIGHT = 50
 
@@ -37,20 +37,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Measure how soon a rollback's first request leaves.")
     parser.add_argument("--runs", type=int, default=10)
     parser.add_argument("--regions", type=int, default=2)
-    wish = parser.parse_args()
-    names = [f"region-{number}" for number in range(1, wish.regions + 1)]
+    options = parser.parse_args()
+    names = [f"region-{number}" for number in range(1, options.regions + 1)]
     with tempfile.TemporaryDirectory(prefix="tidegate-") as folder, socket.create_server(("127.0.0.1", 0)) as mute:
         spec = delivery_to([names], name="support-llm", engine="https://llm.example")
         (Path(folder) / "delivery.yaml").write_text(yaml.safe_dump(spec))
         with clusters(spec, Path(folder)) as there:
             there.serve("1")
             uri = f"http://127.0.0.1:{mute.getsockname()[1]}"
-            seconds = [_run(Path(folder), there, names, uri) for _ in range(wish.runs)]
+            seconds = [_run(Path(folder), there, names, uri) for _ in range(options.runs)]
     print(
         json.dumps(
             {
-                "regions": wish.regions,
-                "runs": wish.runs,
+                "regions": options.regions,
+                "runs": options.runs,
                 "median_s": round(median(seconds), 3),
                 "max_s": max(seconds),
                 "all_s": seconds,

@@ -29,15 +29,14 @@ import yaml
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
-from fakes.mlflow_server import mlflow_server
-from fakes.simulated_clusters import clusters, delivery_to, mark_images, write_golden_set
-from fakes.tiny_model import write_tiny_model
-from fakes.trigger_ground import MODEL, TIDEGATE
+from fakes.clusters.served import clusters, delivery_to, mark_images, write_golden_set
+from fakes.services.mlflow_server import MODEL, TIDEGATE, mlflow_server
 from fakes.workflow.engine import engines
 
 from registry.adapters.mlflow_deliveries import MlflowDeliveries
 from registry.adapters.mlflow_models import MlflowRegistry
 from registry.adapters.mlflow_store import embedded_uri
+from tidegate.testing import write_tiny_model
 
 REGION = "eu-west-1"
 
@@ -46,18 +45,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Measure what the steps of a delivery cost by themselves.")
     parser.add_argument("--runs", type=int, default=3, help="deliveries of each kind")
     parser.add_argument("--stores", nargs="*", choices=["server", "file"], default=["server", "file"], help="MLflow as")
-    wish = parser.parse_args()
+    options = parser.parse_args()
     machine = {"machine": platform.machine(), "cores": os.cpu_count(), "python": platform.python_version()}
     load = round(os.getloadavg()[0], 1)
     # Carried in turn, so that what else the machine does meets all kinds alike.
-    stores = [store for store in (server, file) if store.__name__ in wish.stores]
+    stores = [store for store in (server, file) if store.__name__ in options.stores]
     kinds = [(store, carry) for store in stores for carry in (by_deliver, by_stages)]
     found: dict[str, list[dict[str, Any]]] = {}
-    for _ in range(wish.runs):
+    for _ in range(options.runs):
         for store, carry in kinds:
             with tempfile.TemporaryDirectory(prefix="tidegate-steps-") as folder, store(Path(folder)) as place:
                 found.setdefault(f"{carry.__name__} {store.__name__}", []).append(carried(place, carry))
-    result = {"machine": machine | {"load_before": load}, "runs": wish.runs}
+    result = {"machine": machine | {"load_before": load}, "runs": options.runs}
     print(json.dumps(result | {kind: summed(runs) for kind, runs in found.items()}, indent=2))
 
 

@@ -1,80 +1,80 @@
-"""What torch.compile is worth for a model on this machine, as JSON: eager, compiled from nothing, from a saved cache.
+"""What torch.compile is worth for a module on this machine, as JSON: eager, compiled from nothing, from a saved cache.
 
     .venv/bin/python benchmarks/torch_compile.py --factory examples/torch/models.py:encoder --shape 1x64 --shape 8x128
 
-Each number comes from a process of its own that starts with empty caches. `cold_start` has seconds from the
-process' start until every shape was answered once, and how many times faster the saved cache makes that.
+Each mode is built as `tidegate engine build` builds it, and each number comes from a process of its own that starts
+with empty caches. `start_s` has seconds from the process' start until every shape was answered once, and
+`cold_to_cached` how many times faster the saved cache makes that.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
+from engine_images.adapters.engine_store import EngineStore
 from engine_images.adapters.environment import find_engine_environment
-from engine_images.adapters.torch_processes import TorchProcesses
-from engine_images.torch_compile.choices import Device, Mode
-from engine_images.torch_compile.compare import rows
-from engine_images.torch_compile.model import Compiled, Options, Subject, Trial
-from engine_images.torch_compile.trial import try_compiled
+from engine_images.adapters.torch_runner import TorchRunner
+from engine_images.build.builder import Builder, module_request
+from engine_images.build.model import BuiltEngine
+from engine_images.build.torch_run import CompileOptions, TorchWorkload, shape_from
+from engine_images.choices import CompileMode, TorchDevice
+from engine_images.manifest import ModelContract
 
 ENCODER = f"{Path(__file__).parents[1] / 'examples/torch/models.py'}:encoder"
+MODES = [mode for mode in CompileMode if mode is not CompileMode.NONE]
+MODULE = ModelContract(name="bench", version="0", digest="0" * 64, files={})
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Measure a torch model eager and compiled.")
+    parser = argparse.ArgumentParser(description="Measure a torch module eager and compiled.")
     parser.add_argument("--factory", default=ENCODER)
     parser.add_argument("--shape", action="append", help="such as 8x128; default: 1x64 and 8x128")
-    parser.add_argument("--mode", action="append", choices=list(Mode), type=Mode, help="default: default, max-autotune")
-    parser.add_argument("--device", choices=list(Device), type=Device, default=Device.AUTO)
+    parser.add_argument("--mode", action="append", choices=MODES, type=CompileMode, help="default: the first and last")
+    parser.add_argument("--device", choices=list(TorchDevice), type=TorchDevice, default=TorchDevice.AUTO)
     parser.add_argument("--repeats", type=int, default=50)
     parser.add_argument("--tolerance", type=float, default=1e-3)
     arguments = parser.parse_args()
-    subject = Subject(
+    subject = TorchWorkload(
         factory=arguments.factory,
-        shapes=tuple(tuple(map(int, shape.split("x"))) for shape in arguments.shape or ("1x64", "8x128")),
+        shapes=tuple(map(shape_from, arguments.shape or ("1x64", "8x128"))),
         device=arguments.device,
         repeats=arguments.repeats,
     )
-    options = [Options(mode=mode) for mode in arguments.mode or (Mode.DEFAULT, Mode.MAX_AUTOTUNE)]
+    modes = arguments.mode or (CompileMode.DEFAULT, CompileMode.MAX_AUTOTUNE)
     with tempfile.TemporaryDirectory() as workdir:
-        trial = try_compiled(
-            TorchProcesses(find_engine_environment(), Path(workdir), timeout_seconds=1800),
-            subject,
-            options,
-            save=None,
-            tolerance=arguments.tolerance,
-            progress=lambda line: print(line, file=sys.stderr),
-        )
-    print(json.dumps(summary(trial), indent=2))
+        found = {mode: asyncio.run(build(subject, mode, arguments.tolerance, Path(workdir))) for mode in modes}
+    print(json.dumps({"factory": Path(subject.factory).name, "modes": found}, indent=2))
 
 
-def summary(trial: Trial) -> dict[str, Any]:
+async def build(subject: TorchWorkload, mode: CompileMode, tolerance: float, workdir: Path) -> dict[str, Any]:
+    environment, store = find_engine_environment(), EngineStore(workdir / "store")
+    options = CompileOptions(mode=mode)
+    request = module_request(MODULE, workdir, subject, options, environment, tolerance=tolerance)
+    built = await Builder(store, TorchRunner(environment)).build(request, lambda line: print(line, file=sys.stderr))
+    return summary(built, store)
+
+
+def summary(built: BuiltEngine, store: EngineStore) -> dict[str, Any]:
+    record = built.record
+    assert record.cold
+    assert record.built
+    assert record.eager
+    details = json.loads((store.work_folder(built.engine) / "built.json").read_text(encoding="utf-8"))
     return {
-        "machine": trial.eager.machine.model_dump(),
-        "factory": Path(trial.subject.factory).name,
-        "table": [row.model_dump() for row in rows(trial)],
-        "cold_start": {
-            "eager_s": trial.eager.seconds["ready"],
-            **{str(each.options.mode): starts(each) for each in trial.compiled},
-        },
-    }
-
-
-def starts(compiled: Compiled) -> dict[str, Any]:
-    assert compiled.cold is not None
-    cold, cached = compiled.cold.seconds, compiled.cached.seconds
-    return {
-        "cold_s": cold["ready"],
-        "cached_s": cached["ready"],
-        "cold_to_cached": cold["ready"] / cached["ready"],
-        "warm_up_cold_to_cached": cold["warm_up"] / cached["warm_up"],
-        "saved_bytes": compiled.cold.saved_bytes,
-        "cached_counters": compiled.cached.counters.model_dump(),
+        "machine": details["machine"],
+        "start_s": {"eager": record.eager.seconds, "cold": record.cold.seconds, "cached": record.built.seconds},
+        "cold_to_cached": record.cold.seconds / record.built.seconds,
+        "agreement": details["agreement"],
+        "eager": [timing.model_dump() for timing in record.eager.timings],
+        "compiled": [timing.model_dump() for timing in record.built.timings],
+        "memory_bytes": {"eager": record.eager.memory_bytes, "compiled": record.built.memory_bytes},
+        "counters": details["counters"],
     }
 
 

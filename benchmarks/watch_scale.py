@@ -37,15 +37,15 @@ import yaml
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 
+from fakes.clock import RealTime  # noqa: E402
 from fakes.kube.api import Api  # noqa: E402
 from fakes.kube.cluster import FakeCluster  # noqa: E402
 from fakes.kube.server import app_of  # noqa: E402
-from fakes.kube.simulated_time import RealTime  # noqa: E402
 
-from rollouts.adapters.kube.access import Access  # noqa: E402
 from rollouts.adapters.kube.client import KubeClient  # noqa: E402
-from rollouts.argo.health import Health, health_of  # noqa: E402
-from rollouts.kube.model import ChangeKind, Json, PatchKind  # noqa: E402
+from rollouts.adapters.kube.credentials import CredentialProvider  # noqa: E402
+from rollouts.argo.state import RolloutHealth, health_of  # noqa: E402
+from rollouts.kube.model import Json, PatchKind, WatchEventType  # noqa: E402
 from rollouts.kube.resources import ROLLOUTS  # noqa: E402
 from tidegate.core.clock import SystemClock  # noqa: E402
 
@@ -78,11 +78,11 @@ class Watcher:
     """What one process knows of all regions."""
 
     versions: dict[tuple[str, str], str] = field(default_factory=dict)
-    health: dict[tuple[str, str], Health] = field(default_factory=dict)
+    health: dict[tuple[str, str], RolloutHealth] = field(default_factory=dict)
     synced: set[str] = field(default_factory=set)
     latencies: list[float] = field(default_factory=list)
     """Milliseconds of each change since the last look."""
-    told: dict[str, int] = field(default_factory=lambda: dict.fromkeys(ChangeKind, 0))
+    told: dict[str, int] = field(default_factory=lambda: dict.fromkeys(WatchEventType, 0))
     repeated: int = 0
 
     async def watch(self, region: str, client: KubeClient) -> None:
@@ -90,19 +90,19 @@ class Watcher:
         async with aclosing(client.watch(ROLLOUTS)) as changes:
             async for change in changes:
                 self.told[change.kind] += 1
-                if change.kind is ChangeKind.SYNCED:
+                if change.kind is WatchEventType.SYNCED:
                     self.synced.add(region)
-                elif change.kind is not ChangeKind.BOOKMARK:
+                elif change.kind is not WatchEventType.BOOKMARK:
                     self.react(region, change.kind, change.object)
 
-    def react(self, region: str, kind: ChangeKind, rollout: Json) -> None:
+    def react(self, region: str, kind: WatchEventType, rollout: Json) -> None:
         """Judge it, and note how late that was."""
         meta = rollout["metadata"]
         key = region, meta["name"]
         self.repeated += self.versions.get(key) == meta["resourceVersion"]
         self.versions[key] = meta["resourceVersion"]
         self.health[key] = health_of(rollout, now=SystemClock().now())
-        if kind is ChangeKind.MODIFIED:
+        if kind is WatchEventType.MODIFIED:
             written = int(rollout["status"]["message"].removeprefix(WRITTEN))
             self.latencies.append((time.monotonic_ns() - written) / 1e6)
 
@@ -150,7 +150,7 @@ async def measure(arguments: argparse.Namespace) -> dict[str, Any]:
         names = [f"region-{number}" for number in range(arguments.regions)]
         clock = SystemClock()
         clients = {
-            name: KubeClient(Access.fixed(f"{url}/{name}", clock=clock), namespace=NAMESPACE, clock=clock)
+            name: KubeClient(CredentialProvider.fixed(f"{url}/{name}", clock=clock), namespace=NAMESPACE, clock=clock)
             for name in names
         }
         watcher = Watcher()

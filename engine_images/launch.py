@@ -1,22 +1,23 @@
 """Settings become what an engine's entrypoint tells vLLM. Pure: nothing is started here.
 
 The model's path and everything else that vLLM puts into the key of its compile cache must be the same
-for all versions of an architecture, or each version compiles anew (docs/decisions/0003). So the model is
+for all versions of an architecture, or each version compiles again (docs/decisions/0003). So the model is
 always `model`, relative to the folder that vLLM starts in.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from engine_images.accelerators import Accelerator
-from engine_images.arguments.command_line import command_line
+from engine_images.arguments.pinned import pinned_vllm
+from engine_images.arguments.values import ArgumentValue, command_line
+from engine_images.choices import CompileMode
 from engine_images.errors import VersionMismatch
 from engine_images.manifest import MODEL_FOLDER, Launch
 from engine_images.memory import kv_cache_bytes
 from engine_images.model import EngineEnvironment
-from engine_images.pinned.catalogue import pinned_vllm
-from engine_images.spec import CompileMode, EngineSettings
+from engine_images.spec import EngineSettings
 
 DRAIN_SECONDS = 30
 """How long an engine told to stop may finish its answers. vLLM's default, 0, cuts streams without a word."""
@@ -39,7 +40,7 @@ def launch_of(settings: EngineSettings, environment: EngineEnvironment, *, name:
     Raises:
         VersionMismatch: the settings pin another vLLM than the environment has.
     """
-    _require_version(settings.vllm.version, environment)
+    _require_version(settings.require_vllm().version, environment)
     return Launch(
         arguments=(*_serving_arguments(settings, name), *_spec_arguments(settings)),
         environment=ENVIRONMENT | (CPU_ENVIRONMENT if settings.accelerator is Accelerator.CPU else {}),
@@ -62,15 +63,25 @@ def _serving_arguments(settings: EngineSettings, name: str) -> Iterator[str]:
     yield from ("--load-format", "safetensors")
     yield "--enable-tokenizer-info-endpoint"
     # With vLLM's own default a tiny engine takes 2.0 GB instead of 1.1 GB, and a machine runs several.
-    if settings.accelerator is Accelerator.CPU and "kv-cache-memory-bytes" not in settings.vllm.args:
-        yield from ("--kv-cache-memory-bytes", str(kv_cache_bytes(settings.vllm.args)))
+    if settings.accelerator is Accelerator.CPU and "kv-cache-memory-bytes" not in settings.require_vllm().args:
+        yield from ("--kv-cache-memory-bytes", str(kv_cache_bytes(settings.require_vllm().args)))
     if settings.compile.mode is CompileMode.NONE:
         yield "--enforce-eager"
 
 
 def _spec_arguments(settings: EngineSettings) -> tuple[str, ...]:
     """What the spec says in vLLM's own words, and its sampling defaults."""
-    args = dict(settings.vllm.args)
+    args = dict(settings.require_vllm().args)
+    if settings.compile.mode is CompileMode.MAX_AUTOTUNE:
+        args["compilation-config"] = _autotuned(args.get("compilation-config"))
     if settings.sampling.said:
         args["override-generation-config"] = settings.sampling.generation_config
-    return command_line(args, pinned_vllm(settings.vllm.version))
+    return command_line(args, pinned_vllm(settings.require_vllm().version))
+
+
+def _autotuned(config: ArgumentValue) -> dict[str, ArgumentValue]:
+    """The spec's own compilation config, with inductor told to try more kernels."""
+    own = dict(config) if isinstance(config, Mapping) else {}
+    inductor = own.get("inductor_compile_config")
+    chosen = inductor if isinstance(inductor, Mapping) else {}
+    return {**own, "inductor_compile_config": {"max_autotune": True, **chosen}}

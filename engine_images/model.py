@@ -29,7 +29,7 @@ class LaunchCommand(Value):
     command: tuple[str, ...]
     """The process to start; `{port}` in it is replaced by the port to listen on."""
     environment: Mapping[str, str]
-    """Added to the environment of whoever starts it."""
+    """Added to the environment of the one who starts it."""
     workdir: str
     """Where the process starts; the model is the folder `model` in it."""
     memory_bytes: int

@@ -1,16 +1,72 @@
-"""What a build needs from the world: somebody who runs an engine, and somebody who asks it for probabilities."""
+"""What a build needs from the world: somebody who starts what is built, and for vLLM who runs it and who asks it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from engine_images.compile.logprobs import Scored
+from engine_images.build.model import BuildRequest
+from engine_images.build.proof import Agreement, EngineStart, OutputAgreement, ScoredPrompt
+from engine_images.manifest import CACHE_FOLDER, CompileKey
 from engine_images.model import LaunchCommand
 
+Progress = Callable[[str], None]
 
-class Server(Protocol):
+
+@dataclass(frozen=True)
+class StartAttempt:
+    """One start of a build, and where it leaves what is known of it."""
+
+    what: str
+    """`cold`, `eager` or `built`."""
+    folder: Path
+    """For its log and its key; an eager start leaves here what the one after it is compared with."""
+    run: Path
+    """The engine's own folder."""
+    arguments: tuple[str, ...] = ()
+    """Added to vLLM's."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def cache(self) -> Path:
+        """The compile cache as this start left it."""
+        return self.run / CACHE_FOLDER
+
+
+@dataclass(frozen=True)
+class StartResult:
+    """What a start showed."""
+
+    start: EngineStart
+    agreement: Agreement | OutputAgreement | None = None
+    """With the eager start before it; None where there was none, or when it did not answer."""
+    rebuilt: int = 0
+    """Kernels that were built although there was a cache."""
+
+
+class BuildRunner(Protocol):
+    """Starts what a build makes in a fresh process: an engine of vLLM, or a torch module."""
+
+    async def key(self, request: BuildRequest, folder: Path) -> CompileKey:
+        """What this machine says of everything that the compiled model depends on; `folder` is for its use.
+
+        Raises:
+            EnvironmentMissing: the engine environment does not answer.
+        """
+        ...
+
+    async def start(self, request: BuildRequest, root: Path, attempt: StartAttempt) -> StartResult:
+        """Start the engine at `root`, ask it, and end it in good order.
+
+        Raises:
+            TidegateError: it did not start, or did not answer.
+        """
+        ...
+
+
+class EngineServer(Protocol):
     """An engine that was started and answers."""
 
     url: str
@@ -27,10 +83,10 @@ class Server(Protocol):
         ...
 
 
-class Servers(Protocol):
+class EngineServers(Protocol):
     """Runs engines on this machine, one at a time for a build."""
 
-    async def start(self, launch: LaunchCommand, log: Path) -> Server:
+    async def start(self, launch: LaunchCommand, log: Path) -> EngineServer:
         """Return once it answers; `log` gets everything that it says.
 
         Raises:
@@ -39,10 +95,10 @@ class Servers(Protocol):
         ...
 
 
-class Scorer(Protocol):
+class LogprobScorer(Protocol):
     """Asks an engine how likely tokens are."""
 
-    async def score(self, url: str, model: str, prompts: Sequence[str]) -> tuple[Scored, ...]:
+    async def score(self, url: str, model: str, prompts: Sequence[str]) -> tuple[ScoredPrompt, ...]:
         """The prompts' tokens and a short greedy answer to each, in the order of `prompts`.
 
         Raises:

@@ -1,12 +1,18 @@
-"""The `engine:` part of a delivery's spec: which vLLM serves the model version, and how."""
+"""The `engine:` part of a delivery's spec: which vLLM serves the model version, how, and with which sampling defaults.
+
+Sampling defaults come from the version's `generation_config.json`, which is one of its files and so gated with it; the
+spec may change some. vLLM reads the file by itself, so only the spec's own values go onto its command line: they are
+part of the compile cache's key, and a delivery's versions share one spec but not one file.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from enum import StrEnum
+from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import (
+    BeforeValidator,
     Field,
     GetJsonSchemaHandler,
     JsonValue,
@@ -18,14 +24,63 @@ from pydantic import (
 from pydantic_core import CoreSchema, InitErrorDetails
 
 from engine_images.accelerators import DEVICES, Accelerator
-from engine_images.arguments.check import wrong_arguments
-from engine_images.arguments.model import ArgumentValue
-from engine_images.arguments.rules import odd_arguments
-from engine_images.arguments.schema import arguments_schema
+from engine_images.arguments.conflicts import argument_conflicts
+from engine_images.arguments.pinned import known_versions, pinned_vllm
 from engine_images.arguments.serving import Serving, serving
-from engine_images.pinned.catalogue import known_versions, pinned_vllm
-from engine_images.sampling import SamplingSpec
-from tidegate.core.model import Contradiction, SpecModel, at_odds
+from engine_images.arguments.validation import arguments_schema, wrong_arguments
+from engine_images.arguments.values import ArgumentValue
+from engine_images.choices import CompileMode, DynamicShapes, TorchDevice
+from tidegate.core.errors import UsageError
+from tidegate.core.model import SpecConflict, SpecModel, at_odds
+
+PARAMETERS = {
+    "temperature": "temperature",
+    "top_p": "top_p",
+    "top_k": "top_k",
+    "min_p": "min_p",
+    "repetition_penalty": "repetition_penalty",
+    "presence_penalty": "presence_penalty",
+    "frequency_penalty": "frequency_penalty",
+    "max_new_tokens": "max_tokens",
+}
+"""What vLLM takes from a generation config, and the name that requests use for it."""
+
+
+class SamplingSpec(SpecModel):
+    """Defaults that replace the version's own; what is not said stays as the version has it."""
+
+    temperature: float | None = Field(default=None, ge=0, le=2)
+    top_p: float | None = Field(default=None, gt=0, le=1)
+    top_k: int | None = Field(default=None, ge=0)
+    """0 considers every token."""
+    min_p: float | None = Field(default=None, ge=0, le=1)
+    repetition_penalty: float | None = Field(default=None, gt=0, le=2)
+    presence_penalty: float | None = Field(default=None, ge=-2, le=2)
+    frequency_penalty: float | None = Field(default=None, ge=-2, le=2)
+    max_tokens: int | None = Field(default=None, ge=1)
+    """The longest answer to a request that names no limit."""
+
+    @property
+    def said(self) -> dict[str, int | float]:
+        """Only what the spec says, by the name that requests use."""
+        return self.model_dump(exclude_none=True)
+
+    @property
+    def generation_config(self) -> dict[str, JsonValue]:
+        """The same for vLLM's `--override-generation-config`."""
+        hugging_face = {ours: theirs for theirs, ours in PARAMETERS.items()}
+        return {hugging_face[name]: value for name, value in self.said.items()}
+
+
+def sampling_defaults(generation_config: Mapping[str, Any], spec: SamplingSpec) -> dict[str, float]:
+    """What the engine will use for requests that say nothing; the contract of the model version."""
+    own = {
+        ours: generation_config[theirs]
+        for theirs, ours in PARAMETERS.items()
+        if isinstance(generation_config.get(theirs), int | float)
+    }
+    return {name: float(value) for name, value in sorted({**own, **spec.said}.items())}
+
 
 _MAPPING = TypeAdapter(dict[str, JsonValue])
 
@@ -36,15 +91,6 @@ class _ArgumentsSchema:
     def __get_pydantic_json_schema__(self, _: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
         vllm = pinned_vllm(known_versions()[-1])
         return arguments_schema(vllm) if vllm else {"type": "object"}
-
-
-class CompileMode(StrEnum):
-    """Whether vLLM compiles the model before it serves."""
-
-    DEFAULT = "default"
-    """Compile, and keep the result: faster answers, a slow first start, later starts from the cache."""
-    NONE = "none"
-    """Run eagerly: the fastest start."""
 
 
 class VllmSpec(SpecModel):
@@ -75,23 +121,55 @@ class VllmSpec(SpecModel):
         """What tidegate itself reasons about, in types."""
         return serving(self.args)
 
-    def contradictions(self) -> Iterator[Contradiction]:
+    def contradictions(self) -> Iterator[SpecConflict]:
         """A vLLM that nobody has described, and arguments that vLLM refuses together."""
         if pinned_vllm(self.version) is None:
             known = ", ".join(known_versions())
-            yield Contradiction(("version",), f"vLLM {self.version}", f"{known}, whose arguments are known here")
-        for odd in odd_arguments(self.args):
-            yield Contradiction(("args", odd.name), odd.found, odd.expected)
+            yield SpecConflict(("version",), f"vLLM {self.version}", f"{known}, whose arguments are known here")
+        for odd in argument_conflicts(self.args):
+            yield SpecConflict(("args", odd.name), odd.found, odd.expected)
+
+
+class TorchSpec(SpecModel):
+    """A torch module that vLLM does not serve."""
+
+    factory: str = Field(pattern=r".+:[A-Za-z_]\w*$")
+    """`PATH.py:FUNCTION`, the path from the spec's folder, or `MODULE:FUNCTION` of the engine environment."""
+    shapes: tuple[Annotated[str, Field(pattern=r"^\d+(x\d+)*$")], ...] = ()
+    """`8x128`; none for a factory that returns its inputs itself."""
+    device: TorchDevice = TorchDevice.AUTO
+    repeats: int = Field(default=50, ge=1)
+    """Measured calls of each shape."""
+
+    @property
+    def file(self) -> Path | None:
+        """Where the factory lies; None for one of an installed module."""
+        place = self.factory.rpartition(":")[0]
+        return Path(place) if place.endswith(".py") else None
+
+
+def _word_of(value: object) -> object:
+    """YAML reads a bare yes and no as true and false."""
+    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else value
 
 
 class CompileSpec(SpecModel):
     """How the model is compiled."""
 
     mode: CompileMode = CompileMode.DEFAULT
+    dynamic: Annotated[DynamicShapes, BeforeValidator(_word_of, json_schema_input_type=DynamicShapes | bool)] = (
+        DynamicShapes.AUTO
+    )
+    """Whether sizes stay open in compiled code."""
+    fullgraph: bool = False
+    """Refuse a torch module that cannot be compiled as one graph; vLLM always does."""
+    floor: float | None = Field(default=None, gt=0)
+    """The smallest speedup over eager that a build accepts: 1 for one that is no slower."""
     warm: tuple[Annotated[int, Field(ge=1, le=1024)], ...] = (1,)
     """Batch sizes that are asked once, while the engine is built and before it is ready after a start."""
     tolerance: float = Field(default=0.01, gt=0, le=1)
-    """The largest difference between a compiled token's log-probability and the eager one's that a build accepts."""
+    """The largest difference between compiled and eager that a build accepts: of a token's log-probability, or of any
+    element of a torch module's outputs."""
 
     @field_validator("warm")
     @classmethod
@@ -104,29 +182,60 @@ class CompileSpec(SpecModel):
 class EngineSettings(SpecModel):
     """How a model version is made ready to serve."""
 
-    vllm: VllmSpec
+    vllm: VllmSpec | None = None
+    torch: TorchSpec | None = None
     accelerator: Accelerator = Accelerator.CPU
     accelerator_count: int = Field(default=1, ge=1, le=1024)
     """How many of them one engine takes: the parallel sizes multiplied."""
     compile: CompileSpec = CompileSpec()
     sampling: SamplingSpec = SamplingSpec()
 
-    def contradictions(self) -> Iterator[Contradiction]:
+    def require_vllm(self) -> VllmSpec:
+        """How vLLM serves it.
+
+        Raises:
+            UsageError: it is a torch module, which vLLM does not serve.
+        """
+        if self.vllm is None:
+            raise UsageError(
+                "engine.torch is built and proven by `tidegate engine build`, and not served",
+                hint="a delivery needs engine.vllm",
+            )
+        return self.vllm
+
+    def contradictions(self) -> Iterator[SpecConflict]:
         """Parallel sizes that leave accelerators idle or need more, and precision that the accelerator lacks."""
-        yield from _parallelism(self)
-        yield from _precision(self)
-        largest, allowed = self.compile.warm[-1], self.vllm.serving.max_num_seqs
-        if allowed is not None and largest > allowed:
-            expected = f"at most max-num-seqs ({allowed}): no more are answered at once"
-            yield Contradiction(("compile", "warm"), str(largest), expected)
+        if (self.vllm is None) == (self.torch is None):
+            found = "both vllm and torch" if self.vllm else "neither vllm nor torch"
+            yield SpecConflict(("vllm",), found, "one of them: what serves the model, or the module to compile")
+        elif self.vllm:
+            yield from _parallelism(self, self.vllm)
+            yield from _precision(self, self.vllm)
+            yield from _compiled_by_vllm(self.compile, self.vllm)
+            if self.compile.mode is CompileMode.MAX_AUTOTUNE and self.accelerator is Accelerator.CPU:
+                expected = "default: vLLM 0.32 dies while it compiles so"
+                yield SpecConflict(("compile", "mode"), "max-autotune on a cpu", expected)
+
+
+def _compiled_by_vllm(asked: CompileSpec, vllm: VllmSpec) -> Iterator[SpecConflict]:
+    largest, allowed = asked.warm[-1], vllm.serving.max_num_seqs
+    if allowed is not None and largest > allowed:
+        expected = f"at most max-num-seqs ({allowed}): no more are answered at once"
+        yield SpecConflict(("compile", "warm"), str(largest), expected)
+    if asked.dynamic is not DynamicShapes.AUTO:
+        expected = "auto: vLLM leaves the number of tokens open, and nothing else"
+        yield SpecConflict(("compile", "dynamic"), f"{asked.dynamic} for vLLM", expected)
+    if asked.mode is CompileMode.REDUCE_OVERHEAD:
+        expected = "default or max-autotune: vLLM captures CUDA graphs in both"
+        yield SpecConflict(("compile", "mode"), f"{asked.mode} for vLLM", expected)
 
 
 _NEVER_ON_CPU = ("enable-eplb", "enable-sleep-mode")
 """vLLM 0.32 refuses both there."""
 
 
-def _parallelism(settings: EngineSettings) -> Iterator[Contradiction]:
-    parallel = settings.vllm.serving.parallel
+def _parallelism(settings: EngineSettings, vllm: VllmSpec) -> Iterator[SpecConflict]:
+    parallel = vllm.serving.parallel
     if parallel.accelerators != settings.accelerator_count:
         sizes = {
             "tensor": parallel.tensor,
@@ -135,16 +244,16 @@ def _parallelism(settings: EngineSettings) -> Iterator[Contradiction]:
             "prefill-context": parallel.prefill_context,
         }
         product = " x ".join(f"{name} {size}" for name, size in sizes.items() if size > 1) or "no parallelism"
-        yield Contradiction(
+        yield SpecConflict(
             ("accelerator_count",),
             f"{settings.accelerator_count} of {settings.accelerator} for {product}",
             f"{parallel.accelerators}",
         )
     for name in _NEVER_ON_CPU if settings.accelerator is Accelerator.CPU else ():
-        if settings.vllm.args.get(name) is True:
-            yield Contradiction(("vllm", "args", name), "true on a cpu", "an accelerator that vLLM can do it on")
+        if vllm.args.get(name) is True:
+            yield SpecConflict(("vllm", "args", name), "true on a cpu", "an accelerator that vLLM can do it on")
 
 
-def _precision(settings: EngineSettings) -> Iterator[Contradiction]:
-    if settings.vllm.serving.dtype == "bfloat16" and not DEVICES[settings.accelerator].bfloat16:
-        yield Contradiction(("vllm", "args", "dtype"), f"bfloat16 on {settings.accelerator}", "float16 or float32")
+def _precision(settings: EngineSettings, vllm: VllmSpec) -> Iterator[SpecConflict]:
+    if vllm.serving.dtype == "bfloat16" and not DEVICES[settings.accelerator].bfloat16:
+        yield SpecConflict(("vllm", "args", "dtype"), f"bfloat16 on {settings.accelerator}", "float16 or float32")

@@ -3,15 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from enum import IntEnum
+from enum import IntEnum, StrEnum
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from tidegate.core.model import Value
+from tidegate.core.quantities import ShareText, share_too
 
 
-class Outcome(IntEnum):
+class Dimension(StrEnum):
+    """One side of how good an answer is, 0 to 1."""
+
+    HELPFULNESS = "helpfulness"
+    ACCURACY = "accuracy"
+    COHERENCE = "coherence"
+    SAFETY = "safety"
+
+
+_Number = Annotated[float, Field(ge=0, le=1)]
+
+
+# Scores and shares: 0 to 1.
+Share = Annotated[float, BeforeValidator(share_too, json_schema_input_type=_Number | ShareText), Field(ge=0, le=1)]
+
+
+Sample = Annotated[int, Field(ge=1)]
+
+
+class GateOutcome(IntEnum):
     """Ordered from best to worst, so that `max` of several is what they mean together."""
 
     PASS = 0
@@ -33,18 +53,18 @@ class Verdict(Value):
     """One gate's answer at one moment."""
 
     gate: str
-    outcome: Outcome
+    outcome: GateOutcome
     reason: str
     """One sentence a person understands."""
     numbers: Mapping[str, float] = {}
     """What the sentence rests on; names carry their unit (`ttft_p95_canary_seconds`)."""
-    beside: Mapping[str, float] = {}
-    """What was measured beside, under other names: for curves. The sentence does not rest on it."""
+    auxiliary: Mapping[str, float] = {}
+    """Auxiliary numbers, under other names: for charts. The sentence does not rest on them."""
 
 
-def worst(outcomes: Iterable[Outcome]) -> Outcome:
+def worst(outcomes: Iterable[GateOutcome]) -> GateOutcome:
     """What several outcomes mean together; no outcome at all is `INCONCLUSIVE`, never a pass."""
-    return max(outcomes, default=Outcome.INCONCLUSIVE)
+    return max(outcomes, default=GateOutcome.INCONCLUSIVE)
 
 
 class ArmKey(Value):
@@ -96,7 +116,7 @@ class AnswerScores(Value):
     canary: Scores
 
 
-class Reply(Value):
+class EngineReply(Value):
     """What one arm answered to one prompt of a pair."""
 
     text: str

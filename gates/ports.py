@@ -9,12 +9,9 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from gates.burn.evidence import Events
-from gates.burn.spec import BurnRateGate
-from gates.evidence import Batch
-from gates.judge.rubric import JudgeReply, JudgeRequest
-from gates.load.records import RequestRecord
-from gates.model import ArmKey, NoData
+from gates.evidence.batch import Batch
+from gates.load import RequestRecord
+from gates.model import ArmKey
 
 
 class Embedder(Protocol):
@@ -75,29 +72,5 @@ class UserRequests(Protocol):
 
         Raises:
             OutsideError: when they cannot be read, or are not kept any more.
-        """
-        ...
-
-
-class JudgeClient(Protocol):
-    """A language model that scores answers."""
-
-    async def ask(self, request: JudgeRequest) -> JudgeReply:
-        """What it says, whatever that is.
-
-        Raises:
-            OutsideError: when it is not there, also when asked again; the error holds nothing of the request.
-        """
-        ...
-
-
-class EventSource(Protocol):
-    """Where an SLO's events come from."""
-
-    def events(self, gate: BurnRateGate, arm: ArmKey, since: datetime, until: datetime) -> Events | NoData:
-        """What the gate's queries say of (since, until], their open places filled with the arm's labels.
-
-        Raises:
-            OutsideError: when the source is not there, or a query gives more than one number.
         """
         ...

@@ -1,7 +1,7 @@
-"""The transcript of a trial: its terms, every batch, every restart and every verdict, as lines of JSON.
+"""The transcript of a sequential test: its plan, every batch, every restart and every verdict, as lines of JSON.
 
-Who holds a trial writes the lines in the order in which things happened. Held again from its terms and
-batches, the trial must come to the same verdicts, number for number; else what was written is not what
+Anyone who runs a test writes the lines in the order in which things happened. Run again from its plan and
+batches, the test must come to the same verdicts, number for number; else what was written is not what
 was judged, or it is judged by another method now.
 """
 
@@ -13,27 +13,27 @@ from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from gates.evidence import Batch
+from gates.analysis_plan import AnalysisPlan
+from gates.evidence.batch import Batch
 from gates.json_lines import line_problems
 from gates.model import Verdict
-from gates.terms import Terms
-from gates.trial import Trial
+from gates.sequential_test import SequentialTest
 from tidegate.core.errors import UsageError
 from tidegate.core.model import Value
 from tidegate.core.spec import Problem, SpecError
 
 
 class TermsLine(Value):
-    """The first line: what the trial asks. Written before there is any evidence."""
+    """The first line: the analysis plan. Written before there is any evidence."""
 
     kind: Literal["terms"] = "terms"
     trial: str
     """As `canary@eu-west-1`."""
-    terms: Terms
+    terms: AnalysisPlan
 
 
 class BatchLine(Value):
-    """What the trial took."""
+    """What the test took."""
 
     kind: Literal["batch"] = "batch"
     step: str
@@ -42,14 +42,14 @@ class BatchLine(Value):
 
 
 class RestartLine(Value):
-    """Traffic was shared out anew; `step` is the one that begins."""
+    """Traffic was shared out again; `step` is the one that begins."""
 
     kind: Literal["restart"] = "restart"
     step: str
 
 
 class VerdictsLine(Value):
-    """What the trial said of all batches above."""
+    """What the test said of all batches above."""
 
     kind: Literal["verdicts"] = "verdicts"
     step: str
@@ -82,8 +82,8 @@ def read(texts: Iterable[str], *, file: str) -> Iterator[Line]:
             raise SpecError(line_problems(file, at, error)) from error
 
 
-class Difference(Value):
-    """Where a trial held again does not say what was written."""
+class ReplayDifference(Value):
+    """Where a test that is run again does not say what was written."""
 
     line: int
     """Of the transcript, from 1."""
@@ -100,21 +100,21 @@ class Difference(Value):
 
 
 class Replay:
-    """A trial held again, line by line."""
+    """A test run again, line by line."""
 
     def __init__(self, file: str = "transcript") -> None:
         """`file` is the transcript's name in errors."""
         self._file = file
         self._at = 0
-        self._trial: Trial | None = None
+        self._trial: SequentialTest | None = None
         self.batches = 0
-        """That the trial learnt from."""
+        """That the test learnt from."""
         self.refused = 0
         """Batches that were no later than those before."""
         self.verdicts = 0
 
     @property
-    def trial(self) -> Trial:
+    def trial(self) -> SequentialTest:
         """In the state in which it was after the last line.
 
         Raises:
@@ -124,7 +124,7 @@ class Replay:
             raise self._wrong("no terms", "the terms as the first line")
         return self._trial
 
-    def take(self, line: Line) -> list[Difference]:
+    def take(self, line: Line) -> list[ReplayDifference]:
         """Do what the line says was done; a line of verdicts is compared.
 
         Raises:
@@ -134,7 +134,7 @@ class Replay:
         if isinstance(line, TermsLine):
             if self._trial is not None:
                 raise self._wrong("terms again", "the terms once: nobody changes them on the way")
-            self._trial = Trial(line.terms)
+            self._trial = SequentialTest(line.terms)
         elif isinstance(line, BatchLine):
             self._learn(line.batch)
         elif isinstance(line, RestartLine):
@@ -152,11 +152,11 @@ class Replay:
         else:
             self.batches += 1
 
-    def _compared(self, line: VerdictsLine) -> list[Difference]:
+    def _compared(self, line: VerdictsLine) -> list[ReplayDifference]:
         fresh = self.trial.verdicts(deadline_passed=line.deadline_passed)
         self.verdicts += len(line.verdicts)
         return [
-            Difference(line=self._at, step=line.step, gate=gate, what=what, recorded=recorded, replayed=replayed)
+            ReplayDifference(line=self._at, step=line.step, gate=gate, what=what, recorded=recorded, replayed=replayed)
             for gate, what, recorded, replayed in _differences(line.verdicts, fresh)
         ]
 
@@ -164,11 +164,11 @@ class Replay:
         return SpecError([Problem(self._file, max(self._at, 1), "", found, expected)])
 
 
-def replay(lines: Iterable[Line], *, file: str = "transcript") -> list[Difference]:
-    """Hold the trial again; empty when every verdict is the same, bit for bit.
+def replay(lines: Iterable[Line], *, file: str = "transcript") -> list[ReplayDifference]:
+    """Run the test again; empty when every verdict is the same, bit for bit.
 
     Raises:
-        SpecError: when the lines are not those of one trial.
+        SpecError: when the lines are not those of one test.
     """
     again = Replay(file)
     found = [difference for line in lines for difference in again.take(line)]

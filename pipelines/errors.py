@@ -2,6 +2,7 @@
 
 Stopped            a stage said no; carries the ending and the reason
 PlanRefused (2)    the plan could never reach a verdict
+PlanOutdated (2)   the spec or a model version has changed since the plan was made
 NotAsPlanned (5)   spec, kept file, evidence or plan are not those with which the delivery was opened
 DeliveryRuns (2)   another delivery of this model is on its way
 NoImage (2)        a version that clusters shall serve was not pushed as an image
@@ -32,6 +33,10 @@ def by_others(reason: str) -> Stopped:
 
 class PlanRefused(Refused):
     """A stage could not reach a verdict in its time; nothing was deployed."""
+
+
+class PlanOutdated(Refused):
+    """What the plan rests on has changed since it was made; nothing was touched."""
 
 
 class NotAsPlanned(NotGenuine):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from enum import StrEnum
 
-from gates.model import Outcome
-from gates.planning.forecast import GateForecast
+from gates.model import GateOutcome
+from gates.traffic import GateForecast
 from registry.model import Digest, InnerPath, ModelVersion
 from tidegate.core.errors import ExitCode
 from tidegate.core.model import Value
@@ -47,8 +48,8 @@ class GatePlan(Value):
     """One for each source that counts for the gate."""
 
 
-class Step(Value):
-    """One stage in one place: the unit that is started, recorded and, after a crash, said again."""
+class PlanStep(Value):
+    """One stage in one place: the unit that is started, recorded and, after a crash, repeated."""
 
     stage: StageName
     wave: int = 0
@@ -93,7 +94,7 @@ class Plan(Value):
     version: ModelVersion
     champion: ModelVersion
     regions: tuple[str, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[PlanStep, ...]
     resolved: Resolved | None = None
     """None before a delivery is opened, and of one whose tidegate settled nothing."""
 
@@ -125,11 +126,11 @@ class Ending(StrEnum):
 
 
 ENDING_OF = {
-    Outcome.PASS: Ending.DELIVERED,
-    Outcome.RUNNING: Ending.INCONCLUSIVE,
-    Outcome.INCONCLUSIVE: Ending.INCONCLUSIVE,
-    Outcome.ERROR: Ending.FAILED,
-    Outcome.FAIL: Ending.ROLLED_BACK,
+    GateOutcome.PASS: Ending.DELIVERED,
+    GateOutcome.RUNNING: Ending.INCONCLUSIVE,
+    GateOutcome.INCONCLUSIVE: Ending.INCONCLUSIVE,
+    GateOutcome.ERROR: Ending.FAILED,
+    GateOutcome.FAIL: Ending.ROLLED_BACK,
 }
 """What the worst verdict of a stage makes of the delivery."""
 
@@ -143,6 +144,21 @@ EXIT_CODES = {
 }
 
 
+class Left(Value):
+    """A region that is not back though it was asked: something of the delivery may still be on trial there."""
+
+    region: str
+    since: datetime
+    """When it was asked first."""
+    serves: str
+    """What was last seen there, and when, in words; never more than somebody saw."""
+    command: str
+    """What closes it."""
+
+    def __str__(self) -> str:
+        return f"{self.region}, since {self.since:%H:%M:%S} UTC ({self.serves}): close it with `{self.command}`"
+
+
 class Result(Value):
     """How a delivery ended, and why."""
 
@@ -150,3 +166,5 @@ class Result(Value):
     ending: Ending
     reason: str
     exit_code: ExitCode
+    left: tuple[Left, ...] = ()
+    """The regions that are still open; none where all are back."""

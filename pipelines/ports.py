@@ -14,7 +14,7 @@ from tidegate.core.model import Value
 
 
 class Fleet(Protocol):
-    """One region. Every call states a wish, returns when it holds, and may be said again after a crash."""
+    """One region. Every call states an operation, returns when it holds, and may be repeated after a crash."""
 
     region: str
 
@@ -84,7 +84,7 @@ class Ledger(Protocol):
         ...
 
     def beat(self) -> None:
-        """Say that whoever carries the delivery lives."""
+        """Say that the one who carries the delivery lives."""
         ...
 
     def recorded(self) -> Sequence[Event]:
@@ -92,7 +92,7 @@ class Ledger(Protocol):
         ...
 
     def measure(self, numbers: Mapping[str, float], *, at: datetime) -> None:
-        """Keep numbers as time series beside the events."""
+        """Keep numbers as time series besides the events."""
         ...
 
     def attach(self, path: Path, *, folder: str = "") -> None:
@@ -104,7 +104,7 @@ class Ledger(Protocol):
         ...
 
 
-class Answer(Value):
+class ChatAnswer(Value):
     """What an engine said to one prompt, and how fast."""
 
     text: str
@@ -117,7 +117,7 @@ class Answer(Value):
 class Chat(Protocol):
     """Asks one engine directly, at temperature 0."""
 
-    async def ask(self, url: str, model: str, prompt: str, *, max_tokens: int) -> Answer:
+    async def ask(self, url: str, model: str, prompt: str, *, max_tokens: int) -> ChatAnswer:
         """Stream one chat completion."""
         ...
 
@@ -134,7 +134,7 @@ class Tokenizer(Protocol):
         ...
 
 
-class Engines(Protocol):
+class EngineProvider(Protocol):
     """Model versions made ready to serve: as commands of this machine, or as images for clusters."""
 
     async def prepare(self, version: ModelVersion, progress: Callable[[str], None]) -> Engine:

@@ -54,12 +54,12 @@ class Link(Value):
     heads: tuple[str, ...]
     """The hashes of the events that its writer had seen and that no other event names; none for the first."""
     key: str = ""
-    """Of whoever signs; empty when nobody does."""
+    """Of the one who signs; empty when nobody does."""
     event: Event
 
 
 @dataclass(frozen=True)
-class Entry:
+class ChainEntry:
     """A link as it is kept: its text is hashed as it stands."""
 
     body: str
@@ -82,7 +82,7 @@ class Entry:
         return f"{self.body}\n{self.signature}"
 
 
-class Finding(Value):
+class ChainFinding(Value):
     """Something that shows that the record is not what was written."""
 
     what: str
@@ -94,35 +94,35 @@ class Finding(Value):
         return f"{self.what}: {self.where}: {self.why}"
 
 
-def entry_of(text: str) -> Entry | None:
+def entry_of(text: str) -> ChainEntry | None:
     """A kept text as an entry; None when it is none: a plain event of an older tidegate, or nothing of ours."""
     body, newline, signature = text.partition("\n")
     if not newline:
         return None
     try:
-        return Entry(body, signature, Link.model_validate_json(body))
+        return ChainEntry(body, signature, Link.model_validate_json(body))
     except ValueError:
         return None
 
 
-def heads_of(entries: Iterable[Entry]) -> tuple[str, ...]:
+def heads_of(entries: Iterable[ChainEntry]) -> tuple[str, ...]:
     """The hashes that no entry names, sorted."""
     known = {entry.hash for entry in entries}
     return tuple(sorted(known - {head for entry in entries for head in entry.link.heads}))
 
 
 def linked(
-    event: Event, entries: Sequence[Entry], *, delivery: str, number: int, writer: str, seal: Seal | None
-) -> Entry:
+    event: Event, entries: Sequence[ChainEntry], *, delivery: str, number: int, writer: str, seal: Seal | None
+) -> ChainEntry:
     """The event as the next entry of its writer, behind all those."""
     seq = 1 + max((entry.link.seq for entry in entries if entry.link.writer == writer), default=0)
     key = seal.key if seal else ""
     link = Link(delivery=delivery, number=number, writer=writer, seq=seq, heads=heads_of(entries), key=key, event=event)
     body = link.model_dump_json()
-    return Entry(body, seal.sign(body.encode()) if seal else "", link)
+    return ChainEntry(body, seal.sign(body.encode()) if seal else "", link)
 
 
-def examine(entries: Sequence[Entry], delivery: str, believed: Believed | None = None) -> Iterator[Finding]:
+def examine(entries: Sequence[ChainEntry], delivery: str, believed: Believed | None = None) -> Iterator[ChainFinding]:
     """Everything that shows that the entries are not what was written, and by whom.
 
     Args:
@@ -139,7 +139,7 @@ def examine(entries: Sequence[Entry], delivery: str, believed: Believed | None =
             for writer, seq in saw.get(head, {}).items():
                 before[writer] = max(seq, before.get(writer, 0))
         if entry.link.seq != 1 + before.get(entry.link.writer, 0):
-            yield Finding(what="inserted", where=entry.place, why="it does not follow its writer's last event")
+            yield ChainFinding(what="inserted", where=entry.place, why="it does not follow its writer's last event")
         saw[entry.hash] = {**before, entry.link.writer: entry.link.seq}
     yield from _forks(entries)
     yield from _afterwards(entries)
@@ -147,59 +147,67 @@ def examine(entries: Sequence[Entry], delivery: str, believed: Believed | None =
         yield from _unsigned(entry, believed)
 
 
-def vanished(seen: Iterable[Entry], entries: Iterable[Entry]) -> Iterator[Finding]:
+def vanished(seen: Iterable[ChainEntry], entries: Iterable[ChainEntry]) -> Iterator[ChainFinding]:
     """What somebody has seen, such as an export, and what is not there as it was."""
     now = {entry.text for entry in entries}
     for entry in seen:
         if entry.text not in now:
-            yield Finding(what="removed", where=entry.place, why="it was there before, and is gone or another now")
+            yield ChainFinding(what="removed", where=entry.place, why="it was there before, and is gone or another now")
 
 
-def _amiss(entry: Entry, known: Mapping[str, Entry], delivery: str) -> Iterator[Finding]:
+def beheaded(noted: Iterable[str], entries: Iterable[ChainEntry]) -> Iterator[ChainFinding]:
+    """Hashes that were noted elsewhere and that no event has now: it, or one that it names, is gone or another."""
+    known = {entry.hash for entry in entries}
+    for head in noted:
+        if head not in known:
+            yield ChainFinding(what="removed", where=f"head {head[:12]}", why="no event has this hash any more")
+
+
+def _amiss(entry: ChainEntry, known: Mapping[str, ChainEntry], delivery: str) -> Iterator[ChainFinding]:
     link = entry.link
     if link.delivery != delivery:
-        yield Finding(what="inserted", where=entry.place, why=f"it was written for delivery {link.delivery}")
+        yield ChainFinding(what="inserted", where=entry.place, why=f"it was written for delivery {link.delivery}")
     for head in link.heads:
         if head not in known:
             why = "what stood before it is gone or another now"
-            yield Finding(what="removed", where=f"before {entry.place}", why=why)
+            yield ChainFinding(what="removed", where=f"before {entry.place}", why=why)
         elif known[head].link.number >= link.number:
-            yield Finding(what="changed", where=entry.place, why="it stands before an event that it follows")
+            yield ChainFinding(what="changed", where=entry.place, why="it stands before an event that it follows")
     opening = (link.event.step, link.event.kind) == ("delivery", "started")
     if opening and link.heads:
-        yield Finding(what="inserted", where=entry.place, why="a delivery starts once, and first")
+        yield ChainFinding(what="inserted", where=entry.place, why="a delivery starts once, and first")
 
 
-def _forks(entries: Sequence[Entry]) -> Iterator[Finding]:
+def _forks(entries: Sequence[ChainEntry]) -> Iterator[ChainFinding]:
     firsts = [entry for entry in entries if not entry.link.heads]
     for entry in firsts[1:]:
-        yield Finding(what="inserted", where=entry.place, why=f"a second beginning, beside {firsts[0].place}")
-    taken: dict[tuple[str, int], Entry] = {}
+        yield ChainFinding(what="inserted", where=entry.place, why=f"a second beginning, next to {firsts[0].place}")
+    taken: dict[tuple[str, int], ChainEntry] = {}
     for entry in entries:
         first = taken.setdefault((entry.link.writer, entry.link.seq), entry)
         if first is not entry:
             why = f"its writer wrote something else in its place: {first.place}"
-            yield Finding(what="inserted", where=entry.place, why=why)
+            yield ChainFinding(what="inserted", where=entry.place, why=why)
 
 
-def _afterwards(entries: Sequence[Entry]) -> Iterator[Finding]:
+def _afterwards(entries: Sequence[ChainEntry]) -> Iterator[ChainFinding]:
     """Who closes a delivery names all that stands there; only remarks, such as of a report, come later."""
     closings = [each for each in entries if (each.link.event.step, each.link.event.kind) == ("delivery", "closed")]
     loose = set(heads_of(entries))
     for entry in entries:
         if closings and entry.hash in loose and entry not in closings and entry.link.event.kind != "evidence":
-            yield Finding(what="inserted", where=entry.place, why="the delivery was closed without it")
+            yield ChainFinding(what="inserted", where=entry.place, why="the delivery was closed without it")
 
 
-def _unsigned(entry: Entry, believed: Believed | None) -> Iterator[Finding]:
+def _unsigned(entry: ChainEntry, believed: Believed | None) -> Iterator[ChainFinding]:
     link = entry.link
     if link.key and not entry.signature:
-        yield Finding(what="unsigned", where=entry.place, why="its signature was taken away")
+        yield ChainFinding(what="unsigned", where=entry.place, why="its signature was taken away")
     elif believed is None or (not link.key and link.event.kind in UNSIGNED_KINDS):
         return
     elif not link.key:
-        yield Finding(what="unsigned", where=entry.place, why="nobody signed it")
+        yield ChainFinding(what="unsigned", where=entry.place, why="nobody signed it")
     elif not believed.knows(link.key):
-        yield Finding(what="unknown key", where=entry.place, why=f"signed by key {link.key}, which nobody trusts")
+        yield ChainFinding(what="unknown key", where=entry.place, why=f"signed by key {link.key}, which nobody trusts")
     elif not believed.holds(link.key, entry.body.encode(), entry.signature):
-        yield Finding(what="changed", where=entry.place, why=f"it is not what key {link.key} signed")
+        yield ChainFinding(what="changed", where=entry.place, why=f"it is not what key {link.key} signed")

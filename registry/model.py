@@ -1,19 +1,20 @@
-"""The nouns of the registry: model versions, their files, the aliases that say what they are for."""
+"""The nouns of the registry: model versions, their files, deliveries, and what aliases say of versions."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from datetime import datetime
 from enum import StrEnum
 from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
+from tidegate.core.errors import UsageError
 from tidegate.core.model import Value
 
 
 def _inside(path: str) -> str:
-    """Whoever writes the files of a version below a folder must end up below it."""
+    """Anyone who writes the files of a version below a folder must end up below it."""
     if "\\" in path or any(part in ("", ".", "..") for part in path.split("/")):
         raise ValueError("a path of a file below the model's folder")
     return path
@@ -55,6 +56,29 @@ class ModelVersion(Value):
         return f"models:/{self.name}/{self.version}"
 
 
+class EventKind(StrEnum):
+    """What events tell of; `pipelines.events.payloads` has what each carries."""
+
+    STARTED = "started"
+    TRAFFIC = "traffic"
+    EVIDENCE = "evidence"
+    VERDICT = "verdict"
+    DONE = "done"
+    FAILED = "failed"
+    UNDONE = "undone"
+    WAITING = "waiting"
+    APPROVED = "approved"
+    REFUSED = "refused"
+    ALLOWED = "allowed"
+    IGNORED = "ignored"
+    REQUESTED = "requested"
+    RESUMED = "resumed"
+    STOP = "stop"
+    LEFT = "left"
+    RETURNED = "returned"
+    CLOSED = "closed"
+
+
 class Event(Value):
     """One line of the ledger."""
 
@@ -62,12 +86,11 @@ class Event(Value):
     step: str
     """The step's id, such as `canary@eu-west-1/25`; `delivery` for the delivery itself."""
     kind: str
-    """`started`, `traffic`, `evidence`, `verdict`, `done`, `failed`, `undone`, `closed`; of people and what waits for
-    them `waiting`, `approved`, `refused`, `stop`."""
+    """An `EventKind`; text, so that an older tidegate reads what a newer one recorded."""
     message: str
     """One line for people."""
     data: Mapping[str, object] = {}
-    """The same for programs; `pipelines.payloads` says what each kind carries."""
+    """The same for programs; `pipelines.events.payloads` says what each kind carries."""
 
 
 class DeliverySummary(Value):
@@ -94,7 +117,7 @@ class DeliverySummary(Value):
     patience_seconds: float = 0.0
     """Of one that many processes carry: how long nothing may be heard of it; 0 when one process carries it all."""
     key: str | None = None
-    """Of whoever opened it, such as a workflow's uid."""
+    """Of the one who opened it, such as a workflow's uid."""
 
 
 class StoredRun(Value):
@@ -110,7 +133,7 @@ class StoredRun(Value):
     tags: Mapping[str, str]
 
 
-class Metric(Value):
+class StoredMetric(Value):
     """One point of a run's time series."""
 
     name: str
@@ -129,8 +152,69 @@ class StoredModel(Value):
 
 
 class StoredVersion(Value):
-    """A model version as its store gives it, whoever registered it."""
+    """A model version as its store gives it, no matter who registered it."""
 
     name: str
     version: str
     tags: Mapping[str, str]
+
+
+Move = tuple[str, str | None]
+"""An alias and the number of the version it points at from now on; None takes the alias away."""
+
+
+def promoted(version: str, aliases: Mapping[str, str], replaced: str | None, registered: Collection[str]) -> list[Move]:
+    """What to write, in this order, when `version` becomes champion and the champion previous.
+
+    `replaced` is what is noted on the version: the champion that it took over from, which is written before any
+    of this. So it may be repeated after a crash at any point; the challenger goes last, because it is what
+    says that work is left.
+    """
+    moves = list(_succeed(version, aliases, replaced, registered))
+    if aliases.get(Alias.CHALLENGER) == version:
+        moves.append((Alias.CHALLENGER, None))
+    return moves
+
+
+def taken_over_from(version: str, aliases: Mapping[str, str], replaced: str | None) -> str | None:
+    """The champion that `version` takes over from when it is promoted now; once it is champion itself, as noted."""
+    champion = aliases.get(Alias.CHAMPION)
+    return replaced if champion in (None, version) else champion
+
+
+def reinstated(
+    version: str, aliases: Mapping[str, str], replaced: str | None, registered: Collection[str]
+) -> list[Move]:
+    """What to write, in this order, when users went back to `version`. `replaced` as for `promoted`."""
+    return list(_succeed(version, aliases, replaced, registered))
+
+
+def pointed(alias: str, version: str, aliases: Mapping[str, str]) -> list[Move]:
+    """What to write, in this order, when a person lets `alias` point at `version`.
+
+    Raises:
+        UsageError: the champion would be its own `previous`.
+    """
+    if alias == Alias.PREVIOUS and aliases.get(Alias.CHAMPION) == version:
+        raise UsageError(
+            f"version {version} is the champion, and cannot be the version before it too",
+            hint="`previous` is what `tidegate rollback --to previous` goes back to",
+        )
+    taken = [(Alias.PREVIOUS, None)] if alias == Alias.CHAMPION and aliases.get(Alias.PREVIOUS) == version else []
+    return [*taken, (alias, version)]
+
+
+def _succeed(
+    version: str, aliases: Mapping[str, str], replaced: str | None, registered: Collection[str]
+) -> Iterator[Move]:
+    champion, previous = aliases.get(Alias.CHAMPION), aliases.get(Alias.PREVIOUS)
+    # Of one that stays champion nothing may be noted, as when somebody set the aliases by hand.
+    known = (replaced, previous if champion == version else None)
+    wanted = next((each for each in known if each in registered and each != version), None)
+    # A `previous` of before must not be where a rollback goes to when this dies in the middle.
+    if previous not in (None, wanted):
+        yield Alias.PREVIOUS, None
+    if champion != version:
+        yield Alias.CHAMPION, version
+    if wanted not in (None, previous):
+        yield Alias.PREVIOUS, wanted

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from registry.model import Metric, StoredModel, StoredRun, StoredVersion
+from registry.model import StoredMetric, StoredModel, StoredRun, StoredVersion
 
 
 class RunStore(Protocol):
@@ -29,7 +29,7 @@ class RunStore(Protocol):
         """Those that the filter takes, newest first; none when there is no such experiment."""
         ...
 
-    def log(self, run: str, *, tags: Mapping[str, str] | None = None, metrics: Sequence[Metric] = ()) -> None:
+    def log(self, run: str, *, tags: Mapping[str, str] | None = None, metrics: Sequence[StoredMetric] = ()) -> None:
         """Write all of it in one request, which is carried out whole or not at all."""
         ...
 
@@ -43,7 +43,7 @@ class RunStore(Protocol):
 
 
 class ArtifactStore(Protocol):
-    """Files beside runs and model versions."""
+    """Files besides runs and model versions."""
 
     def upload(self, run: StoredRun, path: Path, folder: str) -> None:
         """Keep a file in a folder of the run's artifacts; "" is the top."""

@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from registry.chain import Believed, Entry, Finding, entry_of, examine
+from registry.chain import Believed, ChainEntry, ChainFinding, entry_of, examine
 from registry.conventions import EVENT_PREFIX, LAST_STEP, NOTE, REGION_PREFIX
 from registry.model import Event
-from tidegate.core.markdown import code_cell, table_cell
+from tidegate.core.text import code_cell, table_cell
 
 TAG_CHARACTERS = 4000
 """MLflow cuts a run's tag at 8000 characters without a word, and older stores at 5000."""
@@ -23,14 +23,14 @@ _NOT_IN_NAMES = re.compile(r"[^\w.\- :/]", re.ASCII)
 
 
 @dataclass(frozen=True)
-class Record:
+class LedgerRecord:
     """A delivery's events as its run has them."""
 
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[ChainEntry, ...] = ()
     """Those of the chain."""
     plain: tuple[Event, ...] = ()
     """Those of a tidegate that chained none; in a delivery that is chained they did not happen."""
-    strange: tuple[Finding, ...] = ()
+    strange: tuple[ChainFinding, ...] = ()
     """What stands where events stand and is none."""
 
     @property
@@ -43,12 +43,12 @@ class Record:
         """In their order."""
         return [entry.link.event for entry in self.entries] if self.chained else list(self.plain)
 
-    def findings(self, delivery: str, believed: Believed | None = None) -> list[Finding]:
+    def findings(self, delivery: str, believed: Believed | None = None) -> list[ChainFinding]:
         """Everything that shows that this is not what was written."""
         found = [*self.strange, *examine(self.entries, delivery, believed)]
         inserted = self.plain if self.chained or believed else ()
         why = "it is no part of the chain"
-        return found + [Finding(what="inserted", where=f"{each.step} {each.kind}", why=why) for each in inserted]
+        return found + [ChainFinding(what="inserted", where=f"{each.step} {each.kind}", why=why) for each in inserted]
 
 
 def event_tags(number: int, event: Event, writer: str = "") -> dict[str, str]:
@@ -60,7 +60,7 @@ def event_tags(number: int, event: Event, writer: str = "") -> dict[str, str]:
     return text_tags(number, event.model_dump_json(), writer)
 
 
-def entry_tags(entry: Entry) -> dict[str, str]:
+def entry_tags(entry: ChainEntry) -> dict[str, str]:
     """The tags of an entry of the chain.
 
     Raises:
@@ -87,26 +87,28 @@ def read_events(tags: Mapping[str, str]) -> list[Event]:
     return read_record(tags).events
 
 
-def read_record(tags: Mapping[str, str]) -> Record:
+def read_record(tags: Mapping[str, str]) -> LedgerRecord:
     """Everything in a run's tags that is an event, or stands where events stand.
 
     An event with a part missing was never acknowledged to its writer, so it did not happen.
     """
-    entries: list[Entry] = []
+    entries: list[ChainEntry] = []
     plain: list[Event] = []
-    strange: list[Finding] = []
+    strange: list[ChainFinding] = []
     for (number, writer), text in _texts(tags):
         entry = entry_of(text)
         if entry and (entry.link.number, entry.link.writer) == (number, writer):
             entries.append(entry)
         elif entry:
-            strange.append(Finding(what="changed", where=entry.place, why=f"it stands at {number}, another's place"))
+            strange.append(
+                ChainFinding(what="changed", where=entry.place, why=f"it stands at {number}, another's place")
+            )
         else:
             try:
                 plain.append(Event.model_validate_json(text))
             except ValueError:
-                strange.append(Finding(what="inserted", where=str(number), why="it is no event"))
-    return Record(tuple(entries), tuple(plain), tuple(strange))
+                strange.append(ChainFinding(what="inserted", where=str(number), why="it is no event"))
+    return LedgerRecord(tuple(entries), tuple(plain), tuple(strange))
 
 
 def _texts(tags: Mapping[str, str]) -> Iterator[tuple[tuple[int, str], str]]:
@@ -176,7 +178,7 @@ def describe(title: str, events: Sequence[Event], ending: str | None = None) -> 
 
 
 def summary_tags(title: str, events: Sequence[Event]) -> dict[str, str]:
-    """Everything beside the event itself that changes when one is appended."""
+    """Everything besides the event itself that changes when one is appended."""
     return state_tags(events[-1]) | {NOTE: describe(title, events)}
 
 

@@ -1,56 +1,130 @@
-"""Who serves in a region, and what every wish makes of it. Pure: each step returns new arms."""
+"""The engines of a region by role, and what each operation makes of them. Pure: every step returns new arms.
+
+The same rules for the fleet of this machine and for fleets that others bring (`rollouts.base`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Generic, Protocol, TypeVar
 
 from rollouts.errors import NotPossible
-from rollouts.model import Arm, Phase, RegionState, Role
-from rollouts.ports import RunningEngine
-from rollouts.xds import Routes, Upstream
+from rollouts.model import EngineSet, RegionPhase, RegionState, Role, require_percent
+
+
+class EngineIdentity(Protocol):
+    """Which model version an engine serves."""
+
+    @property
+    def version(self) -> str:
+        """The model version in the registry."""
+        ...
+
+    @property
+    def digest(self) -> str:
+        """Over the version's files; empty where it is not known."""
+        ...
+
+
+class ArmEngine(Protocol):
+    """An engine that plays a role: what the rules ask of it."""
+
+    @property
+    def engine(self) -> EngineIdentity:
+        """What it serves."""
+        ...
+
+    @property
+    def url(self) -> str:
+        """Its own address, past the proxy."""
+        ...
+
+    @property
+    def alive(self) -> bool:
+        """Whether it serves."""
+        ...
+
+    def tail(self) -> str:
+        """The last lines of its log."""
+        ...
+
+
+Arm = TypeVar("Arm", bound=ArmEngine)
 
 
 @dataclass(frozen=True)
-class Arms:
+class Arms(Generic[Arm]):
     """The engines of a region by role, and how users are spread over them."""
 
-    stable: RunningEngine | None = None
-    canary: RunningEngine | None = None
-    previous: RunningEngine | None = None
+    stable: Arm | None = None
+    canary: Arm | None = None
+    previous: Arm | None = None
     weight: int = 0
     """Percent of users on the canary."""
     mirror: int = 0
     """Percent of users' requests copied to the canary."""
 
-    def __iter__(self) -> Iterator[tuple[Role, RunningEngine]]:
+    def __iter__(self) -> Iterator[tuple[Role, Arm]]:
         for role in Role:
-            running: RunningEngine | None = getattr(self, role)
+            running: Arm | None = getattr(self, role)
             if running is not None:
                 yield role, running
 
-    def running(self, version: str) -> RunningEngine | None:
+    def running(self, version: str) -> Arm | None:
         """The engine of that version, in whatever role."""
         return next((running for _, running in self if running.engine.version == version), None)
 
-    def with_trial(self, canary: RunningEngine) -> Arms:
+    def serves(self, engine: EngineIdentity) -> bool:
+        """Whether the engine serves as stable or canary already, so that a deploy of it changes nothing.
+
+        Raises:
+            NotPossible: its version serves other files here.
+        """
+        here = self.running(engine.version)
+        if here and here.engine.digest not in {"", engine.digest}:
+            raise NotPossible(
+                f"version {engine.version} runs here already, with other files", hint="register a new version"
+            )
+        # The warm previous runs, but not in the role that is asked for: it must become the canary.
+        return here is not None and here.alive and here is not self.previous
+
+    def reusing(self, engine: EngineIdentity) -> Arms[Arm] | None:
+        """The warm previous on trial instead of a new engine; None when it is another version, or down."""
+        warm = self.previous
+        if warm and warm.alive and warm.engine.version == engine.version:
+            return replace(self.without_trial(), previous=None, canary=warm)
+        return None
+
+    def making_room(self) -> Arms[Arm]:
+        """Before an engine starts: memory suffices for two engines per region, rarely for three."""
+        return Arms(stable=self.stable)
+
+    def started(self, running: Arm) -> Arms[Arm]:
+        """A new engine is ready: stable in an empty region, else on trial without traffic."""
+        return self.with_trial(running) if self.stable else replace(self, stable=running)
+
+    def with_trial(self, canary: Arm) -> Arms[Arm]:
         """`canary` on trial, without traffic."""
         return replace(self.without_trial(), canary=canary)
 
-    def without_trial(self) -> Arms:
+    def without_trial(self) -> Arms[Arm]:
         """All users on the stable engine."""
         return replace(self, canary=None, weight=0, mirror=0)
 
-    def promoted(self) -> Arms:
-        """The canary serves everybody; the old stable waits, and who waited before it goes.
+    def promoted(self) -> Arms[Arm]:
+        """The canary serves everybody; the old stable waits, and who waited before it goes. Idempotent.
 
         Raises:
             NotPossible: when there is no canary, or it is dead.
         """
+        # A deploy retires the warm previous; one that is here without a canary means: promoted already.
+        if self.previous and not self.canary:
+            return self
         canary = self._trial("promote")
         return Arms(stable=canary, previous=self.stable)
 
-    def shifted(self, *, weight: int) -> Arms:
+    def shifted(self, *, weight: int) -> Arms[Arm]:
         """That percent of users on the canary.
 
         Raises:
@@ -62,7 +136,7 @@ class Arms:
         require_percent(weight)
         return replace(self, weight=weight)
 
-    def mirrored(self, *, percent: int) -> Arms:
+    def mirrored(self, *, percent: int) -> Arms[Arm]:
         """That percent of requests copied to the canary.
 
         Raises:
@@ -73,7 +147,7 @@ class Arms:
         require_percent(percent)
         return replace(self, mirror=percent)
 
-    def rolled_back(self, to: str | None) -> Arms:
+    def rolled_back(self, to: str | None) -> Arms[Arm]:
         """All users on version `to`, which is the stable one (None) or the one before it.
 
         Raises:
@@ -91,28 +165,16 @@ class Arms:
             f"version {to} is not warm here, so there is no going back to it", hint=f"warm: {warm or '-'}"
         )
 
-    def _trial(self, wish: str) -> RunningEngine:
+    def _trial(self, operation: str) -> Arm:
         if self.canary is None:
-            raise NotPossible(f"there is no canary to {wish}", hint="deploy one first")
+            raise NotPossible(f"there is no canary to {operation}", hint="deploy one first")
         if not self.canary.alive:
             version = self.canary.engine.version
-            raise NotPossible(f"the canary, version {version}, died: cannot {wish} it", detail=self.canary.tail())
+            raise NotPossible(f"the canary, version {version}, died: cannot {operation} it", detail=self.canary.tail())
         return self.canary
 
 
-def routes(arms: Arms) -> Routes:
-    """What the proxy must do for these arms; a canary that is dead is not on the map."""
-    canary = arms.canary if arms.canary and arms.canary.alive else None
-    return Routes(
-        stable=_upstream(Role.STABLE, arms.stable),
-        canary=_upstream(Role.CANARY, canary),
-        previous=_upstream(Role.PREVIOUS, arms.previous),
-        weight=arms.weight if canary else 0,
-        mirror=arms.mirror if canary else 0,
-    )
-
-
-def state(region: str, arms: Arms, *, entry: str, proxy_alive: bool) -> RegionState:
+def state(region: str, arms: Arms[Arm], *, entry: str, proxy_alive: bool) -> RegionState:
     """The arms as an outsider sees them."""
     seen = {role: _arm(role, running) for role, running in arms}
     problems = [f"{arm.role} (version {arm.version}) is down" for arm in seen.values() if not arm.ready]
@@ -132,32 +194,18 @@ def state(region: str, arms: Arms, *, entry: str, proxy_alive: bool) -> RegionSt
     )
 
 
-def require_percent(number: int) -> None:
-    """Of users or of requests.
-
-    Raises:
-        NotPossible: it is not from 0 to 100.
-    """
-    if not 0 <= number <= 100:
-        raise NotPossible(f"{number} is no percentage", hint="0 to 100")
-
-
-def _phase(arms: Arms, *, healthy: bool) -> Phase:
+def _phase(arms: Arms[Arm], *, healthy: bool) -> RegionPhase:
     if arms.stable is None:
-        return Phase.EMPTY
-    # Before the trial: whoever waits for a region to be well must not have to look at each engine.
+        return RegionPhase.EMPTY
+    # Before the trial: the one who waits for a region to be well need not poll each engine.
     if not healthy:
-        return Phase.DEGRADED
-    return Phase.TRIAL if arms.canary else Phase.STEADY
+        return RegionPhase.DEGRADED
+    return RegionPhase.TRIAL if arms.canary else RegionPhase.STEADY
 
 
-def _upstream(role: Role, running: RunningEngine | None) -> Upstream | None:
-    return Upstream(role=role, version=running.engine.version, port=running.port) if running else None
-
-
-def _arm(role: Role, running: RunningEngine) -> Arm:
+def _arm(role: Role, running: ArmEngine) -> EngineSet:
     alive = running.alive
-    return Arm(
+    return EngineSet(
         role=role,
         version=running.engine.version,
         digest=running.engine.digest,

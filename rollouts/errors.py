@@ -4,6 +4,8 @@ FleetError (OutsideError)
 ├── EngineDidNotStart     died or stayed unhealthy; carries the tail of its log
 ├── Unreachable           the fleet itself did not answer; what was asked may have been done
 │   └── NoConnection          nothing was sent, so nothing was done
+├── QueryRefused          Prometheus cannot evaluate a query
+├── HostGone              the host of a local fleet has ended, and with it everything that it served
 ├── NoAccess              no credentials for a cluster were found, or they could not be got
 ├── ApiError              a Kubernetes API server said no; carries its status and reason
 │   ├── Invalid               400, 422, and 500 for an apply that fits no schema: it is wrong; carries the causes
@@ -15,7 +17,7 @@ FleetError (OutsideError)
 │   └── TooManyRequests       429: not now; says when
 ├── NotTheCarrier         another process carries the delivery in this region; nothing was written
 ├── NotConfirmed          it was sent, and its effect did not show in time
-└── NotPossible           the wish contradicts the region's state (promote without a canary)
+└── NotPossible           the operation contradicts the region's state (promote without a canary)
     └── Overruled             somebody else asks the region for another version meanwhile
 CapacityError (Refused)   too little memory or too few cores; nothing was started
 NotOurs (Refused)         an object of that name is somebody else's; nothing was written to it
@@ -26,8 +28,20 @@ RulesRefused (Refused)    Prometheus does not take the rules; those of before st
 
 from __future__ import annotations
 
-from rollouts.kube.model import Cause
-from tidegate.core.errors import OutsideError, Refused
+from typing import Any
+
+from tidegate.core.errors import OutsideError, Refused, TidegateError, UsageError
+from tidegate.core.model import Value
+
+
+class Cause(Value):
+    """One thing that is wrong in what was sent."""
+
+    field: str
+    """Its path, such as `spec.strategy.canary.steps[0]`; empty when the server does not say."""
+    message: str
+    reason: str = ""
+    """The server's one word, such as `FieldValueInvalid`."""
 
 
 class FleetError(OutsideError):
@@ -46,12 +60,16 @@ class NoConnection(Unreachable):
     """No connection came about: nothing was sent, so nothing was done."""
 
 
+class HostGone(FleetError):
+    """The fleet host has ended. Its engines and proxies ended with it: nobody is served, and nothing is on trial."""
+
+
 class NoAccess(FleetError):
     """No credentials for a cluster: none were found, or what should give them failed."""
 
 
 class NotTheCarrier(FleetError):
-    """Another process carries the delivery in this region: what this one wishes there counts no more."""
+    """Another process carries the delivery in this region: operations of this one are refused."""
 
 
 class NotConfirmed(FleetError):
@@ -59,11 +77,11 @@ class NotConfirmed(FleetError):
 
 
 class NotPossible(FleetError):
-    """The wish contradicts what the region is doing."""
+    """The operation contradicts the state of the region."""
 
 
 class Overruled(NotPossible):
-    """Somebody else asked the region for another version while a wish of ours was on its way."""
+    """Somebody else asked the region for another version while an operation of ours was under way."""
 
 
 class CapacityError(Refused):
@@ -84,6 +102,10 @@ class PortInUse(Refused):
 
 class RulesRefused(Refused):
     """Prometheus does not take the rules; it keeps to those that it had. The message has its own words."""
+
+
+class QueryRefused(FleetError):
+    """Prometheus cannot evaluate the query; the message has its own words."""
 
 
 class ApiError(FleetError):
@@ -108,7 +130,7 @@ class ApiError(FleetError):
 
 
 class Invalid(ApiError):
-    """The request itself is wrong (400, 422; 500 for an apply with an unknown field); said again, it stays wrong."""
+    """The request itself is wrong (400, 422; 500 for an apply with an unknown field); repeated, it stays wrong."""
 
     causes: tuple[Cause, ...] = ()
 
@@ -135,3 +157,48 @@ class Gone(ApiError):
 
 class TooManyRequests(ApiError):
     """Nothing was done; `retry_after_seconds` says when to ask again (429)."""
+
+
+_BY_NAME: dict[str, type[TidegateError]] = {
+    kind.__name__: kind
+    for kind in (
+        EngineDidNotStart,
+        Unreachable,
+        NoConnection,
+        HostGone,
+        NotConfirmed,
+        NotPossible,
+        Overruled,
+        NotOurs,
+        NotTheCarrier,
+        WouldTakeDown,
+        NoAccess,
+        ApiError,
+        Invalid,
+        Unauthorized,
+        Forbidden,
+        NotFound,
+        Conflict,
+        Gone,
+        TooManyRequests,
+        FleetError,
+        CapacityError,
+        PortInUse,
+        RulesRefused,
+        QueryRefused,
+        OutsideError,
+        Refused,
+        UsageError,
+    )
+}
+
+
+def error_to_json(error: TidegateError) -> dict[str, Any]:
+    """The error as JSON; a class that the other side does not know goes as its nearest known base."""
+    kind = next(base.__name__ for base in type(error).__mro__ if base.__name__ in _BY_NAME)
+    return {"error": kind, "message": error.message, "hint": error.hint, "detail": error.detail}
+
+
+def error_from_json(data: dict[str, Any]) -> TidegateError:
+    """The error that `error_to_json` was given."""
+    return _BY_NAME[data["error"]](data["message"], hint=data["hint"], detail=data["detail"])

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Self
 
-from pydantic import model_validator
+from pydantic import AliasChoices, Field, model_validator
 
+from rollouts.errors import NotPossible
 from tidegate.core.model import Value
 
 PORT = "{port}"
@@ -25,7 +27,7 @@ class Role(StrEnum):
     """Was stable before the last promotion; warm, and without users unless the stable cannot be reached."""
 
 
-class Phase(StrEnum):
+class RegionPhase(StrEnum):
     """What a region is doing, as an outsider sees it."""
 
     EMPTY = "empty"
@@ -73,7 +75,7 @@ class Engine(Value):
         return self
 
 
-class Arm(Value):
+class EngineSet(Value):
     """One version that serves in a region, or could at once."""
 
     role: Role
@@ -88,7 +90,7 @@ class Arm(Value):
     """Why it is not ready, with the tail of its log, when it died."""
 
 
-class Stranger(Value):
+class ForeignObject(Value):
     """An object of somebody else's where one of this delivery's would be; it is left as it is."""
 
     kind: str
@@ -104,7 +106,7 @@ class Stranger(Value):
         return f"{self.kind} {self.name}{place} is not tidegate's ({self.owner})"
 
 
-class ForeignWish(Value):
+class ForeignChange(Value):
     """Somebody else than tidegate asked the region for the version that it is asked for now."""
 
     version: str
@@ -113,16 +115,49 @@ class ForeignWish(Value):
     """Who, when and where, in one line, as it is told when another version was on trial."""
 
 
+class GuardRollback(Value):
+    """A trial that the region's guard took back, because nobody carried it any more."""
+
+    version: str
+    at: datetime
+    """When the guard began to take it back."""
+    since: datetime
+    """When somebody was heard of last."""
+    who: str = ""
+    """Who that was, in words; empty when unknown."""
+
+    def __str__(self) -> str:
+        """As a person reads it, in UTC."""
+        at, since = (moment.astimezone(UTC) for moment in (self.at, self.since))
+        last = f"{since:%H:%M:%S}" if at.date() == since.date() else f"{since:%Y-%m-%d %H:%M:%S}"
+        who = f" ({self.who})" if self.who else ""
+        return (
+            f"version {self.version} was taken back by the region's guard at {at:%Y-%m-%d %H:%M:%S} UTC: "
+            f"nothing was heard of its carrier{who} since {last}"
+        )
+
+
+class CarrierHeartbeat(Value):
+    """Who carries a region's trial, and when that was last heard of."""
+
+    who: str
+    """In words: host and process."""
+    heard: datetime | None
+    """None when nothing ever was."""
+    unattended_seconds: float
+    """How long nothing may be heard until the region ends the trial by itself."""
+
+
 class RegionState(Value):
-    """What `Fleet.observe` saw. A wish holds when the state says so, never because it was said."""
+    """What `Fleet.observe` found. An operation is complete when the state shows it, not when it was accepted."""
 
     region: str
-    phase: Phase
+    phase: RegionPhase
     entry: str
     """The address that users of the region talk to."""
-    stable: Arm | None = None
-    canary: Arm | None = None
-    previous: Arm | None = None
+    stable: EngineSet | None = None
+    canary: EngineSet | None = None
+    previous: EngineSet | None = None
     """The last stable, kept warm so that going back needs no start."""
     warm: tuple[str, ...] = ()
     """Versions without users whose engines are up: a rollback goes to one of them without a start."""
@@ -132,9 +167,30 @@ class RegionState(Value):
     """Percent of user traffic copied to the canary."""
     problem: str | None = None
     """Everything that is down, in one line; None when all is well."""
-    foreign_wish: ForeignWish | None = None
+    foreign_change: ForeignChange | None = Field(
+        default=None,
+        validation_alias=AliasChoices("foreign_change", "foreign_wish"),  # codespell:ignore wish
+    )
     """None when tidegate asked last, and where nobody else can."""
     route_writer: str = ""
     """Who wrote the weights last, as the API server names them; empty where nobody notes it."""
-    strangers: tuple[Stranger, ...] = ()
+    foreign_objects: tuple[ForeignObject, ...] = Field(
+        default=(),
+        validation_alias=AliasChoices("foreign_objects", "strangers"),  # codespell:ignore strangers
+    )
     """Objects of others where this delivery's would be, among those that were looked at."""
+    taken_away: str = ""
+    """That the last trial was ended by somebody, or by the region because nobody carried it any more: neither is the
+    version's fault. Empty when it was not, and once another trial begins."""
+    unattended: GuardRollback | None = None
+    """What the region's guard took back since the last version was deployed; None when it took nothing back."""
+
+
+def require_percent(number: int) -> None:
+    """Check a share of users or of requests.
+
+    Raises:
+        NotPossible: it is not from 0 to 100.
+    """
+    if not 0 <= number <= 100:
+        raise NotPossible(f"{number} is no percentage", hint="0 to 100")

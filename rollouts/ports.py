@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from rollouts.local.xds import Routes
 from rollouts.model import Engine
-from rollouts.xds import Routes
 
 
 class RunningEngine(Protocol):
@@ -36,7 +36,7 @@ class RunningEngine(Protocol):
         ...
 
 
-class Engines(Protocol):
+class EngineRunner(Protocol):
     """Runs engines on this machine."""
 
     async def start(self, engine: Engine, *, port: int | None = None) -> RunningEngine:
@@ -50,7 +50,7 @@ class Engines(Protocol):
 
 
 class Proxy(Protocol):
-    """The one door of a region, behind which engines change."""
+    """The one endpoint of a region, behind which engines change."""
 
     entry: str
     """The address that users talk to; it never changes while the region is up."""
@@ -77,7 +77,7 @@ class Proxy(Protocol):
         ...
 
     async def stop(self) -> None:
-        """Close the door."""
+        """Close the endpoint."""
         ...
 
 

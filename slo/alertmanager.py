@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from slo.metrics import SERVICE as SERVICE_OF_ENGINES
-from slo.rules.conventions import SERVICE, SEVERITY, SLO
-from slo.rules.model import Document
+from slo.rules import SLOTH_SERVICE, SLOTH_SEVERITY, SLOTH_SLO, Document
 
 PAGER, TICKETS = "pager", "tickets"
 """The receivers."""
@@ -29,9 +28,9 @@ def alertmanager_config(service: str, availability: Sequence[str] = ()) -> Docum
         },
         "inhibit_rules": [
             {
-                "source_matchers": [_is(SEVERITY, "page")],
-                "target_matchers": [_is(SEVERITY, "ticket")],
-                "equal": ["region", SERVICE, SLO],
+                "source_matchers": [_is(SLOTH_SEVERITY, "page")],
+                "target_matchers": [_is(SLOTH_SEVERITY, "ticket")],
+                "equal": ["region", SLOTH_SERVICE, SLOTH_SLO],
             },
             *_while_a_region_is_down(service, availability),
         ],
@@ -42,11 +41,11 @@ def alertmanager_config(service: str, availability: Sequence[str] = ()) -> Docum
 def _route(service: str) -> Document:
     """A notification for each SLO of each region: who is on call sees at once which one burns, and where."""
     return {
-        "matchers": [_is(SERVICE, service)],
-        "group_by": ["region", SERVICE, SLO, SEVERITY],
+        "matchers": [_is(SLOTH_SERVICE, service)],
+        "group_by": ["region", SLOTH_SERVICE, SLOTH_SLO, SLOTH_SEVERITY],
         "routes": [
             {
-                "matchers": [_is(SEVERITY, "page")],
+                "matchers": [_is(SLOTH_SEVERITY, "page")],
                 "receiver": PAGER,
                 # Both windows of a burn have held already: there is nothing left to wait for.
                 "group_wait": "10s",
@@ -54,7 +53,7 @@ def _route(service: str) -> Document:
                 "repeat_interval": "4h",
             },
             {
-                "matchers": [_is(SEVERITY, "ticket")],
+                "matchers": [_is(SLOTH_SEVERITY, "ticket")],
                 "receiver": TICKETS,
                 "group_wait": "5m",
                 "group_interval": "1h",
@@ -70,7 +69,11 @@ def _while_a_region_is_down(service: str, availability: Sequence[str]) -> list[D
         return []
     return [
         {
-            "source_matchers": [_is(SERVICE, service), _is(SEVERITY, "page"), _is_any(SLO, availability)],
+            "source_matchers": [
+                _is(SLOTH_SERVICE, service),
+                _is(SLOTH_SEVERITY, "page"),
+                _is_any(SLOTH_SLO, availability),
+            ],
             "target_matchers": [_is(SERVICE_OF_ENGINES, service), _is("role", "canary")],
             "equal": ["region"],
         }
@@ -86,7 +89,7 @@ def _pager() -> Document:
                 "severity": "critical",
                 "description": "{{ .CommonAnnotations.summary }}",
                 "details": {
-                    **{label: f"{{{{ .CommonLabels.{label} }}}}" for label in ("region", SERVICE, SLO)},
+                    **{label: f"{{{{ .CommonLabels.{label} }}}}" for label in ("region", SLOTH_SERVICE, SLOTH_SLO)},
                     **{name: f"{{{{ .CommonAnnotations.{name} }}}}" for name in ("description", "runbook")},
                 },
             }

@@ -16,20 +16,20 @@ WINDOW_PLACE = re.compile(r"\{\{ *\.window *\}\}")
 """Where the range of a query goes."""
 
 
-class Events(Value):
+class EventSli(Value):
     """Bad events over all events; each query has `{{.window}}` where its range goes."""
 
     error_query: str
     total_query: str
 
 
-class Raw(Value):
+class RawSli(Value):
     """A query that gives the share of bad events itself, 0 to 1."""
 
     error_ratio_query: str
 
 
-Sli = Events | Raw
+Sli = EventSli | RawSli
 
 
 class Alert(Value):

@@ -1,4 +1,8 @@
-"""The few shapes of PromQL that the catalogue and the signals are made of."""
+"""PromQL: the few shapes that catalogue and signals are made of, and queries rewritten on their syntax tree.
+
+A query may have `{{.window}}` where its range goes. To narrow a query to a service, or to one arm of a region, every
+selector gets matchers more, whatever stands around it; a query is never changed as text.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +25,7 @@ _STANDS_FOR_WINDOW = promql.display_duration(timedelta(seconds=123457))
 
 
 class Scope(Value):
-    """Which series are asked, over how long, and what is told apart."""
+    """Which series a query reads, over which window, and by which labels it is aggregated."""
 
     window: str
     matchers: tuple[str, ...] = ()
@@ -30,19 +34,19 @@ class Scope(Value):
     def rate(self, series: str, *matchers: str, per: str | None = None) -> str:
         """Events a second; with `per`, one series for each value of that label too."""
         by = self.by if per is None else (*self.by, per)
-        return summed(f"rate({selected(series, *matchers, *self.matchers)}[{self.window}])", by)
+        return sum_by(f"rate({series_selector(series, *matchers, *self.matchers)}[{self.window}])", by)
 
     def greatest(self, one: str, other: str) -> str:
         """The greater of both, or the one that is there; they differ in a label, or `or` would not keep both."""
         return f"max by ({', '.join(self.by)}) ({one} or {other})"
 
 
-def selected(series: str, *matchers: str) -> str:
+def series_selector(series: str, *matchers: str) -> str:
     """`series{a="1", b=~"2|3"}`."""
     return f"{series}{{{','.join(matchers)}}}" if matchers else series
 
 
-def summed(query: str, by: Iterable[str]) -> str:
+def sum_by(query: str, by: Iterable[str]) -> str:
     """One series for each value of the labels `by`."""
     return f"sum by ({', '.join(by)}) ({query})"
 
@@ -52,22 +56,22 @@ def or_zero(query: str, there: str) -> str:
     return f"({query} or 0 * {there})"
 
 
-def marked(query: str, mark: str) -> str:
-    """The same series with one more label, `counted`."""
+def labelled(query: str, mark: str) -> str:
+    """The same series with one more label, `counted`, so that `or` keeps them next to others."""
     return f'label_replace({query}, "counted", "{mark}", "", "")'
 
 
-def some(query: str) -> str:
-    """Nothing where nothing happened: a share of no events is unknown, and its NaN would spoil every mean."""
+def nonzero(query: str) -> str:
+    """No series where nothing happened: a ratio over no events is NaN, which would spoil every mean."""
     return f"({query} > 0)"
 
 
 def of_service(query: str, service: str) -> str:
     """The same query of that service's series, whatever other services the same Prometheus knows."""
-    return rewritten(query, lambda node: narrowed(node, {SERVICE: service}))
+    return rewrite(query, lambda node: with_matchers(node, {SERVICE: service}))
 
 
-def rewritten(query: str, change: Callable[[promql.Expr], promql.Expr | None], *, window: str = WINDOW) -> str:
+def rewrite(query: str, change: Callable[[promql.Expr], promql.Expr | None], *, window: str = WINDOW) -> str:
     """`query` over `window`, with every part changed that `change` has another one for.
 
     It is changed on its syntax tree, never as text, and laid out as people would, over several lines when it is long.
@@ -75,11 +79,11 @@ def rewritten(query: str, change: Callable[[promql.Expr], promql.Expr | None], *
     Raises:
         ValueError: when the query is no PromQL that Prometheus 2 knows.
     """
-    return with_window(promql.transform(parsed(query), None, change), window)
+    return with_window(promql.transform(parse(query), None, change), window)
 
 
-def narrowed(node: promql.Expr, labels: Labels) -> promql.Expr | None:
-    """A selector that asks for `labels` too; None for any other part of a query."""
+def with_matchers(node: promql.Expr, labels: Labels) -> promql.Expr | None:
+    """A selector with `labels` as matchers too; None for any other part of a query."""
     if not isinstance(node, promql.VectorSelector):
         return None
     if node.matchers.or_matchers:
@@ -89,11 +93,83 @@ def narrowed(node: promql.Expr, labels: Labels) -> promql.Expr | None:
     return promql.parse(str(node))
 
 
-def parsed(query: str) -> promql.Expr:
+def parse(query: str) -> promql.Expr:
     """The syntax tree of a query that may have `{{.window}}` in it."""
     return promql.parse(WINDOW_PLACE.sub(_STANDS_FOR_WINDOW, query))
 
 
 def with_window(tree: promql.Expr, window: str) -> str:
-    """A tree of `parsed` as text, with `window` where it had `{{.window}}`."""
+    """A tree of `parse` as text, with `window` where it had `{{.window}}`."""
     return tree.prettify().replace(f"[{_STANDS_FOR_WINDOW}", f"[{window}")
+
+
+Arm = Labels
+"""Labels, and the values by which one arm is chosen."""
+
+
+def of_arm(query: str, *, window: str, arm: Arm) -> str:
+    """`query` over `window`, of the series that carry the labels `arm`.
+
+    Raises:
+        ValueError: when the query is no PromQL that Prometheus 2 knows.
+    """
+    return rewrite(query, lambda node: with_matchers(node, arm), window=window)
+
+
+def count_of_arm(query: str, *, window: str, arm: Arm) -> str:
+    """As `of_arm`, with rates turned into counts: how many events there were, not how many a second.
+
+    Raises:
+        ValueError: when the query is no PromQL that Prometheus 2 knows.
+    """
+    return rewrite(query, lambda node: _counted(with_matchers(node, arm) or node), window=window)
+
+
+def series_of(query: str) -> frozenset[str]:
+    """The names of the series that `query` reads; an empty one for a selector that does not say a name.
+
+    Raises:
+        ValueError: when the query is no PromQL that Prometheus 2 knows.
+    """
+    return frozenset(node.name or "" for node in _nodes(query) if isinstance(node, promql.VectorSelector))
+
+
+def longest_step(query: str) -> timedelta:
+    """Between two looks of a subquery; zero in a query without one.
+
+    Raises:
+        ValueError: when the query is no PromQL that Prometheus 2 knows.
+    """
+    steps = [node.step for node in _nodes(query) if isinstance(node, promql.SubqueryExpr)]
+    return max((step for step in steps if step), default=timedelta())
+
+
+def quotient(query: str) -> tuple[str, str] | None:
+    """Both sides of a query that divides one thing by another without further ado; None for any other query.
+
+    Raises:
+        ValueError: when the query is no PromQL that Prometheus 2 knows.
+    """
+    tree = parse(query)
+    while isinstance(tree, promql.ParenExpr):
+        tree = tree.expr
+    if not (isinstance(tree, promql.BinaryExpr) and str(tree.op) == "/") or tree.modifier is not None:
+        return None
+    return with_window(tree.lhs, WINDOW), with_window(tree.rhs, WINDOW)
+
+
+def _nodes(query: str) -> list[promql.Expr]:
+    found: list[promql.Expr] = []
+
+    def note(node: promql.Expr) -> promql.Expr:
+        found.append(node)
+        return node
+
+    promql.transform(parse(query), None, note)
+    return found
+
+
+def _counted(node: promql.Expr) -> promql.Expr | None:
+    if isinstance(node, promql.Call) and node.func.name in {"rate", "irate"}:
+        return promql.parse(f"increase({node.args[0].prettify()})")
+    return node

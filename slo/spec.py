@@ -1,7 +1,11 @@
-"""SLOs as one line each in `delivery.yaml`, and what an engine costs."""
+"""SLOs as one line each in `delivery.yaml`, and what an engine costs.
+
+The threshold of a time has to lie on the edge of a histogram's bucket: between two edges nobody counted.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from datetime import timedelta
 from enum import StrEnum
@@ -9,14 +13,56 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from slo.edges import Threshold
-from slo.formats.parts import LabelTexts
-from slo.formats.parts import Percent as Objective
+from slo.formats.fields import LabelTexts
+from slo.formats.fields import Percent as Objective
 from slo.metrics import SERVICE
+from slo.metrics.model import PrometheusMetric
 from slo.metrics.vllm import E2E, ITL, QUEUE_TIME, TIME_PER_OUTPUT_TOKEN, TTFT
-from slo.windows import known_windows
-from tidegate.core.model import Contradiction, SpecModel, at_odds
-from tidegate.core.quantities import Duration, Percent, PercentText, ShareText, format_duration, percent_too, share_too
+from slo.windows import windows_by_period
+from tidegate.core.durations import Duration, format_duration
+from tidegate.core.model import SpecConflict, SpecModel, Value, at_odds
+from tidegate.core.quantities import Percent, PercentText, ShareText, percent_too, share_too
+
+_ROUNDING = 0.005
+"""Of a person who writes 13.3 tokens a second for an edge at 0.075 s; edges are far wider apart."""
+
+
+def edge_label(edge: float) -> str:
+    """As vLLM's Prometheus client writes an edge in the label `le`: `1.0`, `0.25`."""
+    return repr(float(edge))
+
+
+class Threshold(Value):
+    """What good events are told from bad ones by."""
+
+    histogram: PrometheusMetric
+    """Of times, in seconds."""
+    asked: float
+    """Seconds that good events take at most, or how many of them fit into a second."""
+    per_second: bool = False
+
+    @property
+    def edge(self) -> float | None:
+        """The edge in seconds; None when none is there."""
+        tolerance = _ROUNDING if self.per_second else 0
+        return next(
+            (e for e in self.histogram.edges if math.isclose(self._told(e), self.asked, rel_tol=tolerance)), None
+        )
+
+    @property
+    def nearest(self) -> tuple[str, ...]:
+        """The edge below and the edge above, as a person would ask for them."""
+        told = sorted(self._told(edge) for edge in self.histogram.edges)
+        below, above = [t for t in told if t < self.asked], [t for t in told if t > self.asked]
+        return tuple(self.text(found) for found in (*below[-1:], *above[:1]))
+
+    def text(self, told: float) -> str:
+        """`told` as a person writes it."""
+        return f"{told:.3g}" if self.per_second else format_duration(timedelta(seconds=told))
+
+    def _told(self, edge: float) -> float:
+        return 1 / edge if self.per_second else edge
+
 
 LATENCIES = {"ttft": TTFT, "itl": ITL, "e2e": E2E, "queue_time": QUEUE_TIME}
 """The engine's histogram behind each SLO on a time."""
@@ -56,7 +102,7 @@ class Speed(SpecModel):
     at_least: float = Field(gt=0)
 
 
-class Room(SpecModel):
+class KvCacheHeadroom(SpecModel):
     """Share of the KV cache in use; above it, requests soon wait or are preempted."""
 
     below: Percent = Field(gt=0, lt=1)
@@ -97,7 +143,7 @@ class SloSpec(SpecModel):
     queue_time: Within | None = None
     """Time that a request waits in the engine before it is computed on."""
     tokens_per_second: Speed | None = None
-    kv_cache: Room | None = None
+    kv_cache: KvCacheHeadroom | None = None
     quality: Quality | None = None
 
     @model_validator(mode="after")
@@ -123,25 +169,23 @@ class SloSpec(SpecModel):
             return None
         return Threshold(histogram=LATENCIES[self.kind], asked=within.below.total_seconds())
 
-    def contradictions(self) -> Iterator[Contradiction]:
+    def contradictions(self) -> Iterator[SpecConflict]:
         """Bucket edges, windows, an objective without a budget, and labels that the rules set themselves."""
         if self.objective == 100:
-            yield Contradiction(("objective",), "100", "less than 100: a promise of no bad event at all has no budget")
-        if self.window not in known_windows():
-            periods = " or ".join(format_duration(period) for period in sorted(known_windows()))
-            yield Contradiction(
-                ("window",), format_duration(self.window), f"a period that has alert windows: {periods}"
-            )
+            yield SpecConflict(("objective",), "100", "less than 100: a promise of no bad event at all has no budget")
+        if self.window not in windows_by_period():
+            periods = " or ".join(format_duration(period) for period in sorted(windows_by_period()))
+            yield SpecConflict(("window",), format_duration(self.window), f"a period that has alert windows: {periods}")
         for label in self.labels:
             if label in SET_BY_RULES or label.startswith("sloth_"):
-                yield Contradiction(("labels", label), label, "another name: the rules set this label themselves")
+                yield SpecConflict(("labels", label), label, "another name: the rules set this label themselves")
         threshold = self.threshold
         if threshold and threshold.edge is None:
             key = "at_least" if threshold.per_second else "below"
             nearest = " and ".join(threshold.nearest)
             one_over = "one over " if threshold.per_second else ""
             expected = f"{one_over}an edge of {threshold.histogram.name}'s buckets; the nearest: {nearest}"
-            yield Contradiction((self.kind, key), threshold.text(threshold.asked), expected)
+            yield SpecConflict((self.kind, key), threshold.text(threshold.asked), expected)
 
 
 class CostSpec(SpecModel):
@@ -154,9 +198,9 @@ class CostSpec(SpecModel):
     """For all regions together; a month has 30 days."""
 
 
-def named_twice(slos: Iterable[SloSpec]) -> Iterator[Contradiction]:
+def named_twice(slos: Iterable[SloSpec]) -> Iterator[SpecConflict]:
     """SLOs under a delivery's key `slos` that would write the same series."""
     names = [slo.name for slo in slos]
     for index, name in enumerate(names):
         if name in names[:index]:
-            yield Contradiction(("slos", index, "name"), f"{name} twice", "a name of its own for each SLO")
+            yield SpecConflict(("slos", index, "name"), f"{name} twice", "a name of its own for each SLO")

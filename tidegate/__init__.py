@@ -1,3 +1,52 @@
-"""Progressive delivery for LLMs: from the registry to every region, and back by itself when it is worse."""
+"""Progressive delivery for LLMs: from the registry to every region, and back by itself when it is worse.
+
+    spec = tidegate.load_spec("delivery.yaml")
+    plan = tidegate.plan(spec, version="7")
+    async with tidegate.connect(spec) as backends:
+        result = await tidegate.deliver(plan, backends, listeners=[print])
+
+`tidegate.gates` judges evidence of one's own; `tidegate.testing` (needs pytest) tests fleets of one's own.
+"""
+
+from importlib import import_module
 
 __version__ = "0.1.0"
+
+_NAMES = {
+    "gates.adapters.prometheus": "PrometheusSource",
+    "gates.model": "ArmKey GateOutcome Verdict",
+    "gates.ports": "EvidenceSource",
+    "pipelines.errors": "NotAsPlanned PlanOutdated PlanRefused",
+    "pipelines.model": "Ending Plan PlanStep Result",
+    "pipelines.ports": "Chat ChatAnswer EngineProvider Fleet Ledger Tokenizer",
+    "pipelines.spec.delivery": "Delivery",
+    "registry.errors": "DeliveryRuns",
+    "registry.model": "ModelVersion",
+    "rollouts.base": "BaseFleet RegionReading RegionSplit ServingVersion",
+    "rollouts.errors": "EngineDidNotStart FleetError NotConfirmed NotPossible",
+    "rollouts.model": "PORT Engine EngineSet RegionPhase RegionState Role",
+    "tidegate.api": "Connection connect deliver load_spec plan register resume rollback status",
+    "tidegate.app.rollback": "RollbackOutcome",
+    "tidegate.app.status": "StatusReport",
+    "tidegate.core.errors": "ExitCode OutsideError Refused TidegateError UsageError",
+}
+_HOME = {name: (module, name) for module, names in _NAMES.items() for name in names.split()}
+_HOME["DeliveryEvent"] = ("registry.model", "Event")
+_SUBMODULES = ("gates", "testing")
+
+__all__ = sorted([*_HOME, *_SUBMODULES])  # noqa: PLE0605  # `__init__.pyi` has them one by one
+
+
+def __getattr__(name: str) -> object:
+    """Import what is asked for when it is first used: the command line starts without all of it."""
+    if name in _SUBMODULES:
+        return import_module(f"tidegate.{name}")
+    if name not in _HOME:
+        raise AttributeError(f"module 'tidegate' has no attribute {name!r}")
+    module, attribute = _HOME[name]
+    value = globals()[name] = getattr(import_module(module), attribute)
+    return value
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

@@ -23,7 +23,7 @@ from benchmarks.canary_simulation.static_thresholds import (
     Flagger,
     History,
     Limits,
-    beside_stable,
+    against_stable,
     canary_alone,
     flagger_metrics,
 )
@@ -130,7 +130,7 @@ def minute_deciders(deliveries: int, limits: Limits) -> list[MinuteDecider]:
     return [
         ArgoRollouts("Argo Rollouts, failureLimit 0", deliveries, alone, 0),
         ArgoRollouts("Argo Rollouts, failureLimit 3", deliveries, alone, 3),
-        ArgoRollouts("Argo Rollouts beside stable, failureLimit 3", deliveries, beside_stable, 3),
+        ArgoRollouts("Argo Rollouts against stable, failureLimit 3", deliveries, against_stable, 3),
         Flagger("Flagger, threshold 10", deliveries, flagger_metrics(limits), 10),
         Kayenta("Kayenta, judged every minute", deliveries, 1),
         Kayenta("Kayenta, judged every 5 minutes", deliveries, 5),

@@ -1,4 +1,4 @@
-"""tidegate's gate beside its peers: the same engine that judges one delivery, over thousands side by side."""
+"""tidegate's gate next to its peers: the same engine that judges one delivery, over thousands side by side."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from benchmarks.canary_simulation.deciders import Times
 from benchmarks.canary_simulation.load import LOOK_SECONDS
 from benchmarks.canary_simulation.samples import Arm, Array, Grid, Look
 from benchmarks.canary_simulation.scenarios import Question
-from gates.evalues.failing import Failing
-from gates.evalues.paired import Lower
-from gates.evalues.slower import Slower
+from gates.stats.binary import FailureProcess
+from gates.stats.paired import PairedScoresProcess
+from gates.stats.times import LatencyProcess
 
 ALPHA, BETA = 0.01, 0.05
 """Chance of rolling back a good version, and of accepting one at a margin, over the whole delivery."""
@@ -71,7 +71,7 @@ class Counted:
         return self._kept[arm, metric]
 
 
-Engine = Failing | Slower | Lower
+Engine = FailureProcess | LatencyProcess | PairedScoresProcess
 
 
 class Gate(Times):
@@ -85,13 +85,13 @@ class Gate(Times):
     def learn(self, counted: Counted) -> None:
         """A look at the stable arm before there was a canary."""
         for metric, engine in self._engines.items():
-            if not isinstance(engine, Lower):
+            if not isinstance(engine, PairedScoresProcess):
                 engine.learn(counted.stable(metric), LOOK_SECONDS)
 
     def feed_counted(self, counted: Counted, seconds: float) -> None:
         """See one more look."""
         for metric, engine in self._engines.items():
-            if isinstance(engine, Lower):
+            if isinstance(engine, PairedScoresProcess):
                 engine.feed(counted.drop, LOOK_SECONDS)
             else:
                 engine.feed(counted.canary(metric), counted.stable(metric), LOOK_SECONDS)
@@ -107,15 +107,17 @@ def engines(deliveries: int, margins: Margins, *, temper: bool) -> dict[str, Eng
     """The four metrics, at the margins."""
     shape = (deliveries,)
 
-    def slower(grid: Grid, margin: float) -> Slower:
+    def slower(grid: Grid, margin: float) -> LatencyProcess:
         edges, tolerance = np.exp(grid.log_edges), margins.tolerance
-        return Slower(edges, quantile=0.95, max_increase=margin, tolerance=tolerance, temper=temper, leading=shape)
+        return LatencyProcess(
+            edges, quantile=0.95, max_increase=margin, tolerance=tolerance, temper=temper, leading=shape
+        )
 
     return {
-        "errors": Failing(max_increase=margins.errors, temper=temper, leading=shape),
+        "errors": FailureProcess(max_increase=margins.errors, temper=temper, leading=shape),
         "ttft": slower(TTFT_GRID, margins.ttft),
         "itl": slower(ITL_GRID, margins.itl),
-        "judge": Lower(max_drop=margins.judge, leading=shape),
+        "judge": PairedScoresProcess(max_drop=margins.judge, leading=shape),
     }
 
 

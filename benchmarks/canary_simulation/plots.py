@@ -26,7 +26,7 @@ STYLES = {
     "z-tests on pooled totals, once": ("#00838f", "P"),
     "Flagger, threshold 10": ("#ef6c00", "X"),
     "Argo Rollouts, failureLimit 3": ("#6d4c41", "<"),
-    "Argo Rollouts beside stable, failureLimit 3": ("#a1887f", ">"),
+    "Argo Rollouts against stable, failureLimit 3": ("#a1887f", ">"),
 }
 """Who is drawn, and how."""
 LEAST_PERCENT = 0.08

@@ -26,7 +26,7 @@ TURNS = (Question.HEALTHY, Question.MARGIN, Question.REGRESSION)
 
 
 @dataclass(frozen=True)
-class Wish:
+class Options:
     """What the command line asked for."""
 
     file: Path
@@ -48,11 +48,11 @@ class Wish:
 
 
 def main() -> None:
-    wish = read_wish()
-    done = {chunk.place for chunk in kept([wish.file])}
-    limits = operator_limits(wish.seed)
-    with wish.file.open("a") as file:
-        for cell, place in places(wish):
+    options = read_options()
+    done = {chunk.place for chunk in kept([options.file])}
+    limits = operator_limits(options.seed)
+    with options.file.open("a") as file:
+        for cell, place in places(options):
             if place in done:
                 continue
             chunk = simulate(cell, place, limits)
@@ -61,7 +61,7 @@ def main() -> None:
             print(f"{place.question}: {place.name} #{place.number}: {chunk.wall_seconds:.0f} s", file=sys.stderr)
 
 
-def read_wish() -> Wish:
+def read_options() -> Options:
     parser = argparse.ArgumentParser(description="Simulate canary deliveries and compare judges.")
     parser.add_argument("file", type=Path, help="gets a line of JSON for each chunk")
     parser.add_argument("--seed", type=int, default=1)
@@ -70,23 +70,23 @@ def read_wish() -> Wish:
     parser.add_argument("--margin", type=int, default=1000, help="deliveries of a cell at the margin")
     parser.add_argument("--cells", default="", help="only cells that have this in `question: name`")
     parser.add_argument("--quick", action="store_true", help="a few short deliveries: does it run at all?")
-    return Wish(**vars(parser.parse_args()))
+    return Options(**vars(parser.parse_args()))
 
 
-def places(wish: Wish) -> Iterator[tuple[Cell, Place]]:
+def places(options: Options) -> Iterator[tuple[Cell, Place]]:
     """What is to be done, in the order in which a run that is stopped early is worth most."""
     found = []
     for cell in cells():
-        if wish.cells not in f"{cell.question}: {cell.name}":
+        if options.cells not in f"{cell.question}: {cell.name}":
             continue
-        chosen = replace(cell, traffic=cell.traffic.lasting(QUICK_LOOKS)) if wish.quick else cell
-        wanted, longest = wish.deliveries(cell.question), LONGEST[cell.question]
+        chosen = replace(cell, traffic=cell.traffic.lasting(QUICK_LOOKS)) if options.quick else cell
+        wanted, longest = options.deliveries(cell.question), LONGEST[cell.question]
         for number, begin in enumerate(range(0, wanted, longest)):
             size = min(longest, wanted - begin)
             found.append(
                 (
                     chosen,
-                    Place(seed=wish.seed, question=cell.question, name=cell.name, number=number, deliveries=size),
+                    Place(seed=options.seed, question=cell.question, name=cell.name, number=number, deliveries=size),
                 )
             )
     yield from sorted(found, key=lambda one: (one[1].number, TURNS.index(one[1].question)))

@@ -82,7 +82,7 @@ def canary_alone(limits: Limits) -> Measure:
     return measure
 
 
-def beside_stable(minute: Minute) -> Mapping[str, tuple[Array, Array]]:
+def against_stable(minute: Minute) -> Mapping[str, tuple[Array, Array]]:
     """The canary against the stable arm of the same minute, with the same tolerances."""
     canary, stable = minute.canary, minute.stable
     return {

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from engine_images import entrypoint
-from engine_images.build.model import Order
-from engine_images.entrypoint.place import LIFE_FILE, look_at
+from engine_images.build.model import BuildRequest
+from engine_images.entrypoint.runtime_directory import STATE_FILE, running_engine
 from engine_images.errors import EnvironmentMissing
 from engine_images.manifest import (
     CACHE_FOLDER,
@@ -34,7 +34,7 @@ PACKAGE = "tidegate_entrypoint"
 """The name of the entrypoint inside an image, where there is no `engine_images`."""
 
 PORT = "{port}"
-"""Stands in a command for the port that whoever starts it picks."""
+"""Stands in a command for the port that the one who starts it picks."""
 
 LEFT_OUT = ("*.lock", "*.tmp", "__pycache__", "aotautograd", "fxgraph")
 """What a start from the compiled model never reads; the last two hold addresses of the process that wrote them."""
@@ -83,14 +83,14 @@ def write_root(root: Path, manifest: EngineManifest, model: Path, cache: Path | 
     (root / MANIFEST_FILE).write_bytes(manifest_bytes(manifest))
 
 
-def key_of(order: Order, root: Path) -> CompileKey:
+def key_of(request: BuildRequest, root: Path) -> CompileKey:
     """What the engine environment on this machine says of everything that a compiled model depends on.
 
     Raises:
         EnvironmentMissing: its Python does not answer.
     """
-    write_root(root, EngineManifest(engine="", model=order.model, launch=order.launch), order.folder, None)
-    command = [order.environment.python, "-m", PACKAGE, "key", "--root", str(root)]
+    write_root(root, EngineManifest(engine="", model=request.model, launch=request.launch), request.folder, None)
+    command = [request.environment.python, "-m", PACKAGE, "key", "--root", str(root)]
     try:
         done = subprocess.run(
             command,
@@ -105,12 +105,12 @@ def key_of(order: Order, root: Path) -> CompileKey:
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         said = getattr(error, "stderr", None) or str(error)
         raise EnvironmentMissing(
-            f"{order.environment.python} does not tell its compile key", hint="run: tidegate setup", detail=said
+            f"{request.environment.python} does not tell its compile key", hint="run: tidegate setup", detail=said
         ) from error
 
 
 def serve(
-    order: Order,
+    request: BuildRequest,
     root: Path,
     run: Path,
     *,
@@ -122,7 +122,7 @@ def serve(
     """How to start the engine at `root`.
 
     Args:
-        order: what it was built from.
+        request: what it was built from.
         root: as `/engine` in an image.
         run: the process' own folder; `{port}` in it is replaced like the port itself.
         threads: for computing on a CPU; all cores when None.
@@ -137,10 +137,10 @@ def serve(
         options += ["--model-infos", str(model_infos)]
     extra = list(arguments)
     return LaunchCommand(
-        command=(order.environment.python, "-m", PACKAGE, "serve", *options, *(["--", *extra] if extra else [])),
+        command=(request.environment.python, "-m", PACKAGE, "serve", *options, *(["--", *extra] if extra else [])),
         environment={**_imports(root), **(environment or {})},
         workdir=str(root),
-        memory_bytes=order.memory_bytes,
+        memory_bytes=request.memory_bytes,
     )
 
 
@@ -159,8 +159,8 @@ def tidy_cache(cache: Path) -> None:
 
 def sweep(runs: Path) -> None:
     """Remove the folders of engines that have ended. One that starts just now is older than no minute."""
-    for life in runs.glob(f"*/{LIFE_FILE}"):
-        if time.time() - life.stat().st_mtime > SETTLED_SECONDS and look_at(life.parent) is None:
+    for life in runs.glob(f"*/{STATE_FILE}"):
+        if time.time() - life.stat().st_mtime > SETTLED_SECONDS and running_engine(life.parent) is None:
             shutil.rmtree(life.parent, ignore_errors=True)
 
 
@@ -168,7 +168,7 @@ def fixed_run_folder(name: str) -> Path:
     """The folder in which `name` is compiled: its path goes into the compiled files, so it must always be the same.
 
     Raises:
-        EnvironmentMissing: somebody else made the folder above it first, or may write there. Whoever can exchange
+        EnvironmentMissing: somebody else made the folder above it first, or may write there. Anyone who can exchange
             what is compiled decides what is called proven, and what is signed.
     """
     parent = Path(tempfile.gettempdir(), f"tidegate-{os.getuid()}")

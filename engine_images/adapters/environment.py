@@ -6,13 +6,12 @@ has it at the same place (docs/decisions/0002). The environment is made once for
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from importlib.metadata import distributions
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from uv import find_uv_bin
 
 from engine_images.errors import EnvironmentMissing
 from engine_images.model import EngineEnvironment
+from tidegate.core.files import file_lock
 
 HOME_VARIABLE = "TIDEGATE_ENGINE_HOME"
 DEFAULT_HOME = Path("/opt/tidegate/engine")
@@ -28,7 +28,7 @@ RECIPE = Path(__file__).parent.parent / "environment"
 """What is installed: the locks, and our plugin for vLLM."""
 
 STAMP = "tidegate.stamp"
-"""Written last; holds the digest of the recipe, so that a half-made or old environment is made anew."""
+"""Written last; holds the digest of the recipe, so that a half-made or old environment is made again."""
 
 UNCOMPILABLE = r"py312_intrinsics\.py"
 """torch carries a test file in the syntax of Python 3.12; older Pythons never import it."""
@@ -54,7 +54,7 @@ def find_engine_environment() -> EngineEnvironment:
 
 
 def ensure_engine_environment(progress: Progress) -> EngineEnvironment:
-    """Make the engine environment unless it is there; a half-made one is made anew.
+    """Make the engine environment unless it is there; a half-made one is made again.
 
     Two calls at once wait for each other. `progress` gets a line before each long step.
 
@@ -110,21 +110,20 @@ def _run(command: list[str]) -> None:
 
 @contextmanager
 def _only_one(home: Path, progress: Progress) -> Iterator[None]:
-    """Hold the lock file beside `home`, which `home` itself, made anew, could not keep."""
-    try:
-        home.parent.mkdir(parents=True, exist_ok=True)
-        file = (home.parent / f".{home.name}.lock").open("w", encoding="ascii")
-    except OSError as error:
-        raise EnvironmentMissing(
-            f"{home.parent} cannot be written ({error.strerror})",
-            hint=f"run: sudo install -d -o $(id -un) {home.parent}  (or set {HOME_VARIABLE} to a folder of yours)",
-        ) from error
-    with file:
+    """Hold the lock file next to `home`, which `home` itself, made again, could not keep."""
+
+    def waiting() -> None:
+        progress(f"waiting for another process that is making {home}")
+
+    with ExitStack() as held:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            progress(f"waiting for another process that is making {home}")
-            fcntl.flock(file, fcntl.LOCK_EX)
+            home.parent.mkdir(parents=True, exist_ok=True)
+            held.enter_context(file_lock(home.parent / f".{home.name}.lock", waiting))
+        except OSError as error:
+            raise EnvironmentMissing(
+                f"{home.parent} cannot be written ({error.strerror})",
+                hint=f"run: sudo install -d -o $(id -un) {home.parent}  (or set {HOME_VARIABLE} to a folder of yours)",
+            ) from error
         yield
 
 

@@ -1,23 +1,142 @@
-"""An engine's files and its base become an image in a layout."""
+"""Puts an engine, or tidegate itself, on a base image and into a layout on this disk; no container daemon is asked."""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from pathlib import Path
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
+from tempfile import TemporaryDirectory
 
 from pydantic import ValidationError
 
-from engine_images.adapters.oci_layer import write_layer
-from engine_images.adapters.oci_layout import OciLayout
-from engine_images.errors import BrokenImage
+from engine_images.adapters.oci_layout import OciLayout, split_layout, write_layer
+from engine_images.adapters.oci_registry import RegistryAccess, Repository
+from engine_images.errors import BadReference, BrokenImage
 from engine_images.manifest import CACHE_FOLDER, ENTRYPOINT_FOLDER, MANIFEST_FILE, MODEL_FOLDER, EngineManifest
-from engine_images.oci.base import Base
-from engine_images.oci.compose import Contents, annotations_of, labels_of, manifest_bytes, planned_layers
-from engine_images.oci.image import config_of, manifest_of
-from engine_images.oci.model import CONFIG, MANIFEST, Descriptor, Runtime, canonical
+from engine_images.oci.compose import Contents, PlannedLayer, annotations_of, labels_of, manifest_bytes, planned_layers
+from engine_images.oci.model import (
+    CONFIG,
+    INDEXES,
+    MANIFEST,
+    Base,
+    Descriptor,
+    Platform,
+    Runtime,
+    base_of,
+    canonical,
+    config_of,
+    manifest_for,
+    manifest_of,
+)
+from engine_images.oci.reference import ImageReference
+from engine_images.oci.toolchain import COMMAND, HOME, toolchain_annotations, toolchain_layers, toolchain_runtime
 from engine_images.signature import SigningKey
+
+COMPILE = """
+import sys
+from py_compile import PycInvalidationMode, PyCompileError, compile
+
+for line in sys.stdin.read().splitlines():
+    source, place, target = line.split("\\t")
+    try:
+        compile(source, target, place, doraise=True, invalidation_mode=PycInvalidationMode.CHECKED_HASH)
+    except (PyCompileError, SyntaxError, ValueError):
+        continue  # Such as a template: the one who imports it meets the error.
+"""
+
+
+def with_bytecode(files: Mapping[str, Path], folder: Path) -> dict[str, Path]:
+    """The files, by their absolute places in the image, and the bytecode of all modules among them.
+
+    `folder` gets the bytecode.
+
+    Raises:
+        BrokenImage: Python could not be run.
+    """
+    made = {place: _cached(place) for place in sorted(files) if place.endswith(".py")}
+    targets = {cached: folder / cached.lstrip("/") for cached in made.values()}
+    lines = [f"{files[place]}\t{place}\t{targets[cached]}" for place, cached in made.items()]
+    environment = {"PATH": os.environ.get("PATH", ""), "PYTHONHASHSEED": "0"}
+    ended = subprocess.run(
+        [sys.executable, "-s", "-S", "-c", COMPILE], input="\n".join(lines), env=environment, text=True, check=False
+    )
+    if ended.returncode != 0:
+        raise BrokenImage(f"{sys.executable} could not compile the modules", hint="its own words stand above")
+    return {**files, **{cached: path for cached, path in targets.items() if path.exists()}}
+
+
+def _cached(place: str) -> str:
+    path = PurePosixPath(place)
+    return str(path.parent / "__pycache__" / f"{path.stem}.{sys.implementation.cache_tag}.pyc")
+
+
+def base_at(text: str, platform: Platform, access: Callable[[ImageReference], RegistryAccess]) -> Base:
+    """The base that a person named: `PATH[:NAME]` of a layout, or an image in a registry by its digest.
+
+    Raises:
+        BadReference: neither of them.
+        BrokenImage: none for the platform, or not what its digests say.
+        RegistryRefused: it is not there, or credentials are wanted.
+        RegistryUnavailable: no answer.
+    """
+    layout = split_layout(text)
+    if layout:
+        return base_in_layout(*layout, platform)
+    reference = ImageReference.parse(text)
+    return base_in_registry(reference, access(reference), platform)
+
+
+def base_in_layout(root: Path, name: str | None, platform: Platform) -> Base:
+    """The image `name` in the layout `root` (the only one when None), for `platform` when it is there for several.
+
+    Raises:
+        BrokenImage: no such image, none for the platform, or not what its digests say.
+    """
+    layout = OciLayout(root)
+    found = layout.entry(name)
+    if found.media_type in INDEXES:
+        found = manifest_for(layout.read(found), platform)
+    manifest = layout.read(found)
+    base = base_of(manifest, layout.read(Descriptor.read(manifest["config"])))
+    _require(base, platform)
+    return base.model_copy(update={"digest": found.digest, "layout": root})
+
+
+def base_in_registry(reference: ImageReference, access: RegistryAccess, platform: Platform) -> Base:
+    """The image at `reference`, which names it by digest: a tag means another image tomorrow.
+
+    Raises:
+        BadReference: without a digest; the hint has the one that the tag means now.
+        BrokenImage: none for the platform, or not what its digests say.
+        RegistryRefused: it is not there, or credentials are wanted.
+        RegistryUnavailable: no answer.
+    """
+    with Repository(reference, access) as repository:
+        found, content = repository.manifest(reference.name)
+        if not reference.digest:
+            raise BadReference(
+                f"`{reference}` may be another image tomorrow: a base is named by its digest",
+                hint=f"now it is {reference}@{found.digest}",
+            )
+        if found.media_type in INDEXES:
+            found, content = repository.manifest(manifest_for(json.loads(content), platform).digest)
+        manifest = json.loads(content)
+        config = Descriptor.read(manifest["config"])
+        base = base_of(manifest, json.loads(b"".join(repository.blob(config))))
+    _require(base, platform)
+    return base.model_copy(update={"digest": found.digest, "reference": str(reference)})
+
+
+def _require(base: Base, platform: Platform) -> None:
+    if base.platform != platform:
+        has, wants = (f"{each.os}/{each.architecture}" for each in (base.platform, platform))
+        raise BrokenImage(f"the base is for {has}; expected {wants}")
 
 
 def build_image(
@@ -41,7 +160,7 @@ def build_image(
     """
     signature = key.sign(manifest_bytes(contents.manifest)) if key else None
     planned = planned_layers(contents, signature)
-    bring(base, layout)
+    copy_base(base, layout)
     layers = [write_layer(layout, layer.title, layer.files, executable=frozenset()) for layer in planned]
     labelled = runtime.model_copy(update={"labels": labels_of(contents.manifest) | dict(runtime.labels)})
     config = layout.put(canonical(config_of(base.config, layers, labelled, base.platform)), CONFIG)
@@ -76,7 +195,7 @@ def _files(folder: Path) -> dict[str, Path]:
     return {path.relative_to(start).as_posix(): path for path in sorted(start.rglob("*")) if path.is_file()}
 
 
-def bring(base: Base, layout: OciLayout) -> None:
+def copy_base(base: Base, layout: OciLayout) -> None:
     """Let `layout` hold the layers of a base that is on this machine, without a second copy where disks allow."""
     if base.layout is None or base.layout.resolve() == layout.root.resolve():
         return
@@ -97,3 +216,28 @@ def _link(blob: Path, layout: OciLayout, descriptor: Descriptor) -> None:
         shutil.copyfileobj(file, copy, 1 << 20)
         if copy.digest != descriptor.digest:
             raise BrokenImage(f"{blob} is not what its name says: it was changed")
+
+
+def build_toolchain(layout: OciLayout, *, name: str, base: Base, files: Mapping[str, Path]) -> Descriptor:
+    """Write the image and let `name` name it; the same files, by their places, give the same descriptor.
+
+    Raises:
+        BrokenImage: tidegate is not among them.
+        DiskFull: no room; the name points at what it pointed at before.
+    """
+    planned = toolchain_layers(files)
+    executable = {f"{HOME}/{place}" for place, path in files.items() if os.access(path, os.X_OK)} | {COMMAND}
+    copy_base(base, layout)
+    with TemporaryDirectory(prefix="tidegate-") as folder:
+        compiled = [_compiled(each, Path(folder, each.title)) for each in planned]
+        layers = [write_layer(layout, each.title, each.files, executable=frozenset(executable)) for each in compiled]
+    config = layout.put(canonical(config_of(base.config, layers, toolchain_runtime(base), base.platform)), CONFIG)
+    manifest = manifest_of(config, base.layers, layers, toolchain_annotations(base))
+    image = layout.put(canonical(manifest), MANIFEST)
+    layout.name(image, name)
+    return image
+
+
+def _compiled(layer: PlannedLayer, folder: Path) -> PlannedLayer:
+    sources = {place: source for place, source in layer.files.items() if isinstance(source, Path)}
+    return replace(layer, files={**layer.files, **with_bytecode(sources, folder)})

@@ -1,26 +1,38 @@
 """An OCI image layout: a folder of blobs named by their digests, and an index of the images among them.
 
-A blob gets its name once all of it is there: whoever is killed in between leaves a temporary file, never
+A blob gets its name once all of it is there: the one who is killed in between leaves a temporary file, never
 half a blob under a whole one's name.
 """
 
 from __future__ import annotations
 
 import errno
-import fcntl
 import hashlib
+import io
 import json
 import os
+import tarfile
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
-from typing import Any, BinaryIO
+from pathlib import Path, PurePosixPath
+from typing import IO, Any, BinaryIO, cast
 
 from engine_images.errors import BrokenImage, DiskFull
-from engine_images.oci.base import INDEXES, MANIFESTS
-from engine_images.oci.model import INDEX, REFERENCE, Descriptor, Document, canonical
+from engine_images.oci.model import (
+    INDEX,
+    INDEXES,
+    LAYER,
+    MANIFESTS,
+    REFERENCE,
+    Descriptor,
+    Document,
+    Layer,
+    Source,
+    canonical,
+)
+from tidegate.core.files import file_lock
 
 LAYOUT_FILE = "oci-layout"
 INDEX_FILE = "index.json"
@@ -139,7 +151,8 @@ class OciLayout:
 
     def name(self, descriptor: Descriptor, reference: str) -> None:
         """Let `reference` name this manifest, one of this layout, from now on."""
-        with _room_on_disk(self.root), _alone(self.root):
+        # Two builds that name their images at once wait for each other; a lock on the folder leaves no file.
+        with _room_on_disk(self.root), file_lock(self.root):
             _replace(self.root / LAYOUT_FILE, canonical({"imageLayoutVersion": VERSION}))
             others = [entry for entry in self._entries() if entry.annotations.get(REFERENCE) != reference]
             named = descriptor.model_copy(update={"annotations": {REFERENCE: reference}})
@@ -218,17 +231,6 @@ def _replace(path: Path, content: bytes) -> None:
 
 
 @contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Two builds that name their images at once wait for each other; a lock on the folder leaves no file."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)
-
-
-@contextmanager
 def _room_on_disk(where: Path) -> Iterator[None]:
     try:
         yield
@@ -236,3 +238,51 @@ def _room_on_disk(where: Path) -> Iterator[None]:
         if error.errno not in {errno.ENOSPC, errno.EDQUOT}:
             raise
         raise DiskFull(f"no room left on the disk of {where}", hint="free some, and say the same again") from error
+
+
+def write_layer(layout: OciLayout, title: str, files: Mapping[str, Source], *, executable: frozenset[str]) -> Layer:
+    """Keep a layer in `layout`.
+
+    Args:
+        layout: gets the blob.
+        title: what the layer is, for people.
+        files: by absolute path in the image. Links are read through.
+        executable: the paths among them that may be run.
+
+    Raises:
+        DiskFull: when there is no room; no part of the layer is left.
+    """
+    with layout.writing() as blob, tarfile.open(mode="w|", fileobj=_stream(blob), format=tarfile.PAX_FORMAT) as tar:
+        for folder in _folders(files):
+            tar.addfile(_entry(folder, tarfile.DIRTYPE, 0o755))
+        for path in sorted(files):
+            _add(tar, path, files[path], mode=0o755 if path in executable else 0o644)
+    return Layer(title=title, descriptor=Descriptor(media_type=LAYER, digest=blob.digest, size=blob.size))
+
+
+def _add(tar: tarfile.TarFile, path: str, source: Source, *, mode: int) -> None:
+    entry = _entry(path, tarfile.REGTYPE, mode)
+    if isinstance(source, bytes):
+        entry.size = len(source)
+        tar.addfile(entry, io.BytesIO(source))
+        return
+    entry.size = source.stat().st_size
+    with source.open("rb") as file:
+        tar.addfile(entry, file)
+
+
+def _entry(path: str, kind: bytes, mode: int) -> tarfile.TarInfo:
+    """Owned by root and from the beginning of time, as everything here."""
+    entry = tarfile.TarInfo(path.lstrip("/"))
+    entry.type, entry.mode = kind, mode
+    return entry
+
+
+def _folders(files: Mapping[str, Source]) -> list[str]:
+    """Every folder that the files need, parents first."""
+    return sorted({str(parent) for path in files for parent in PurePosixPath(path).parents if parent.name})
+
+
+def _stream(blob: HashedFile) -> IO[bytes]:
+    # All that a tar written as a stream needs of a file is `write`.
+    return cast("IO[bytes]", blob)

@@ -1,8 +1,4 @@
-"""An image of a layout goes to a registry: its blobs first, its manifest last.
-
-A blob that the registry has is not sent again, so a push that broke off goes on where it was. Until the manifest
-is there nobody sees anything of the image.
-"""
+"""Brings an image from a layout into a registry, and hangs its SBOM and its signature on it there."""
 
 from __future__ import annotations
 
@@ -10,15 +6,64 @@ import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import partial
 from typing import TypeVar
 
 from engine_images.adapters.oci_layout import OciLayout
-from engine_images.adapters.oci_registry import Access, Body, Repository
-from engine_images.errors import BadReference, BrokenImage, RegistryRefused, RegistryUnavailable
-from engine_images.oci.model import BASE_LAYER, BASE_NAME, TITLE, Descriptor, Document
-from engine_images.oci.reference import FORM, Reference
-from engine_images.oci.transfer import How, Progress, Pushed, Transfer
+from engine_images.adapters.oci_registry import Body, RegistryAccess, Repository
+from engine_images.errors import BadReference, BrokenImage, NotThere, RegistryRefused, RegistryUnavailable
+from engine_images.oci.model import BASE_LAYER, BASE_NAME, TITLE, Descriptor, Document, canonical
+from engine_images.oci.reference import FORM, ImageReference
+from engine_images.oci.signatures import (
+    Attachment,
+    artifact,
+    referrers_tag,
+    signature_tag,
+    signed_payload,
+    with_referrer,
+    with_signature,
+)
+from engine_images.sbom import MEDIA_TYPE
+from engine_images.signature import SigningKey
+from tidegate.core.model import Value
+
+
+class TransferKind(StrEnum):
+    """How a blob came into the repository."""
+
+    THERE = "there"
+    """It was there before."""
+    MOUNTED = "mounted"
+    """The registry took it from the base's repository."""
+    COPIED = "copied"
+    """From the base's registry, through this machine."""
+    SENT = "sent"
+
+
+class Transfer(Value):
+    """One blob, on its way or arrived."""
+
+    title: str
+    """What it holds: a layer's title, `base layer`, `configuration`."""
+    digest: str
+    size: int
+    """In bytes."""
+    how: TransferKind
+    done: int
+    """Bytes that have gone so far; `size` once it is there."""
+
+
+Progress = Callable[[Transfer], None]
+
+
+class PushResult(Value):
+    """What a push did."""
+
+    reference: str
+    """With the digest that the registry gave back."""
+    transfers: tuple[Transfer, ...]
+
 
 PAUSES = (0.5, 1.0, 2.0, 4.0, 8.0)
 """Seconds between the attempts for one blob; after the last the push breaks off."""
@@ -26,18 +71,18 @@ REPORT_BYTES = 64 << 20
 """A long upload says how far it is each time so much has gone, and a very long one ten times in all."""
 
 T = TypeVar("T")
-AccessOf = Callable[[Reference], Access]
+AccessOf = Callable[[ImageReference], RegistryAccess]
 Sleep = Callable[[float], None]
 
 
 def push_image(  # noqa: PLR0917
     layout: OciLayout,
     image: Descriptor,
-    target: Reference,
+    target: ImageReference,
     access: AccessOf,
     progress: Progress = lambda _: None,
     sleep: Sleep = time.sleep,
-) -> Pushed:
+) -> PushResult:
     """Bring `image` to `target`, and prove that it is there.
 
     Args:
@@ -63,16 +108,16 @@ def push_image(  # noqa: PLR0917
         push = _Push(layout, repository, _base(manifest), access, progress, sleep)
         transfers = [push.bring(layer, _title(layer)) for layer in map(Descriptor.read, manifest["layers"])]
         transfers.append(push.bring(Descriptor.read(manifest["config"]), "configuration"))
-        patiently(partial(repository.publish, target.tag, content), sleep)
-        found, _ = patiently(partial(repository.manifest, target.tag), sleep)
+        with_retries(partial(repository.publish, target.tag, content), sleep)
+        found, _ = with_retries(partial(repository.manifest, target.tag), sleep)
     if found.digest != image.digest:
         raise RegistryRefused(
             f"{target} is {found.digest} after the push; expected {image.digest}: somebody else pushed"
         )
-    return Pushed(reference=str(target.model_copy(update={"digest": image.digest})), transfers=tuple(transfers))
+    return PushResult(reference=str(target.model_copy(update={"digest": image.digest})), transfers=tuple(transfers))
 
 
-def patiently(action: Callable[[], T], sleep: Sleep) -> T:
+def with_retries(action: Callable[[], T], sleep: Sleep) -> T:
     """Do `action`; again, after longer and longer pauses, while the registry is away."""
     for pause in PAUSES:
         try:
@@ -88,38 +133,42 @@ class _Push:
 
     layout: OciLayout
     repository: Repository
-    base: Reference | None
+    base: ImageReference | None
     access: AccessOf
     progress: Progress
     sleep: Sleep
 
     def bring(self, blob: Descriptor, title: str) -> Transfer:
         """Let the repository have `blob`, in the way that costs least."""
-        how = patiently(partial(self._bring, blob, title), self.sleep)
+        how = with_retries(partial(self._bring, blob, title), self.sleep)
         transfer = Transfer(title=title, digest=blob.digest, size=blob.size, how=how, done=blob.size)
         self.progress(transfer)
         return transfer
 
-    def _bring(self, blob: Descriptor, title: str) -> How:
+    def _bring(self, blob: Descriptor, title: str) -> TransferKind:
         if self.repository.has(blob.digest):
-            return How.THERE
+            return TransferKind.THERE
         if title == BASE_LAYER and self._mount(blob):
-            return How.MOUNTED
+            return TransferKind.MOUNTED
         if self.layout.has(blob):
-            self.repository.send(Body(blob, partial(self.layout.pieces, blob), self._sending(blob, title, How.SENT)))
-            return How.SENT
+            self.repository.send(
+                Body(blob, partial(self.layout.pieces, blob), self._sending(blob, title, TransferKind.SENT))
+            )
+            return TransferKind.SENT
         if self.base is None:
             raise BrokenImage(f"{self.layout.root} has no blob {blob.digest}, and names no registry that has it")
         with Repository(self.base, self.access(self.base)) as source:
-            self.repository.send(Body(blob, partial(source.blob, blob), self._sending(blob, title, How.COPIED)))
-        return How.COPIED
+            self.repository.send(
+                Body(blob, partial(source.blob, blob), self._sending(blob, title, TransferKind.COPIED))
+            )
+        return TransferKind.COPIED
 
     def _mount(self, blob: Descriptor) -> bool:
         if self.base is None or self.base.registry != self.repository.reference.registry:
             return False
         return self.repository.mount(self.base.repository, blob.digest)
 
-    def _sending(self, blob: Descriptor, title: str, how: How) -> Callable[[int], None]:
+    def _sending(self, blob: Descriptor, title: str, how: TransferKind) -> Callable[[int], None]:
         told, step = 0, max(REPORT_BYTES, blob.size // 10)
 
         def sent(done: int) -> None:
@@ -131,10 +180,64 @@ class _Push:
         return sent
 
 
-def _base(manifest: Document) -> Reference | None:
+def _base(manifest: Document) -> ImageReference | None:
     name = manifest.get("annotations", {}).get(BASE_NAME)
-    return Reference.parse(name) if name else None
+    return ImageReference.parse(name) if name else None
 
 
 def _title(layer: Descriptor) -> str:
     return layer.annotations.get(TITLE, BASE_LAYER)
+
+
+def attach_sbom(
+    image: Descriptor, where: ImageReference, sbom: bytes, access: AccessOf, sleep: Sleep = time.sleep
+) -> Descriptor:
+    """Let the SBOM be found by the one who asks what refers to `image`; returns what was attached.
+
+    Raises:
+        RegistryRefused: the registry will not have it.
+        RegistryUnavailable: it went away and did not come back in time.
+    """
+    attachment = artifact(image, sbom, MEDIA_TYPE)
+    found = Descriptor.of(attachment.manifest, "")
+    with Repository(where, access(where)) as repository:
+        with_retries(partial(_bring, repository, attachment, found.digest), sleep)
+        if not with_retries(repository.knows_referrers, sleep):
+            with_retries(partial(_list, repository, referrers_tag(image), attachment), sleep)
+    return found
+
+
+def sign_image(
+    image: Descriptor, where: ImageReference, key: SigningKey, access: AccessOf, sleep: Sleep = time.sleep
+) -> str:
+    """Add a signature as cosign reads it, besides those that are there; returns its tag.
+
+    Raises:
+        RegistryRefused: the registry will not have it.
+        RegistryUnavailable: it went away and did not come back in time.
+    """
+    payload, tag = signed_payload(image, where), signature_tag(image)
+    with Repository(where, access(where)) as repository:
+        before = with_retries(partial(_read, repository, tag), sleep)
+        with_retries(partial(_bring, repository, with_signature(before, payload, key.sign(payload)), tag), sleep)
+    return tag
+
+
+def _bring(repository: Repository, attachment: Attachment, name: str) -> None:
+    for descriptor, content in attachment.blobs:
+        if not repository.has(descriptor.digest):
+            repository.send(Body(descriptor, partial(iter, (content,))))
+    repository.publish(name, attachment.manifest)
+
+
+def _list(repository: Repository, tag: str, attachment: Attachment) -> None:
+    repository.publish(tag, canonical(with_referrer(_read(repository, tag), attachment)))
+
+
+def _read(repository: Repository, tag: str) -> Document:
+    """A manifest or index, empty when there is none."""
+    try:
+        document: Document = json.loads(repository.manifest(tag)[1])
+    except NotThere:
+        return {}
+    return document

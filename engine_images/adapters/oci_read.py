@@ -1,21 +1,31 @@
-"""Reads what an engine's image holds, out of a layout or a registry, without its large layers."""
+"""Reads an engine's image without its large layers, from a layout or a registry, and what proves whose it is."""
 
 from __future__ import annotations
 
 import io
 import json
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Protocol
 
+from engine_images.adapters.engine_root import entrypoint_digests
 from engine_images.adapters.oci_layout import OciLayout
 from engine_images.adapters.oci_registry import Repository
-from engine_images.errors import BrokenImage
+from engine_images.errors import BadSignature, BrokenImage, NotThere
 from engine_images.manifest import ROOT
-from engine_images.oci.base import INDEXES
 from engine_images.oci.inspect import EngineImage, engine_image, engine_layer
-from engine_images.oci.model import Descriptor, Document
+from engine_images.oci.model import INDEXES, Descriptor, Document
+from engine_images.oci.signatures import (
+    PAYLOAD,
+    SIGNATURE,
+    Signed,
+    signature_tag,
+    signer_of_image,
+    signer_of_manifest,
+    unsigned_differences,
+)
 
 ENGINE_LAYER_LIMIT = 64 << 20
 """Bytes. Entrypoint, manifest and SBOM are a few hundred thousand; more than this is something else."""
@@ -144,3 +154,56 @@ def _files(tar: tarfile.TarFile, limit: int) -> Iterator[tuple[str, bytes]]:
 
 def _ours(path: str) -> bool:
     return path.startswith(f"{ROOT}/") and ".." not in PurePosixPath(path).parts
+
+
+SIGNATURES_LIMIT = 64
+"""Signatures of one image that are looked at; the one who may write to a registry may hang thousands on it."""
+
+
+@dataclass(frozen=True)
+class ImageProof:
+    """What was proven of an image, and by which keys."""
+
+    image: EngineImage
+    manifest_by: str
+    image_by: str | None
+    """None for one in a layout, which has no place for signatures of images."""
+
+
+def prove_image(images: Images, keys: Mapping[str, bytes]) -> ImageProof:
+    """Prove all of an image: by the signature of its digest in a registry, else piece by piece.
+
+    Raises:
+        BadSignature: a signature is missing or by none of the keys; or, in a layout, something of the image that
+            the manifest's signature does not cover is not what this tidegate would have put there.
+        BrokenImage: no image of an engine, or something in it was changed.
+    """
+    image = read_engine(images)
+    manifest_by = signer_of_manifest(read_engine_files(images), keys)
+    if isinstance(images, InRegistry):
+        found = signatures_of(images.repository, image.digest)
+        return ImageProof(image, manifest_by, signer_of_image(image.digest, found, keys))
+    odd = next(unsigned_differences(image, config_of(images), entrypoint_digests()), None)
+    if odd:
+        raise BadSignature(
+            f"{odd}, and the signature of the engine's manifest does not cover it",
+            hint="`tidegate engine push --sign-key` signs an image whole; verify it in its registry",
+        )
+    return ImageProof(image, manifest_by, None)
+
+
+def signatures_of(repository: Repository, digest: str) -> tuple[Signed, ...]:
+    """The signatures next to the image with that digest, in cosign's format; none when there are none.
+
+    Raises:
+        BrokenImage: they cannot be read.
+    """
+    try:
+        _, content = repository.manifest(signature_tag(Descriptor(media_type="", digest=digest, size=0)))
+    except NotThere:
+        return ()
+    layers = [Descriptor.read(layer) for layer in json.loads(content).get("layers", ())]
+    found = [layer for layer in layers if layer.media_type == PAYLOAD and SIGNATURE in layer.annotations]
+    if any(layer.size > DOCUMENT_LIMIT for layer in found) or len(found) > SIGNATURES_LIMIT:
+        raise BrokenImage(f"the signatures of {digest} are larger or more than signatures are")
+    return tuple((b"".join(repository.blob(layer)), layer.annotations[SIGNATURE].encode()) for layer in found)

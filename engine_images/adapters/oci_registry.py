@@ -1,28 +1,194 @@
-"""One repository of a registry, by the distribution protocol, over python-dxf.
+"""One repository of a registry, by the distribution protocol, over python-dxf; with the credentials of `docker login`.
 
-All that is sent is named by its digest: to send it again does no harm.
+All that is sent is named by its digest: to send it again does no harm. Errors are of two kinds: the registry is away or
+overloaded (`RegistryUnavailable`: the same request may well succeed later), or it answered and meant it
+(`RegistryRefused`). The libraries' own messages are not repeated: they may quote headers.
 """
 
 from __future__ import annotations
 
 import base64
+import binascii
 import hashlib
+import json
+import os
+import subprocess
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from dxf import DXF, DXFBase
-from dxf.exceptions import DXFMountFailed, DXFUnauthorizedError
-from requests import HTTPError, Response
+from dxf.exceptions import DXFAuthInsecureError, DXFDigestMismatchError, DXFMountFailed, DXFUnauthorizedError
+from pydantic import SecretStr
+from requests import ConnectionError as NoConnection
+from requests import HTTPError, RequestException, Response
+from requests.exceptions import ConnectTimeout, ReadTimeout, SSLError
 
-from engine_images.adapters.registry_credentials import Credentials
-from engine_images.adapters.registry_errors import AWAY, in_our_words, status_of
-from engine_images.errors import BrokenImage, NotThere, RegistryRefused
-from engine_images.oci.base import INDEXES, MANIFESTS
-from engine_images.oci.model import Descriptor
-from engine_images.oci.reference import Reference
+from engine_images.errors import BrokenImage, NotThere, RegistryRefused, RegistryUnavailable
+from engine_images.oci.model import INDEXES, MANIFESTS, Descriptor
+from engine_images.oci.reference import HUB, ImageReference
+from tidegate.core.model import Value
+
+AWAY = (408, 425, 429, 500, 502, 503, 504)
+"""Answers after which the same request may well succeed."""
+
+REASONS = (
+    (SSLError, "its certificate is not trusted, or it speaks no TLS"),
+    (ConnectTimeout, "no connection"),
+    (ReadTimeout, "silence"),
+    (NoConnection, "no connection, or it broke off"),
+)
+
+
+@contextmanager
+def registry_errors(reference: ImageReference, user: str | None, what: str) -> Iterator[None]:
+    """Turn errors of python-dxf and requests into ours.
+
+    Args:
+        reference: the repository that was asked.
+        user: whose credentials were at hand.
+        what: was asked for, such as `blob sha256:...`.
+
+    Raises:
+        BrokenImage: content is not what its digest says.
+        RegistryRefused: it answered and meant it.
+        RegistryUnavailable: it did not answer, or was not able to.
+    """
+    where = f"{reference.registry}/{reference.repository}"
+    login = f"docker login {reference.registry}, or give --username and --password-stdin"
+    try:
+        yield
+    except DXFAuthInsecureError:
+        raise RegistryRefused(f"{reference.registry} wants credentials, which are not sent over plain http") from None
+    except DXFUnauthorizedError:
+        said = f"user `{user}` or the password is not accepted" if user else "credentials are wanted"
+        raise RegistryRefused(f"{where}: {said}", hint=login) from None
+    except DXFDigestMismatchError:
+        raise BrokenImage(f"{where} gives something else for {what}: it was changed") from None
+    except HTTPError as error:
+        raise _answered(error, where, what, login) from None
+    except RequestException as error:
+        reason = next((words for kind, words in REASONS if isinstance(error, kind)), type(error).__name__)
+        raise RegistryUnavailable(f"{reference.registry} does not answer: {reason}") from None
+
+
+def status_of(error: HTTPError) -> int:
+    """The HTTP status that the registry answered with."""
+    return error.response.status_code if error.response is not None else 0
+
+
+def _answered(error: HTTPError, where: str, what: str, login: str) -> RegistryRefused | RegistryUnavailable:
+    status = status_of(error)
+    if status in AWAY:
+        return RegistryUnavailable(f"{where} answers {status} for {what}{_reason(error.response)}")
+    if status == 403:
+        return RegistryRefused(f"{where}: not allowed", hint=login)
+    if status == 404:
+        return NotThere(f"{where} has no {what}")
+    return RegistryRefused(f"{where} answers {status} for {what}{_reason(error.response)}")
+
+
+def _reason(response: Response | None) -> str:
+    """What the registry says in its own format; nothing of pages that others put in front of it."""
+    try:
+        first = json.loads(response.content)["errors"][0] if response is not None else {}
+        said = f"{first['code']}: {first.get('message', '')}".strip(": ")
+        detail = first.get("detail")
+        return f" ({said}{f', {detail}' if isinstance(detail, str) else ''})"
+    except (ValueError, KeyError, IndexError, TypeError):
+        return ""
+
+
+CONFIG_VARIABLE = "DOCKER_CONFIG"
+HUB_KEY = "https://index.docker.io/v1/"
+"""What docker calls its own registry in this file."""
+TOKEN_USER = "<token>"
+"""A credential helper says so when it has a token where a password belongs."""
+HELPER_SECONDS = 60
+
+
+class Credentials(Value):
+    """A user of a registry. Printed, the password is stars."""
+
+    username: str
+    password: SecretStr
+
+
+def docker_config() -> Path:
+    """The file that `docker login` writes."""
+    return Path(os.environ.get(CONFIG_VARIABLE) or Path.home() / ".docker") / "config.json"
+
+
+def find_credentials(registry: str, config: Path) -> Credentials | None:
+    """What docker would use for `registry`; None when it knows nothing.
+
+    Raises:
+        RegistryRefused: the file or its helper program gives something that cannot be used.
+    """
+    if not config.is_file():
+        return None
+    settings = _read(config)
+    key = HUB_KEY if registry == HUB else registry
+    helper = settings.get("credHelpers", {}).get(key) or settings.get("credsStore")
+    if helper:
+        return _ask(str(helper), key)
+    entry = settings.get("auths", {}).get(key) or settings.get("auths", {}).get(f"https://{key}")
+    return _decode(entry, registry, config) if entry else None
+
+
+def _read(config: Path) -> dict[str, Any]:
+    try:
+        settings = json.loads(config.read_bytes())
+    except ValueError:
+        # What is wrong in a file of secrets is not quoted.
+        settings = None
+    if not isinstance(settings, dict):
+        raise RegistryRefused(f"{config} is not what `docker login` writes")
+    return settings
+
+
+def _decode(entry: dict[str, Any], registry: str, config: Path) -> Credentials | None:
+    if entry.get("identitytoken"):
+        raise RegistryRefused(
+            f"{config} has an identity token for {registry}, which tidegate cannot use",
+            hint="give --username and --password-stdin",
+        )
+    if "auth" not in entry:
+        return None
+    try:
+        username, colon, password = base64.b64decode(entry["auth"], validate=True).decode().partition(":")
+    except (binascii.Error, UnicodeDecodeError, TypeError):
+        colon = ""
+    if not colon:
+        raise RegistryRefused(f"{config} has no user and password for {registry}", hint=f"docker login {registry}")
+    return Credentials(username=username, password=SecretStr(password))
+
+
+def _ask(helper: str, key: str) -> Credentials | None:
+    """By docker's protocol: the registry's name on stdin, JSON on stdout."""
+    program = f"docker-credential-{helper}"
+    try:
+        done = subprocess.run(
+            [program, "get"], input=key, capture_output=True, text=True, timeout=HELPER_SECONDS, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise RegistryRefused(f"`{program}` does not answer: {type(error).__name__}", hint="is it on PATH?") from None
+    if done.returncode != 0:
+        if "not found" in done.stdout + done.stderr:
+            return None
+        raise RegistryRefused(f"`{program}` gives no credentials for {key}: exit code {done.returncode}")
+    try:
+        answer = json.loads(done.stdout)
+        username, password = str(answer["Username"]), str(answer["Secret"])
+    except (ValueError, KeyError, TypeError):
+        raise RegistryRefused(f"`{program}` answers with something else than credentials") from None
+    if username == TOKEN_USER:
+        raise RegistryRefused(f"`{program}` has an identity token for {key}, which tidegate cannot use")
+    return Credentials(username=username, password=SecretStr(password))
+
 
 PIECE = 1 << 20
 """How much of a blob is in memory at once."""
@@ -31,7 +197,7 @@ SILENCE_SECONDS = 120.0
 
 
 @dataclass(frozen=True)
-class Access:
+class RegistryAccess:
     """How to speak to a registry."""
 
     credentials: Credentials | None = None
@@ -69,7 +235,7 @@ class Body:
 class Repository:
     """A repository, spoken to over one connection while the context lasts."""
 
-    def __init__(self, reference: Reference, access: Access) -> None:
+    def __init__(self, reference: ImageReference, access: RegistryAccess) -> None:
         """Opens nothing yet."""
         self.reference = reference
         self._access = access
@@ -168,7 +334,7 @@ class Repository:
 
     def _errors(self, what: str) -> AbstractContextManager[None]:
         known = self._access.credentials
-        return in_our_words(self.reference, known.username if known else None, what)
+        return registry_errors(self.reference, known.username if known else None, what)
 
 
 class _Client(DXF):

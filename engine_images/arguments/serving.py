@@ -1,4 +1,4 @@
-"""What tidegate itself reasons about, read out of the arguments: parallelism, lengths, memory, adapters."""
+"""The arguments that tidegate itself reasons about, in types: parallelism, lengths, memory, adapters, quantization."""
 
 from __future__ import annotations
 
@@ -7,9 +7,22 @@ from math import prod
 
 from pydantic import JsonValue
 
-from engine_images.arguments.model import Arguments, ArgumentValue
-from engine_images.arguments.values import AUTO, read_count
+from engine_images.arguments.values import AUTO, Arguments, ArgumentValue, read_count
 from tidegate.core.model import Value
+
+ONLINE = {
+    "fp8": 1.0,
+    "fp8_per_tensor": 1.0,
+    "fp8_per_block": 1.0,
+    "fp8_per_channel": 1.0,
+    "int8_per_channel_weight_only": 1.0,
+    "experts_int8": 1.0,
+    "mxfp8": 1.03,
+    "nvfp4_per_token": 0.5625,
+}
+"""Methods that quantize weights stored in 16 bits while they are loaded, and what is left of each number, in bytes;
+the scales of the last two included."""
+
 
 DEFAULT_MEMORY_UTILIZATION = 0.92
 """The share of a GPU's memory that vLLM 0.32 takes."""
@@ -157,11 +170,7 @@ def _adapters(value: ArgumentValue) -> Iterator[LoraAdapter]:
 def _speculation(args: Arguments) -> Speculation | None:
     given = args.get("speculative-config", {})
     config: dict[str, JsonValue] = dict(given) if isinstance(given, dict) else {}
-    for argument, key in (
-        ("spec-method", "method"),
-        ("spec-model", "model"),
-        ("spec-tokens", "num_speculative_tokens"),
-    ):
+    for argument, key in SHORTHANDS.items():
         if argument in args:
             config.setdefault(key, args[argument])
     if not config:

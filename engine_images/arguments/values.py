@@ -1,13 +1,25 @@
-"""Whether a value is one that an option takes, and what it means."""
+"""The values of vLLM's arguments: whether an option takes one, what it means, and how the command line has it.
+
+Names are those of vLLM's command line, values are as YAML has them.
+"""
 
 from __future__ import annotations
 
 import difflib
+import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from engine_images.arguments.model import ArgumentValue
-from engine_images.pinned.model import Kind, Option
+from pydantic import JsonValue
+
+from engine_images.arguments.pinned import Option, OptionKind, PinnedVllm
+
+ArgumentValue = JsonValue
+"""Text, a number, true or false; a list for an option that takes several; a mapping where vLLM wants JSON."""
+
+Arguments = Mapping[str, ArgumentValue]
+"""By name, without the dashes in front: `max-model-len`."""
+
 
 _COUNT = re.compile(r"(\d+(?:\.\d+)?)([kmgt])|(\d+)([KMGT]?)")
 _POWER = {"k": 1, "m": 2, "g": 3, "t": 4}
@@ -48,10 +60,10 @@ def complaint(option: Option, value: ArgumentValue) -> str | None:
 def _complaint_about_one(option: Option, value: ArgumentValue) -> str | None:
     if option.choices and value not in option.choices:
         return _choices(option, value)
-    takes, wish = _TAKES[option.kind]
+    takes, expected = _TAKES[option.kind]
     if not takes(value):
-        return wish
-    if value is False and option.kind is Kind.FLAG and not option.negatable:
+        return expected
+    if value is False and option.kind is OptionKind.FLAG and not option.negatable:
         return "true, or nothing at all: vLLM cannot be told the opposite"
     if isinstance(value, dict) and option.fields:
         return _unknown_key(option, value)
@@ -76,20 +88,48 @@ def _is_number(value: ArgumentValue) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-_TAKES: dict[Kind, tuple[Callable[[ArgumentValue], bool], str]] = {
+_TAKES: dict[OptionKind, tuple[Callable[[ArgumentValue], bool], str]] = {
     # A model's name may be all digits; YAML then makes a number of it.
-    Kind.TEXT: (lambda value: isinstance(value, str) or _is_number(value), "text"),
-    Kind.FLAG: (lambda value: isinstance(value, bool), "true or false"),
-    Kind.INTEGER: (lambda value: isinstance(value, int) and _is_number(value), "a whole number"),
-    Kind.COUNT: (lambda value: read_count(value) is not None, "a whole number, or one such as 8k (8000) or 8K (8192)"),
-    Kind.LENGTH: (
+    OptionKind.TEXT: (lambda value: isinstance(value, str) or _is_number(value), "text"),
+    OptionKind.FLAG: (lambda value: isinstance(value, bool), "true or false"),
+    OptionKind.INTEGER: (lambda value: isinstance(value, int) and _is_number(value), "a whole number"),
+    OptionKind.COUNT: (
+        lambda value: read_count(value) is not None,
+        "a whole number, or one such as 8k (8000) or 8K (8192)",
+    ),
+    OptionKind.LENGTH: (
         lambda value: value == AUTO or read_count(value) is not None,
         "a whole number, one such as 8k (8000) or 8K (8192), or auto",
     ),
-    Kind.NUMBER: (_is_number, "a number"),
-    Kind.JSON: (lambda value: isinstance(value, dict | list), "a mapping or a list"),
-    Kind.OBJECT: (lambda value: isinstance(value, dict), "a mapping"),
-    Kind.TEXT_OR_JSON: (lambda value: isinstance(value, str | dict), "text or a mapping"),
-    Kind.TEXT_OR_FLAG: (lambda value: isinstance(value, str) or value is True, "text or true"),
+    OptionKind.NUMBER: (_is_number, "a number"),
+    OptionKind.JSON: (lambda value: isinstance(value, dict | list), "a mapping or a list"),
+    OptionKind.OBJECT: (lambda value: isinstance(value, dict), "a mapping"),
+    OptionKind.TEXT_OR_JSON: (lambda value: isinstance(value, str | dict), "text or a mapping"),
+    OptionKind.TEXT_OR_FLAG: (lambda value: isinstance(value, str) or value is True, "text or true"),
 }
 """What each kind takes, and in words."""
+
+
+def command_line(args: Arguments, vllm: PinnedVllm | None) -> tuple[str, ...]:
+    """The words behind the server's name; two specs that say the same give the same words."""
+    options = vllm.options if vllm else {}
+    return tuple(word for name in sorted(args) for word in _words(name, args[name], options.get(name, Option())))
+
+
+def _words(name: str, value: ArgumentValue, option: Option) -> Iterator[str]:
+    if value is True:
+        yield f"--{name}"
+    elif value is False:
+        yield f"--no-{name}"
+    elif isinstance(value, list) and option.repeated:
+        yield from (f"--{name}={_text(item)}" for item in value)
+    elif isinstance(value, list) and option.many:
+        yield f"--{name}"
+        yield from (_text(item) for item in value)
+    else:
+        # One word, so that a value which looks like an argument stays a value.
+        yield f"--{name}={_text(value)}"
+
+
+def _text(value: ArgumentValue) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":")) if isinstance(value, dict | list) else str(value)

@@ -3,124 +3,175 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from pathlib import Path
 
-from engine_images.adapters.engine_root import digests_of, fixed_run_folder, key_of, serve, tidy_cache, write_root
-from engine_images.adapters.shelf import Shelf
-from engine_images.build.attempt import Attempt
-from engine_images.build.model import Built, Compiled, Order, Record
-from engine_images.compile.logprobs import Scored, compare
-from engine_images.compile.proof import Proof, Started, added
+from engine_images.adapters.engine_root import digests_of, entrypoint_digest, fixed_run_folder, write_root
+from engine_images.adapters.engine_store import EngineStore
+from engine_images.adapters.environment import recipe_digest
+from engine_images.adapters.model_version import read_weights
+from engine_images.build.model import BuildRecord, BuildRequest, BuiltEngine, CompiledModel
+from engine_images.build.proof import CompileProof
+from engine_images.build.torch_run import CompileOptions, TorchWorkload, shape_from
+from engine_images.choices import CompileMode
 from engine_images.errors import NotProven
-from engine_images.manifest import CompileKey, EngineManifest
-from engine_images.ports import Scorer, Servers
-from tidegate.core.errors import OutsideError
+from engine_images.launch import launch_of
+from engine_images.manifest import CompileKey, EngineManifest, Launch, ModelContract
+from engine_images.memory import estimate_memory
+from engine_images.model import EngineEnvironment
+from engine_images.ports import BuildRunner, Progress, StartAttempt
+from engine_images.spec import EngineSettings, TorchSpec
 
-Progress = Callable[[str], None]
-KeyOf = Callable[[Order, Path], CompileKey]
-"""What a machine says of everything that a compiled model depends on; the folder is for its use."""
 
-REPEATABLE = {"PYTHONHASHSEED": "0", "TIDEGATE_REPRODUCIBLE": "1"}
-"""For the start that compiles: the same inputs are to give the same bytes."""
+def prompts() -> tuple[str, ...]:
+    """Fifty; the same for every build, so that their figures can be compared."""
+    return tuple(Path(__file__).with_name("prompts.txt").read_text(encoding="utf-8").splitlines())
 
-MUST_LOAD = {"VLLM_FORCE_AOT_LOAD": "1"}
-"""For the start that proves: vLLM fails instead of compiling again. It is not in the key."""
+
+def build_request(
+    model: ModelContract,
+    folder: Path,
+    settings: EngineSettings,
+    environment: EngineEnvironment,
+    *,
+    name: str,
+    spec_folder: Path = Path(),
+) -> BuildRequest:
+    """A build request for the version whose files are in `folder`, to be served under `name`.
+
+    `spec_folder` is where files that the settings name lie.
+
+    Raises:
+        VersionMismatch: the settings pin another vLLM than the environment has.
+        NotAModel: there are no weights, or they cannot be read.
+    """
+    asked, module = settings.compile, settings.torch
+    options = CompileOptions(mode=asked.mode, dynamic=asked.dynamic, fullgraph=asked.fullgraph)
+    if module:
+        workload = _workload(module, spec_folder)
+        return module_request(
+            model, folder, workload, options, environment, tolerance=asked.tolerance, floor=asked.floor
+        )
+    return BuildRequest(
+        model=model,
+        served_name=name,
+        folder=folder.absolute(),
+        launch=launch_of(settings, environment, name=name),
+        environment=environment,
+        recipe=recipe_digest(),
+        entrypoint=entrypoint_digest(),
+        compiled=asked.mode is not CompileMode.NONE,
+        prompts=prompts(),
+        tolerance=asked.tolerance,
+        floor=asked.floor,
+        memory_bytes=estimate_memory(read_weights(folder), settings.require_vllm().args),
+    )
+
+
+def module_request(
+    model: ModelContract,
+    folder: Path,
+    workload: TorchWorkload,
+    options: CompileOptions,
+    environment: EngineEnvironment,
+    *,
+    tolerance: float,
+    floor: float | None = None,
+) -> BuildRequest:
+    """The same for a torch module, which nothing serves: its launch says what it is compiled for."""
+    shapes = ("x".join(map(str, shape)) for shape in workload.shapes)
+    arguments = (Path(workload.factory).name, *(f"--shape={shape}" for shape in shapes), f"--device={workload.device}")
+    return BuildRequest(
+        model=model,
+        served_name=model.name,
+        folder=folder.absolute(),
+        launch=Launch(arguments=arguments, environment={}, drain_seconds=0, warm_up=()),
+        environment=environment,
+        recipe=recipe_digest(),
+        entrypoint=entrypoint_digest(),
+        compiled=options.mode is not CompileMode.NONE,
+        torch=workload,
+        options=options,
+        tolerance=tolerance,
+        floor=floor,
+        memory_bytes=0,
+    )
+
+
+def _workload(module: TorchSpec, spec_folder: Path) -> TorchWorkload:
+    factory = str((spec_folder / module.factory).absolute()) if module.file else module.factory
+    shapes = tuple(shape_from(text) for text in module.shapes)
+    return TorchWorkload(factory=factory, shapes=shapes, device=module.device, repeats=module.repeats)
 
 
 class Builder:
     """Builds one engine after the other with the adapters that it was given."""
 
-    def __init__(self, shelf: Shelf, servers: Servers, scorer: Scorer, *, key_of: KeyOf = key_of) -> None:
-        """`key_of` asks the engine environment."""
-        self._shelf = shelf
-        self._servers = servers
-        self._scorer = scorer
-        self._key_of = key_of
+    def __init__(self, store: EngineStore, runner: BuildRunner) -> None:
+        """`runner` starts the kind of engine that the requests are for."""
+        self._store = store
+        self._runner = runner
 
-    async def build(self, order: Order, progress: Progress) -> Built:
+    async def build(self, request: BuildRequest, progress: Progress) -> BuiltEngine:
         """The engine, found or built; `progress` gets a line before each long step.
 
         Raises:
-            NotProven: the compile cache is missed, or the compiled model is another one than the eager.
-            OutsideError: vLLM did not start.
+            NotProven: the compile cache is missed, or the compiled model is another one than the eager, or too slow.
+            TidegateError: it did not start.
         """
-        key = await asyncio.to_thread(self._key_of, order, self._shelf.folder(f"key-{order.model.digest[:16]}"))
-        engine = order.name(key)
-        async with self._shelf.only_one(engine, "builds this engine", progress):
-            found = self._shelf.find(engine)
-            if found and _holds(found.record, order):
+        key = await self._runner.key(request, self._store.work_folder(f"key-{request.model.digest[:16]}"))
+        engine = request.name(key)
+        async with self._store.locked(engine, "builds this engine", progress):
+            found = self._store.find(engine)
+            if found and found.record.holds(request):
                 return found
-            if order.compiled:
-                return await self._proven(order, engine, key, progress)
-            self._write(order, EngineManifest(engine=engine, model=order.model, launch=order.launch), cache=None)
-            return self._shelf.keep(Record(engine=engine, model=order.model.uri, tolerance=order.tolerance))
+            if request.compiled:
+                return await self._proven(request, engine, key, progress)
+            self._write(request, EngineManifest(engine=engine, model=request.model, launch=request.launch), cache=None)
+            return self._store.keep(BuildRecord(engine=engine, model=request.model.uri, tolerance=request.tolerance))
 
-    async def _proven(self, order: Order, engine: str, key: CompileKey, progress: Progress) -> Built:
-        name = order.compile_name(key)
-        async with self._shelf.only_one(name, "compiles the same model", progress):
-            compiled = self._shelf.compiled(name) or await self._compile(order, name, progress)
-        cache = self._shelf.cache(name)
+    async def _proven(self, request: BuildRequest, engine: str, key: CompileKey, progress: Progress) -> BuiltEngine:
+        name = request.compile_name(key)
+        async with self._store.locked(name, "compiles the same model", progress):
+            compiled = self._store.compiled(name) or await self._compile(request, name, progress)
+        cache = self._store.cache(name)
         digests = await asyncio.to_thread(digests_of, cache)
-        manifest = EngineManifest(engine=engine, model=order.model, launch=order.launch, key=key, cache=digests)
-        self._write(order, manifest, cache)
-        proof = await self._prove(order, manifest, compiled, progress)
+        manifest = EngineManifest(engine=engine, model=request.model, launch=request.launch, key=key, cache=digests)
+        self._write(request, manifest, cache)
+        proof = await self._prove(request, manifest, compiled, progress)
         problems = proof.problems()
         if problems:
-            # The next build compiles anew: what is wrong may have been this cache alone.
-            self._shelf.forget_compiled(name)
-            raise NotProven("; ".join(problems), hint=f"see the logs in {self._shelf.folder(engine)}")
-        return self._shelf.keep(Record.of(engine, order.model.uri, proof))
+            # The next build compiles again: what is wrong may have been this cache alone.
+            self._store.drop_compiled(name)
+            raise NotProven("; ".join(problems), hint=f"see the logs in {self._store.work_folder(engine)}")
+        return self._store.keep(BuildRecord.of(engine, request.model.uri, proof))
 
-    async def _compile(self, order: Order, name: str, progress: Progress) -> Compiled:
-        """Start once with an empty cache; what vLLM puts there is kept."""
+    async def _compile(self, request: BuildRequest, name: str, progress: Progress) -> CompiledModel:
+        """Start once with an empty cache; what is put there is kept."""
         progress("compiling the model (a minute or more)")
-        self._write(order, EngineManifest(engine=name, model=order.model, launch=order.launch), cache=None)
-        attempt = Attempt("cold", self._shelf.folder(name), fixed_run_folder(name), environment=REPEATABLE)
-        started, _ = await self._make(order, name, attempt)
-        compiled = Compiled(cold=started)
-        tidy_cache(attempt.cache)
-        self._shelf.keep_compiled(name, compiled, attempt.cache)
+        self._write(request, EngineManifest(engine=name, model=request.model, launch=request.launch), cache=None)
+        attempt = StartAttempt("cold", self._store.work_folder(name), fixed_run_folder(name))
+        cold = await self._runner.start(request, self._store.root(name), attempt)
+        compiled = CompiledModel(cold=cold.start)
+        self._store.keep_compiled(name, compiled, attempt.cache)
         return compiled
 
-    async def _prove(self, order: Order, manifest: EngineManifest, compiled: Compiled, progress: Progress) -> Proof:
-        folder = self._shelf.folder(manifest.engine)
+    async def _prove(
+        self, request: BuildRequest, manifest: EngineManifest, compiled: CompiledModel, progress: Progress
+    ) -> CompileProof:
+        folder, root = self._store.work_folder(manifest.engine), self._store.root(manifest.engine)
         progress("starting it eagerly, to compare with")
-        attempt = Attempt("eager", folder, folder / "eager", arguments=("--enforce-eager",))
-        eager, expected = await self._make(order, manifest.engine, attempt)
+        eager = await self._runner.start(request, root, StartAttempt("eager", folder, folder / "eager"))
         progress("starting what was built")
-        attempt = Attempt("built", folder, folder / "built", environment=MUST_LOAD)
-        given: tuple[Scored, ...] = ()
-        try:
-            built, given = await self._make(order, manifest.engine, attempt)
-        except OutsideError:
-            # Told to fail instead of compiling again, it did: its log and its key say why.
-            built = attempt.told()
-            if built.log.init_seconds is not None or built.key is None:
-                raise
-        return Proof(
+        built = await self._runner.start(request, root, StartAttempt("built", folder, folder / "built"))
+        return CompileProof(
             cold=compiled.cold,
-            built=built,
-            eager=eager,
-            rebuilt=added(manifest.cache, await asyncio.to_thread(digests_of, attempt.cache)),
-            agreement=compare(expected, given) if given else None,
-            tolerance=order.tolerance,
+            built=built.start,
+            eager=eager.start,
+            rebuilt=built.rebuilt,
+            agreement=built.agreement,
+            tolerance=request.tolerance,
+            floor=request.floor,
         )
 
-    async def _make(self, order: Order, engine: str, attempt: Attempt) -> tuple[Started, tuple[Scored, ...]]:
-        launch = serve(
-            order,
-            self._shelf.root(engine),
-            attempt.run,
-            arguments=attempt.arguments,
-            environment=attempt.environment,
-        )
-        return await attempt.make(launch, self._servers, self._scorer, order.served_name, order.prompts)
-
-    def _write(self, order: Order, manifest: EngineManifest, cache: Path | None) -> None:
-        write_root(self._shelf.root(manifest.engine), manifest, order.folder, cache)
-
-
-def _holds(record: Record, order: Order) -> bool:
-    """Whether what was proven then is enough now."""
-    return record.agreement is None or record.agreement.within(order.tolerance)
+    def _write(self, request: BuildRequest, manifest: EngineManifest, cache: Path | None) -> None:
+        write_root(self._store.root(manifest.engine), manifest, request.folder, cache)

@@ -1,4 +1,4 @@
-"""The nouns of a build: what was ordered, what it is called, what is known of it afterwards."""
+"""The nouns of a build: what was requested, what it is called, what is known of it afterwards."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from pathlib import Path
 
 from pydantic import Field
 
-from engine_images.compile.logprobs import Agreement
-from engine_images.compile.proof import Proof, Started
+from engine_images.build.proof import Agreement, CompileProof, EngineStart, OutputAgreement
+from engine_images.build.torch_run import CompileOptions, TorchWorkload
 from engine_images.manifest import CompileKey, Launch, ModelContract
 from engine_images.model import EngineEnvironment
 from engine_images.oci.model import canonical
 from tidegate.core.model import Value
 
 
-class Order(Value):
+class BuildRequest(Value):
     """What is to be built."""
 
     model: ModelContract
@@ -34,8 +34,14 @@ class Order(Value):
     """Else it runs eagerly, and there is nothing to prove."""
     prompts: tuple[str, ...] = ()
     """On which compiled and eager are compared."""
-    tolerance: float = Field(gt=0)
-    """The largest difference of a token's log-probability, compiled against eager, that is accepted."""
+    torch: TorchWorkload | None = None
+    """The module to compile; None for a model that vLLM serves."""
+    options: CompileOptions = CompileOptions()
+    """For a torch module; vLLM's are among its arguments."""
+    tolerance: float = Field(ge=0)
+    """The largest difference of compiled and eager that is accepted: of log-probabilities, or of outputs."""
+    floor: float | None = None
+    """The smallest speedup that is accepted."""
     memory_bytes: int
     """What a process of it is expected to need."""
 
@@ -57,27 +63,29 @@ class Order(Value):
         }
 
 
-class Compiled(Value):
-    """A compile cache on the shelf, and the cold start that made it."""
+class CompiledModel(Value):
+    """A compile cache in the engine store, and the cold start that made it."""
 
-    cold: Started
+    cold: EngineStart | None
+    """None for one that was saved elsewhere before."""
 
 
-class Record(Value):
-    """What is known of a built engine: beside it, not in it, because no second build would measure the same."""
+class BuildRecord(Value):
+    """What is known of a built engine: next to it, not in it, because no second build would measure the same."""
 
     engine: str
     model: str
     """As MLflow writes it: models:/NAME/VERSION."""
-    cold: Started | None = None
+    cold: EngineStart | None = None
     """The start that compiled; it may have been another version's. An engine that runs eagerly has no figures."""
-    built: Started | None = None
-    eager: Started | None = None
-    agreement: Agreement | None = None
+    built: EngineStart | None = None
+    eager: EngineStart | None = None
+    agreement: Agreement | OutputAgreement | None = None
     tolerance: float
+    floor: float | None = None
 
     @classmethod
-    def of(cls, engine: str, model: str, proof: Proof) -> Record:
+    def of(cls, engine: str, model: str, proof: CompileProof) -> BuildRecord:
         """The record of an engine that was proven."""
         return cls(
             engine=engine,
@@ -87,16 +95,25 @@ class Record(Value):
             eager=proof.eager,
             agreement=proof.agreement,
             tolerance=proof.tolerance,
+            floor=proof.floor,
         )
 
+    def holds(self, request: BuildRequest) -> bool:
+        """Whether what was proven then is enough now."""
+        if self.agreement is None:
+            return True
+        speedups = [timing.speedup or 0 for timing in self.built.timings] if self.built else []
+        fast = request.floor is None or min(speedups, default=0) >= request.floor
+        return fast and self.agreement.within(request.tolerance)
 
-class Built(Value):
+
+class BuiltEngine(Value):
     """An engine that is ready to be served, or packed into an image."""
 
     engine: str
     root: Path
     """As `/engine` in an image: manifest, entrypoint, compile cache, model."""
-    record: Record
+    record: BuildRecord
     found: bool
     """It was there already: nothing was built."""
 

@@ -1,19 +1,64 @@
-"""What is missing among the version's files, damaged, or must not be there."""
+"""The files of a model version, as far as they tell whether it can be served, and what of them stands in the way."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
-from engine_images.checks.model import Obstacle
-from engine_images.checks.version import (
-    CONFIG_FILE,
-    INDEX_FILE,
-    TEMPLATE_FILE,
-    TOKENIZER_CONFIG_FILE,
-    TOKENIZER_FILE,
-    VersionFiles,
-)
+from engine_images.memory import Tensor
+from tidegate.core.model import Value
+
+
+class Obstacle(Value):
+    """One reason why a model version cannot be served as the settings say."""
+
+    where: str
+    """A file of the version (`config.json`), or a part of the spec (`engine.vllm.args.max-model-len`)."""
+    found: str
+    expected: str
+
+    def __str__(self) -> str:
+        return f"{self.where}: found {self.found}; expected {self.expected}"
+
+
+CONFIG_FILE = "config.json"
+GENERATION_FILE = "generation_config.json"
+INDEX_FILE = "model.safetensors.index.json"
+TOKENIZER_FILE = "tokenizer.json"
+TOKENIZER_CONFIG_FILE = "tokenizer_config.json"
+TEMPLATE_FILE = "chat_template.jinja"
+ADAPTER_FILE = "adapter_config.json"
+
+
+@dataclass(frozen=True)
+class VersionFiles:
+    """A Hugging Face directory without its weights' contents; paths are relative, with forward slashes."""
+
+    sizes: Mapping[str, int]
+    """Bytes of every file."""
+    documents: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """JSON objects."""
+    damaged: Mapping[str, str] = field(default_factory=dict)
+    """Files that are not what their name says, and why."""
+    pickles: tuple[str, ...] = ()
+    """Files that hold pickled Python objects."""
+    tensors: Mapping[str, tuple[Tensor, ...]] = field(default_factory=dict)
+    """By safetensors file."""
+    largest_token: int | None = None
+    """The largest id that the tokenizer gives; None when there is no readable tokenizer."""
+
+    def document(self, name: str) -> Mapping[str, Any]:
+        """The JSON object of that name; empty when it is not there."""
+        return self.documents.get(name, {})
+
+    def weights_below(self, folder: str) -> tuple[Tensor, ...]:
+        """The tensors of the model in `folder`, which is empty for the version itself."""
+        return tuple(
+            tensor for name, tensors in self.tensors.items() if name.rpartition("/")[0] == folder for tensor in tensors
+        )
+
 
 _SHARD = re.compile(r"(.*)-(\d+)-of-(\d+)(\.safetensors)")
 

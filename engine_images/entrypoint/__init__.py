@@ -4,6 +4,6 @@ The folder is copied into images as it is and runs on the Python of the engine e
 of tidegate, only the standard library and what vLLM itself depends on. In an image it is the package
 `tidegate_entrypoint` below `/engine/entrypoint`.
 
-process 1   `serve`, which prepares (`verify`, `weights`, `place`, `key`, `tune`) and then watches its child
-vLLM        with `gate.Gate` as ASGI middleware: counts, readiness, health and draining without a proxy's hop
+process 1   `serve`, which prepares (`manifest`, `weights`, `runtime_directory`, `compile_key`), then watches its child
+vLLM        with `gate.EngineGate` as ASGI middleware: counts, readiness, health and draining without a proxy's hop
 """

@@ -14,15 +14,129 @@ ends it; `drain` (a preStop hook) drains it and waits, without ending it; a seco
     drain    tell the `serve` of the same `--run` to drain, and wait until no answer is open
     key      print the factors of the compile key of this machine for the engine at `--root`, as JSON
 
-`serve --help` names every option. Exit codes are in `exits`. vLLM's own arguments come from the manifest; what
+`serve --help` names every option. Exit codes are in `journal`. vLLM's own arguments come from the manifest; what
 stands behind `--` is added to them.
 """
 
 from __future__ import annotations
 
+import argparse
+import asyncio
+import json
+import os
+import signal
 import sys
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
 
-from .commands import main
+from . import compile_key, manifest, runtime_directory
+from .journal import CUT, ENDED, BadSettings, EventLog, Exit
+from .prepare import (
+    ModelSettings,
+    PreparedEngine,
+    Settings,
+    add_model,
+    add_options,
+    add_run,
+    model_of,
+    model_settings_of,
+    prepare,
+    read,
+    settings_of,
+)
+from .runtime_directory import RuntimeDirectory
+from .supervisor import Supervisor, require_free
+
+POLL_SECONDS = 0.1
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run one command."""
+    parser = argparse.ArgumentParser(prog="tidegate_entrypoint", description="Start, drain or describe an engine.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    add_options(commands.add_parser("serve", help="verify, place, tune, start vLLM and watch it"))
+    add_model(commands.add_parser("pull", help="bring the weights that the image has not, proven, and end"))
+    add_run(commands.add_parser("drain", help="drain the engine that runs, and wait until no answer is open"))
+    described = commands.add_parser("key", help="print the compile key's factors of this machine as JSON")
+    described.add_argument("--root", type=Path, default=Path("/engine"))
+    parsed = parser.parse_args(arguments)
+    if parsed.command == "serve":
+        return serve(settings_of(parsed))
+    if parsed.command == "pull":
+        return pull(model_settings_of(parsed))
+    return drain(parsed.run) if parsed.command == "drain" else describe(parsed.root)
+
+
+def serve(settings: Settings) -> int:
+    """Everything that process 1 does; the last line of its log says how it ended."""
+    return _as_process_1(EventLog(as_json=settings.logs == "json"), partial(_serve, settings))
+
+
+def pull(settings: ModelSettings) -> int:
+    """Bring the weights and end: what an init container does, so that no engine may write where all read."""
+    return _as_process_1(EventLog(as_json=settings.logs == "json"), partial(_pull, settings))
+
+
+def _as_process_1(journal: EventLog, work: Callable[[EventLog], int]) -> int:
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1):
+        # Process 1 gets no signal that it has not asked for.
+        signal.signal(number, lambda *_: _leave(journal))
+    code = 1
+    try:
+        code, reason = work(journal), None
+    except Exit as error:
+        code, reason = error.code, str(error)
+    if reason is None:
+        journal.info("ended", code=code)
+    else:
+        journal.error("ended", code=code, reason=reason)
+    return code
+
+
+def _pull(settings: ModelSettings, journal: EventLog) -> int:
+    model_of(settings, read(settings, journal), journal)
+    return ENDED
+
+
+def _serve(settings: Settings, journal: EventLog) -> int:
+    require_free(settings.host, settings.port)
+    with RuntimeDirectory(settings.run) as run:
+        prepared = prepare(settings, run, journal)
+        return asyncio.run(_supervise(prepared, settings, run, journal))
+
+
+async def _supervise(prepared: PreparedEngine, settings: Settings, run: RuntimeDirectory, journal: EventLog) -> int:
+    return await Supervisor(prepared, settings, run, journal).run()
+
+
+def drain(run: Path) -> int:
+    """Tell the engine of that folder to drain, and wait; it goes on running, and refuses."""
+    running = runtime_directory.running_engine(run)
+    if running is None:
+        print(f"no engine runs in {run}", file=sys.stderr)
+        return BadSettings.code
+    os.kill(running.pid, signal.SIGUSR1)
+    while running is not None and running.state not in {runtime_directory.DRAINED, runtime_directory.CUT}:
+        time.sleep(POLL_SECONDS)
+        running = runtime_directory.running_engine(run)
+    return CUT if running is not None and running.state == runtime_directory.CUT else ENDED
+
+
+def describe(root: Path) -> int:
+    """Print this machine's factors for the engine at `root`, as they are compared at start."""
+    engine = manifest.parse(manifest.read(root))
+    environment = {**engine.environment, **os.environ}
+    print(json.dumps(compile_key.factors(engine.arguments, environment, root / manifest.MODEL_FOLDER), indent=2))
+    return ENDED
+
+
+def _leave(journal: EventLog) -> None:
+    """Told to end before vLLM was started: nothing is open, and what is half pulled is continued next time."""
+    journal.info("ended", code=ENDED, by="a signal, before vLLM was started")
+    os._exit(ENDED)
+
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))

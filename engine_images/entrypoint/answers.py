@@ -1,11 +1,61 @@
-"""The answers that are open in this engine, and how each of them ended."""
+"""The answers that are open in this engine, how each of them ended, and the few words of ASGI that takes.
+
+Without a framework: the same on every version that vLLM brings.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import json
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from typing import Any
 
-from .asgi import App, Message, Receive, Scope, Send, end_stream, is_event_stream, refuse
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+RETRY_AFTER_SECONDS = 1
+"""Another engine answers at once; this one does not come back."""
+
+EVENT_STREAM = b"text/event-stream"
+
+
+def is_event_stream(start: Message) -> bool:
+    """Whether this `http.response.start` begins server-sent events."""
+    return any(
+        name.lower() == b"content-type" and value.startswith(EVENT_STREAM) for name, value in start.get("headers", ())
+    )
+
+
+async def reply(send: Send, status: int, body: Mapping[str, object], *headers: tuple[bytes, bytes]) -> None:
+    """A whole answer as JSON."""
+    content = json.dumps(body).encode()
+    kind = [(b"content-type", b"application/json"), (b"content-length", str(len(content)).encode())]
+    await send({"type": "http.response.start", "status": status, "headers": [*kind, *headers]})
+    await send({"type": "http.response.body", "body": content})
+
+
+async def refuse(send: Send, why: str) -> None:
+    """503: ask another engine. In the form in which vLLM and OpenAI write errors."""
+    retry = (b"retry-after", str(RETRY_AFTER_SECONDS).encode())
+    await reply(send, 503, {"error": _error(why)}, retry, (b"connection", b"close"))
+
+
+async def end_stream(send: Send, why: str) -> None:
+    """End server-sent events with an error, and the response as HTTP wants it.
+
+    OpenAI's clients raise on the field `error`, Anthropic's on the event's name. No `[DONE]`: the answer is
+    not whole.
+    """
+    event = json.dumps({"type": "error", "error": _error(why)})
+    await send({"type": "http.response.body", "body": f"event: error\ndata: {event}\n\n".encode(), "more_body": False})
+
+
+def _error(why: str) -> dict[str, object]:
+    return {"message": why, "type": "service_unavailable", "param": None, "code": 503}
+
 
 OK = "ok"
 CLIENT_ERROR = "client_error"
@@ -24,10 +74,10 @@ ERROR_EVENT = b'data: {"error"'
 WHY_CUT = "The engine is being stopped and its grace period is over; ask again."
 
 
-class Answer:
+class OpenAnswer:
     """One request from the first to the last byte of its answer."""
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send, answers: Answers) -> None:
+    def __init__(self, scope: Scope, receive: Receive, send: Send, answers: OpenAnswers) -> None:
         self._scope = scope
         self._receive = receive
         self._send = send
@@ -92,7 +142,7 @@ class Answer:
             await end_stream(self._send, WHY_CUT)
 
 
-class Answers:
+class OpenAnswers:
     """All that are open now."""
 
     def __init__(self, *, progress: Callable[[], None], count: Callable[[str], None]) -> None:
@@ -103,7 +153,7 @@ class Answers:
         self.ended = self.cuts = 0
         """How many have ended, ever, and how many of them by us."""
         self._count = count
-        self._open: set[Answer] = set()
+        self._open: set[OpenAnswer] = set()
         self._none_open = asyncio.Event()
         self._none_open.set()
 
@@ -113,7 +163,7 @@ class Answers:
 
     async def serve(self, app: App, scope: Scope, receive: Receive, send: Send) -> None:
         """Let `app` answer a request, counted as open meanwhile."""
-        answer = Answer(scope, receive, send, self)
+        answer = OpenAnswer(scope, receive, send, self)
         self._open.add(answer)
         self._none_open.clear()
         try:

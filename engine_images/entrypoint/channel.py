@@ -1,4 +1,4 @@
-"""How process 1 and the gate talk: JSON lines on a pair of sockets that nobody else can reach.
+"""How process 1 and the gate talk: JSON lines on a pair of sockets that nobody else can reach, and settings at start.
 
 No port, so that it works when thousands wait for one; no token, so that there is none to steal.
 
@@ -12,10 +12,36 @@ import asyncio
 import json
 import socket
 from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
+
+@dataclass(frozen=True)
+class GateSettings:
+    """Everything the gate needs to know."""
+
+    channel: int
+    """The file descriptor of its end of the channel."""
+    warm_up: tuple[int, ...] = (1,)
+    """Batch sizes that are asked once before the engine is ready."""
+    warm_up_seconds: float = 600.0
+    """For each of these batches."""
+    health_every_seconds: float = 10.0
+    health_within_seconds: float = 10.0
+    json_logs: bool = True
+    engine: Mapping[str, object] = field(default_factory=dict)
+    """What `/tidegate/status` says of the engine next to the gate's own state."""
+
+    def to_text(self) -> str:
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_text(cls, text: str) -> GateSettings:
+        return cls(**json.loads(text))
+
+
 VARIABLE = "TIDEGATE_GATE"
-"""The gate's orders, as JSON in the environment of vLLM's process; see `orders.Orders`."""
+"""`GateSettings` as JSON, in the environment of vLLM's process."""
 
 
 class Channel:
@@ -30,7 +56,7 @@ class Channel:
         """The channel over one of the two sockets; it closes it."""
         return cls(*await asyncio.open_unix_connection(sock=end))
 
-    async def say(self, message: Mapping[str, object]) -> None:
+    async def send(self, message: Mapping[str, object]) -> None:
         """Tell the other end; nothing happens when it is gone."""
         try:
             self._writer.write(json.dumps(message).encode() + b"\n")
@@ -38,7 +64,7 @@ class Channel:
         except ConnectionError:
             return
 
-    async def hear(self) -> dict[str, Any] | None:
+    async def receive(self) -> dict[str, Any] | None:
         """The next message; None when the other end is gone."""
         try:
             line = await self._reader.readline()

@@ -1,4 +1,4 @@
-"""The gate before vLLM, in vLLM's own server: `--middleware tidegate_entrypoint.gate.Gate`.
+"""The gate before vLLM, in vLLM's own server: `--middleware tidegate_entrypoint.gate.EngineGate`.
 
 Who may ask, who is still being answered, and when the engine is ready are decided in the process that answers:
 no proxy stands on the way of the tokens. The paths below `/tidegate/` are the gate's own:
@@ -16,13 +16,45 @@ import socket
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 
-from .answers import REFUSED, Answers
-from .asgi import App, Message, Receive, Scope, Send, refuse, reply
-from .channel import VARIABLE, Channel
-from .counts import Counts
-from .journal import Journal
-from .orders import Orders
-from .probe import DeepHealth, Inside, Silent
+from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge
+
+from .answers import (
+    OUTCOMES,
+    REFUSED,
+    App,
+    Message,
+    OpenAnswers,
+    Receive,
+    Scope,
+    Send,
+    refuse,
+    reply,
+)
+from .channel import VARIABLE, Channel, GateSettings
+from .health import DeepHealth, InProcessClient, NoAnswer
+from .journal import EventLog
+
+
+class RequestMetrics:
+    """`tidegate_requests_total{outcome}` and `tidegate_open_requests`."""
+
+    def __init__(self, open_now: Callable[[], int], registry: CollectorRegistry = REGISTRY) -> None:
+        """`open_now` tells how many answers are open."""
+        self._requests = Counter(
+            "tidegate_requests",
+            "Requests of users by how their answers ended, as the engine saw it.",
+            ["outcome"],
+            registry=registry,
+        )
+        # Series that exist from the start: an alert on a rate needs the zero before the first error.
+        for outcome in OUTCOMES:
+            self._requests.labels(outcome)
+        Gauge("tidegate_open_requests", "Answers that are open now.", registry=registry).set_function(open_now)
+
+    def add(self, outcome: str) -> None:
+        """One more answer ended so."""
+        self._requests.labels(outcome).inc()
+
 
 ALWAYS = frozenset({"/health", "/metrics", "/ping", "/version"})
 """What is asked about the engine and not of it: answered by vLLM whatever the state."""
@@ -44,26 +76,26 @@ WHY_REFUSED = {
 }
 
 
-class Gate:
+class EngineGate:
     """ASGI middleware around vLLM's application."""
 
     def __init__(self, app: App) -> None:
         """Called by vLLM when its engine is loaded, before its server listens."""
         self._app = app
-        self._orders = Orders.from_text(os.environ[VARIABLE])
-        self._journal = Journal(as_json=self._orders.json_logs)
+        self._settings = GateSettings.from_text(os.environ[VARIABLE])
+        self._journal = EventLog(as_json=self._settings.json_logs)
         self._state = WARMING
         self._refuses = True
-        self._inside = Inside(app, {})
-        self._health = DeepHealth(self._ask_one, every_seconds=self._orders.health_every_seconds)
-        self._counts = Counts(lambda: self._answers.open)
-        self._answers = Answers(progress=self._health.progress, count=self._counts.add)
+        self._inside = InProcessClient(app, {})
+        self._health = DeepHealth(self._ask_one, every_seconds=self._settings.health_every_seconds)
+        self._counts = RequestMetrics(lambda: self._answers.open)
+        self._answers = OpenAnswers(progress=self._health.progress, count=self._counts.add)
         self._channel: Channel | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._own: dict[str, Callable[[Send], Awaitable[None]]] = {
-            "/tidegate/ready": self._say_ready,
-            "/tidegate/health": self._say_health,
-            "/tidegate/status": self._say_status,
+            "/tidegate/ready": self._answer_ready,
+            "/tidegate/health": self._answer_health,
+            "/tidegate/status": self._answer_status,
         }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -83,7 +115,7 @@ class Gate:
 
     async def _live(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Begin when the application has started, end with it."""
-        self._inside = Inside(self._app, scope)
+        self._inside = InProcessClient(self._app, scope)
 
         async def started(message: Message) -> None:
             await send(message)
@@ -94,27 +126,27 @@ class Gate:
 
     async def _begin(self) -> None:
         """Warm up, say so, then do what process 1 asks for."""
-        channel = self._channel = await Channel.over(socket.socket(fileno=self._orders.channel))
+        channel = self._channel = await Channel.over(socket.socket(fileno=self._settings.channel))
         began = time.monotonic()
         try:
             await self._warm_up()
-        except Silent as silent:
+        except NoAnswer as silent:
             self._state = FAILED
-            await channel.say({"event": "failed", "reason": str(silent)})
+            await channel.send({"event": "failed", "reason": str(silent)})
             return
         if self._state == WARMING:
             self._state, self._refuses = READY, False
-        await channel.say({"event": "ready", "warm_up_seconds": round(time.monotonic() - began, 2)})
-        while order := await channel.hear():
-            if order["do"] == "drain":
-                # Not awaited: a second order may shorten the first one's grace.
-                self._spawn(self._drain(order["grace_seconds"], order["linger_seconds"]))
+        await channel.send({"event": "ready", "warm_up_seconds": round(time.monotonic() - began, 2)})
+        while command := await channel.receive():
+            if command["do"] == "drain":
+                # Not awaited: a second command may shorten the first one's grace.
+                self._spawn(self._drain(command["grace_seconds"], command["linger_seconds"]))
 
     async def _warm_up(self) -> None:
         """Ask every batch size once: each takes its own path through the engine."""
-        for size in self._orders.warm_up:
+        for size in self._settings.warm_up:
             asked = (
-                self._ask(f"{size} {index}", WARM_UP_TOKENS, self._orders.warm_up_seconds) for index in range(size)
+                self._ask(f"{size} {index}", WARM_UP_TOKENS, self._settings.warm_up_seconds) for index in range(size)
             )
             await asyncio.gather(*asked)
 
@@ -133,24 +165,24 @@ class Gate:
         if self._channel:
             cut, stuck = self._answers.cuts, self._answers.open
             ended = {"finished": self._answers.ended - ended_before - (cut - stuck), "cut": cut, "stuck": stuck}
-            await self._channel.say({"event": "drained", **ended, "seconds": round(time.monotonic() - began, 2)})
+            await self._channel.send({"event": "drained", **ended, "seconds": round(time.monotonic() - began, 2)})
 
-    async def _say_ready(self, send: Send) -> None:
+    async def _answer_ready(self, send: Send) -> None:
         await reply(send, 200 if self._state == READY else 503, {"state": self._state})
 
-    async def _say_health(self, send: Send) -> None:
+    async def _answer_health(self, send: Send) -> None:
         if self._state in {WARMING, FAILED}:
             await reply(send, 503, {"healthy": False, "by": self._state})
             return
-        health = await self._health.look()
+        health = await self._health.current()
         known = {"healthy": health.healthy, "by": health.by, "age_seconds": round(health.age_seconds, 2)}
         await reply(send, 200 if health.healthy else 503, known | ({"reason": health.reason} if health.reason else {}))
 
-    async def _say_status(self, send: Send) -> None:
-        await reply(send, 200, {"state": self._state, "open": self._answers.open, **self._orders.engine})
+    async def _answer_status(self, send: Send) -> None:
+        await reply(send, 200, {"state": self._state, "open": self._answers.open, **self._settings.engine})
 
     async def _ask_one(self) -> None:
-        await self._ask("health", 1, self._orders.health_within_seconds)
+        await self._ask("health", 1, self._settings.health_within_seconds)
 
     async def _ask(self, prompt: str, tokens: int, within_seconds: float) -> None:
         await self._inside.complete(prompt, tokens, within_seconds=within_seconds)

@@ -1,7 +1,14 @@
-"""From an image's files to a command that starts vLLM: everything is proven before anything runs."""
+"""From the options and an image's files to the command and environment that start vLLM: all is proven before it runs.
+
+Options are not read from the environment: Kubernetes writes variables of its own for every service. What the manifest
+says of vLLM's environment holds, unless the operator set the variable in the container: then the operator's counts, and
+the compile key says which variable that was.
+"""
 
 from __future__ import annotations
 
+import argparse
+import math
 import os
 import sys
 import time
@@ -10,12 +17,164 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
-from . import key, manifest, tune, verify, weights
-from .exits import BadSettings, OtherMachine
-from .journal import Journal
-from .manifest import CACHE_FOLDER, MODEL_FOLDER, SIGNATURE_FILE, Engine
-from .place import RunFolder
-from .settings import ModelSettings, Settings
+from . import compile_key, manifest, weights
+from .journal import BadSettings, EventLog, OtherMachine
+from .manifest import CACHE_FOLDER, MODEL_FOLDER, SIGNATURE_FILE, ServedEngine
+from .runtime_directory import RuntimeDirectory
+
+VLLM = "vllm.entrypoints.launchers.api_server.entry"
+"""vLLM's server, as a module of this Python, so that nothing depends on PATH."""
+
+
+@dataclass(frozen=True)
+class ModelSettings:
+    """Where an engine is, who signed it, and where its weights come from."""
+
+    root: Path
+    public_key: Path | None
+    weights: str | None
+    weights_cache: Path
+    logs: str
+
+
+@dataclass(frozen=True)
+class Settings(ModelSettings):
+    """What an operator may say of one engine."""
+
+    run: Path
+    host: str
+    port: int
+    key_policy: str
+    grace: float | None
+    linger: float
+    start_deadline: float
+    health_every: float
+    health_deadline: float
+    threads: int | None
+    model_infos: Path | None
+    spot: str
+    spot_url: str | None
+    server: str
+    vllm: tuple[str, ...]
+    """Arguments for vLLM besides the manifest's."""
+
+
+def absolute_path(text: str) -> Path:
+    """A path that means the same in the folder that vLLM starts in."""
+    return Path(text).absolute()
+
+
+def add_run(parser: argparse.ArgumentParser) -> None:
+    """The option that `serve` and `drain` share."""
+    parser.add_argument(
+        "--run", type=absolute_path, default=Path("/tmp/tidegate-engine"), help="folder of this engine alone, writable"
+    )
+
+
+def add_model(parser: argparse.ArgumentParser) -> None:
+    """The options that `serve` and `pull` share."""
+    option = parser.add_argument
+    option(
+        "--root", type=absolute_path, default=Path("/engine"), help="where the image holds manifest, cache and model"
+    )
+    option("--public-key", type=absolute_path, help="PEM; the manifest must be signed by it")
+    option("--weights", help="where the model's files come from, when not from where the manifest says")
+    option("--weights-cache", type=absolute_path, default=Path("/var/cache/tidegate"), help="folder shared by engines")
+    option("--logs", choices=["json", "text"], default="json")
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Every option of `serve`."""
+    add_run(parser)
+    add_model(parser)
+    option = parser.add_argument
+    option("--host", default="0.0.0.0", help="address to listen on")
+    option("--port", type=int, default=8000)
+    option("--key-policy", choices=["warn", "refuse"], default="warn", help="what a difference in the compile key does")
+    option("--grace", type=float, help="seconds for open answers at the end; else the manifest's")
+    option("--linger", type=float, default=0.0, help="seconds of the grace in which new requests are still taken")
+    option("--start-deadline", type=float, default=1800.0, help="seconds until the engine must be ready")
+    option("--health-every", type=float, default=10.0, help="seconds for which a proof of health holds")
+    option("--health-deadline", type=float, default=10.0, help="seconds for one test inference")
+    option("--model-infos", type=Path, help="folder shared by engines: what vLLM has found out about model classes")
+    option("--threads", type=int, help="for computing on a CPU; else the cores that this container may use")
+    option("--spot", choices=["off", "aws", "gcp"], default="off", help="watch for the cloud's notice and drain then")
+    option("--spot-url", help=argparse.SUPPRESS)
+    option("--server", default=VLLM, help=argparse.SUPPRESS)
+    option("vllm", nargs="*", help="arguments for vLLM, behind --")
+
+
+def model_settings_of(parsed: argparse.Namespace) -> ModelSettings:
+    """The settings of `pull` that were parsed."""
+    return ModelSettings(**{name: vars(parsed)[name] for name in ModelSettings.__dataclass_fields__})
+
+
+def settings_of(parsed: argparse.Namespace) -> Settings:
+    """The settings that were parsed."""
+    named = {name: value for name, value in vars(parsed).items() if name in Settings.__dataclass_fields__}
+    return Settings(**named | {"vllm": tuple(parsed.vllm)})
+
+
+TCMALLOC = (
+    "/usr/lib/x86_64-linux-gnu/libtcmalloc_minimal.so.4",
+    "/usr/lib/aarch64-linux-gnu/libtcmalloc_minimal.so.4",
+    "/usr/lib64/libtcmalloc_minimal.so.4",
+)
+"""Where distributions put the allocator that vLLM recommends for CPUs."""
+
+ARENAS = "4"
+"""Of glibc's malloc, where there is no tcmalloc: its default of eight a core holds on to freed memory."""
+
+CGROUP_QUOTA = Path("/sys/fs/cgroup/cpu.max")
+
+
+def child_environment(
+    inherited: Mapping[str, str],
+    manifest: Mapping[str, str],
+    *,
+    cache: Path,
+    packages: Path,
+    threads: int | None,
+    allocator: str | None,
+) -> dict[str, str]:
+    """What vLLM's process sees.
+
+    Args:
+        inherited: our own environment.
+        manifest: the environment that the engine was built with.
+        cache: the compile cache, writable.
+        packages: the folder that holds this package, for the middleware.
+        threads: for computing on a CPU; None leaves them to vLLM.
+        allocator: a library to allocate memory with; None means the C library's own.
+    """
+    merged = {**manifest, **inherited}
+    tuned = {"OMP_WAIT_POLICY": "passive"} | ({"LD_PRELOAD": allocator} if allocator else {"MALLOC_ARENA_MAX": ARENAS})
+    if threads is not None:
+        merged["OMP_NUM_THREADS"] = str(threads)
+    path = [str(packages), *filter(None, [inherited.get("PYTHONPATH")])]
+    placed = {
+        "VLLM_CACHE_ROOT": str(cache),
+        "PYTHONPATH": os.pathsep.join(dict.fromkeys(path)),
+        # The folder that vLLM starts in holds files of a model version: never import from there.
+        "PYTHONSAFEPATH": "1",
+    }
+    return {**tuned, **merged, **placed}
+
+
+def usable_cores(quota: Path = CGROUP_QUOTA) -> int:
+    """Cores that this process may use: its affinity and its container's limit."""
+    cores = len(os.sched_getaffinity(0))
+    try:
+        allowed, period = quota.read_text(encoding="ascii").split()
+    except (OSError, ValueError):
+        return cores
+    return cores if allowed == "max" else max(1, min(cores, math.floor(int(allowed) / int(period))))
+
+
+def find_allocator() -> str | None:
+    """tcmalloc, where this machine has it."""
+    return next((path for path in TCMALLOC if Path(path).exists()), None)
+
 
 PACKAGE = Path(__file__).resolve().parent
 QUIET_PATHS = "/health,/metrics,/tidegate/ready,/tidegate/health,/tidegate/status"
@@ -26,17 +185,17 @@ TOKEN_VARIABLE = "TIDEGATE_WEIGHTS_TOKEN"
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedEngine:
     """An engine that is ready to be started."""
 
-    engine: Engine
+    engine: ServedEngine
     command: tuple[str, ...]
     environment: Mapping[str, str]
     status: Mapping[str, object]
     """What is known of it, for `/tidegate/status`."""
 
 
-def prepare(settings: Settings, run: RunFolder, journal: Journal) -> Prepared:
+def prepare(settings: Settings, run: RuntimeDirectory, journal: EventLog) -> PreparedEngine:
     """Verify, place into `run`, and tune.
 
     Raises:
@@ -45,22 +204,22 @@ def prepare(settings: Settings, run: RunFolder, journal: Journal) -> Prepared:
     engine = read(settings, journal)
     model = model_of(settings, engine, journal)
     if engine.cache:
-        verify.prove_files(settings.root / CACHE_FOLDER, engine.cache)
+        manifest.prove_files(settings.root / CACHE_FOLDER, engine.cache)
     run.link_model(model)
     cache = run.copy_cache(settings.root / CACHE_FOLDER, engine.cache)
     if settings.model_infos is not None:
         run.share_model_infos(settings.model_infos)
-    environment = tune.child_environment(
+    environment = child_environment(
         # vLLM has no use for our secret.
         {name: value for name, value in os.environ.items() if name != TOKEN_VARIABLE},
         engine.environment,
         cache=cache,
         packages=PACKAGE.parent,
         threads=_threads(settings),
-        allocator=tune.find_allocator(),
+        allocator=find_allocator(),
     )
     differing = _differences(settings, engine, environment, model, journal)
-    return Prepared(
+    return PreparedEngine(
         engine=engine,
         command=_command(settings, engine),
         environment=environment,
@@ -68,7 +227,7 @@ def prepare(settings: Settings, run: RunFolder, journal: Journal) -> Prepared:
     )
 
 
-def read(settings: ModelSettings, journal: Journal) -> Engine:
+def read(settings: ModelSettings, journal: EventLog) -> ServedEngine:
     """What the image's manifest says, once its signature is proven where a key is given.
 
     Raises:
@@ -77,7 +236,7 @@ def read(settings: ModelSettings, journal: Journal) -> Engine:
     content = manifest.read(settings.root)
     # Before a byte of it is believed.
     if settings.public_key is not None:
-        verify.prove_signature(settings.public_key, content, settings.root / SIGNATURE_FILE)
+        manifest.prove_signature(settings.public_key, content, settings.root / SIGNATURE_FILE)
     engine = manifest.parse(content)
     journal.info(
         "manifest read",
@@ -88,7 +247,7 @@ def read(settings: ModelSettings, journal: Journal) -> Engine:
     return engine
 
 
-def model_of(settings: ModelSettings, engine: Engine, journal: Journal) -> Path:
+def model_of(settings: ModelSettings, engine: ServedEngine, journal: EventLog) -> Path:
     """The folder of the model's files, proven: the image's own, or the shared cache's.
 
     Raises:
@@ -97,7 +256,7 @@ def model_of(settings: ModelSettings, engine: Engine, journal: Journal) -> Path:
     own = settings.root / MODEL_FOLDER
     began = time.monotonic()
     if own.is_dir() and any(own.iterdir()):
-        verify.prove_files(own, engine.files)
+        manifest.prove_files(own, engine.files)
         journal.info("model verified", files=len(engine.files), seconds=round(time.monotonic() - began, 2))
         return own
     where = settings.weights or engine.source
@@ -108,7 +267,7 @@ def model_of(settings: ModelSettings, engine: Engine, journal: Journal) -> Path:
 
 
 def _differences(
-    settings: Settings, engine: Engine, environment: Mapping[str, str], model: Path, journal: Journal
+    settings: Settings, engine: ServedEngine, environment: Mapping[str, str], model: Path, journal: EventLog
 ) -> list[str]:
     """Where this machine differs from the one that compiled, each said aloud.
 
@@ -117,10 +276,10 @@ def _differences(
     """
     if not engine.factors:
         return []
-    here = key.factors([*engine.arguments, *settings.vllm], environment, model)
-    differing = key.differences(engine.factors, here)
+    here = compile_key.factors([*engine.arguments, *settings.vllm], environment, model)
+    differing = compile_key.differences(engine.factors, here)
     for difference in differing:
-        journal.warning("the compile key differs", factor=difference, consequence="vLLM compiles anew, or runs slower")
+        journal.warning("the compile key differs", factor=difference, consequence="vLLM compiles again, or runs slower")
     if differing and settings.key_policy == "refuse":
         raise OtherMachine(f"compiled for another machine: {'; '.join(differing)}")
     if not differing:
@@ -132,12 +291,12 @@ def _threads(settings: Settings) -> int | None:
     """For computing; None where the operator set them, or where a GPU computes."""
     if settings.threads is not None:
         return settings.threads
-    if "OMP_NUM_THREADS" in os.environ or not key.computes_on_cpu():
+    if "OMP_NUM_THREADS" in os.environ or not compile_key.computes_on_cpu():
         return None
-    return tune.usable_cores()
+    return usable_cores()
 
 
-def _command(settings: Settings, engine: Engine) -> tuple[str, ...]:
+def _command(settings: Settings, engine: ServedEngine) -> tuple[str, ...]:
     ours = {
         "--host": settings.host,
         "--port": str(settings.port),
@@ -148,7 +307,7 @@ def _command(settings: Settings, engine: Engine) -> tuple[str, ...]:
     if settings.logs == "json":
         ours["--logging-config.formatter"] = "json"
     theirs = without(ours.keys(), [*engine.arguments, *settings.vllm])
-    gate = ["--middleware", f"{PACKAGE.name}.gate.Gate"]
+    gate = ["--middleware", f"{PACKAGE.name}.gate.EngineGate"]
     return (sys.executable, "-m", settings.server, *theirs, *chain.from_iterable(ours.items()), *gate)
 
 
@@ -162,7 +321,7 @@ def without(names: Container[str], arguments: Iterable[str]) -> Iterator[str]:
             yield part
 
 
-def _status(settings: Settings, engine: Engine, differing: list[str]) -> dict[str, object]:
+def _status(settings: Settings, engine: ServedEngine, differing: list[str]) -> dict[str, object]:
     return {
         "engine": engine.digest,
         "model": {"name": engine.model, "version": engine.version, "digest": engine.model_digest},

@@ -1,37 +1,187 @@
 """Process 1: starts vLLM, waits until the gate is ready, and drains it before vLLM is told to end.
 
-Every wait is bounded: by the deadline of the start, by the grace of a drain, by a few seconds for vLLM's end.
+Every wait is bounded: by the deadline of the start, by the grace of a drain, by a few seconds for vLLM's end. A drain
+begins with SIGTERM, with a preStop hook, or with the cloud's notice that it takes the machine away, where asked for:
+AWS (IMDSv2) announces two minutes before, Google Cloud thirty seconds before.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
+import os
 import signal
 import socket
+import sys
 import time
-from collections.abc import Awaitable, Coroutine
+from collections.abc import Awaitable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from http.client import HTTPException
+from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
+from urllib.request import ProxyHandler, Request, build_opener
 
-from . import place, spot
-from .channel import VARIABLE, Channel
-from .child import Child
-from .exits import CUT, ENDED, DidNotStart, Died
-from .journal import Journal
-from .orders import Orders
-from .place import RunFolder
-from .prepare import Prepared
-from .settings import Settings
+from . import runtime_directory
+from .channel import VARIABLE, Channel, GateSettings
+from .journal import CUT, ENDED, DidNotStart, Died, EventLog, OutsideMissing
+from .prepare import PreparedEngine, Settings
+from .runtime_directory import RuntimeDirectory
+
+PATIENCE_SECONDS = 2.0
+POLL_SECONDS = 5.0
+"""As AWS recommends."""
+
+AWS = "http://169.254.169.254"
+GCP = "http://metadata.google.internal"
+GCP_SECONDS = 30.0
+RESERVE_SECONDS = 5.0
+"""Of the announced time, for vLLM to end."""
+
+# The metadata server is on this machine's own link: no proxy leads there.
+_OPENER = build_opener(ProxyHandler({}))
+
+
+@dataclass(frozen=True)
+class Notice:
+    """The machine goes away."""
+
+    seconds: float
+    """Until then, less a reserve."""
+    said: str
+
+
+class Aws:
+    """EC2 spot instances: `spot/instance-action` is there once the instance is to be taken."""
+
+    def __init__(self, url: str = AWS) -> None:
+        self._url = url
+
+    def notice(self) -> Notice | None:
+        """What is announced.
+
+        Raises:
+            OSError: the metadata server does not answer.
+        """
+        token = _ask(f"{self._url}/latest/api/token", {"X-aws-ec2-metadata-token-ttl-seconds": "60"}, method="PUT")
+        said = _ask(f"{self._url}/latest/meta-data/spot/instance-action", {"X-aws-ec2-metadata-token": token or ""})
+        if said is None:
+            return None
+        at = datetime.strptime(json.loads(said)["time"], "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=timezone.utc)  # noqa: UP017
+        left = (at - datetime.now(timezone.utc)).total_seconds()  # noqa: UP017 (Python 3.10)
+        return Notice(max(0.0, left - RESERVE_SECONDS), said)
+
+
+class Gcp:
+    """Compute Engine spot machines: `preempted` turns to TRUE."""
+
+    def __init__(self, url: str = GCP) -> None:
+        self._url = url
+
+    def notice(self) -> Notice | None:
+        """What is announced.
+
+        Raises:
+            OSError: the metadata server does not answer.
+        """
+        said = _ask(f"{self._url}/computeMetadata/v1/instance/preempted", {"Metadata-Flavor": "Google"})
+        return Notice(GCP_SECONDS - RESERVE_SECONDS, "preempted") if said == "TRUE" else None
+
+
+Cloud = Aws | Gcp
+
+
+def _ask(url: str, headers: dict[str, str], method: str = "GET") -> str | None:
+    """The text at `url`; None when there is nothing (404)."""
+    try:
+        with _OPENER.open(Request(url, headers=headers, method=method), timeout=PATIENCE_SECONDS) as response:
+            return str(response.read().decode().strip())
+    except HTTPError as error:
+        if error.code == 404:
+            return None
+        raise
+    except HTTPException as error:
+        raise OSError(str(error)) from error
+
+
+GUARD = Path(__file__).resolve().with_name("guard.py")
+
+ENDING_SECONDS = 10.0
+"""For vLLM to end once it is told to, with nothing open."""
+
+
+class VllmProcess:
+    """The guard's process, and through it vLLM's."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+
+    @classmethod
+    async def start(
+        cls, command: Sequence[str], environment: Mapping[str, str], workdir: Path, channel: socket.socket
+    ) -> VllmProcess:
+        """Start `command`; it inherits `channel` under the same descriptor."""
+        process = await asyncio.create_subprocess_exec(
+            # -I and -S: the guard runs nothing that a folder or the environment names.
+            *(sys.executable, "-I", "-S", str(GUARD), str(os.getpid()), *command),
+            env=dict(environment),
+            cwd=workdir,
+            stdin=asyncio.subprocess.DEVNULL,
+            pass_fds=(channel.fileno(),),
+            # A group of its own: neither a Ctrl-C nor a signal to our group ends vLLM before it has drained.
+            start_new_session=True,
+        )
+        return cls(process)
+
+    async def ended(self) -> int:
+        """Its exit code, once it has one."""
+        return await self._process.wait()
+
+    async def stop(self) -> None:
+        """Tell it to end, and see to it that nothing of it stays. Bounded."""
+        if self._process.returncode is None:
+            self._process.terminate()
+            await asyncio.wait({asyncio.ensure_future(self._process.wait())}, timeout=ENDING_SECONDS)
+        self.kill()
+        await self._process.wait()
+
+    def kill(self) -> None:
+        """End all of it now."""
+        try:
+            os.killpg(self._process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            # Nobody is left.
+            return
+
+
+def require_free(host: str, port: int) -> None:
+    """Return when we may listen there.
+
+    vLLM would tell only after a minute of loading, with a traceback.
+
+    Raises:
+        OutsideMissing: another process listens there, or the address is not ours.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            raise OutsideMissing(f"port {port} of {host} cannot be taken: {error.strerror}") from error
+
 
 DRAIN_MARGIN_SECONDS = 5.0
 """Above the grace: for the gate's own end of what it cut, and for its word of it."""
 
-CLOUDS: dict[str, type[spot.Aws] | type[spot.Gcp]] = {"aws": spot.Aws, "gcp": spot.Gcp}
+CLOUDS: dict[str, type[Aws] | type[Gcp]] = {"aws": Aws, "gcp": Gcp}
 
 
 class Supervisor:
     """The life of one vLLM."""
 
-    def __init__(self, prepared: Prepared, settings: Settings, run: RunFolder, journal: Journal) -> None:
+    def __init__(self, prepared: PreparedEngine, settings: Settings, run: RuntimeDirectory, journal: EventLog) -> None:
         self._prepared = prepared
         self._settings = settings
         self._run = run
@@ -56,7 +206,7 @@ class Supervisor:
         loop.add_signal_handler(signal.SIGUSR1, self._leave)
         ours, theirs = socket.socketpair()
         with theirs:
-            self._child = await Child.start(
+            self._child = await VllmProcess.start(
                 self._prepared.command, self._environment(theirs), self._run.folder, channel=theirs
             )
         self._dead = asyncio.ensure_future(self._child.ended())
@@ -73,7 +223,7 @@ class Supervisor:
         return CUT if self._cut else ENDED
 
     def _environment(self, theirs: socket.socket) -> dict[str, str]:
-        orders = Orders(
+        settings = GateSettings(
             channel=theirs.fileno(),
             warm_up=self._prepared.engine.warm_up,
             warm_up_seconds=self._settings.start_deadline,
@@ -82,7 +232,7 @@ class Supervisor:
             json_logs=self._settings.logs == "json",
             engine=self._prepared.status,
         )
-        return {**self._prepared.environment, VARIABLE: orders.to_text()}
+        return {**self._prepared.environment, VARIABLE: settings.to_text()}
 
     async def _until_ready(self) -> None:
         began = time.monotonic()
@@ -102,7 +252,7 @@ class Supervisor:
         if not self._ready.is_set():
             raise DidNotStart(f"vLLM was not ready after {self._settings.start_deadline:g} s")
         self._journal.info("ready", seconds=round(time.monotonic() - began, 1), port=self._settings.port)
-        self._run.write_state(place.READY)
+        self._run.write_state(runtime_directory.READY)
         if self._settings.spot != "off":
             self._spawn(self._watch_spot())
 
@@ -147,15 +297,15 @@ class Supervisor:
         if not self._draining:
             self._draining = True
             self._journal.info("draining", because=because, grace_seconds=round(grace, 1))
-            self._run.write_state(place.DRAINING)
+            self._run.write_state(runtime_directory.DRAINING)
             self._order_drain(grace, linger)
 
     def _order_drain(self, grace: float, linger: float) -> None:
-        self._spawn(self._channel.say({"do": "drain", "grace_seconds": grace, "linger_seconds": linger}))
+        self._spawn(self._channel.send({"do": "drain", "grace_seconds": grace, "linger_seconds": linger}))
 
     async def _listen(self) -> None:
         """What the gate says."""
-        while message := await self._channel.hear():
+        while message := await self._channel.receive():
             event = message.pop("event")
             if event == "failed":
                 self._failure = message["reason"]
@@ -174,7 +324,7 @@ class Supervisor:
         self._cut = bool(message["cut"] or message["stuck"])
         tell = self._journal.warning if self._cut else self._journal.info
         tell("drained", **message)
-        self._run.write_state(place.CUT if self._cut else place.DRAINED)
+        self._run.write_state(runtime_directory.CUT if self._cut else runtime_directory.DRAINED)
         self._drained.set()
 
     async def _watch_spot(self) -> None:
@@ -194,7 +344,7 @@ class Supervisor:
                     "the cloud takes this machine", said=notice.said, seconds=round(notice.seconds, 1)
                 )
                 self._drain("spot notice", min(self._grace, notice.seconds), 0.0)
-            await asyncio.sleep(spot.POLL_SECONDS)
+            await asyncio.sleep(POLL_SECONDS)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         self._tasks.append(asyncio.ensure_future(work))

@@ -1,8 +1,9 @@
 """Brings a model's files to this machine when the image has none: once, proven, whole.
 
 A shared cache holds one folder for each model digest. It appears in one step, when every file in it is
-proven; what is still on its way lies beside it and is continued after a crash. Engines that start together
-wait for the one that pulls.
+proven; what is still on its way lies next to it and is continued after a crash. Engines that start together
+wait for the one that pulls. Redirects give nothing away: a token stays with the origin it was given for, and https
+stays https.
 """
 
 from __future__ import annotations
@@ -12,21 +13,63 @@ import fcntl
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from http.client import HTTPException, HTTPResponse, IncompleteRead
+from http.client import HTTPException, HTTPMessage, HTTPResponse, IncompleteRead
+from ipaddress import ip_address
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO, BinaryIO
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote, unquote, urlsplit
-from urllib.request import Request
+from urllib.request import HTTPRedirectHandler, OpenerDirector, Request, build_opener
 
-from .carefully import careful_opener, on_loopback
-from .exits import BadSettings, NotAsBuilt, OutsideMissing
-from .journal import Journal
-from .place import cannot_write
-from .verify import digest_of, prove_files
+from .journal import BadSettings, EventLog, NotAsBuilt, OutsideMissing
+from .manifest import digest_of, prove_files
+from .runtime_directory import cannot_write
+
+_PORTS = {"http": 80, "https": 443}
+
+
+def careful_opener() -> OpenerDirector:
+    """As urllib's own, with its proxies, but for redirects."""
+    return build_opener(CarefulRedirects)
+
+
+def on_loopback(host: str | None) -> bool:
+    """Whether nobody else is on the line; a name other than `localhost` may mean any address."""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host or "").is_loopback
+    except ValueError:
+        return False
+
+
+class CarefulRedirects(HTTPRedirectHandler):
+    """urllib's follows anywhere, and takes every header along."""
+
+    def redirect_request(  # noqa: PLR0917 (the signature is urllib's)
+        self, req: Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str
+    ) -> Request | None:
+        """The next request, or none.
+
+        Raises:
+            NotAsBuilt: it would leave https.
+        """
+        if req.type == "https" and urlsplit(newurl).scheme != "https":
+            raise NotAsBuilt(f"{req.host} redirects from https to {urlsplit(newurl).scheme}; nothing is fetched there")
+        request = super().redirect_request(req, fp, code, msg, headers, newurl)
+        if request is not None and _origin(newurl) != _origin(req.full_url):
+            # urllib writes headers' names with one capital letter.
+            request.headers.pop("Authorization", None)
+        return request
+
+
+def _origin(url: str) -> tuple[str, str | None, int | None]:
+    parts = urlsplit(url)
+    return parts.scheme, parts.hostname, parts.port or _PORTS.get(parts.scheme)
+
 
 CHUNK_BYTES = 1 << 20
 TOGETHER = 4
@@ -40,9 +83,6 @@ PARTIAL = "partial"
 """Behind the name of a file that is not there wholly."""
 
 _OPENER = careful_opener()
-
-Fetch = Callable[[str, Path], None]
-"""Brings the file of that relative path to a place; what is there already is continued."""
 
 
 class Source:
@@ -114,7 +154,7 @@ class Source:
 
 
 def ensure(
-    cache: Path, digest: str, files: Mapping[str, str], source: Source, journal: Journal, *, together: int = TOGETHER
+    cache: Path, digest: str, files: Mapping[str, str], source: Source, journal: EventLog, *, together: int = TOGETHER
 ) -> Path:
     """The folder below `cache` with exactly these files, fetched when it is not there yet.
 
@@ -125,7 +165,7 @@ def ensure(
     folder = cache / digest.removeprefix("sha256:")
     if not folder.is_dir():
         with _alone(cache, folder.name, journal):
-            # Whoever we waited for has brought it.
+            # Anyone who we waited for has brought it.
             if not folder.is_dir():
                 _pull(folder, files, source, journal, together)
                 return folder
@@ -134,7 +174,7 @@ def ensure(
     return folder
 
 
-def _pull(folder: Path, files: Mapping[str, str], source: Source, journal: Journal, together: int) -> None:
+def _pull(folder: Path, files: Mapping[str, str], source: Source, journal: EventLog, together: int) -> None:
     began = time.monotonic()
     partial = folder.with_name(f".{folder.name}.{PARTIAL}")
     try:
@@ -143,14 +183,14 @@ def _pull(folder: Path, files: Mapping[str, str], source: Source, journal: Journ
         partial.rename(folder)
     except OSError as error:
         if error.errno in {errno.ENOSPC, errno.EDQUOT}:
-            # Room for whoever else uses this disk.
+            # Room for anyone else who uses this disk.
             shutil.rmtree(partial, ignore_errors=True)
         raise cannot_write(partial, error) from error
     journal.info("weights pulled", source=source.name, folder=folder, seconds=round(time.monotonic() - began, 1))
 
 
 def _fetch_all(partial: Path, files: Mapping[str, str], source: Source, together: int) -> None:
-    _forget_strangers(partial, files)
+    _forget_other_models(partial, files)
 
     def fetch(path: str) -> None:
         target = partial / path
@@ -170,7 +210,7 @@ def _fetch_all(partial: Path, files: Mapping[str, str], source: Source, together
         list(pool.map(fetch, files))
 
 
-def _forget_strangers(partial: Path, files: Mapping[str, str]) -> None:
+def _forget_other_models(partial: Path, files: Mapping[str, str]) -> None:
     """Remove what an earlier attempt left there for other reasons than to be continued."""
     partial.mkdir(parents=True, exist_ok=True)
     wanted = {partial / path for path in files} | {partial / f"{path}.{PARTIAL}" for path in files}
@@ -179,7 +219,7 @@ def _forget_strangers(partial: Path, files: Mapping[str, str]) -> None:
 
 
 @contextmanager
-def _alone(cache: Path, name: str, journal: Journal) -> Iterator[None]:
+def _alone(cache: Path, name: str, journal: EventLog) -> Iterator[None]:
     """Hold the lock of one model in the cache; the kernel gives it back when we die."""
     try:
         cache.mkdir(parents=True, exist_ok=True)

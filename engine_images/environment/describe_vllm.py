@@ -1,7 +1,7 @@
 """Print what the vLLM of this Python accepts, as JSON: its options, architectures and quantization methods.
 
 Runs on the engine environment's Python, which has no tidegate: `make pin-vllm` keeps what it prints in
-`engine_images/pinned/`, so that a spec can be judged where no vLLM is.
+`engine_images/arguments/`, so that a spec can be judged where no vLLM is.
 """
 
 from __future__ import annotations

@@ -25,8 +25,7 @@ from engine_images.manifest import (
     SIGNATURE_FILE,
     EngineManifest,
 )
-from engine_images.oci.base import Base
-from engine_images.oci.model import BASE_DIGEST, BASE_NAME, TITLE, Source, canonical
+from engine_images.oci.model import BASE_DIGEST, BASE_NAME, TITLE, Base, Source, canonical
 
 ENGINE_LAYER = "engine"
 CACHE_LAYER = "compile cache"

@@ -1,10 +1,14 @@
-"""The words of the OCI image specification (v1.1) that an engine's image needs."""
+"""The documents of the OCI image specification (v1.1) that an engine's image needs, and an image made of them.
+
+An image is the layers of a base, which brings the operating system, Python and vLLM, with ours on top, and how to run
+it. Pure; the same inputs give the same bytes.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -111,3 +115,125 @@ class Platform(Value):
 def canonical(document: Document) -> bytes:
     """The one way in which we write JSON, so that the same document has the same digest."""
     return json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+INDEXES = (INDEX, DOCKER_INDEX)
+MANIFESTS = (MANIFEST, DOCKER_MANIFEST)
+
+DOCKER_LAYER = "application/vnd.docker.image.rootfs.diff.tar.gzip"
+OCI_LAYER = "application/vnd.oci.image.layer.v1.tar+gzip"
+"""Docker's word and the specification's for the same bytes; an OCI manifest is to hold the second."""
+
+
+class Base(Value):
+    """What an engine's image continues. Only documents: the layers stay where they are until somebody needs them."""
+
+    platform: Platform
+    reference: str = ""
+    """Where it can be pulled, with its digest; empty for one from a layout, whose path means nothing elsewhere."""
+    digest: str = ""
+    """Of its manifest; empty for no base at all."""
+    layers: tuple[Descriptor, ...] = ()
+    config: Document = Field(default_factory=dict)
+    layout: Path | None = None
+    """The layout on this machine that holds its layers; None when they are in a registry."""
+
+
+def platform_of(config: Document) -> Platform:
+    """What the image with this configuration runs on."""
+    return Platform(architecture=config.get("architecture", ""), os=config.get("os", ""))
+
+
+def manifest_for(index: Document, platform: Platform) -> Descriptor:
+    """The image for `platform` among those of an image index.
+
+    Raises:
+        BrokenImage: when there is none; names those that are there.
+    """
+    offered = [
+        (entry["platform"], Descriptor.read(entry))
+        for entry in index.get("manifests", ())
+        if entry.get("mediaType") in MANIFESTS and "platform" in entry
+    ]
+    for words, descriptor in offered:
+        if platform_of(words) == platform:
+            return descriptor.model_copy(update={"annotations": {}})
+    known = ", ".join(f"{words.get('os')}/{words.get('architecture')}" for words, _ in offered) or "no platform"
+    raise BrokenImage(f"the base has no image for {platform.os}/{platform.architecture}", hint=f"it has: {known}")
+
+
+def base_of(manifest: Document, config: Document) -> Base:
+    """A base from its two documents; the one who read them says where they are from."""
+    return Base(
+        platform=platform_of(config),
+        layers=tuple(_bare(Descriptor.read(layer)) for layer in manifest["layers"]),
+        config=config,
+    )
+
+
+def _bare(layer: Descriptor) -> Descriptor:
+    kind = OCI_LAYER if layer.media_type == DOCKER_LAYER else layer.media_type
+    return layer.model_copy(update={"media_type": kind, "annotations": {}})
+
+
+CREATED = "1970-01-01T00:00:00Z"
+"""An image that knew when it was made would be another one each time."""
+
+AUTHOR = "tidegate"
+
+CARRIED = ("User", "ExposedPorts", "Volumes", "StopSignal", "Labels")
+"""What a base image says of containers and ours does not contradict."""
+
+
+def config_of(base: Document, layers: Sequence[Layer], runtime: Runtime, platform: Platform) -> dict[str, Any]:
+    """The image's configuration: the base's, continued. `base` is empty for an image from nothing."""
+    before = base.get("config") or {}
+    return {
+        "architecture": platform.architecture,
+        "os": platform.os,
+        "created": CREATED,
+        "config": {key: before[key] for key in CARRIED if before.get(key)} | _container(before, runtime),
+        "rootfs": {
+            "type": "layers",
+            "diff_ids": [*base.get("rootfs", {}).get("diff_ids", ()), *(layer.diff_id for layer in layers)],
+        },
+        "history": [*base.get("history", ()), *(_history(layer) for layer in layers)],
+    }
+
+
+def manifest_of(
+    config: Descriptor,
+    base_layers: Sequence[Descriptor],
+    layers: Sequence[Layer],
+    annotations: Mapping[str, str],
+) -> dict[str, Any]:
+    """The manifest; its digest is the image's name."""
+    ours = [layer.descriptor.model_copy(update={"annotations": {TITLE: layer.title}}) for layer in layers]
+    return {
+        "schemaVersion": 2,
+        "mediaType": MANIFEST,
+        "config": config.model_copy(update={"media_type": CONFIG}).to_dict(),
+        "layers": [descriptor.to_dict() for descriptor in (*base_layers, *ours)],
+        "annotations": dict(annotations),
+    }
+
+
+def _container(before: Document, runtime: Runtime) -> dict[str, Any]:
+    container = {
+        "Entrypoint": list(runtime.entrypoint),
+        "Env": _environment(before.get("Env") or (), runtime.environment),
+        "WorkingDir": runtime.workdir,
+        "Labels": {**(before.get("Labels") or {}), **runtime.labels},
+        "User": runtime.user or before.get("User"),
+    }
+    return {key: value for key, value in container.items() if value}
+
+
+def _environment(before: Sequence[str], ours: Mapping[str, str]) -> list[str]:
+    """`NAME=value`, the base's first; ours win."""
+    merged = dict(entry.split("=", 1) for entry in before if "=" in entry) | dict(sorted(ours.items()))
+    return [f"{name}={value}" for name, value in merged.items()]
+
+
+def _history(layer: Layer) -> dict[str, Any]:
+    return {"created": CREATED, "created_by": f"{AUTHOR}: {layer.title}", "author": AUTHOR}

@@ -19,7 +19,7 @@ _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _REGISTRY = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9a-fA-F:]+\])(?::[0-9]{1,5})?")
 
 
-class Reference(Value):
+class ImageReference(Value):
     """Where an image is, or is to be."""
 
     registry: str
@@ -69,7 +69,7 @@ class Reference(Value):
         except ValueError:
             return False
 
-    def at(self, digest: str) -> Reference:
+    def at(self, digest: str) -> ImageReference:
         """The same image by its digest alone."""
         return self.model_copy(update={"digest": digest, "tag": ""})
 

@@ -1,19 +1,70 @@
 """tidegate itself as an image: what a workflow's steps run in. Pure.
 
 base          the operating system and Python
-libraries     what tidegate needs: the same for many releases
+libraries     what tidegate needs, and what they require: the same for many releases
 tidegate      our own packages, and the command
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from engine_images.oci.base import Base
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from engine_images.errors import BrokenImage
 from engine_images.oci.compose import PlannedLayer
-from engine_images.oci.model import BASE_DIGEST, BASE_NAME, TITLE, Runtime
-from engine_images.oci.packed import missing
+from engine_images.oci.model import BASE_DIGEST, BASE_NAME, TITLE, Base, Runtime
+
+STEPS = Path(__file__).parent / "steps.toml"
+
+
+@dataclass(frozen=True)
+class PackingList:
+    """A list such as `steps.toml`."""
+
+    needs: tuple[str, ...]
+    without: frozenset[str]
+    leaves: tuple[str, ...] = ()
+
+    @classmethod
+    def read(cls, path: Path) -> PackingList:
+        """The list in a file of ours."""
+        said = tomllib.loads(path.read_text(encoding="utf-8"))
+        return cls(tuple(said["needs"]), frozenset(said["without"]), tuple(said["leaves"]))
+
+
+def missing(what: str) -> BrokenImage:
+    """The refusal of a folder into which somebody forgot to install something."""
+    return BrokenImage(f"{what} is not in that folder", hint="`pip install --target FOLDER tidegate` puts it there")
+
+
+def packed_distributions(needs: PackingList, requires: Mapping[str, Iterable[str]]) -> frozenset[str]:
+    """The names of the distributions to pack; `requires` is what each installed one says that it needs.
+
+    Raises:
+        BrokenImage: one of them is not installed.
+    """
+    found: set[str] = set()
+    left = [(name, "steps.toml") for name in needs.needs]
+    while left:
+        name, wanted_by = left.pop()
+        if name in found or name in needs.without:
+            continue
+        if name not in requires:
+            raise missing(f"{name}, which {wanted_by} needs,")
+        found.add(name)
+        left += [(canonicalize_name(each.name), name) for each in map(Requirement, requires[name]) if _applies(each)]
+    return frozenset(found)
+
+
+def _applies(requirement: Requirement) -> bool:
+    """Here, and without any extra."""
+    return requirement.marker is None or requirement.marker.evaluate({"extra": ""})
+
 
 HOME = "/opt/tidegate"
 COMMAND = f"{HOME}/bin/tidegate"

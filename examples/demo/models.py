@@ -102,7 +102,7 @@ def is_complete(folder: Path, recipe: str) -> bool:
 
 
 def write(folder: Path, recipe: str, model: Model, tokenizer: Any, change: Callable[[Model, Path], None]) -> None:
-    """Write one version; the stamp beside its folder comes last, so a half-written one is written again."""
+    """Write one version; the stamp next to its folder comes last, so a half-written one is written again."""
     if folder.exists():
         shutil.rmtree(folder)
     change(model, folder)

@@ -22,8 +22,8 @@ from engine_images.adapters.environment import find_engine_environment
 from registry.adapters.mlflow_deliveries import MlflowDeliveries
 from registry.adapters.mlflow_models import MlflowRegistry
 from registry.adapters.mlflow_store import embedded_uri
-from registry.digests import digest_files, whole_digest
 from registry.errors import UnknownModel
+from registry.model_files import digest_files, whole_digest
 from tidegate.cli import main
 from tidegate.core.errors import UsageError
 

@@ -1,6 +1,6 @@
-"""Models for `tidegate engine torch`: random weights, so they talk nonsense, at the speed of real ones.
+"""Modules for `engine.torch` of a spec: random weights, so they talk nonsense, at the speed of real ones.
 
-tidegate engine torch examples/torch/models.py:encoder --shape 1x64 --shape 8x128
+engine: {torch: {factory: models.py:encoder, shapes: [1x64, 8x128]}}
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 NO_CONNECTION = frozenset({"ConnectError", "ConnectTimeout", "PoolTimeout", "ProxyError", "UnsupportedProtocol"})
 """The HTTP library's errors that leave the engine out of it: nothing was sent."""
 ACCESS = frozenset({401, 403, 407, 429})
-"""Whoever says these lets nobody through to the engine, or not now."""
+"""Anyone who says these lets nobody through to the engine, or not now."""
 ROUTE = frozenset({404, 502, 503, 504})
 """A proxy says these when it finds no engine; an engine that says them does so in JSON."""
 WORDS = 200

@@ -16,8 +16,8 @@ from pydantic import BaseModel
 
 from gates.judge.rubric import JudgeReply, JudgeRequest
 from gates.judge.spec import JudgeGate
-from tidegate.core.addresses import host_of
 from tidegate.core.errors import OutsideError, UsageError
+from tidegate.core.text import host_of
 
 
 class _Message(BaseModel):

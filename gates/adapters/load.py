@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from gates.adapters.records import RecordReader
-from gates.load.traffic import LoadPlan, LoadTotals, totals
+from gates.load import LoadPlan, LoadTotals, totals
 from tidegate.core.children import Child, variables_for
 from tidegate.core.errors import OutsideError, UsageError
 

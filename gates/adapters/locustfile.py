@@ -21,12 +21,10 @@ import requests
 from locust import HttpUser, task
 from urllib3 import PoolManager
 
-from gates.adapters.prompts import describe_prompts, read_prompts
-from gates.adapters.topics import load_topics, topics_file
-from gates.answers.refusal import declines
-from gates.load.records import Failure, RequestRecord
-from gates.load.stream import StreamMeter
-from gates.load.traffic import LoadPlan
+from gates.adapters.prompts import describe_prompts, load_topics, read_prompts, topics_file
+from gates.load import Failure, LoadPlan, RequestRecord, StreamMeter
+from gates.text import declines
+from tidegate.core.names import REGENERATES_HEADER, ROLE_HEADER, VERSION_HEADER
 
 PLAN = LoadPlan.model_validate_json(os.environ["TIDEGATE_LOAD_PLAN"])
 CONNECT_SECONDS = 5
@@ -35,8 +33,6 @@ LOGPROBS_PER_SECOND = float(os.environ.get("TIDEGATE_LOAD_LOGPROBS_PER_SECOND", 
 """Requests of each region that ask for log probabilities. None by default: each chunk is some three times as long with
 them, and vLLM compiles a kernel at the first such request, which would be a pause on a fresh canary only."""
 TOP_LOGPROBS = 5
-REGENERATES_HEADER = "x-tidegate-regenerates"
-"""Gives back the version whose answer was not wanted; the proxy counts such requests."""
 PR_SET_PDEATHSIG = 1
 
 
@@ -120,8 +116,8 @@ class RegionUsers(HttpUser):
         return RequestRecord(
             started=started,
             region=self.region,
-            role=answer.headers.get("x-tidegate-role", "") if answered else "",
-            version=answer.headers.get("x-tidegate-version", "") if answered else "",
+            role=answer.headers.get(ROLE_HEADER, "") if answered else "",
+            version=answer.headers.get(VERSION_HEADER, "") if answered else "",
             status=answer.status_code or 0,
             ok=not error,
             cut=error == "cut",

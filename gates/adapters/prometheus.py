@@ -1,34 +1,127 @@
-"""Evidence from Prometheus: counters of requests, vLLM's histograms for times.
-
-Where there is a proxy of ours, it counts the requests: vLLM takes a client that hangs up for a success and has 4xx
-nowhere but in `http_requests_total`. In a cluster that is what there is.
-"""
+"""Prometheus' query API: raw samples of one moment's view, and single numbers."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
+from typing import Any
 
-from gates.adapters.prometheus_api import api_of_region
-from gates.evidence import Arm, Batch
-from gates.model import ArmKey
-from gates.scraped.batch import batch_of
-from gates.scraped.conventions import (
-    BUCKET,
-    HISTOGRAMS,
-    POD,
-    PROCESS_START,
-    UP,
-)
-from gates.scraped.counting import BY_PROXY, Counting
-from gates.scraped.series import ArmScrapes, Window
-from gates.scraped.targets import Targets
+from gates.analyses.burn_rate import BurnRateGate, filled
+from gates.evidence.batch import ArmName, Batch, Events
+from gates.evidence.conventions import BUCKET, BY_PROXY, HISTOGRAMS, POD, PROCESS_START, UP, RequestCounters
+from gates.evidence.counters import Bucket
+from gates.evidence.scrape import batch_of
+from gates.evidence.series import ArmScrapes, RawSeries, ScrapeWindow, Targets
+from gates.model import ArmKey, NoData
+from tidegate.core.adapters.prometheus import PrometheusClient
+from tidegate.core.errors import OutsideError
+
+NAME = "__name__"
+
+
+class PrometheusApi(PrometheusClient):
+    """Also gives raw samples."""
+
+    def samples(
+        self, names: Iterable[str], match: Mapping[str, str], since: datetime, until: datetime
+    ) -> list[RawSeries]:
+        """Every series of these names with these labels, with its raw samples in [since, until].
+
+        Raises:
+            OutsideError: when Prometheus does not answer, or refuses.
+        """
+        # One more millisecond: newer versions leave the range's left end out.
+        span = math.ceil((until - since) / timedelta(milliseconds=1)) + 1
+        selected = selector({NAME: "|".join(names)} | dict(match), regex=NAME)
+        return [series_of(answer) for answer in self.query(f"{selected}[{span}ms]", until).result]
+
+
+def api_of_region(url: str | Mapping[str, str], *, timeout_seconds: int) -> Callable[[str], PrometheusApi]:
+    """Who is asked about a region: the one at `url`, or the region's own where `url` has one for each."""
+    if isinstance(url, str):
+        everywhere = PrometheusApi(url, timeout_seconds=timeout_seconds)
+        return lambda _region: everywhere
+    return {region: PrometheusApi(each, timeout_seconds=timeout_seconds) for region, each in url.items()}.__getitem__
+
+
+def series_of(answer: Mapping[str, Any]) -> RawSeries:
+    """One entry of a range vector, as the API words it."""
+    labels = dict(answer["metric"])
+    return RawSeries(
+        name=labels.pop(NAME, ""),
+        labels=labels,
+        values=tuple((float(at), float(value)) for at, value in answer.get("values", ())),
+        histograms=tuple(
+            (float(at), tuple(_bucket(entry) for entry in histogram.get("buckets", ())))
+            for at, histogram in answer.get("histograms", ())
+        ),
+    )
+
+
+def selector(match: Mapping[str, str], *, regex: str = "") -> str:
+    """`{name="value",...}`; the label `regex` is matched as an expression."""
+    pairs = (f'{name}{"=~" if name == regex else "="}"{_escaped(value)}"' for name, value in match.items())
+    return "{" + ",".join(pairs) + "}"
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def _bucket(entry: tuple[int, str, str, str]) -> Bucket:
+    rule, left, right, count = entry
+    return int(rule), float(left), float(right), float(count)
+
+
+class PrometheusEvents:
+    """An `EventSource`."""
+
+    def __init__(self, url: str | Mapping[str, str], *, timeout_seconds: int = 5) -> None:
+        """`url` is Prometheus' own address, or one for each region; nothing is asked yet."""
+        self._api = api_of_region(url, timeout_seconds=timeout_seconds)
+
+    def events(self, gate: BurnRateGate, arm: ArmKey, since: datetime, until: datetime) -> Events | NoData:
+        """As `EventSource`; choose windows of three scrape intervals or more, or `rate` sees nothing."""
+        if gate.errors_query is None or gate.total_query is None:
+            return NoData(reason="the gate has no queries")
+        window = until - since
+        total, bad = (
+            self._number(arm.region, filled(query, window=window, places=arm.model_dump()), until)
+            for query in (gate.total_query, gate.errors_query)
+        )
+        if isinstance(total, NoData):
+            return total
+        if isinstance(bad, NoData):
+            # A query with a wrong label gives nothing as well; taken for 0, it would never see an error.
+            return NoData(reason=f"{bad.reason}; end it with `or vector(0)` if no errors are no series")
+        factor = window / timedelta(seconds=1) if gate.counted_as == "rate" else 1.0
+        counted = round(total * factor)
+        return Events(total=counted, bad=min(round(bad * factor), counted))
+
+    def _number(self, region: str, query: str, at: datetime) -> float | NoData:
+        answer = self._api(region).query(query, at).result
+        if not answer:
+            return NoData(reason=f"Prometheus has nothing for {query}")
+        value = _value(query, answer)
+        if not math.isfinite(value) or value < 0:
+            return NoData(reason=f"Prometheus answers {value:g} to {query}")
+        return value
+
+
+def _value(query: str, answer: list[Any]) -> float:
+    if isinstance(answer[0], dict):
+        if len(answer) > 1:
+            raise OutsideError(f"{query} gives {len(answer)} series", hint="write sum() around it")
+        if "value" not in answer[0]:
+            raise OutsideError(f"{query} gives no single number", hint="it must be an instant vector or a scalar")
+        return float(answer[0]["value"][1])
+    # A scalar: its time and its value.
+    return float(answer[1])
+
 
 LOOKBACK = timedelta(minutes=2)
 """How far before a sample the one before it may lie: two of Prometheus' default scrape intervals."""
-
-STALENESS = timedelta(minutes=5)
-"""How far before the window `requests` and `latencies` look for a series' last sample; Prometheus' own."""
 
 
 class PrometheusSource:
@@ -42,7 +135,7 @@ class PrometheusSource:
         settles_within: timedelta = timedelta(seconds=10),
         pod_label: str = POD,
         proxy_pod_label: str = "",
-        counting: Counting = BY_PROXY,
+        counting: RequestCounters = BY_PROXY,
         only: Mapping[str, str] | None = None,
     ) -> None:
         """`url` is Prometheus' own address, or one for each region; nothing is asked yet.
@@ -78,9 +171,9 @@ class PrometheusSource:
         )
         arms = [
             ArmScrapes(arm=arm, key=key, series=self._api(key.region).samples(names, self._labels(key), start, until))
-            for arm, key in ((Arm.STABLE, stable), (Arm.CANARY, canary))
+            for arm, key in ((ArmName.STABLE, stable), (ArmName.CANARY, canary))
         ]
-        window = Window(since=since.timestamp(), until=until.timestamp(), targets=targets)
+        window = ScrapeWindow(since=since.timestamp(), until=until.timestamp(), targets=targets)
         return batch_of(
             arms,
             window,

@@ -2,19 +2,59 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right, insort
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
+from operator import itemgetter
 from pathlib import Path
 from threading import Lock
 
 from pydantic import ValidationError
 
-from gates.evidence import Arm, Batch, PodEvidence
-from gates.load.record_shelf import RecordShelf
-from gates.load.records import RequestRecord
+from gates.evidence.batch import ArmName, Batch, LatencyMetric, PodEvidence
+from gates.load import RequestRecord
 from gates.model import ArmKey
-from gates.spec import LatencyMetric
 from tidegate.core.errors import OutsideError
+
+_Kept = tuple[float, bytes]
+"""When it ended, and its line: an eighth of the memory that the record takes."""
+_ENDED = itemgetter(0)
+
+
+class RecordBuffer:
+    """Keeps what ended within the last while before the latest."""
+
+    def __init__(self, keep: timedelta) -> None:
+        """Records that ended longer than `keep` before the latest may be forgotten."""
+        self._keep_seconds = keep.total_seconds()
+        self._by_arm: dict[tuple[str, str, str], list[_Kept]] = {}
+        self._latest = 0.0
+        self.forgotten_until = 0.0
+        """Unix seconds: of what ended by then, some is gone."""
+
+    def put(self, record: RequestRecord, line: bytes) -> None:
+        """Keep a record, `line` being its JSON."""
+        # Written once they are over, so almost always the latest: appended in constant time.
+        insort(
+            self._by_arm.setdefault((record.region, record.role, record.version), []), (record.ended, line), key=_ENDED
+        )
+        self._latest = max(self._latest, record.ended)
+
+    def forget(self) -> None:
+        """Drop what is too old; now and then, a tenth at once, because to shorten a list is to copy it."""
+        horizon = self._latest - self._keep_seconds
+        for kept in self._by_arm.values():
+            old = bisect_right(kept, horizon, key=_ENDED)
+            if old * 10 > len(kept):
+                self.forgotten_until = max(self.forgotten_until, kept[old - 1][0])
+                del kept[:old]
+
+    def between(self, arm: ArmKey, since: float, until: float) -> list[RequestRecord]:
+        """The requests of that arm that ended in (since, until], in that order."""
+        kept = self._by_arm.get((arm.region, arm.role, arm.version), [])
+        found = kept[bisect_right(kept, since, key=_ENDED) : bisect_right(kept, until, key=_ENDED)]
+        return [RequestRecord.model_validate_json(line) for _, line in found]
+
 
 _NOBODY = ("", "")
 """Role and version of a request that no engine answered."""
@@ -77,15 +117,17 @@ class RecordSource:
         self._readers = [RecordReader(path) for path in paths]
         self._keep = keep
         self.settles_within = settles_within
-        self._shelf = RecordShelf(keep)
+        self._buffer = RecordBuffer(keep)
         self._reading = Lock()
         """Regions of one wave ask at the same time, each from a thread of its own."""
 
     def batch(self, stable: ArmKey, canary: ArmKey, since: datetime, until: datetime) -> Batch:
         """As `EvidenceSource`, with one time for each answered request."""
-        windows = {arm: self.window(key, since, until) for arm, key in ((Arm.STABLE, stable), (Arm.CANARY, canary))}
+        windows = {
+            arm: self.window(key, since, until) for arm, key in ((ArmName.STABLE, stable), (ArmName.CANARY, canary))
+        }
         arms = tuple(_evidence(arm, window) for arm, window in windows.items() if window)
-        absent = [str(key) for arm, key in ((Arm.STABLE, stable), (Arm.CANARY, canary)) if not windows[arm]]
+        absent = [str(key) for arm, key in ((ArmName.STABLE, stable), (ArmName.CANARY, canary)) if not windows[arm]]
         missing = {"requests": f"no user request reached {' or '.join(absent)}"} if absent else {}
         nobody = ArmKey(region=canary.region, role=_NOBODY[0], version=_NOBODY[1])
         if lost := len(self.window(nobody, since, until)):
@@ -101,15 +143,15 @@ class RecordSource:
         with self._reading:
             for reader in self._readers:
                 for record, line in reader.read_lines():
-                    self._shelf.put(record, line)
-            self._shelf.forget()
-            if since.timestamp() < self._shelf.forgotten_until:
+                    self._buffer.put(record, line)
+            self._buffer.forget()
+            if since.timestamp() < self._buffer.forgotten_until:
                 hint = f"ask for the last {self._keep} at most"
                 raise OutsideError(f"the load's records since {since.isoformat()} are not kept any more", hint=hint)
-            return self._shelf.between(arm, since.timestamp(), until.timestamp())
+            return self._buffer.between(arm, since.timestamp(), until.timestamp())
 
 
-def _evidence(arm: Arm, window: Sequence[RequestRecord]) -> PodEvidence:
+def _evidence(arm: ArmName, window: Sequence[RequestRecord]) -> PodEvidence:
     refused = sum(record.refused for record in window)
     return PodEvidence(
         arm=arm,

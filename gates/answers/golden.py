@@ -1,19 +1,132 @@
-"""The golden set: prompts with the answers a good version gives, one JSON object per line."""
+"""The golden set: prompts with the answers a good version gives, one JSON object per line, and their scores.
+
+An answer is scored against the expected one, 0 to 1, after the same normalisation on both sides.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import json
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from enum import StrEnum
 from pathlib import Path
 
+import jsonschema_rs
 from pydantic import ConfigDict, Field, JsonValue
 
-from gates.answers.scoring import compiled, fits, likelihood, nearness, number, score
 from gates.json_lines import read_json_lines
 from gates.model import Scores
 from gates.ports import Embedder
-from gates.spec import Scorer
+from gates.text import nearness, similarity, words_of
 from tidegate.core.model import SpecModel
 from tidegate.core.spec import Problem, SpecError
+
+
+class Scorer(StrEnum):
+    """How an answer is compared with the expected one; each gives 0 to 1."""
+
+    CONTAINS = "contains"
+    """1 when the expected words stand in the answer, together and in order."""
+    EXACT = "exact"
+    """1 when the answer has the expected words and no others."""
+    NUMERIC = "numeric"
+    """1 when the last number of the answer is the expected one."""
+    F1 = "f1"
+    """The share of words that both have, whatever their order."""
+    JSON_SCHEMA = "json_schema"
+    """1 when the answer is JSON that fits the `schema` of its line."""
+    SEMANTIC = "semantic"
+    """How near the meanings are: the cosine of both embeddings, 0 when it is negative."""
+    LOG_LIKELIHOOD = "log_likelihood"
+    """How likely the expected answer is to the served model: the geometric mean of its tokens' probabilities."""
+
+
+Schema = Mapping[str, JsonValue]
+"""A JSON schema; its drafts and keywords are those of jsonschema-rs."""
+
+
+_NUMBER = re.compile(r"[-+]?\d+(?:,\d{3})*(?:\.\d+)?(?:[eE][-+]?\d+)?")
+
+
+def score(scorer: Scorer, answer: str, expected: str) -> float:
+    """How good `answer` is by a scorer that looks at words and numbers.
+
+    Raises:
+        KeyError: for a scorer that needs more than two texts: `fits`, `nearness` and `likelihood` are theirs.
+    """
+    return _SCORERS[scorer](answer, expected)
+
+
+def fits(answer: str, schema: Schema) -> float:
+    """1 when the answer is JSON, with nothing around it, that the schema accepts.
+
+    Strict on purpose: a program that reads the answer does not look for JSON between words or in a fence.
+
+    Raises:
+        ValueError: when the schema is none.
+    """
+    validator = compiled(schema)
+    try:
+        return float(validator.is_valid(json.loads(answer, parse_constant=_refuse_constant)))
+    # A recursion error: an answer may be ten thousand brackets.
+    except (ValueError, RecursionError):
+        return 0.0
+
+
+def compiled(schema: Schema) -> jsonschema_rs.Validator:
+    """What checks answers against the schema; never fetches what the schema refers to.
+
+    Raises:
+        ValueError: when the schema is none, or refers to something outside itself.
+    """
+    return jsonschema_rs.validator_for(dict(schema), offline=True)
+
+
+def likelihood(mean_logprob: float) -> float:
+    """The geometric mean of the tokens' probabilities, from the mean of their natural logarithms."""
+    return min(1.0, math.exp(mean_logprob))
+
+
+def number(text: str) -> float:
+    """Read a finite number; commas may part its thousands.
+
+    Raises:
+        ValueError: when it is none.
+    """
+    value = float(text.replace(",", ""))
+    if not math.isfinite(value):
+        raise ValueError(f"{text} is not finite")
+    return value
+
+
+def _contains(answer: str, expected: str) -> float:
+    needle, words = words_of(expected), words_of(answer)
+    starts = range(len(words) - len(needle) + 1)
+    return float(bool(needle) and any(words[start : start + len(needle)] == needle for start in starts))
+
+
+def _exact(answer: str, expected: str) -> float:
+    return float(words_of(answer) == words_of(expected))
+
+
+def _numeric(answer: str, expected: str) -> float:
+    """Whether the last number of the answer is the expected one: models restate the question first."""
+    numbers = [float(found.replace(",", "")) for found in _NUMBER.findall(answer)]
+    return float(bool(numbers) and numbers[-1] == number(expected))
+
+
+def _refuse_constant(constant: str) -> float:
+    raise ValueError(f"{constant} is no JSON")
+
+
+_SCORERS: Mapping[Scorer, Callable[[str, str], float]] = {
+    Scorer.CONTAINS: _contains,
+    Scorer.EXACT: _exact,
+    Scorer.NUMERIC: _numeric,
+    Scorer.F1: similarity,
+}
+
 
 Found = tuple[str, str, str]
 """A problem of a line: the field's path, what was found, what would be right."""

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from gates.answers.refusal import declines
-from gates.answers.scoring import nearness, similarity
-from gates.evidence import PairedAnswer, PairedReply
-from gates.judge.judging import JudgedPair
+from gates.evidence.batch import PairedAnswer, PairedReply
+from gates.judge.pair_judge import JudgedPair
 from gates.judge.rubric import NoScore
-from gates.model import Reply
+from gates.model import EngineReply
 from gates.ports import Embedder, LanguageDetector
+from gates.text import declines, nearness, similarity
 
 
 def paired_answer(
-    stable: Reply | None,
-    canary: Reply | None,
+    stable: EngineReply | None,
+    canary: EngineReply | None,
     *,
     languages: LanguageDetector | None = None,
     embedder: Embedder | None = None,
@@ -32,7 +31,7 @@ def paired_answer(
     )
 
 
-def _read(reply: Reply | None, languages: LanguageDetector | None, score: float | None) -> PairedReply | None:
+def _read(reply: EngineReply | None, languages: LanguageDetector | None, score: float | None) -> PairedReply | None:
     if reply is None:
         return None
     return PairedReply(

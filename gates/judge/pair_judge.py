@@ -1,19 +1,114 @@
-"""Puts pairs of answers to a judge, and the judge itself to its control."""
+"""Puts pairs of answers to a judge, blinded, and the judge itself to its control.
+
+Which arm stands first is drawn for every pair, so that a liking for a place is noise and no bias; on the
+control's pairs both orders are asked, where it cancels exactly.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from random import Random
+from statistics import fmean
 
-from gates.answers.scoring import similarity
-from gates.judge.control import Control, ControlReport
-from gates.judge.judging import ArmScores, JudgedPair, Lot, composite, draw, drop, settle, unblind
-from gates.judge.labels import Label, beside_each_other
-from gates.judge.rubric import NoScore, Opinion, Silence, judge_request, opinion
-from gates.judge.spec import JudgeGate
-from gates.ports import JudgeClient
+from gates.evidence.batch import Score
+from gates.judge.control import Control, ControlReport, Label, foil_of, side_by_side
+from gates.judge.rubric import DimensionScores, JudgeClient, NoScore, NoScoreReason, Opinion, judge_request, opinion
+from gates.judge.spec import JudgeGate, Weight
+from gates.model import Dimension
+from gates.text import similarity
 from tidegate.core.errors import OutsideError
+from tidegate.core.model import Value
+
+
+class Lot(Value):
+    """What chance decided for one pair."""
+
+    judged: bool
+    """Whether it is in the sample."""
+    control: bool
+    """Whether it is asked again, swapped, and next to a foil."""
+    canary_first: bool
+    foil: float
+    """Where in what is kept of other prompts the foil is taken from, and whether it pleads; 0 to 1, without 1."""
+
+
+def draw(seed: int, key: str, settings: JudgeGate) -> Lot:
+    """Draw for the pair that `key` names; depends on nothing else, so that a pair is judged alike in any order."""
+    random = Random(f"{seed}:{key}")
+    return Lot(
+        judged=random.random() < settings.sample,
+        control=random.random() < settings.control.share,
+        canary_first=random.random() < 0.5,
+        foil=random.random(),
+    )
+
+
+class ArmScores(Value):
+    """One reply of a judge with the blinds taken off."""
+
+    stable: DimensionScores
+    canary: DimensionScores
+
+
+class JudgedPair(Value):
+    """What both answers to one prompt are worth."""
+
+    stable: Score
+    """Composite, 0 to 1; goes into `PairedReply.score`."""
+    canary: Score
+    stable_dimensions: DimensionScores
+    canary_dimensions: DimensionScores
+    asked: int
+    """Opinions that this is the mean of."""
+
+
+def unblind(opinion: Opinion, *, canary_first: bool) -> ArmScores:
+    """Give each side of an opinion back to its arm."""
+    if canary_first:
+        return ArmScores(stable=opinion.second, canary=opinion.first)
+    return ArmScores(stable=opinion.first, canary=opinion.second)
+
+
+def composite(scores: DimensionScores, weights: Mapping[Dimension, Weight]) -> float:
+    """The weighted mean over the dimensions that have a weight; 0 to 1."""
+    total = sum(weights.values())
+    mean = sum(weight * scores[dimension] for dimension, weight in weights.items()) / total
+    # Rounding may leave a mean of ones a hair above 1, which is no score.
+    return min(1.0, max(0.0, mean))
+
+
+def drop(scores: ArmScores, weights: Mapping[Dimension, Weight]) -> float:
+    """By how much the canary's composite is below stable's; -1 to 1."""
+    return composite(scores.stable, weights) - composite(scores.canary, weights)
+
+
+def settle(opinions: Sequence[ArmScores], weights: Mapping[Dimension, Weight], *, same_text: bool) -> JudgedPair:
+    """The mean of one opinion or more; two answers of the same words get the same scores.
+
+    Raises:
+        ValueError: when there is no opinion.
+    """
+    stable = _mean([scores.stable for scores in opinions])
+    canary = _mean([scores.canary for scores in opinions])
+    # A difference between equal words is the judge's noise: known to be none of the canary's doing.
+    if same_text:
+        stable = canary = _mean([stable, canary])
+    return JudgedPair(
+        stable=composite(stable, weights),
+        canary=composite(canary, weights),
+        stable_dimensions=stable,
+        canary_dimensions=canary,
+        asked=len(opinions),
+    )
+
+
+def _mean(scores: Sequence[DimensionScores]) -> DimensionScores:
+    if not scores:
+        raise ValueError("no opinion to take the mean of")
+    return {dimension: fmean(one[dimension] for one in scores) for dimension in scores[0]}
+
 
 KEPT_FOR_FOILS = 32
 """Prompts with the stable arm's answers, in memory only."""
@@ -71,7 +166,7 @@ class PairJudge:
 
     async def learn(self, labels: Sequence[Label]) -> None:
         """Ask of every answer that a person has scored, before any of the versions' own."""
-        pairs = enumerate(beside_each_other(labels))
+        pairs = enumerate(side_by_side(labels))
         await asyncio.gather(*(self._recall(f"label {number}", *pair) for number, pair in pairs))
 
     async def _recall(self, key: str, one: Label, other: Label) -> None:
@@ -102,13 +197,13 @@ class PairJudge:
             self._control.foiled(drop(scores, self._settings.dimensions))
 
     def _foil(self, prompt: str, right: str, lot: Lot) -> str | None:
-        """An answer to another prompt that shares few words with the right one; None when there is none yet."""
+        """Made of an answer to another prompt that shares few words with the right one; None when there is none yet."""
         wrong = [
             answer
             for other, answer in self._others
             if similarity(other, prompt) < OTHER_PROMPT and similarity(answer, right) < OTHER_ANSWER
         ]
-        return wrong[int(lot.foil * len(wrong))] if wrong else None
+        return foil_of(wrong, lot.foil)
 
     async def _compare(self, prompt: str, stable: str, canary: str, *, canary_first: bool) -> ArmScores | NoScore:
         """Ask once, blinded; every answer and non-answer is counted by the control."""
@@ -125,8 +220,8 @@ class PairJudge:
         try:
             found = opinion(await self._client.ask(request), self._dimensions)
         except OutsideError as error:
-            self._control.silent(Silence.UNREACHABLE, error.message)
-            return NoScore(why=Silence.UNREACHABLE)
+            self._control.silent(NoScoreReason.UNREACHABLE, error.message)
+            return NoScore(why=NoScoreReason.UNREACHABLE)
         if isinstance(found, NoScore):
             self._control.silent(found.why)
         return found

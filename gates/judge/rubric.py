@@ -9,12 +9,27 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
+from typing import Protocol
 
 from pydantic import Field, JsonValue
 
-from gates.answers.refusal import declines
-from gates.judge.spec import Dimension, RubricVersion
+from gates.judge.spec import RubricVersion
+from gates.model import Dimension
+from gates.text import declines
 from tidegate.core.model import Value
+
+
+class JudgeClient(Protocol):
+    """A language model that scores answers."""
+
+    async def ask(self, request: JudgeRequest) -> JudgeReply:
+        """What it says, whatever that is.
+
+        Raises:
+            OutsideError: when it is not there, also when asked again; the error holds nothing of the request.
+        """
+        ...
+
 
 NAMES = ("answer_1", "answer_2")
 """All that a judge learns of the arms."""
@@ -70,7 +85,7 @@ class JudgeReply(Value):
     """The endpoint itself says that the model declined, or that a filter cut it."""
 
 
-class Silence(StrEnum):
+class NoScoreReason(StrEnum):
     """Why there is no score."""
 
     UNPARSABLE = "unparsable"
@@ -85,7 +100,7 @@ class Silence(StrEnum):
 class NoScore(Value):
     """A judge's non-answer. It is not a score of 0."""
 
-    why: Silence
+    why: NoScoreReason
 
 
 DimensionScores = Mapping[Dimension, float]
@@ -120,10 +135,10 @@ def judge_request(
 def opinion(reply: JudgeReply, dimensions: Sequence[Dimension]) -> Opinion | NoScore:
     """Read a reply: its last JSON object that has both answers, whatever stands around it."""
     if reply.refused:
-        return NoScore(why=Silence.REFUSED)
+        return NoScore(why=NoScoreReason.REFUSED)
     found = [said for said in _objects(reply.text) if all(isinstance(said.get(name), dict) for name in NAMES)]
     if not found:
-        return NoScore(why=Silence.REFUSED if declines(reply.text) else Silence.UNPARSABLE)
+        return NoScore(why=NoScoreReason.REFUSED if declines(reply.text) else NoScoreReason.UNPARSABLE)
     sides = [_scores(found[-1][name], dimensions) for name in NAMES]
     for side in sides:
         if isinstance(side, NoScore):
@@ -137,10 +152,10 @@ def _scores(said: JsonValue, dimensions: Sequence[Dimension]) -> DimensionScores
     for dimension in dimensions:
         score = said.get(dimension.value) if isinstance(said, dict) else None
         if isinstance(score, bool) or not isinstance(score, int | float):
-            return NoScore(why=Silence.UNPARSABLE)
+            return NoScore(why=NoScoreReason.UNPARSABLE)
         # A NaN, which Python's JSON reads, is in no range.
         if not 0 <= score <= 1:
-            return NoScore(why=Silence.OUT_OF_RANGE)
+            return NoScore(why=NoScoreReason.OUT_OF_RANGE)
         scores[dimension] = float(score)
     return scores
 

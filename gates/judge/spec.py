@@ -6,16 +6,16 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
 from pydantic import Field, JsonValue
 
-from gates.shares import Sample, Share
-from tidegate.core.model import Contradiction, SpecModel
-from tidegate.core.quantities import Duration, Percent
+from gates.model import Dimension, Sample, Share
+from tidegate.core.durations import Duration
+from tidegate.core.model import SpecConflict, SpecModel
+from tidegate.core.quantities import Percent
 
 RubricVersion = Literal["2026-11"]
 Weight = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -23,15 +23,6 @@ Weight = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 OURS = frozenset({"model", "messages", "response_format", "stream", "n"})
 """Fields of a request that are not free to choose."""
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-
-
-class Dimension(StrEnum):
-    """One side of how good an answer is, 0 to 1."""
-
-    HELPFULNESS = "helpfulness"
-    ACCURACY = "accuracy"
-    COHERENCE = "coherence"
-    SAFETY = "safety"
 
 
 class JudgeControl(SpecModel):
@@ -46,7 +37,8 @@ class JudgeControl(SpecModel):
     min_self_agreement: Share = 0.7
     """Share of swapped repeats with the same opinion of canary against stable."""
     min_discrimination: Share = 0.8
-    """Share of foils, answers to another prompt, that score worse than the right answer."""
+    """Share of foils, answers to another prompt of which half plead with the judge, that score worse than the right
+    answer."""
     min_answered: Share = 0.9
     """Share of questions that get scores: what a judge leaves out is no accident."""
     labels: Path | None = None
@@ -91,14 +83,14 @@ class JudgeGate(SpecModel):
         """Judged pairs after which the control can be expected to have said its word."""
         return math.ceil(self.control.min_asked / self.control.share)
 
-    def contradictions(self) -> Iterator[Contradiction]:
+    def contradictions(self) -> Iterator[SpecConflict]:
         """What may not stand in a spec together, or at all; never tells what could be a key."""
         if self.api_key_env is not None and not _VARIABLE.fullmatch(self.api_key_env):
             found = "what is no name of a variable"
-            yield Contradiction(("api_key_env",), found, "a name such as JUDGE_API_KEY; the key itself stays outside")
+            yield SpecConflict(("api_key_env",), found, "a name such as JUDGE_API_KEY; the key itself stays outside")
         if "@" in urlsplit(self.endpoint).netloc:
-            yield Contradiction(("endpoint",), "a name or key before the host", "an address without; see `api_key_env`")
+            yield SpecConflict(("endpoint",), "a name or key before the host", "an address without; see `api_key_env`")
         if taken := sorted(OURS & self.parameters.keys()):
-            yield Contradiction(("parameters", taken[0]), "a field that tidegate fills", "other fields only")
+            yield SpecConflict(("parameters", taken[0]), "a field that tidegate fills", "other fields only")
         if self.tolerance >= self.max_drop:
-            yield Contradiction(("tolerance",), f"{self.tolerance:g}", f"less than max_drop, {self.max_drop:g}")
+            yield SpecConflict(("tolerance",), f"{self.tolerance:g}", f"less than max_drop, {self.max_drop:g}")

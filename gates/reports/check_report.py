@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 
-from gates.model import Outcome
+from gates.model import GateOutcome
 from gates.reports.junit import Case, Mark, Suite, case_of, junit_xml
-from gates.reports.verdict_line import GateVerdict, OutcomeName
-from tidegate.core.markdown import table_cell
+from gates.reports.verdict_stream import GateVerdict, OutcomeName
 from tidegate.core.model import Value
+from tidegate.core.text import table_cell
 
 NOT_ASKED = "not judged here: it needs more than batches of evidence"
 
 
-class Judgement(Value):
+class CheckReport(Value):
     """What all the evidence came to."""
 
     name: str
@@ -35,7 +35,7 @@ class Judgement(Value):
         return self.until - self.since if self.since is not None and self.until is not None else 0.0
 
 
-def as_text(judgement: Judgement) -> str:
+def as_text(judgement: CheckReport) -> str:
     """Lines for a terminal."""
     rows = [(str(verdict.outcome), verdict.gate, verdict.reason) for verdict in judgement.verdicts]
     rows += [("not asked", gate, NOT_ASKED) for gate in judgement.not_asked]
@@ -44,12 +44,12 @@ def as_text(judgement: Judgement) -> str:
     return "\n".join([f"{judgement.name}: {judgement.outcome} {_of_what(judgement)}", *lines]) + "\n"
 
 
-def as_json(judgement: Judgement) -> str:
+def as_json(judgement: CheckReport) -> str:
     """One document."""
     return judgement.model_dump_json(indent=2) + "\n"
 
 
-def as_junit(judgement: Judgement) -> str:
+def as_junit(judgement: CheckReport) -> str:
     """One test case for each gate."""
     judged = [case_of(verdict, group="tidegate.gates") for verdict in judgement.verdicts]
     others = [
@@ -60,7 +60,7 @@ def as_junit(judgement: Judgement) -> str:
     return junit_xml([suite])
 
 
-def as_markdown(judgement: Judgement) -> str:
+def as_markdown(judgement: CheckReport) -> str:
     """A heading and a table, for a summary or a comment."""
     lines = [f"### {table_cell(judgement.name)}: {judgement.outcome}", "", "| gate | verdict | why |", "|---|---|---|"]
     lines += [
@@ -72,7 +72,7 @@ def as_markdown(judgement: Judgement) -> str:
     return "\n".join([*lines, "", f"{sentence[0].upper()}{sentence[1:]}.", ""])
 
 
-REPORTS: Mapping[str, Callable[[Judgement], str]] = {
+REPORTS: Mapping[str, Callable[[CheckReport], str]] = {
     "text": as_text,
     "json": as_json,
     "junit": as_junit,
@@ -81,7 +81,7 @@ REPORTS: Mapping[str, Callable[[Judgement], str]] = {
 """By the name that `--output` has for it."""
 
 
-def _of_what(judgement: Judgement) -> str:
+def _of_what(judgement: CheckReport) -> str:
     if judgement.since is None or judgement.until is None:
         return "without any evidence"
     begin, end = _moment(judgement.since), _moment(judgement.until)
@@ -94,5 +94,5 @@ def _moment(seconds: float) -> datetime:
     return datetime.fromtimestamp(seconds, UTC)
 
 
-def _emphasized(outcome: Outcome) -> str:
-    return str(outcome) if outcome is Outcome.PASS else f"**{outcome}**"
+def _emphasized(outcome: GateOutcome) -> str:
+    return str(outcome) if outcome is GateOutcome.PASS else f"**{outcome}**"

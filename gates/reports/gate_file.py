@@ -1,18 +1,27 @@
-"""A file of kind Gates: what a judge is asked by whoever brings the evidence, without a delivery around it."""
+"""A file of kind Gates: what a judge is asked by the one who brings the evidence, without a delivery around it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, create_model
 
-from gates.spec import AgreementGate, Budget, ErrorsGate, LatencyGate, ScoresGate
-from gates.terms import PAIRED, Source, Terms
-from tidegate.core.model import Contradiction, SpecModel
+from gates.analyses.agreement import AgreementGate
+from gates.analyses.errors import ErrorsGate
+from gates.analyses.judge import ScoresGate
+from gates.analyses.latency import LatencyGate
+from gates.analysis_plan import AnalysisPlan
+from gates.evidence.batch import Source
+from gates.kinds import GATE_KINDS, is_paired, kinds_from_batches
+from gates.spec import Budget
+from tidegate.core.model import SpecConflict, SpecModel
 from tidegate.core.quantities import Percent
 
-Gate = Literal["latency", "errors", "agreement", "judge"]
+if TYPE_CHECKING:
+    Gate = str
+else:
+    Gate = Literal[kinds_from_batches()]
 Sources = Annotated[tuple[Source, ...], Field(min_length=1)]
 
 
@@ -22,7 +31,7 @@ class GateMetadata(SpecModel):
     name: str = Field(default="", max_length=200)
 
 
-class EvidenceGates(SpecModel):
+class BuiltInEvidenceGates(SpecModel):
     """The gates that batches of evidence can answer."""
 
     budget: Budget = Budget()
@@ -32,6 +41,21 @@ class EvidenceGates(SpecModel):
     errors: ErrorsGate | None = None
     agreement: AgreementGate | None = None
     judge: ScoresGate | None = None
+
+
+def evidence_section() -> type[BuiltInEvidenceGates]:
+    """The class of `gates` in a file of kind Gates: a key for each kind that batches of evidence can answer."""
+    base = BuiltInEvidenceGates
+    more: dict[str, Any] = {
+        name: (GATE_KINDS[name].settings | None, None) for name in kinds_from_batches() if name not in base.model_fields
+    }
+    return create_model("EvidenceGates", __base__=base, __doc__=base.__doc__, **more)
+
+
+if TYPE_CHECKING:
+    EvidenceGates = BuiltInEvidenceGates
+else:
+    EvidenceGates = evidence_section()
 
 
 class GateFile(SpecModel):
@@ -46,29 +70,28 @@ class GateFile(SpecModel):
     mirrored: Percent | None = Field(default=None, gt=0, le=1)
     """The share of user traffic that is copied to a canary without users of its own; absent when it has some."""
 
-    def contradictions(self) -> Iterator[Contradiction]:
+    def contradictions(self) -> Iterator[SpecConflict]:
         """A file that asks nothing, or names sources of a gate that it does not ask."""
         if not self.asked:
-            yield Contradiction(("gates",), "no gate", "at least one of latency, errors, agreement, judge")
+            yield SpecConflict(("gates",), "no gate", f"at least one of {', '.join(kinds_from_batches())}")
         for gate, sources in self.sources.items():
             if gate not in self.asked:
-                yield Contradiction(("sources", gate), "a gate without settings", f"settings at gates.{gate}")
+                yield SpecConflict(("sources", gate), "a gate without settings", f"settings at gates.{gate}")
             if len(set(sources)) != len(sources):
-                yield Contradiction(("sources", gate), "a source twice", "each source once")
+                yield SpecConflict(("sources", gate), "a source twice", "each source once")
 
     @property
     def asked(self) -> tuple[Gate, ...]:
         """The gates that have settings."""
-        gates: tuple[Gate, ...] = ("latency", "errors", "agreement", "judge")
-        return tuple(gate for gate in gates if getattr(self.gates, gate) is not None)
+        return tuple(gate for gate in kinds_from_batches() if getattr(self.gates, gate) is not None)
 
-    def terms(self, *, counted_by: Source = "users") -> Terms:
-        """The terms of one trial; `counted_by` is whose word counts for gates whose sources are not named."""
+    def terms(self, *, counted_by: Source = "users") -> AnalysisPlan:
+        """The analysis plan; `counted_by` is whose word counts for gates whose sources are not named."""
         unnamed: dict[str, tuple[Source, ...]] = {
-            gate: (counted_by,) for gate in self.asked if gate not in PAIRED and gate not in self.sources
+            gate: (counted_by,) for gate in self.asked if gate not in self.sources and not is_paired(gate)
         }
         budget = self.gates.budget
-        terms = Terms(
+        terms = AnalysisPlan(
             **{gate: getattr(self.gates, gate) for gate in self.asked},
             sources={**unnamed, **self.sources},
             rollback=budget.rollback,
@@ -77,4 +100,4 @@ class GateFile(SpecModel):
             mirrored=self.mirrored,
         )
         # As everywhere: what is judged is what could be written down.
-        return Terms.model_validate_json(terms.model_dump_json())
+        return AnalysisPlan.model_validate_json(terms.model_dump_json())

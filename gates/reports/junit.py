@@ -5,6 +5,7 @@ A case without a verdict is an `error`, not `skipped`: CI shows skipped tests as
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
@@ -13,10 +14,14 @@ from xml.etree import ElementTree
 from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 from junitparser.junitparser import FinalResult
 
-from gates.model import Outcome, Verdict
-from gates.reports.markup import xml_text
-from gates.reports.verdict_line import GateVerdict
+from gates.model import GateOutcome, Verdict
+from gates.reports.verdict_stream import GateVerdict
 from tidegate.core.model import Value
+
+
+def xml_text(text: str) -> str:
+    """Without characters that XML cannot hold; a reason may quote what a source wrote into `missing`."""
+    return re.sub(r"[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "?", text)
 
 
 class Mark(StrEnum):
@@ -28,8 +33,8 @@ class Mark(StrEnum):
     SKIPPED = "skipped"
 
 
-MARK_OF = {Outcome.PASS: Mark.PASSED, Outcome.FAIL: Mark.FAILED}
-"""Every other outcome is an error: nobody knows whether all is well."""
+MARK_OF = {GateOutcome.PASS: Mark.PASSED, GateOutcome.FAIL: Mark.FAILED}
+"""Every other outcome is an error: it is unknown whether all is well."""
 
 RESULTS: Mapping[Mark, type[FinalResult]] = {Mark.FAILED: Failure, Mark.ERROR: Error, Mark.SKIPPED: Skipped}
 
@@ -46,7 +51,7 @@ class Case(Value):
     reason: str = ""
     seconds: float = 0.0
     output: str = ""
-    """For whoever opens the case."""
+    """For the one who opens the case."""
 
 
 class Suite(Value):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel, ConfigDict
 
 from gates.adapters.engine_errors import broke_off, engine_errors
-from pipelines.ports import Answer
+from pipelines.ports import ChatAnswer
 
 # Imported by those who ask: it takes a second, and most steps of a delivery ask no engine.
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class OpenAIChat:
         """`timeout_seconds` is how long an engine may stay silent, before or within an answer."""
         self._timeout_seconds = timeout_seconds
 
-    async def ask(self, url: str, model: str, prompt: str, *, max_tokens: int) -> Answer:
+    async def ask(self, url: str, model: str, prompt: str, *, max_tokens: int) -> ChatAnswer:
         """Stream one chat completion from the engine at `url` (without `/v1`).
 
         Raises:
@@ -98,7 +98,7 @@ class OpenAIChat:
         )
 
 
-async def _collect(stream: AsyncIterator[ChatCompletionChunk], begin: float) -> Answer:
+async def _collect(stream: AsyncIterator[ChatCompletionChunk], begin: float) -> ChatAnswer:
     text, tokens, finish_reason = "", list[int](), ""
     ttft: float | None = None
     async for chunk in stream:
@@ -110,7 +110,7 @@ async def _collect(stream: AsyncIterator[ChatCompletionChunk], begin: float) -> 
             if ttft is None and (text or finish_reason):
                 ttft = time.perf_counter() - begin
     duration = time.perf_counter() - begin
-    return Answer(
+    return ChatAnswer(
         text=text,
         tokens=tuple(tokens),
         finish_reason=finish_reason,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from engine_images.errors import BadKey, BadSignature
 from engine_images.signature import SigningKey, verify
-from pipelines.trust import Trusted
+from pipelines.spec.trust import Trusted
 from tidegate.core.errors import UsageError
 
 

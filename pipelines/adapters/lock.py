@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import fcntl
+import asyncio
 import os
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 from registry.errors import DeliveryRuns
-from rollouts.watchdog import is_locked
+from tidegate.core.files import is_locked, lock_open_file
 
 ROLLBACK = "rollback.lock"
 """Below the state folder; held by a rollback from the moment when users are back."""
 PATIENCE_SECONDS = 1.0
 """The fleet host tries the lock for a moment now and then; that must not look like a delivery."""
+POLL_SECONDS = 0.05
 
 
 @contextmanager
@@ -27,7 +27,8 @@ def delivery_lock(path: Path) -> Iterator[None]:
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+", encoding="ascii") as file:
-        _acquire(file.fileno(), path)
+        if not lock_open_file(file, seconds=PATIENCE_SECONDS):
+            raise _refusal(path)
         # The lock alone says that a delivery runs; the content says whom to signal in order to stop it.
         file.truncate(0)
         file.write(str(os.getpid()))
@@ -35,12 +36,12 @@ def delivery_lock(path: Path) -> Iterator[None]:
         yield
 
 
-@contextmanager
-def one_rollback(state: Path, tell: Callable[[str], None]) -> Iterator[None]:
+@asynccontextmanager
+async def one_rollback(state: Path, tell: Callable[[str], None]) -> AsyncIterator[None]:
     """Let rollbacks of this machine go one after the other: the second finds done what the first did.
 
-    Where nothing can be written there is no lock, and no second one could do harm either: every wish to a region is
-    a compare-and-set.
+    Where nothing can be written there is no lock, and no second one could do harm either: every operation to a region
+    is a compare-and-set.
     """
     path = state / ROLLBACK
     try:
@@ -52,26 +53,15 @@ def one_rollback(state: Path, tell: Callable[[str], None]) -> Iterator[None]:
     with file:
         if is_locked(path):
             tell("another rollback runs here; waiting for it")
-        fcntl.flock(file, fcntl.LOCK_EX)
+        # Not by waiting in the kernel: the other one, or the delivery that it ends, may need this event loop.
+        while not lock_open_file(file):
+            await asyncio.sleep(POLL_SECONDS)
         yield
 
 
 def rollback_runs(state: Path) -> bool:
-    """Whether a rollback is on its way here: then whoever holds the delivery's lock may be that."""
+    """Whether a rollback is on its way here: then the one who holds the delivery's lock may be that."""
     return is_locked(state / ROLLBACK)
-
-
-def _acquire(descriptor: int, path: Path) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() > deadline:
-                raise _refusal(path) from None
-            time.sleep(0.05)
-        else:
-            return
 
 
 def _refusal(path: Path) -> DeliveryRuns:

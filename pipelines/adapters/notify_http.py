@@ -6,8 +6,7 @@ import logging
 
 import httpx
 
-from pipelines.notify.messages import Body
-from pipelines.notify.outbox import NotTaken
+from pipelines.views.notifications import Body, NotTaken
 
 TIMEOUT_SECONDS = 5.0
 TOO_MANY = 429

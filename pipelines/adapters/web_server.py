@@ -1,9 +1,10 @@
-"""A web application on one address, within a process that has more to do."""
+"""A web application on one address, within a process that has more to do; and what one client of it may hold."""
 
 from __future__ import annotations
 
 import asyncio
 import socket
+from collections import Counter
 from collections.abc import AsyncIterator, Generator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -11,9 +12,83 @@ from pathlib import Path
 
 import uvicorn
 from starlette.applications import Starlette
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from pipelines.adapters.web_limits import Connections, bounded
 from tidegate.core.errors import OutsideError, UsageError
+from tidegate.core.model import Value
+
+
+class Connections(Value):
+    """How many are open, and how long one may say nothing that makes sense."""
+
+    all: int = 256
+    """At once; well below the files that a process may have open."""
+    from_one: int = 80
+    """Of one address; a proxy is one."""
+    header_seconds: float = 10.0
+    """From the first byte of a request to the end of its header, and from a connection to its first request."""
+
+
+def bounded(limits: Connections) -> type[H11Protocol]:
+    """Uvicorn's protocol with these limits; who meets one is cut off."""
+    open_now: Counter[str] = Counter()
+
+    class Bounded(H11Protocol):
+        """One connection."""
+
+        _address: str | None = None
+        _late: asyncio.TimerHandle | None = None
+
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
+            super().connection_made(transport)
+            peer = transport.get_extra_info("peername")
+            address = str(peer[0]) if peer else ""
+            if open_now.total() >= limits.all or open_now[address] >= limits.from_one:
+                transport.abort()
+                return
+            self._address = address
+            open_now[address] += 1
+            self._expect_header()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            if self._address is not None:
+                open_now[self._address] -= 1
+                self._address = None
+            self._header_came()
+            super().connection_lost(exc)
+
+        def data_received(self, data: bytes) -> None:
+            super().data_received(data)
+            if self._answering():
+                self._header_came()
+            elif self._late is None:
+                self._expect_header()
+
+        def on_response_complete(self) -> None:
+            super().on_response_complete()
+            # What came behind the answer may be the half of a next request; silence is uvicorn's own to end.
+            if not self._answering() and self.conn.trailing_data[0]:
+                self._expect_header()
+
+        def _answering(self) -> bool:
+            return self.cycle is not None and not self.cycle.response_complete
+
+        def _expect_header(self) -> None:
+            self._header_came()
+            self._late = self.loop.call_later(limits.header_seconds, self._cut)
+
+        def _header_came(self) -> None:
+            if self._late is not None:
+                self._late.cancel()
+                self._late = None
+
+        def _cut(self) -> None:
+            self._late = None
+            if not self._answering():
+                self.transport.abort()
+
+    return Bounded
+
 
 GRACE_SECONDS = 10
 """That requests in flight have to end."""

@@ -1,40 +1,220 @@
-"""The templates that run something: each is a container with one command of tidegate's."""
+"""The templates that run something: containers with one command of tidegate's, their pods and deadlines. Pure."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from typing import Literal
 
 from hera.workflows import Container, Parameter, RetryStrategy
 from hera.workflows.models import (
     Affinity,
     Backoff,
     Cache,
+    Capabilities,
+    ConfigMapVolumeSource,
+    EmptyDirVolumeSource,
+    EnvFromSource,
+    EnvVar,
+    KeyToPath,
     LocalObjectReference,
     Memoize,
+    PodSecurityContext,
+    ResourceRequirements,
+    SeccompProfile,
+    SecretEnvSource,
+    SecretVolumeSource,
+    SecurityContext,
     Toleration,
     UserContainer,
     ValueFrom,
+    Volume,
     VolumeMount,
 )
+from hera.workflows.models.io.k8s.apimachinery.pkg.api.resource import Quantity
 from hera.workflows.models.io.k8s.apimachinery.pkg.util.intstr import IntOrString
 
-from pipelines.workflow import conventions as names
-from pipelines.workflow.blueprint import Blueprint
-from pipelines.workflow.deadlines import SLACK, closing, silence
-from pipelines.workflow.pods import (
-    LOGIN,
-    SIGN,
-    SecretKind,
-    environment,
-    mounts,
-    resources,
-    secrets,
-    security,
-    volumes_of_build,
-)
-from pipelines.workflow.spec import BuildSpec
-from rollouts.manifests.manifest import Site
-from rollouts.manifests.objects.nodes import gpu_amount, scheduling
-from rollouts.manifests.release import Release
-from tidegate.core.quantities import format_duration
+from pipelines.authority.approvals import FROZEN, patience
+from pipelines.model import PlanStep, StageName
+from pipelines.spec.approvals import FreezeSpec
+from pipelines.spec.delivery import Delivery
+from pipelines.spec.sections import PatienceSpec
+from pipelines.spec.workflow import BuildSpec
+from pipelines.workflow import model as names
+from pipelines.workflow.model import WorkflowInput
+from rollouts.manifests.manifest import Release, Site
+from rollouts.manifests.objects.capacity import gpu_amount, scheduling
+from rollouts.manifests.spec import ArgoFleetSpec
+from tidegate.core.durations import format_duration
+
+SPEC, STATE, SCRATCH, KUBE, LOGIN, SIGN = "spec", "state", "scratch", "kubeconfig", "login", "sign"
+TRUST, LEDGER = "trust", "ledger"
+"""Volumes."""
+
+
+SecretKind = Literal["registry", "judge", "notify"]
+
+
+def environment(blueprint: WorkflowInput, build: BuildSpec | None = None) -> list[EnvVar]:
+    """Variables that are no secrets."""
+    variables = {
+        "MLFLOW_TRACKING_URI": blueprint.settings.tracking_uri,
+        "TIDEGATE_STATE": names.STATE_FOLDER,
+        "HOME": names.STATE_FOLDER,
+        "TIDEGATE_ROOT": names.SPEC_FOLDER,
+    }
+    if not build:
+        variables |= _of_steps(blueprint)
+    if build and build.credentials:
+        variables["DOCKER_CONFIG"] = names.LOGIN_FOLDER
+    return [EnvVar(name=name, value=value) for name, value in variables.items()]
+
+
+def _of_steps(blueprint: WorkflowInput) -> dict[str, str]:
+    """Which clusters, whom to believe, and who writes; a build loads a model that nobody has judged."""
+    settings = blueprint.settings
+    places = {
+        "KUBECONFIG": settings.kubeconfig and f"{names.KUBE_FOLDER}/config",
+        "TIDEGATE_TRUST": settings.trust and f"{names.TRUST_FOLDER}/trust.yaml",
+        "TIDEGATE_LEDGER_KEY": settings.ledger_key and f"{names.LEDGER_FOLDER}/{names.LEDGER_KEY}",
+    }
+    return {name: place for name, place in places.items() if place}
+
+
+def secrets(blueprint: WorkflowInput, *kinds: SecretKind) -> list[EnvFromSource] | None:
+    """Secrets that become variables, by their names: those of the kinds that a container has a use for."""
+    named = [name for kind in kinds for name in getattr(blueprint.settings.secrets, kind)]
+    return [EnvFromSource(secret_ref=SecretEnvSource(name=name)) for name in dict.fromkeys(named)] or None
+
+
+def mounts(blueprint: WorkflowInput, *, spec: bool, step: bool = True) -> list[VolumeMount]:
+    """The disks of a container; the spec where it is not in the ledger yet; what only a delivery's steps may read."""
+    found = [
+        VolumeMount(name=STATE, mount_path=names.STATE_FOLDER),
+        VolumeMount(name=SCRATCH, mount_path=names.SCRATCH_FOLDER),
+    ]
+    if spec:
+        found.append(VolumeMount(name=SPEC, mount_path=names.SPEC_FOLDER, read_only=True))
+    only_steps = {each.name: _FOLDERS[each.name] for each in _given(blueprint) if step}
+    return found + [VolumeMount(name=name, mount_path=folder, read_only=True) for name, folder in only_steps.items()]
+
+
+def volumes(blueprint: WorkflowInput) -> list[Volume]:
+    """What `mounts` names."""
+    items = [KeyToPath(key=key_of(place), path=place) for place in blueprint.files]
+    found = [
+        Volume(name=SPEC, config_map=ConfigMapVolumeSource(name=names.files(blueprint.name), items=items)),
+        Volume(name=STATE, empty_dir=EmptyDirVolumeSource(size_limit=Quantity(blueprint.settings.scratch))),
+        Volume(name=SCRATCH, empty_dir=EmptyDirVolumeSource(size_limit=Quantity(blueprint.settings.scratch))),
+    ]
+    return found + _given(blueprint)
+
+
+_FOLDERS = {KUBE: names.KUBE_FOLDER, TRUST: names.TRUST_FOLDER, LEDGER: names.LEDGER_FOLDER}
+
+
+def _given(blueprint: WorkflowInput) -> list[Volume]:
+    """What the operator put into the cluster for steps."""
+    settings = blueprint.settings
+    found = []
+    if settings.kubeconfig:
+        found.append(Volume(name=KUBE, secret=SecretVolumeSource(secret_name=settings.kubeconfig)))
+    if settings.trust:
+        found.append(Volume(name=TRUST, config_map=ConfigMapVolumeSource(name=settings.trust)))
+    if settings.ledger_key:
+        found.append(Volume(name=LEDGER, secret=SecretVolumeSource(secret_name=settings.ledger_key)))
+    return found
+
+
+def volumes_of_build(build: BuildSpec) -> list[Volume]:
+    """A larger disk under the same name, who may push, and who signs."""
+    found = [Volume(name=STATE, empty_dir=EmptyDirVolumeSource(size_limit=Quantity(build.scratch)))]
+    if build.credentials:
+        items = [KeyToPath(key=".dockerconfigjson", path="config.json")]
+        found.append(Volume(name=LOGIN, secret=SecretVolumeSource(secret_name=build.credentials, items=items)))
+    if build.sign_key:
+        found.append(Volume(name=SIGN, secret=SecretVolumeSource(secret_name=build.sign_key)))
+    return found
+
+
+def key_of(place: str) -> str:
+    """Of a file in the ConfigMap, where keys know no folders."""
+    return place.replace("/", "_")
+
+
+def resources(cpu: str, memory: str, accelerators: Mapping[str, str] | None = None) -> ResourceRequirements:
+    """Memory has a limit, or a step could take the node's; processors have none, or it would wait for nothing."""
+    return ResourceRequirements.model_validate(
+        {"requests": {"cpu": cpu, "memory": memory}, "limits": {"memory": memory, **(accelerators or {})}}
+    )
+
+
+def security() -> SecurityContext:
+    """No step needs any privilege, or writes anywhere but on its own disks."""
+    return SecurityContext(
+        allow_privilege_escalation=False, capabilities=Capabilities(drop=["ALL"]), read_only_root_filesystem=True
+    )
+
+
+def whose() -> PodSecurityContext:
+    """Whom processes run as; disks are theirs. As much as Pod Security "restricted" asks for."""
+    return PodSecurityContext(
+        run_as_non_root=True,
+        run_as_user=names.USER,
+        run_as_group=names.USER,
+        fs_group=names.USER,
+        seccomp_profile=SeccompProfile(type="RuntimeDefault"),
+    )
+
+
+SLACK = timedelta(minutes=15)
+"""For a pod's own start, for bringing a version's files, and for a registry that is away for as long as is usual."""
+OFFLINE = timedelta(hours=2)
+"""The golden set has no limit of its own; a large one on a slow engine takes minutes."""
+WEEK = timedelta(days=7)
+
+
+def deadline(spec: Delivery, fleet: ArgoFleetSpec, step: PlanStep, steps: tuple[PlanStep, ...]) -> timedelta:
+    """From the pod's start; people who are asked, and freezes, have their time within it."""
+    waits = (patience(spec.approvals, asked, steps) for asked in step.approvals)
+    frozen = sum(map(_length, spec.freeze), timedelta(0)) if step.stage in FROZEN else timedelta(0)
+    return _working(spec, fleet, step) + silence(spec) + frozen + sum(waits, timedelta(0)) + SLACK
+
+
+def closing(spec: Delivery, fleet: ArgoFleetSpec) -> timedelta:
+    """Taking every region back, side by side, and trying again where one does not let itself."""
+    return fleet.pod.start_within + silence(spec) + spec.patience.back + SLACK
+
+
+def silence(spec: Delivery) -> timedelta:
+    """Of a region's API server, and of an MLflow that is given longer than usual."""
+    return spec.api_patience + max(spec.patience.registry - PatienceSpec().registry, timedelta(0))
+
+
+def _working(spec: Delivery, fleet: ArgoFleetSpec, step: PlanStep) -> timedelta:
+    return sum(_parts(spec, fleet, step), timedelta(0))
+
+
+def _parts(spec: Delivery, fleet: ArgoFleetSpec, step: PlanStep) -> Iterator[timedelta]:
+    # Engines start when they are deployed, when more of them are wanted, and when old ones come back.
+    if step.stage in (StageName.BUILD, StageName.DEPLOY, StageName.CANARY, StageName.PROMOTE):
+        yield fleet.pod.start_within
+    if step.stage is StageName.OFFLINE:
+        yield OFFLINE
+    if step.stage is StageName.SHADOW and spec.shadow:
+        yield spec.shadow.within
+    if step.stage is StageName.CANARY and spec.canary:
+        yield spec.canary.within
+    if step.stage is StageName.BAKE:
+        yield spec.regions.bake
+
+
+def _length(freeze: FreezeSpec) -> timedelta:
+    """A week for one that comes every week: it is never longer, and a week is what nobody waits in vain."""
+    if isinstance(freeze.start.day, int) or isinstance(freeze.end.day, int):
+        return WEEK
+    return freeze.end.day - freeze.start.day + timedelta(days=1)
+
 
 WORTH_IT = "asInt(lastRetry.exitCode) in [4, 137, 143]"
 """Something outside was not there, or the process was killed. 1 and 3 are verdicts, and 2 would be wrong again."""
@@ -42,15 +222,15 @@ LOST = 'lastRetry.status == "Error"'
 """The pod went away with its node; or a container before the main one failed."""
 
 
-def again(blueprint: Blueprint, expression: str = f"{LOST} || {WORTH_IT}") -> RetryStrategy:
+def again(blueprint: WorkflowInput, expression: str = f"{LOST} || {WORTH_IT}") -> RetryStrategy:
     """Pauses of 30 s, 1 min, 2 min and so on. `maxDuration` would count from the first try, and steps take long."""
     backoff = Backoff(duration="30s", factor=IntOrString(2))
     limit = blueprint.settings.retries
     return RetryStrategy(limit=limit, retry_policy="Always", expression=expression, backoff=backoff)
 
 
-def opening(blueprint: Blueprint) -> Container:
-    """Prints the delivery's id. Said again by the same workflow it finds the delivery that it has opened."""
+def opening(blueprint: WorkflowInput) -> Container:
+    """Prints the delivery's id. Repeated by the same workflow it finds the delivery that it has opened."""
     command = [
         "stage",
         "open",
@@ -64,21 +244,26 @@ def opening(blueprint: Blueprint) -> Container:
     return _command(blueprint, names.OPEN, command, within=int(within.total_seconds()), spec=True)
 
 
-def staging(blueprint: Blueprint) -> Container:
+def staging(blueprint: WorkflowInput) -> Container:
     """Any step."""
     inputs = [Parameter(name=name) for name in (names.STEP, names.DELIVERY, names.DEADLINE)]
-    command = ["stage", names.own_value(names.STEP), f"--delivery={names.own_value(names.DELIVERY)}"]
+    command = [
+        "stage",
+        names.own_value(names.STEP),
+        f"--delivery={names.own_value(names.DELIVERY)}",
+        f"--key={names.UID}",
+    ]
     return _command(blueprint, names.STAGE, command, within=names.own_value(names.DEADLINE), inputs=inputs)
 
 
-def closure(blueprint: Blueprint) -> Container:
+def closure(blueprint: WorkflowInput) -> Container:
     """The exit handler: by the key, since a workflow that was stopped may not have come to know the id."""
     command = ["stage", "close", f"--file={names.SPEC_FOLDER}/{blueprint.spec_file}", f"--key={names.UID}"]
     within = closing(blueprint.spec, blueprint.fleet)
     return _command(blueprint, names.CLOSE, command, within=int(within.total_seconds()), spec=True)
 
 
-def building(blueprint: Blueprint, build: BuildSpec) -> Container:
+def building(blueprint: WorkflowInput, build: BuildSpec) -> Container:
     """Builds the engine where its accelerator is, then pushes the image from the same disk and marks the version."""
     site = _site(blueprint)
     nodes = scheduling(site)
@@ -131,7 +316,7 @@ def building(blueprint: Blueprint, build: BuildSpec) -> Container:
 
 
 def _command(
-    blueprint: Blueprint,
+    blueprint: WorkflowInput,
     name: str,
     arguments: list[str],
     *,
@@ -168,7 +353,7 @@ def _signing(build: BuildSpec) -> list[str]:
     return [f"--sign-key={names.SIGN_FOLDER}/{names.SIGN_KEY}"] if build.sign_key else []
 
 
-def _site(blueprint: Blueprint) -> Site:
+def _site(blueprint: WorkflowInput) -> Site:
     """As for an engine that serves: a build wants the same nodes and the same accelerators."""
     engine = blueprint.spec.engine
     release = Release(

@@ -1,22 +1,195 @@
-"""spec -> every object of its workflow. Reads the files that the spec names; asks nobody."""
+"""spec -> every object of its workflow: the template, its supporting resources, the admission policies.
+
+Reads the files that the spec names; asks nobody.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
-from pipelines.kept_files import laid_out
-from pipelines.plan import steps_of
-from pipelines.prompts import golden_set
-from pipelines.spec import Delivery
-from pipelines.workflow.blueprint import Blueprint
-from pipelines.workflow.surroundings import surroundings
+from pipelines.events.artifacts import laid_out
+from pipelines.plan.planner import steps_of
+from pipelines.spec.delivery import Delivery
+from pipelines.spec.policy import golden_set
+from pipelines.spec.workflow import account_of
+from pipelines.workflow import model as names
+from pipelines.workflow.containers import key_of
+from pipelines.workflow.model import WorkflowInput
 from pipelines.workflow.template import workflow_template
-from rollouts.kube.model import Json
+from rollouts.kube.model import Json, Resource
+from rollouts.kube.resources import (
+    CLUSTER_ROLE_BINDINGS,
+    CLUSTER_ROLES,
+    CONFIG_MAPS,
+    NETWORK_POLICIES,
+    PODS,
+    ROLE_BINDINGS,
+    ROLES,
+    SERVICE_ACCOUNTS,
+    WORKFLOWS,
+)
+from rollouts.manifests.admission import AdmissionPolicy, Validation, cel_list, cel_string, policy_and_binding
+from rollouts.manifests.conventions import cluster_wide, driver
+from rollouts.manifests.objects import admission_policies as pods
+from rollouts.manifests.objects.admission_policies import user_of
+from rollouts.manifests.objects.network import METADATA_SERVERS
 from rollouts.manifests.spec import ArgoFleetSpec
 from tidegate.core.errors import UsageError
+from tidegate.core.names import DELIVERY, MANAGED_BY
+
+OF_ARGO = ("init", "wait")
+"""Containers that Argo Workflows puts next to ours; their image is its controller's to say."""
 
 
-def blueprint_of(spec: Delivery, spec_path: Path) -> Blueprint:
+def admission(blueprint: WorkflowInput) -> tuple[Json, ...]:
+    """Both policies, each with its binding."""
+    return (*policy_and_binding(_workflows(blueprint)), *policy_and_binding(_steps(blueprint)))
+
+
+def _workflows(blueprint: WorkflowInput) -> AdmissionPolicy:
+    """Anyone who acts in this namespace as a service account (`tidegate serve`) may say which template, and no more."""
+    here = cel_string(user_of(blueprint.namespace, ""))
+    return AdmissionPolicy(
+        **_named(blueprint, "workflows"),
+        resources=(WORKFLOWS,),
+        operations=("CREATE",),
+        only={"accounts-of-here": f"request.userInfo.username.startsWith({here})"},
+        demands=(
+            Validation(
+                holds='has(object.spec) && dyn(object.spec).all(k, k in ["workflowTemplateRef", "arguments"]) '
+                "&& has(object.spec.workflowTemplateRef) && !(has(object.spec.workflowTemplateRef.clusterScope) "
+                "&& object.spec.workflowTemplateRef.clusterScope)",
+                message="a service account of this namespace runs a WorkflowTemplate with arguments, and changes "
+                "nothing of it",
+            ),
+        ),
+    )
+
+
+def _steps(blueprint: WorkflowInput) -> AdmissionPolicy:
+    settings = blueprint.settings
+    images = dict.fromkeys((settings.image, *((settings.build.image,) if settings.build else ())))
+    account = cel_string(account_of(blueprint.name))
+    return AdmissionPolicy(
+        **_named(blueprint, "steps"),
+        resources=(PODS,),
+        operations=("CREATE",),
+        only={
+            "as-a-step": f"has(object.spec.serviceAccountName) && object.spec.serviceAccountName == {account}",
+        },
+        variables={"pod": "object.spec", "containers": pods.CONTAINERS},
+        demands=(
+            Validation(
+                holds=f"variables.containers.all(c, c.name in {cel_list(OF_ARGO)} || c.image in {cel_list(images)})",
+                message=f"a step runs {' or '.join(images)}",
+            ),
+            pods.HOST,
+            pods.NO_FOLDERS,
+            pods.NO_PRIVILEGE,
+        ),
+    )
+
+
+def _named(blueprint: WorkflowInput, what: str) -> Json:
+    return {
+        "name": cluster_wide(blueprint.namespace, f"{blueprint.name}-{what}"),
+        "namespace": blueprint.namespace,
+        "labels": {**MANAGED_BY, DELIVERY: blueprint.name},
+    }
+
+
+LARGEST = 1024 * 1024
+"""Bytes of a ConfigMap, as API servers limit them."""
+
+
+def supporting_resources(blueprint: WorkflowInput) -> Iterator[Json]:
+    """In the order in which they can be applied.
+
+    Raises:
+        UsageError: the files do not fit into a ConfigMap.
+    """
+    name, account = blueprint.name, account_of(blueprint.name)
+    yield _object(blueprint, SERVICE_ACCOUNTS, account)
+    # Pods tell the controller their outputs in such objects.
+    rule = {"apiGroups": ["argoproj.io"], "resources": ["workflowtaskresults"], "verbs": ["create", "patch"]}
+    yield _object(blueprint, ROLES, account, rules=[rule])
+    yield _bound(blueprint, ROLE_BINDINGS, account, ROLES, account)
+    yield from _rights_here(blueprint)
+    yield _network_policy(blueprint)
+    yield _object(blueprint, CONFIG_MAPS, names.files(name), data=_files(blueprint))
+    if blueprint.settings.build:
+        kind = {"workflows.argoproj.io/configmap-type": "Cache"}
+        yield _object(blueprint, CONFIG_MAPS, names.memory(name), labels=kind)
+
+
+def _rights_here(blueprint: WorkflowInput) -> Iterator[Json]:
+    """In the cluster that is a region itself, pods act as the driver that `rollout render --part setup` made."""
+    if all(region.context for region in blueprint.fleet.regions.values()):
+        return
+    account, role = account_of(blueprint.name), driver(blueprint.name)
+    namespace = blueprint.fleet.namespace
+    yield _bound(blueprint, ROLE_BINDINGS, f"{account}-here", ROLES, role, namespace=namespace)
+    name = cluster_wide(blueprint.namespace, account)
+    yield _bound(blueprint, CLUSTER_ROLE_BINDINGS, name, CLUSTER_ROLES, cluster_wide(namespace, role), namespace=None)
+
+
+def _network_policy(blueprint: WorkflowInput) -> Json:
+    """Nobody asks a step anything. What steps ask is written in the spec only in part, so that it is limited by blocks
+    of addresses; a build loads a model that somebody else made, and has no business with its node's credentials.
+    """
+    blocks: list[Json] = [{"cidr": block} for block in blueprint.settings.egress_to] or [
+        {"cidr": address, "except": [server]} for address, server in METADATA_SERVERS.items()
+    ]
+    spec = {
+        "podSelector": {"matchLabels": {names.STEPS_OF: blueprint.name}},
+        "policyTypes": ["Ingress", "Egress"],
+        "egress": [{"to": [{"namespaceSelector": {}}, *({"ipBlock": block} for block in blocks)]}],
+    }
+    return _object(blueprint, NETWORK_POLICIES, account_of(blueprint.name), spec=spec)
+
+
+def _files(blueprint: WorkflowInput) -> dict[str, str]:
+    data = {key_of(place): text for place, text in blueprint.files.items()}
+    size = sum(len(text.encode()) for text in data.values())
+    if size > LARGEST:
+        raise UsageError(
+            f"the spec and the files that it names have {size:,} bytes; a ConfigMap holds {LARGEST:,}",
+            hint="name a smaller golden set or fewer prompts",
+        )
+    return data
+
+
+def _bound(
+    blueprint: WorkflowInput, kind: Resource, name: str, role_kind: Resource, role: str, *, namespace: str | None = ""
+) -> Json:
+    account = account_of(blueprint.name)
+    return _object(
+        blueprint,
+        kind,
+        name,
+        namespace=namespace,
+        roleRef={"apiGroup": ROLES.group, "kind": role_kind.kind, "name": role},
+        subjects=[{"kind": SERVICE_ACCOUNTS.kind, "name": account, "namespace": blueprint.namespace}],
+    )
+
+
+def _object(
+    blueprint: WorkflowInput,
+    kind: Resource,
+    name: str,
+    *,
+    namespace: str | None = "",
+    labels: dict[str, str] | None = None,
+    **parts: object,
+) -> Json:
+    """`namespace`: the workflow's when it is empty; None for objects that have none."""
+    placed = {} if namespace is None else {"namespace": namespace or blueprint.namespace}
+    metadata = {"name": name, **placed, "labels": {**MANAGED_BY, DELIVERY: blueprint.name, **(labels or {})}}
+    return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, **parts}
+
+
+def blueprint_of(spec: Delivery, spec_path: Path) -> WorkflowInput:
     """What a workflow of this spec is made of.
 
     Raises:
@@ -25,7 +198,7 @@ def blueprint_of(spec: Delivery, spec_path: Path) -> Blueprint:
     if spec.workflow is None or not isinstance(spec.fleet, ArgoFleetSpec):
         raise UsageError("this spec has no `workflow`", hint="see `workflow` in the documentation of the spec")
     spec_file, files = laid_out(spec_path, spec)
-    return Blueprint(
+    return WorkflowInput(
         spec=spec,
         fleet=spec.fleet,
         settings=spec.workflow,
@@ -35,6 +208,6 @@ def blueprint_of(spec: Delivery, spec_path: Path) -> Blueprint:
     )
 
 
-def rendered(blueprint: Blueprint) -> tuple[Json, ...]:
+def rendered(blueprint: WorkflowInput) -> tuple[Json, ...]:
     """The objects in the order in which they can be applied; the WorkflowTemplate is the last."""
-    return (*surroundings(blueprint), workflow_template(blueprint))
+    return (*supporting_resources(blueprint), *admission(blueprint), workflow_template(blueprint))

@@ -1,8 +1,11 @@
-"""The WorkflowTemplate of a delivery: one DAG for the whole way, one for the way of a region."""
+"""The WorkflowTemplate of a delivery: one DAG for the whole delivery, one for the steps of a region. Pure."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Any
 
 from hera.workflows import DAG, Parameter, Task, WorkflowTemplate
 from hera.workflows.models import (
@@ -15,19 +18,107 @@ from hera.workflows.models import (
     WorkflowMetadata,
 )
 
-from pipelines.model import Step
-from pipelines.workflow import conventions as names
-from pipelines.workflow.blueprint import Blueprint
-from pipelines.workflow.containers import building, closure, opening, staging
-from pipelines.workflow.deadlines import deadline
-from pipelines.workflow.legible import in_our_order
-from pipelines.workflow.pods import volumes, whose
-from pipelines.workflow.turns import Turn, Wave, course, turns
+from pipelines.model import PlanStep, StageName
+from pipelines.spec.workflow import account_of
+from pipelines.workflow import model as names
+from pipelines.workflow.containers import building, closure, deadline, opening, staging, volumes, whose
+from pipelines.workflow.model import WorkflowInput
 from rollouts.kube.model import Json
-from rollouts.manifests.conventions import DELIVERY, MANAGED_BY
+from tidegate.core.model import Value
+from tidegate.core.names import DELIVERY, MANAGED_BY
+
+FIRST = (
+    "apiVersion",
+    "kind",
+    "metadata",
+    "name",
+    "namespace",
+    "template",
+    "dependencies",
+    "withItems",
+    "when",
+    "entrypoint",
+    "onExit",
+    "inputs",
+    "image",
+    "command",
+    "args",
+)
+"""Keys that begin a mapping, in this order; the others follow as they are."""
+LAST = ("templates", "volumes")
 
 
-def workflow_template(blueprint: Blueprint) -> Json:
+def in_key_order(document: Json) -> Json:
+    """The same document, whatever the order of its keys was."""
+    ordered: Json = _ordered(document)
+    return ordered
+
+
+def _ordered(part: Any) -> Any:
+    if isinstance(part, list):
+        return [_ordered(each) for each in part]
+    if not isinstance(part, dict):
+        return part
+    first = [key for key in FIRST if key in part]
+    last = [key for key in LAST if key in part]
+    between = [key for key in part if key not in first and key not in last]
+    return {key: _ordered(part[key]) for key in (*first, *between, *last)}
+
+
+class TemplateStep(Value):
+    """One step of a region's way, as every region goes it or as some do."""
+
+    stage: StageName
+    weight: int | None
+    regions: tuple[str, ...]
+    """Who has it; the others pass it by."""
+
+    @property
+    def name(self) -> str:
+        """Of its task: `canary-25`."""
+        return str(self.stage) if self.weight is None else f"{self.stage}-{self.weight}"
+
+    def step_id(self, region: str) -> str:
+        """As the ledger names it there."""
+        return PlanStep(stage=self.stage, region=region, weight=self.weight).id
+
+
+class Wave(Value):
+    """Regions that go their way side by side."""
+
+    number: int
+    """From 1."""
+    regions: tuple[str, ...]
+
+
+def task_order(steps: Sequence[PlanStep]) -> tuple[TemplateStep, ...]:
+    """A region's way: that of the region with the most steps, whose others have parts of it in the same order."""
+    lanes: dict[str, list[tuple[StageName, int | None]]] = {}
+    for step in steps:
+        if step.region:
+            lanes.setdefault(step.region, []).append((step.stage, step.weight))
+    longest = max(lanes.values(), key=len)
+    for lane in lanes.values():
+        assert [turn for turn in longest if turn in lane] == lane, "regions go in different orders"
+    return tuple(
+        TemplateStep(
+            stage=stage, weight=weight, regions=tuple(name for name, lane in lanes.items() if (stage, weight) in lane)
+        )
+        for stage, weight in longest
+    )
+
+
+def course(steps: Sequence[PlanStep]) -> Iterator[PlanStep | Wave]:
+    """The whole way: a step that is done once, or a wave whose regions go theirs."""
+    for (wave, regional), stretch in groupby(steps, key=lambda step: (step.wave, step.region is not None)):
+        together = list(stretch)
+        if regional:
+            yield Wave(number=wave, regions=tuple(dict.fromkeys(step.region for step in together if step.region)))
+        else:
+            yield from together
+
+
+def workflow_template(blueprint: WorkflowInput) -> Json:
     """The whole object, as `argo submit --from workflowtemplate/NAME -p version=7` wants it."""
     settings, labels = blueprint.settings, {**MANAGED_BY, DELIVERY: blueprint.name}
     build = settings.build
@@ -51,7 +142,7 @@ def workflow_template(blueprint: Blueprint) -> Json:
             closure(blueprint),
         ],
         volumes=volumes(blueprint),
-        service_account_name=names.account(blueprint.name),
+        service_account_name=account_of(blueprint.name),
         image_pull_secrets=[LocalObjectReference(name=name) for name in settings.pull_secrets] or None,
         security_context=whose(),
         synchronization=Synchronization(mutexes=[Mutex(name=mutex(blueprint.spec.model.name))]),
@@ -61,7 +152,7 @@ def workflow_template(blueprint: Blueprint) -> Json:
         ttl_strategy=TTLStrategy(seconds_after_completion=keep),
     )
     rendered: Json = template.to_dict()
-    return in_our_order(rendered)
+    return in_key_order(rendered)
 
 
 def mutex(model: str) -> str:
@@ -69,7 +160,7 @@ def mutex(model: str) -> str:
     return f"tidegate-{re.sub(r'[^a-z0-9]+', '-', model.lower()).strip('-')}"
 
 
-def _deliver(blueprint: Blueprint) -> DAG:
+def _deliver(blueprint: WorkflowInput) -> DAG:
     """One task after the other; in a wave, its regions side by side."""
     with DAG(name=names.DELIVER) as dag:
         before = Task(name=names.ENGINE, template=names.ENGINE) if blueprint.settings.build else None
@@ -79,7 +170,7 @@ def _deliver(blueprint: Blueprint) -> DAG:
     return dag
 
 
-def _once(blueprint: Blueprint, step: Step) -> Task:
+def _once(blueprint: WorkflowInput, step: PlanStep) -> Task:
     name = f"{step.stage}-{step.wave}" if step.wave else str(step.stage)
     return Task(
         name=name, template=names.STAGE, arguments=_arguments(step.id, names.RESULT, _seconds(blueprint, [step]))
@@ -95,12 +186,12 @@ def _wave(wave: Wave) -> Task:
     )
 
 
-def _region(blueprint: Blueprint) -> DAG:
+def _region(blueprint: WorkflowInput) -> DAG:
     """What every region does, one turn after the other; some turns are for some regions only."""
     everywhere = blueprint.spec.regions.names
     with DAG(name=names.REGION, inputs=[Parameter(name=name) for name in (names.REGION, names.DELIVERY)]) as dag:
         before = None
-        for turn in turns(blueprint.steps):
+        for turn in task_order(blueprint.steps):
             steps = [step for step in blueprint.steps if (step.stage, step.weight) == (turn.stage, turn.weight)]
             step_id, delivery = turn.step_id(names.own_value(names.REGION)), names.own_value(names.DELIVERY)
             task = Task(
@@ -113,7 +204,7 @@ def _region(blueprint: Blueprint) -> DAG:
     return dag
 
 
-def _is_one_of(turn: Turn) -> str:
+def _is_one_of(turn: TemplateStep) -> str:
     # In quotes: `eu-west-1` would be a subtraction.
     return " || ".join(f"'{names.own_value(names.REGION)}' == '{region}'" for region in turn.regions)
 
@@ -122,7 +213,7 @@ def _arguments(step: str, delivery: str, seconds: int) -> dict[str, str]:
     return {names.STEP: step, names.DELIVERY: delivery, names.DEADLINE: str(seconds)}
 
 
-def _seconds(blueprint: Blueprint, steps: list[Step]) -> int:
+def _seconds(blueprint: WorkflowInput, steps: list[PlanStep]) -> int:
     """Of several regions' steps, the longest."""
     found = (deadline(blueprint.spec, blueprint.fleet, step, blueprint.steps) for step in steps)
     return int(max(found).total_seconds())

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import configparser
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from tidegate.core.addresses import without_names
 from tidegate.core.errors import UsageError
+from tidegate.core.text import without_credentials
 
 PROXIED = "mlflow-artifacts"
 """The scheme of artifacts that the tracking server hands out itself."""
+TIMEOUT = "MLFLOW_HTTP_REQUEST_TIMEOUT"
+"""The variable that limits a request, of MLflow's own library and of ours."""
+TRANSFER_SECONDS = 120.0
+"""Of silence in the middle of a file: a store may take its time to put it away."""
 API = "/api/2.0/mlflow"
 ARTIFACTS_API = "/api/2.0/mlflow-artifacts/artifacts"
 CREDENTIALS = Path(".mlflow/credentials")
@@ -24,7 +29,7 @@ _TRUE = frozenset({"true", "1"})
 
 
 @dataclass(frozen=True)
-class Access:
+class MlflowAccess:
     """Who asks an MLflow server, and how patiently."""
 
     url: str
@@ -45,6 +50,14 @@ class Access:
     """Before each retry after the first: this, twice this, four times this, in seconds."""
 
 
+def limit_calls(seconds: float) -> None:
+    """Let each call to MLflow take so long, in stores that are opened from now on, unless the environment says it.
+
+    MLflow's own library and our client of its servers read it there.
+    """
+    os.environ.setdefault(TIMEOUT, f"{seconds:g}")
+
+
 def is_server(uri: str) -> bool:
     """Whether that is the address of an MLflow server, and not a store that MLflow's library opens itself."""
     return urlsplit(uri).scheme in {"http", "https"}
@@ -55,24 +68,24 @@ def asked_by_rest(uri: str, environment: Mapping[str, str]) -> bool:
     return is_server(uri) and not any(environment.get(name, "").lower() not in {"", "false"} for name in OF_THE_LIBRARY)
 
 
-def access_to(uri: str, environment: Mapping[str, str], home: Path) -> Access:
+def access_to(uri: str, environment: Mapping[str, str], home: Path) -> MlflowAccess:
     """What MLflow's own client would send there.
 
     Raises:
         UsageError: a variable holds no number.
     """
     name, password = _basic(uri, environment, home)
-    return Access(
-        url=without_names(uri).rstrip("/"),
+    return MlflowAccess(
+        url=without_credentials(uri).rstrip("/"),
         basic=(name, password) if name and password else None,
         token=environment.get("MLFLOW_TRACKING_TOKEN") or None,
         workspace=environment.get("MLFLOW_WORKSPACE") or None,
         insecure=environment.get("MLFLOW_TRACKING_INSECURE_TLS", "").lower() in _TRUE,
         server_certificates=environment.get("MLFLOW_TRACKING_SERVER_CERT_PATH") or None,
         client_certificate=environment.get("MLFLOW_TRACKING_CLIENT_CERT_PATH") or None,
-        timeout_seconds=_number(environment, "MLFLOW_HTTP_REQUEST_TIMEOUT", Access.timeout_seconds),
-        retries=int(_number(environment, "MLFLOW_HTTP_REQUEST_MAX_RETRIES", Access.retries)),
-        backoff_factor=_number(environment, "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR", Access.backoff_factor),
+        timeout_seconds=_number(environment, TIMEOUT, MlflowAccess.timeout_seconds),
+        retries=int(_number(environment, "MLFLOW_HTTP_REQUEST_MAX_RETRIES", MlflowAccess.retries)),
+        backoff_factor=_number(environment, "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR", MlflowAccess.backoff_factor),
     )
 
 

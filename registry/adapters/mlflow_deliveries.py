@@ -17,8 +17,7 @@ import psutil
 
 from registry.adapters.mlflow_ledger import NOT_ENDED, MlflowLedger
 from registry.adapters.mlflow_store import Store, open_store
-from registry.chain import Believed, Finding, Seal
-from registry.claims import Claim, Standing, standing
+from registry.chain import Believed, ChainFinding, Seal
 from registry.conventions import (
     CHAMPION,
     HEARTBEAT,
@@ -37,9 +36,9 @@ from registry.conventions import (
     in_filter,
 )
 from registry.errors import DeliveryRuns, StoreUnreachable, UnknownDelivery
-from registry.liveness import LIVE_SECONDS, contest, is_alive, why_dead
 from registry.model import DeliverySummary, Event, ModelVersion, StoredRun
-from registry.record import Record, read_events, read_record
+from registry.ownership import LIVE_SECONDS, Claim, Standing, contest, is_alive, standing, why_dead
+from registry.record import LedgerRecord, read_events, read_record
 from tidegate.core.clock import Clock, SystemClock
 from tidegate.core.errors import Refused
 
@@ -110,7 +109,7 @@ class MlflowDeliveries:
             champion: the version that serves now.
             spec_digest: of the file that describes the delivery.
             patience: how long nothing may be heard of it, when many processes will carry it one after the other.
-            key: of whoever opens; a delivery that it has opened before and that is not over is joined instead.
+            key: of the one who opens; a delivery that it has opened before and that is not over is joined instead.
 
         Raises:
             DeliveryRuns: another one lives; names its id, host, process and start.
@@ -221,7 +220,7 @@ class MlflowDeliveries:
         """What a delivery's ledger holds, oldest first."""
         return read_events(self._run(delivery).tags)
 
-    def record(self, delivery: str) -> tuple[Record, list[Finding]]:
+    def record(self, delivery: str) -> tuple[LedgerRecord, list[ChainFinding]]:
         """The chain of a delivery as it stands, and everything that shows that it is not what was written."""
         record = read_record(self._run(delivery).tags)
         return record, record.findings(delivery, self._keys["believed"])

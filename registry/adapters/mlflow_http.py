@@ -20,7 +20,7 @@ from weakref import finalize
 import certifi
 import httpx
 
-from registry.adapters.mlflow_address import Access
+from registry.adapters.mlflow_address import TRANSFER_SECONDS, MlflowAccess
 from registry.errors import StoreRefused, StoreUnreachable
 from tidegate import __version__
 
@@ -32,19 +32,17 @@ UNTOUCHED = frozenset({429})
 """Of these, what says that nothing was done."""
 CONNECT_SECONDS = 10.0
 LONGEST_PAUSE_SECONDS = 120.0
-TRANSFER_SECONDS = 120.0
-"""Of silence in the middle of a file: a store may take its time to put it away."""
 PART_BYTES = 1 << 20
 
 # It logs the URL of every request at the level INFO.
 logging.getLogger("httpx").addFilter(lambda record: record.levelno >= logging.WARNING)
 
 
-class Server:
+class MlflowServer:
     """One MLflow server, over connections that are kept open between requests."""
 
     def __init__(
-        self, access: Access, *, transport: Transport | None = None, sleep: Callable[[float], None] = time.sleep
+        self, access: MlflowAccess, *, transport: Transport | None = None, sleep: Callable[[float], None] = time.sleep
     ) -> None:
         """`transport` carries everything when given; for tests."""
         self.url = access.url
@@ -65,7 +63,7 @@ class Server:
         except OSError as error:
             raise StoreUnreachable(f"MLflow store {self.url}: a certificate cannot be read: {error.strerror}") from None
 
-        # Whoever holds this never says that it is done; connections end with it all the same.
+        # Anyone who holds this never says that it is done; connections end with it all the same.
         finalize(self, self._client.close)
 
     def get(self, path: str, query: Mapping[str, str] | None = None) -> dict[str, Any]:
@@ -78,7 +76,7 @@ class Server:
         return self._read(self._ask("GET", path, query=query))
 
     def send(self, method: str, path: str, body: Mapping[str, Any], *, may_repeat: bool = True) -> dict[str, Any]:
-        """What a write says. One that must not be carried out twice is not said again once it may have arrived.
+        """What a write says. One that must not be carried out twice is not repeated once it may have arrived.
 
         Raises:
             StoreRefused, StoreUnreachable: as `get`.
@@ -102,7 +100,7 @@ class Server:
         self._ask("GET", path, into=target)
 
     def _ask(self, method: str, path: str, *, may_repeat: bool = True, **what: Any) -> httpx.Response:
-        # Of files nobody knows how long they take; they only must not stand still.
+        # Of files it is unknown how long they take; they only must not stand still.
         until = inf if {"file", "into"} & what.keys() else monotonic() + self._access.timeout_seconds
         tried = 0
         while True:
@@ -203,7 +201,7 @@ def _seconds(header: str | None) -> float | None:
     return min(float(header), LONGEST_PAUSE_SECONDS) if header and header.isdecimal() else None
 
 
-def _tls(access: Access) -> ssl.SSLContext | bool:
+def _tls(access: MlflowAccess) -> ssl.SSLContext | bool:
     """What to prove a server by; the library's own authorities where nothing is said."""
     if access.server_certificates is None and access.client_certificate is None:
         return not access.insecure

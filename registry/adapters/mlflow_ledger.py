@@ -9,10 +9,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from registry.adapters.mlflow_store import Store
-from registry.chain import Believed, Entry, Finding, Seal, linked, vanished
+from registry.chain import Believed, ChainEntry, ChainFinding, Seal, heads_of, linked, vanished
 from registry.conventions import HEARTBEAT, MODEL, NOTE, OUTCOME, OWNER, REASON, STATE, VERSION
 from registry.errors import DeliveryLost, LedgerForged, StopAsked, StoreRefused, UnknownDelivery
-from registry.model import Event, Metric, StoredRun
+from registry.model import Event, StoredMetric, StoredRun
 from registry.record import (
     describe,
     entry_tags,
@@ -65,7 +65,7 @@ class MlflowLedger:
             clock: for its signs of life.
             writer: tells this process's events from those of others; empty for the one that opened the delivery.
             carries: whether what it writes is a sign that the delivery lives; an approval from outside is none.
-            owner: the mark that this process made itself; by default, that of whoever carried it when it joined.
+            owner: the mark that this process made itself; by default, that of the one who carried it when it joined.
             over: marks of those that this process replaced, or found dead.
             seal: signs what this process writes; without it nobody does.
             believed: whose signatures are asked for; without it none is.
@@ -74,24 +74,29 @@ class MlflowLedger:
         self._store, self._run = store, run
         self._clock = clock
         self._title = f"{run.tags[MODEL]} {run.tags[VERSION]}"
-        # Never read back by whoever wrote it: it might be that of one who came a moment later.
+        # Never read back by the one who wrote it: it might be that of one who came a moment later.
         self._owner = owner or run.tags.get(OWNER)
         self.over = over
         self._writer, self._carries = writer, carries
         self._seal, self._believed = seal, believed
         self._record, self._next = read_record(run.tags), next_number(run.tags)
-        self._seen: dict[str, Entry] = {}
-        self._unsure: Entry | None = None
+        self._seen: dict[str, ChainEntry] = {}
+        self._unsure: ChainEntry | None = None
 
     @property
     def owner(self) -> str:
-        """The mark of whoever carries the delivery: this process, or those with whom it does so together."""
+        """The mark of the one who carries the delivery: this process, or those with whom it does so together."""
         return self._owner or self.delivery
 
     @property
     def known(self) -> list[Event]:
         """What was written when this process last looked: at first when it joined. Asks nobody."""
         return self._record.events
+
+    @property
+    def heads(self) -> tuple[str, ...]:
+        """The hashes of the last events that this process knows of. Asks nobody."""
+        return heads_of(self._record.entries)
 
     def append(self, event: Event) -> None:
         """Write the event, the list's tags and the story in one request, before this returns.
@@ -130,7 +135,7 @@ class MlflowLedger:
             raise LedgerForged(f"the ledger of delivery {self.delivery} is not genuine: {findings[0]}{more}", hint=hint)
         return self._record.events
 
-    def findings(self) -> list[Finding]:
+    def findings(self) -> list[ChainFinding]:
         """What shows that the ledger is not what was written, as this process saw it last. Asks nobody."""
         gone = vanished(self._seen.values(), self._record.entries)
         return [*self._record.findings(self.delivery, self._believed), *gone]
@@ -139,7 +144,9 @@ class MlflowLedger:
         """Keep numbers as MLflow metrics; their step is in seconds since the delivery began."""
         step = max(0, round(at.timestamp() - self._run.started / 1000))
         moment = round(at.timestamp() * 1000)
-        metrics = [Metric(name=metric_name(name), value=value, at=moment, step=step) for name, value in numbers.items()]
+        metrics = [
+            StoredMetric(name=metric_name(name), value=value, at=moment, step=step) for name, value in numbers.items()
+        ]
         self._store.runs.log(self.delivery, metrics=metrics)
 
     def attach(self, path: Path, *, folder: str = "") -> None:
@@ -160,9 +167,9 @@ class MlflowLedger:
             raise StopAsked(asked.message)
 
     def close(self, outcome: str, reason: str) -> None:
-        """The delivery is over; may be said again after a crash.
+        """The delivery is over; may be repeated after a crash.
 
-        The run's status goes last: whoever finds it RUNNING knows that closing is not finished.
+        The run's status goes last: the one who finds it RUNNING knows that closing is not finished.
 
         Raises:
             ValueError: `outcome` is none of `RUN_STATUS`.
@@ -192,7 +199,7 @@ class MlflowLedger:
         told = events if event in events else [*events, event]
         self._write(dict(tags) | summary_tags(self._title, told) | (self._heartbeat() if self._carries else {}))
 
-    def _insist(self, entry: Entry) -> None:
+    def _insist(self, entry: ChainEntry) -> None:
         """Write it; until that is known, it is what is written next."""
         tags = entry_tags(entry)
         self._unsure = entry

@@ -12,13 +12,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING
 
-from registry.adapters.mlflow_address import is_server
+from registry.adapters.mlflow_address import TIMEOUT, TRANSFER_SECONDS, is_server
 from registry.conventions import in_filter
 from registry.errors import RegistryError, StoreUnreachable
-from registry.model import Metric, StoredModel, StoredRun, StoredVersion
-from tidegate.core.addresses import shown, without_names
+from registry.model import StoredMetric, StoredModel, StoredRun, StoredVersion
+from tidegate.core.text import redacted, without_credentials
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -39,7 +40,12 @@ _SETTINGS = {
     "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
     # MLflow's own 7 retries take four minutes to say that nobody is there; 3 wait about 15 seconds.
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "3",
+    # Of one request; MLflow's own are two minutes.
+    TIMEOUT: "10",
 }
+_moving: list[str] = []
+"""What the limit of a request was before each transfer of files that goes on."""
+_counting = Lock()
 
 
 class LibraryStore:
@@ -89,7 +95,7 @@ class LibraryStore:
                 token = page.token or ""
             return runs[:last]
 
-    def log(self, run: str, *, tags: Mapping[str, str] | None = None, metrics: Sequence[Metric] = ()) -> None:
+    def log(self, run: str, *, tags: Mapping[str, str] | None = None, metrics: Sequence[StoredMetric] = ()) -> None:
         with store_errors(self._uri):
             from mlflow.entities import Metric as Point
             from mlflow.entities import RunTag
@@ -107,7 +113,7 @@ class LibraryStore:
             self._client.delete_run(run)
 
     def upload(self, run: StoredRun, path: Path, folder: str) -> None:
-        with store_errors(self._uri):
+        with store_errors(self._uri), files_move():
             self._client.log_artifact(run.id, str(path), folder or None)
 
     def files(self, run: StoredRun, folder: str) -> Sequence[str]:
@@ -122,12 +128,13 @@ class LibraryStore:
                 return []
 
     def download(self, run: StoredRun, path: str, target: Path) -> None:
-        with store_errors(self._uri), tempfile.TemporaryDirectory(dir=target.parent, prefix=".download-") as folder:
+        within = tempfile.TemporaryDirectory(dir=target.parent, prefix=".download-")
+        with store_errors(self._uri), files_move(), within as folder:
             # Whether MLflow keeps an artifact's folders depends on the store.
             Path(self._client.download_artifacts(run.id, path, folder)).replace(target)
 
     def download_tree(self, address: str, target: Path) -> Path:
-        with store_errors(self._uri):
+        with store_errors(self._uri), files_move():
             from mlflow.artifacts import download_artifacts
 
             return Path(download_artifacts(artifact_uri=address, dst_path=str(target), tracking_uri=self._uri))
@@ -224,7 +231,7 @@ def hide_names() -> None:
 
 
 def _without_names(record: logging.LogRecord) -> bool:
-    record.msg, record.args = without_names(record.getMessage()), None
+    record.msg, record.args = without_credentials(record.getMessage()), None
     return True
 
 
@@ -272,7 +279,7 @@ def store_errors(tracking_uri: str) -> Iterator[None]:
     """
     for name, value in _SETTINGS.items():
         os.environ.setdefault(name, value)
-    place = shown(tracking_uri)
+    place = redacted(tracking_uri)
     try:
         from mlflow.exceptions import MlflowException
         from sqlalchemy.exc import SQLAlchemyError
@@ -290,6 +297,23 @@ def store_errors(tracking_uri: str) -> Iterator[None]:
             hint="check the tracking URI and that the store is running",
             detail=str(error).replace(tracking_uri, place),
         ) from error
+
+
+@contextmanager
+def files_move() -> Iterator[None]:
+    """Let a request take as long as a file may stand still: MLflow's library has one limit for both."""
+    with _counting:
+        _moving.append(os.environ[TIMEOUT])
+        os.environ[TIMEOUT] = f"{max(TRANSFER_SECONDS, float(os.environ[TIMEOUT])):g}"
+    try:
+        yield
+    finally:
+        with _counting:
+            # Of several at once the last to end puts back what the first has found.
+            usual = _moving[0]
+            _moving.pop()
+            if not _moving:
+                os.environ[TIMEOUT] = usual
 
 
 def _to_run(run: Run) -> StoredRun:
@@ -312,11 +336,13 @@ def _make_parent(tracking_uri: str) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise StoreUnreachable(f"MLflow store {shown(tracking_uri)}: cannot make {folder}: {error.strerror}") from error
+        raise StoreUnreachable(
+            f"MLflow store {redacted(tracking_uri)}: cannot make {folder}: {error.strerror}"
+        ) from error
 
 
 def _artifact_location(tracking_uri: str) -> str | None:
-    """Beside a SQLite file; a server decides for itself."""
+    """Next to a SQLite file; a server decides for itself."""
     if is_server(tracking_uri) or not tracking_uri.startswith(SQLITE):
         return None
     return (Path(tracking_uri.removeprefix(SQLITE)).absolute().parent / "artifacts").as_uri()

@@ -13,13 +13,20 @@ from pydantic import ValidationError
 from registry.adapters.mlflow_address import ARTIFACTS_API, PROXIED, is_server
 from registry.adapters.mlflow_register import log_version
 from registry.adapters.mlflow_store import Store, open_store
-from registry.aliases import Move, pointed, promoted, reinstated, taken_over_from
 from registry.conventions import DIGEST, FILE_PREFIX, MODEL_FOLDER, REPLACED, SIZE
-from registry.digests import compare, digest_files, whole_digest
 from registry.errors import DigestMismatch, UnfitModel, UnknownAlias, UnknownModel, UnknownVersion
-from registry.huggingface import read_card
-from registry.model import ModelVersion, StoredModel, StoredVersion
-from tidegate.core.addresses import shown, without_names
+from registry.model import (
+    ModelVersion,
+    Move,
+    StoredModel,
+    StoredVersion,
+    pointed,
+    promoted,
+    reinstated,
+    taken_over_from,
+)
+from registry.model_files import compare, digest_files, read_card, whole_digest
+from tidegate.core.text import redacted, without_credentials
 
 
 class MlflowRegistry:
@@ -97,7 +104,7 @@ class MlflowRegistry:
     def promote(self, version: ModelVersion) -> None:
         """Champion becomes previous, this version champion, and it is no longer challenger.
 
-        MLflow moves one alias at a time, so this may be said again after a crash at any point.
+        MLflow moves one alias at a time, so this may be repeated after a crash at any point.
         """
         model, versions = self._read(version.name)
         aliases, noted = model.aliases, _replaced(version, versions)
@@ -125,7 +132,7 @@ class MlflowRegistry:
         """What is written on a version now, by us and by others."""
         found = self._store.models.version(version.name, version.version)
         if found is None:
-            raise UnknownVersion(f"{version.uri} is no longer in {shown(self._uri)}")
+            raise UnknownVersion(f"{version.uri} is no longer in {redacted(self._uri)}")
         return dict(found.tags)
 
     def download(self, version: ModelVersion, target: Path) -> Path:
@@ -167,7 +174,7 @@ class MlflowRegistry:
         artifacts = urlsplit(self.location(version))
         if not is_server(self._uri) or artifacts.scheme != PROXIED:
             return ""
-        server = without_names(self._uri).rstrip("/")
+        server = without_credentials(self._uri).rstrip("/")
         return f"{server}{ARTIFACTS_API}{artifacts.path.rstrip('/')}/{MODEL_FOLDER}"
 
     def _fetch(self, version: ModelVersion, target: Path) -> Path:
@@ -179,7 +186,7 @@ class MlflowRegistry:
         model = models.model(name)
         if model is None:
             known = ", ".join(models.model_names()) or "none at all"
-            raise UnknownModel(f"models:/{name}: no such model in {shown(self._uri)}; there are {known}")
+            raise UnknownModel(f"models:/{name}: no such model in {redacted(self._uri)}; there are {known}")
         return model, models.versions(name)
 
 

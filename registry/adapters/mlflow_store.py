@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from registry.adapters.mlflow_address import access_to, asked_by_rest
-from registry.adapters.mlflow_artifacts import ProxiedArtifacts
-from registry.adapters.mlflow_http import Server
+from registry.adapters.mlflow_http import MlflowServer
 from registry.adapters.mlflow_library import SQLITE, LibraryStore
-from registry.adapters.mlflow_rest import RestModels, RestRuns
+from registry.adapters.mlflow_rest import ProxiedArtifacts, RestModels, RestRuns
 from registry.ports import ArtifactStore, ModelStore, RunStore
 
 
@@ -25,7 +24,7 @@ class Store:
 
 
 def embedded_uri(state: Path) -> str:
-    """The tracking URI of the registry inside the state folder: a SQLite file, artifacts beside it."""
+    """The tracking URI of the registry inside the state folder: a SQLite file, artifacts next to it."""
     return f"{SQLITE}{state.absolute() / 'mlflow.db'}"
 
 
@@ -38,5 +37,5 @@ def open_store(tracking_uri: str) -> Store:
     library = LibraryStore(tracking_uri)
     if not asked_by_rest(tracking_uri, os.environ):
         return Store(tracking_uri, library, library, library)
-    server = Server(access_to(tracking_uri, os.environ, Path.home()))
+    server = MlflowServer(access_to(tracking_uri, os.environ, Path.home()))
     return Store(tracking_uri, RestRuns(server), ProxiedArtifacts(server, library), RestModels(server))

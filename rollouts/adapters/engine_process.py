@@ -8,13 +8,13 @@ import re
 from datetime import datetime
 from pathlib import Path
 
-from rollouts.adapters import ports, process
+from rollouts.adapters import process, sockets
 from rollouts.adapters.http import Http
 from rollouts.adapters.process import ChildProcess
-from rollouts.capacity import Admission, Ticket
 from rollouts.errors import EngineDidNotStart, Unreachable
+from rollouts.local.machine import Admission, Ticket
+from rollouts.local.xds import LOOPBACK
 from rollouts.model import PORT, Engine
-from rollouts.xds import LOOPBACK
 from tidegate.core.children import Child
 from tidegate.core.clock import Clock
 
@@ -170,13 +170,13 @@ class EngineProcesses:
         self._start_seconds = start_seconds
 
     async def start(self, engine: Engine, *, port: int | None = None, log_file: Path | None = None) -> EngineProcess:
-        running = self._spawn(engine, port or ports.free_port(), log_file)
+        running = self._spawn(engine, port or sockets.free_port(), log_file)
         begun = self._clock.monotonic()
         try:
             await self._until_healthy(running)
             await running.warm_up()
         except BaseException:
-            # Cancelled or failed: an engine that nobody knows must not stay.
+            # Cancelled or failed: an engine that is unknown must not stay.
             await running.abandon()
             raise
         # Only now: while it loads, the machine's numbers show less than it will need.

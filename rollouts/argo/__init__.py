@@ -1,1 +1,1 @@
-"""What kubectl's Argo Rollouts plugin and its controller know of a Rollout: phase, health, patches, tree."""
+"""A Rollout as Argo Rollouts and its kubectl plugin see it: phase and health, actions on it, and the view of it."""

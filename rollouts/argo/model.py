@@ -1,11 +1,19 @@
-"""A Rollout as the Kubernetes API gives it, read as Argo Rollouts reads it."""
+"""A Rollout as the Kubernetes API gives it, read as Argo Rollouts reads it: its fields, its steps and its pauses. Pure.
+
+A delivery decides when users move, so the steps that it renders only ever pause for good: those are its pause points,
+one for each weight. What stands between two of them (more engines for the canary, then its weight) belongs to the
+second one.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+from rollouts.errors import NotPossible
 from rollouts.kube.model import Json
 
 POD_TEMPLATE_HASH = "rollouts-pod-template-hash"
@@ -32,11 +40,6 @@ class AnalysisStatus:
     phase: str
     """Pending, Running, Successful, Failed, Error or Inconclusive."""
     message: str
-
-    @property
-    def completed(self) -> bool:
-        """As `AnalysisPhase.Completed`."""
-        return self.phase in {"Successful", "Failed", "Error", "Inconclusive"}
 
 
 @dataclass(frozen=True)
@@ -185,7 +188,7 @@ class Rollout:
         ]
 
 
-def as_time(text: str | None) -> datetime | None:
+def parse_time(text: str | None) -> datetime | None:
     """A Kubernetes time (RFC 3339) as a moment; None when there is none."""
     return datetime.fromisoformat(text) if text else None
 
@@ -194,3 +197,134 @@ def revision_of(thing: Json) -> int:
     """The revision that a ReplicaSet, AnalysisRun or Experiment belongs to; 0 when it does not say."""
     text = str(((thing.get("metadata") or {}).get("annotations") or {}).get(REVISION, ""))
     return int(text) if text.isdecimal() else 0
+
+
+def step_text(step: Json) -> str:
+    """One step as kubectl prints it (`CanaryStepString`); routes and plugins, which upstream leaves out, by name."""
+    if step.get("setWeight") is not None:
+        return f"setWeight: {step['setWeight']}"
+    if step.get("pause") is not None:
+        duration = step["pause"].get("duration")
+        return "pause" if duration is None else f"pause: {duration}"
+    for kind in ("experiment", "analysis"):
+        if step.get(kind) is not None:
+            return kind
+    if step.get("setCanaryScale") is not None:
+        return _scale_text(step["setCanaryScale"])
+    for kind in ("setHeaderRoute", "setMirrorRoute", "plugin"):
+        if step.get(kind) is not None:
+            return f"{kind}: {step[kind].get('name', '')}"
+    return "invalid"
+
+
+def _scale_text(scale: Json) -> str:
+    if scale.get("weight") is not None:
+        return f"setCanaryScale{{weight: {scale['weight']}}}"
+    if scale.get("matchTrafficWeight"):
+        return "setCanaryScale{matchTrafficWeight: true}"
+    if scale.get("replicas") is not None:
+        return f"setCanaryScale{{replicas: {scale['replicas']}}}"
+    return "invalid"
+
+
+GO_UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+_PART = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|ms|s|m|h)")
+
+
+def is_pause_timed(rollout: Json) -> bool:
+    """Whether every pause that holds it has an end in time: a step's `duration`, blue-green's own."""
+    ro = Rollout(rollout)
+    if ro.paused_by_spec or not ro.pause_conditions:
+        return False
+    return all(_timed(ro, str(condition.get("reason"))) for condition in ro.pause_conditions)
+
+
+def pause_seconds(duration: object) -> float | None:
+    """`RolloutPause.DurationSeconds`: a number of seconds, or a duration of Go such as `1h30m`; None for no end."""
+    if duration is None:
+        return None
+    text = str(duration)
+    if text.isdecimal():
+        return float(text)
+    parts = _PART.findall(text)
+    if "".join(number + unit for number, unit in parts) != text:
+        return None
+    return sum(float(number) * GO_UNITS[unit] for number, unit in parts)
+
+
+def _timed(ro: Rollout, reason: str) -> bool:
+    if reason == PauseReason.STEP and ro.step:
+        return pause_seconds((ro.step.get("pause") or {}).get("duration")) is not None
+    if reason == PauseReason.BLUE_GREEN and ro.blue_green is not None:
+        return bool(ro.blue_green.get("autoPromotionSeconds"))
+    return False
+
+
+@dataclass(frozen=True)
+class PausePoint:
+    """A pause without an end, and the way to it."""
+
+    weight: int
+    """Percent of users that the canary has there."""
+    first: int
+    """The first step on the way up: engines come before users."""
+    weigh: int
+    """The step that sets the weight: on the way down users go before engines."""
+    pause: int
+    """The pause itself."""
+
+
+def pause_points(steps: Sequence[Json]) -> tuple[PausePoint, ...]:
+    """All of them, in order; none for blue-green, which has no steps."""
+    found: list[PausePoint] = []
+    weight, first, weigh = 0, 0, 0
+    for index, step in enumerate(steps):
+        if step.get("setWeight") is not None:
+            weight, weigh = int(step["setWeight"]), index
+        if "pause" in step and not (step["pause"] or {}).get("duration"):
+            found.append(PausePoint(weight=weight, first=first, weigh=max(weigh, first), pause=index))
+            first = index + 1
+    return tuple(found)
+
+
+def path_to_weight(rollout: Rollout, weight: int) -> tuple[PausePoint, ...]:
+    """The holds to go through until the canary has that weight; empty when it is there.
+
+    Upwards through each one in between, so that engines are up before users come; downwards at once.
+
+    Raises:
+        NotPossible: when no step has that weight.
+    """
+    holds = pause_points(rollout.steps)
+    wanted = next((hold for hold in holds if hold.weight == weight), None)
+    if wanted is None:
+        known = ", ".join(f"{hold.weight} %" for hold in holds)
+        raise NotPossible(
+            f"{rollout.name} has no step with {weight} % of users", hint=f"its steps have {known}" if known else None
+        )
+    if is_resting_at(rollout, wanted):
+        return ()
+    if rollout.step_index > wanted.pause:
+        return (wanted,)
+    # A hold that it is on its way to is repeated: the one who asked for it first may be gone.
+    return tuple(
+        hold for hold in holds if rollout.step_index <= hold.pause <= wanted.pause and not is_resting_at(rollout, hold)
+    )
+
+
+def entry_step(rollout: Rollout, hold: PausePoint) -> int:
+    """The step to be put at in order to come to rest at `hold`."""
+    if rollout.step_index > hold.pause:
+        return hold.weigh
+    # On its way there, or at its pause already: that goes on by itself.
+    return max(rollout.step_index, hold.first)
+
+
+def is_resting_at(rollout: Rollout, hold: PausePoint) -> bool:
+    """Whether the controller has come to that pause, and waits."""
+    return rollout.step_index == hold.pause and is_paused_by(rollout, PauseReason.STEP)
+
+
+def is_paused_by(rollout: Rollout, reason: PauseReason) -> bool:
+    """Whether the controller itself waits for that reason."""
+    return any(condition.get("reason") == reason for condition in rollout.pause_conditions)

@@ -1,8 +1,8 @@
 """The requests of kubectl's Argo Rollouts plugin, action by action: the same bodies, the same subresources, no more.
 
 Pure: from the object as it was read to what would be sent. What the plugin sends without looking is in here without a
-look too; `rollouts.argo.safe` refuses what must not be sent and makes each of them a compare-and-set. File names in
-docstrings are those below `pkg/kubectl-argo-rollouts/cmd/` of argo-rollouts.
+look too; `rollouts.argo.compare_and_set` refuses what must not be sent and adds the `resourceVersion`. File names
+in docstrings are those below `pkg/kubectl-argo-rollouts/cmd/` of argo-rollouts.
 
 Rollouts before 0.10 had no status subresource. Nothing here is for them: a patch of `status` on the object itself is
 dropped without a word by every later version, so a 404 is told as what it is, a rollout that does not exist.
@@ -13,15 +13,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from rollouts.argo.images import with_image
 from rollouts.argo.model import Rollout
-from rollouts.argo.revisions import target, template_to_restore, templates_match
+from rollouts.argo.revisions import target_revision, template_to_restore, templates_match, with_image
 from rollouts.errors import NotPossible
 from rollouts.kube.model import Json, PatchKind, Request
-from rollouts.kube.resources import ANALYSIS_RUNS, EXPERIMENTS, ROLLOUTS, resource_of
+from rollouts.kube.resources import ROLLOUTS, resource_of
 
 Requests = tuple[Request, ...]
-"""In the order in which they are sent; none when all is as wished."""
+"""In the order in which they are sent; none when all is as desired."""
 
 
 def promote(rollout: Json) -> Requests:
@@ -29,25 +28,25 @@ def promote(rollout: Json) -> Requests:
 
     A rollout that is not paused loses its running step, an analysis included.
     """
-    seen = Rollout(rollout)
+    ro = Rollout(rollout)
     status: Json | None = None
-    if _inconclusive(seen) and seen.pause_conditions and seen.controller_pause:
+    if _inconclusive(ro) and ro.pause_conditions and ro.controller_pause:
         # Without controllerPause a pause step that follows would count as ended already.
-        if seen.steps:
-            status = {"pauseConditions": None, "controllerPause": False, "currentStepIndex": next_step(seen)}
-    elif seen.pause_conditions:
+        if ro.steps:
+            status = {"pauseConditions": None, "controllerPause": False, "currentStepIndex": next_step(ro)}
+    elif ro.pause_conditions:
         status = {"pauseConditions": None}
-    elif seen.steps:
-        status = {"pauseConditions": None, "currentStepIndex": next_step(seen)}
-    sent = [patch_status(seen, status)] if status else []
-    return (*sent, *(resume(rollout) if seen.paused_by_spec else ()))
+    elif ro.steps:
+        status = {"pauseConditions": None, "currentStepIndex": next_step(ro)}
+    sent = [patch_status(ro, status)] if status else []
+    return (*sent, *(resume(rollout) if ro.paused_by_spec else ()))
 
 
 def promote_full(rollout: Json) -> Requests:
     """Past all steps, pauses and analyses; nothing when the version is the stable one (`promote/promote.go`)."""
-    seen = Rollout(rollout)
-    sent = [patch_status(seen, {"promoteFull": True})] if seen.in_progress else []
-    return (*sent, *(resume(rollout) if seen.paused_by_spec else ()))
+    ro = Rollout(rollout)
+    sent = [patch_status(ro, {"promoteFull": True})] if ro.in_progress else []
+    return (*sent, *(resume(rollout) if ro.paused_by_spec else ()))
 
 
 def skip_step(rollout: Json) -> Requests:
@@ -65,9 +64,9 @@ def to_step(rollout: Json, index: int) -> Requests:
     Raises:
         NotPossible: when there is no such step.
     """
-    seen = Rollout(rollout)
-    require_step(seen, index)
-    return (patch_status(seen, {"currentStepIndex": index}),)
+    ro = Rollout(rollout)
+    require_step(ro, index)
+    return (patch_status(ro, {"currentStepIndex": index}),)
 
 
 def abort(rollout: Json) -> Requests:
@@ -104,7 +103,7 @@ def undo(rollout: Json, replica_sets: Sequence[Json], revision: int = 0, *, work
     Raises:
         NotPossible: when there is no such revision.
     """
-    return restore(rollout, template_to_restore(target(rollout, replica_sets, revision)), workload=workload)
+    return restore(rollout, template_to_restore(target_revision(rollout, replica_sets, revision)), workload=workload)
 
 
 def restore(rollout: Json, template: Json, *, workload: Json | None = None) -> Requests:
@@ -129,58 +128,46 @@ def set_image(rollout: Json, container: str, image: str, *, workload: Json | Non
     return (_request("PUT", holder, body=with_image(holder, container, image)),)
 
 
-def terminate_analysis(run: str) -> Requests:
-    """Let an analysis run end; one without measurements then counts as successful (`terminate/terminate.go`)."""
-    body = {"spec": {"terminate": True}}
-    return (Request(method="PATCH", resource=ANALYSIS_RUNS, name=run, patch=PatchKind.MERGE, body=body),)
-
-
-def retry_experiment(experiment: str) -> Requests:
-    """Run an experiment again from its beginning (`retry/retry.go`)."""
-    body = {"status": None}
-    return (Request(method="PATCH", resource=EXPERIMENTS, name=experiment, patch=PatchKind.MERGE, body=body),)
-
-
-def patch_status(seen: Rollout, status: Json) -> Request:
+def patch_status(ro: Rollout, status: Json) -> Request:
     """A merge patch of the status subresource."""
     body = {"status": status}
-    return _request("PATCH", seen.object, subresource="status", patch=PatchKind.MERGE, body=body)
+    return _request("PATCH", ro.object, subresource="status", patch=PatchKind.MERGE, body=body)
 
 
-def patch_spec(seen: Rollout, spec: Json) -> Request:
+def patch_spec(ro: Rollout, spec: Json) -> Request:
     """A merge patch of the object itself."""
-    return _request("PATCH", seen.object, patch=PatchKind.MERGE, body={"spec": spec})
+    return _request("PATCH", ro.object, patch=PatchKind.MERGE, body={"spec": spec})
 
 
-def next_step(seen: Rollout) -> int:
+def next_step(ro: Rollout) -> int:
     """The index after the running step, never past the end."""
-    return min(seen.step_index + 1, len(seen.steps))
+    return min(ro.step_index + 1, len(ro.steps))
 
 
-def require_step(seen: Rollout, index: int) -> None:
+def require_step(ro: Rollout, index: int) -> None:
     """Refuse an index that the rollout cannot be at.
 
     Raises:
         NotPossible: with the plugin's words where it has some.
     """
-    if not seen.steps:
-        strategy = "a blue-green rollout" if seen.blue_green is not None else "a rollout without steps"
-        raise NotPossible(f"{seen.name}: cannot skip steps of {strategy}", hint="promote it without a step")
-    if not 0 <= index <= len(seen.steps):
-        raise NotPossible(f"{seen.name} has no step {index}", hint=f"0 to {len(seen.steps)}, the last for past all")
+    if not ro.steps:
+        strategy = "a blue-green rollout" if ro.blue_green is not None else "a rollout without steps"
+        raise NotPossible(f"{ro.name}: cannot skip steps of {strategy}", hint="promote it without a step")
+    if not 0 <= index <= len(ro.steps):
+        raise NotPossible(f"{ro.name} has no step {index}", hint=f"0 to {len(ro.steps)}, the last for past all")
 
 
-def _inconclusive(seen: Rollout) -> bool:
-    step_run = (seen.status.get("canary") or {}).get("currentStepAnalysisRunStatus") or {}
-    return seen.canary is not None and step_run.get("status") == "Inconclusive"
+def _inconclusive(ro: Rollout) -> bool:
+    step_run = (ro.status.get("canary") or {}).get("currentStepAnalysisRunStatus") or {}
+    return ro.canary is not None and step_run.get("status") == "Inconclusive"
 
 
-def _holder(seen: Rollout, workload: Json | None) -> Json:
-    if not seen.workload_ref:
-        return seen.object
+def _holder(ro: Rollout, workload: Json | None) -> Json:
+    if not ro.workload_ref:
+        return ro.object
     if workload is None:
-        ref = seen.workload_ref
-        raise NotPossible(f"{seen.name} has its template from {ref.get('kind')} {ref.get('name')}, which was not read")
+        ref = ro.workload_ref
+        raise NotPossible(f"{ro.name} has its template from {ref.get('kind')} {ref.get('name')}, which was not read")
     return workload
 
 

@@ -1,4 +1,7 @@
-"""The revisions of a Rollout, as its ReplicaSets keep them (`cmd/undo/undo.go`)."""
+"""The revisions of a Rollout: its ReplicaSets, their pod templates, and the workload that may hold the template.
+
+As `cmd/undo/undo.go` of argo-rollouts finds them.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,8 @@ from copy import deepcopy
 from rollouts.argo.model import POD_TEMPLATE_HASH, Rollout, revision_of
 from rollouts.errors import NotPossible
 from rollouts.kube.model import Json
+from rollouts.kube.ports import ClusterReader
+from rollouts.kube.resources import DEPLOYMENTS, POD_TEMPLATES, REPLICA_SETS
 
 INJECTED = "rollout.argoproj.io/ephemeral-metadata"
 """Annotation of a ReplicaSet: what the controller put into its template, such as the role."""
@@ -29,7 +34,7 @@ def hash_of(replica_set: Json) -> str:
     return str((replica_set["metadata"].get("labels") or {}).get(POD_TEMPLATE_HASH, ""))
 
 
-def target(rollout: Json, replica_sets: Sequence[Json], revision: int) -> Json:
+def target_revision(rollout: Json, replica_sets: Sequence[Json], revision: int) -> Json:
     """The ReplicaSet of a revision; 0 is the second-highest, as in the plugin.
 
     Raises:
@@ -48,7 +53,7 @@ def target(rollout: Json, replica_sets: Sequence[Json], revision: int) -> Json:
     return own[1]
 
 
-def of_hash(rollout: Json, replica_sets: Sequence[Json], pod_hash: str) -> Json | None:
+def replica_set_with_hash(rollout: Json, replica_sets: Sequence[Json], pod_hash: str) -> Json | None:
     """The ReplicaSet of a pod template; None when it is gone (`revisionHistoryLimit`)."""
     return next((item for item in controlled_by(rollout, replica_sets) if hash_of(item) == pod_hash), None)
 
@@ -62,7 +67,7 @@ def template_to_restore(replica_set: Json) -> Json:
     return template
 
 
-def template_as_asked(replica_set: Json) -> Json:
+def original_template(replica_set: Json) -> Json:
     """The pod template that somebody once asked for, without anything that the controller put into it.
 
     Restored with a role in it, the template would be a new one with new pods: the role is the controller's, and
@@ -77,21 +82,90 @@ def template_as_asked(replica_set: Json) -> Json:
     return template
 
 
-def templates_match(now: object, wanted: object) -> bool:
-    """Whether all that stands in `now` stands in `wanted` too (`Semantic.DeepDerivative`).
+def templates_match(now: object, desired: object) -> bool:
+    """Whether all that stands in `now` stands in `desired` too (`Semantic.DeepDerivative`).
 
     What is empty in `now` does not count: the API server filled it into the ReplicaSet's. Quantities are compared as
     they are written, so that `1` and `1000m` differ; then a template is restored that was there already.
     """
     if now is None or now in ("", [], {}):
         return True
-    if isinstance(now, dict) and isinstance(wanted, dict):
+    if isinstance(now, dict) and isinstance(desired, dict):
         without_hash = {key: value for key, value in now.items() if key != POD_TEMPLATE_HASH}
-        return all(templates_match(value, wanted.get(key)) for key, value in without_hash.items())
-    if isinstance(now, list) and isinstance(wanted, list):
-        return len(now) <= len(wanted) and all(map(templates_match, now, wanted))
-    return now == wanted
+        return all(templates_match(value, desired.get(key)) for key, value in without_hash.items())
+    if isinstance(now, list) and isinstance(desired, list):
+        return len(now) <= len(desired) and all(map(templates_match, now, desired))
+    return now == desired
 
 
 def _owners(thing: Json) -> list[Json]:
     return thing["metadata"].get("ownerReferences") or []
+
+
+REFERENCED = {"Deployment": DEPLOYMENTS, "ReplicaSet": REPLICA_SETS, "PodTemplate": POD_TEMPLATES}
+"""What `spec.workloadRef` may name."""
+
+OPERATORS = {
+    "In": "{key} in ({values})",
+    "NotIn": "{key} notin ({values})",
+    "Exists": "{key}",
+    "DoesNotExist": "!{key}",
+}
+
+
+async def workload_of(cluster: ClusterReader, rollout: Json) -> Json | None:
+    """What `spec.workloadRef` names; None when the Rollout has a template of its own.
+
+    Raises:
+        NotPossible: when Argo Rollouts does not know such a reference either.
+    """
+    ref = Rollout(rollout).workload_ref
+    if not ref:
+        return None
+    if ref.get("kind") not in REFERENCED:
+        raise NotPossible(f"workloadRef to {ref.get('kind')}", hint=f"there are: {', '.join(REFERENCED)}")
+    return await cluster.get(REFERENCED[ref["kind"]], ref["name"])
+
+
+async def replica_sets_of(cluster: ClusterReader, rollout: Json, workload: Json | None = None) -> tuple[Json, ...]:
+    """The ReplicaSets that its selector matches, no matter who controls them."""
+    return (await cluster.list(REPLICA_SETS, labels=selector_of(rollout, workload))).items
+
+
+def selector_of(rollout: Json, workload: Json | None = None) -> str:
+    """The selector of its pods and ReplicaSets, as a query spells it (`LabelSelectorAsSelector`)."""
+    selector = Rollout(rollout).spec.get("selector") or ((workload or {}).get("spec") or {}).get("selector") or {}
+    labels = [f"{key}={value}" for key, value in sorted((selector.get("matchLabels") or {}).items())]
+    expressions = [
+        OPERATORS[term["operator"]].format(key=term["key"], values=",".join(term.get("values") or []))
+        for term in selector.get("matchExpressions") or []
+    ]
+    return ",".join([*labels, *expressions])
+
+
+ALL = "*"
+"""As a container's name: every container."""
+
+KINDS = ("initContainers", "containers", "ephemeralContainers")
+
+
+def containers_of(holder: Json) -> list[Json]:
+    """Every container of the template that a Rollout, Deployment or ReplicaSet holds."""
+    spec = holder["spec"]["template"].get("spec") or {}
+    return [container for kind in KINDS for container in spec.get(kind) or []]
+
+
+def with_image(holder: Json, container: str, image: str) -> Json:
+    """The object with another image in every container of that name; nothing else is touched.
+
+    Raises:
+        NotPossible: when no container has that name.
+    """
+    changed = deepcopy(holder)
+    meant = [found for found in containers_of(changed) if container in {ALL, found.get("name")}]
+    if not meant:
+        names = ", ".join(str(found.get("name")) for found in containers_of(changed))
+        raise NotPossible(f'unable to find container named "{container}"', hint=f"there are: {names or 'none'}")
+    for found in meant:
+        found["image"] = image
+    return changed

@@ -1,1 +1,1 @@
-"""A region on Kubernetes: the port `Fleet` fulfilled through Argo Rollouts, wish by wish, each confirmed by reading."""
+"""A region on Kubernetes: the port `Fleet` with Argo Rollouts, each operation confirmed by reading it back."""

@@ -1,4 +1,4 @@
-"""Whether a version's engines fit beside those that serve, asked before anything is changed. Pure.
+"""Whether a version's engines fit besides those that serve, checked before anything is changed.
 
 A trial needs all its engines again: Argo Rollouts promotes only when the new version is whole, and the stable one
 stays whole until then. A trial that fits at its beginning and not at its promotion would hold users in between.
@@ -6,15 +6,19 @@ stays whole until then. A trial that fits at its beginning and not at its promot
 
 from __future__ import annotations
 
+import logging
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 
-from rollouts.doctor.placing import Fit, fit
-from rollouts.doctor.quantity import amount, requested, spelled
-from rollouts.errors import CapacityError
-from rollouts.kube.model import Json
+from rollouts.cluster.model import RegionConfig
+from rollouts.cluster.snapshot import RegionSnapshot
+from rollouts.errors import CapacityError, Forbidden
+from rollouts.kube.model import EVERYWHERE, Json
+from rollouts.kube.ports import Cluster
+from rollouts.kube.resources import NODES, PODS, RESOURCE_QUOTAS
+from rollouts.kube.scheduling import Fit, fit, format_quantity, parse_quantity, resource_requests
 from rollouts.manifests.conventions import PLACEHOLDER
 from tidegate.core.model import Value
 
@@ -22,8 +26,8 @@ ENDED = {"Succeeded", "Failed"}
 """Phases of pods that hold nothing any more."""
 
 
-class Need(Value):
-    """Engines of a version beside those that serve."""
+class EngineDemand(Value):
+    """Engines of a version besides those that serve."""
 
     first: int
     """Until it gets users."""
@@ -33,33 +37,33 @@ class Need(Value):
     """Whether the stable gives engines away as users leave it."""
 
 
-class Room(Value):
-    """How many more engines there is room for."""
+class Headroom(Value):
+    """How many more engines fit."""
 
     engines: int
     bound_by: str
     """What there is no more of, for people."""
 
 
-def need_of(rollout: Json, live: Json | None) -> Need:
+def engine_demand(rollout: Json, live: Json | None) -> EngineDemand:
     """What a Rollout, as it is rendered, asks for; with an autoscaler it is as many as it has now."""
     spec = rollout["spec"]
     said = spec.get("replicas") or ((live or {}).get("spec") or {}).get("replicas")
     replicas = 1 if said is None else int(said)
     strategy = spec["strategy"]
     if live is None:
-        return Need(first=replicas, most=replicas)
+        return EngineDemand(first=replicas, most=replicas)
     if "blueGreen" in strategy:
-        return Need(first=int(strategy["blueGreen"].get("previewReplicaCount") or replicas), most=replicas)
+        return EngineDemand(first=int(strategy["blueGreen"].get("previewReplicaCount") or replicas), most=replicas)
     scales = (step["setCanaryScale"] for step in strategy["canary"]["steps"] if "setCanaryScale" in step)
     scale: Json = next(scales, {})
     first = int(scale.get("replicas") or math.ceil(replicas * int(scale.get("weight") or 0) / 100) or 1)
     if strategy["canary"].get("dynamicStableScale"):
-        return Need(first=first, most=first, dynamic=True)
-    return Need(first=first, most=max(first, replicas))
+        return EngineDemand(first=first, most=first, dynamic=True)
+    return EngineDemand(first=first, most=max(first, replicas))
 
 
-def room_on(nodes: Sequence[Json], pods: Sequence[Json], engine: Json) -> Room | None:
+def headroom_on_nodes(nodes: Sequence[Json], pods: Sequence[Json], engine: Json) -> Headroom | None:
     """How many pods such as `engine` the nodes take now; None where no node is known.
 
     Placeholders make room the moment that an engine comes, so they count for nothing.
@@ -73,24 +77,26 @@ def room_on(nodes: Sequence[Json], pods: Sequence[Json], engine: Json) -> Room |
     fitting = [node for node in nodes if fit(engine, [node])[0] is Fit.ALL]
     engines = sum(_room_of(node, taken[node["metadata"]["name"]], engine) for node in fitting)
     if fitting:
-        return Room(engines=engines, bound_by=f"{len(fitting)} nodes take such pods")
-    return Room(engines=0, bound_by="; ".join(("no node takes such a pod", *fit(engine, nodes)[1])))
+        return Headroom(engines=engines, bound_by=f"{len(fitting)} nodes take such pods")
+    return Headroom(engines=0, bound_by="; ".join(("no node takes such a pod", *fit(engine, nodes)[1])))
 
 
-def room_in(quotas: Sequence[Json], engine: Json) -> Iterator[Room]:
+def headroom_in_quotas(quotas: Sequence[Json], engine: Json) -> Iterator[Headroom]:
     """How many each quota of the namespace allows."""
-    asked: Mapping[str, Decimal] = {**requested(engine), "pods": Decimal(1)}
+    asked: Mapping[str, Decimal] = {**resource_requests(engine), "pods": Decimal(1)}
     for quota in quotas:
         status = quota.get("status") or {}
         for key, hard in (status.get("hard") or {}).items():
             each = asked.get(key.removeprefix("requests."))
             if each:
-                left = amount(hard) - amount((status.get("used") or {}).get(key, "0"))
+                left = parse_quantity(hard) - parse_quantity((status.get("used") or {}).get(key, "0"))
                 name = quota["metadata"]["name"]
-                yield Room(engines=max(0, int(left // each)), bound_by=f"quota {name} has {spelled(left)} {key} left")
+                yield Headroom(
+                    engines=max(0, int(left // each)), bound_by=f"quota {name} has {format_quantity(left)} {key} left"
+                )
 
 
-def refuse_without_room(version: str, need: Need, rooms: Sequence[Room]) -> None:
+def refuse_without_headroom(version: str, need: EngineDemand, rooms: Sequence[Headroom]) -> None:
     """Say no while nothing is changed, with what would fit.
 
     Raises:
@@ -100,13 +106,13 @@ def refuse_without_room(version: str, need: Need, rooms: Sequence[Room]) -> None
     if tightest is None or need.most <= tightest.engines:
         return
     raise CapacityError(
-        f"version {version} needs {need.most} engines beside those that serve, and there is room for "
+        f"version {version} needs {need.most} engines besides those that serve, and there is room for "
         f"{tightest.engines}: {tightest.bound_by}",
         hint=_ways_out(need, tightest.engines),
     )
 
 
-def _ways_out(need: Need, room: int) -> str:
+def _ways_out(need: EngineDemand, room: int) -> str:
     more = f"bring nodes for {need.most - room} more, or serve with fewer `replicas`"
     if room < 1 or need.dynamic:
         return more
@@ -119,14 +125,49 @@ def _ways_out(need: Need, room: int) -> str:
 
 def _room_of(node: Json, taken: Sequence[Json], engine: Json) -> int:
     has = (node.get("status") or {}).get("allocatable") or {}
-    asked: Mapping[str, Decimal] = {**requested(engine), "pods": Decimal(1)}
+    asked: Mapping[str, Decimal] = {**resource_requests(engine), "pods": Decimal(1)}
     used: dict[str, Decimal] = defaultdict(Decimal)
     for pod in taken:
-        for name, quantity in {**requested(pod), "pods": Decimal(1)}.items():
+        for name, quantity in {**resource_requests(pod), "pods": Decimal(1)}.items():
             used[name] += quantity
-    limits = [int((amount(has[name]) - used[name]) // each) for name, each in asked.items() if name in has and each > 0]
+    limits = [
+        int((parse_quantity(has[name]) - used[name]) // each)
+        for name, each in asked.items()
+        if name in has and each > 0
+    ]
     return max(0, min(limits, default=0))
 
 
 def _labels(pod: Json) -> Mapping[str, str]:
     return pod["metadata"].get("labels") or {}
+
+
+log = logging.getLogger(__name__)
+
+
+async def require_headroom(
+    cluster: Cluster, config: RegionConfig, snapshot: RegionSnapshot, rollout: Json, version: str
+) -> None:
+    """Return when the version's engines fit, or when nobody may see whether they do.
+
+    Raises:
+        CapacityError: they do not; nothing was changed.
+    """
+    engine = {"metadata": {"name": version}, "spec": rollout["spec"]["template"]["spec"]}
+    try:
+        rooms = await _rooms(cluster, engine, nodes_grow=config.nodes_grow)
+    except Forbidden as error:
+        log.warning("%s: it is unknown whether there is room for version %s: %s", config.region, version, error)
+        return
+    need = engine_demand(rollout, snapshot.rollout if snapshot.stable else None)
+    refuse_without_headroom(version, need, rooms)
+    log.info("%s: version %s gets %s engines, %s at most", config.region, version, need.first, need.most)
+
+
+async def _rooms(cluster: Cluster, engine: Json, *, nodes_grow: bool) -> list[Headroom]:
+    rooms = list(headroom_in_quotas((await cluster.list(RESOURCE_QUOTAS)).items, engine))
+    if nodes_grow:
+        return rooms
+    nodes, pods = await cluster.list(NODES), await cluster.list(PODS, namespace=EVERYWHERE)
+    room = headroom_on_nodes(nodes.items, pods.items, engine)
+    return [*rooms, room] if room else rooms

@@ -1,7 +1,7 @@
-"""The port `Fleet` on Kubernetes: each wish is read, decided, sent as a compare-and-set, and read back.
+"""The port `Fleet` on Kubernetes: each operation is read, decided, sent as a compare-and-set, and read back.
 
-Nothing is kept between wishes: what a wish needs to know stands in the cluster, so that a delivery that died goes on
-by saying its wish again, from another machine too.
+Nothing is kept between operations: what one needs to know is in the cluster, so that a delivery that died resumes by
+repeating its operation, from another machine too.
 """
 
 from __future__ import annotations
@@ -9,27 +9,21 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from rollouts.arms import require_percent
-from rollouts.cluster.applying import Applying
-from rollouts.cluster.arrivals import Arrivals
-from rollouts.cluster.claims import refuse, strangers
-from rollouts.cluster.fence import Fence
-from rollouts.cluster.holds import way_to
-from rollouts.cluster.lease import Carrier
-from rollouts.cluster.lookout import Lookout
-from rollouts.cluster.moves import Moves
-from rollouts.cluster.patience import Patience
-from rollouts.cluster.place import Place
-from rollouts.cluster.ports import Render, Served
-from rollouts.cluster.precheck import require_room
-from rollouts.cluster.revisions import Revision
-from rollouts.cluster.route import RouteKind
-from rollouts.cluster.seen import Seen
-from rollouts.cluster.state import state_of, taken_back, unfinished
-from rollouts.cluster.wanted import engine_of, is_here
+from rollouts.argo.model import path_to_weight
+from rollouts.cluster.capacity import require_headroom
+from rollouts.cluster.carrier import Carrier, Fence
+from rollouts.cluster.desired_objects import ApplyTransaction, engine_of, is_deployed
+from rollouts.cluster.model import RegionConfig, Render, Revision
+from rollouts.cluster.observer import RegionObserver, region_state, rollback_reason, unfinished_rollback
+from rollouts.cluster.operations import RegionOperations
+from rollouts.cluster.ownership import foreign_objects, refuse_foreign
+from rollouts.cluster.routes import RouteKind
+from rollouts.cluster.snapshot import RegionSnapshot
+from rollouts.cluster.traffic_verification import RequestCounter, TrafficVerifier
 from rollouts.errors import EngineDidNotStart, FleetError, NotConfirmed, NotOurs, NotPossible
 from rollouts.kube.ports import Cluster
-from rollouts.model import Engine, RegionState, Stranger
+from rollouts.kube.retry import RetryPolicy, deadline
+from rollouts.model import CarrierHeartbeat, Engine, ForeignObject, RegionState, require_percent
 from tidegate.core.clock import Clock
 from tidegate.core.errors import TidegateError
 
@@ -41,65 +35,73 @@ class ArgoFleet:
 
     def __init__(
         self,
-        place: Place,
+        config: RegionConfig,
         *,
         cluster: Cluster,
         routes: RouteKind,
         render: Render,
         clock: Clock,
-        served: Served | None = None,
+        served: RequestCounter | None = None,
         carrier: Carrier | None = None,
     ) -> None:
-        """`render` makes what the region needs for an engine; without `served` arrivals are not looked at.
+        """`render` makes what the region needs for an engine; without `served` traffic is not verified.
 
-        Whoever only looks is no `carrier`.
+        Without a `carrier` the fleet is read-only.
         """
-        self.region = place.region
-        self._place = place
+        self.region = config.region
+        self._config = config
         self._cluster = cluster
         self._render = render
         self._clock = clock
-        self._fence = Fence(place, cluster, routes, clock, carrier)
-        self._lookout = Lookout(place, cluster, routes, clock, self._fence)
-        self._moves = Moves(place, cluster, routes, self._lookout, clock=clock, fence=self._fence)
-        self._arrivals = Arrivals(place.region, served, clock)
-        self._patience = Patience(clock, seconds=place.patience_seconds)
+        self._fence = Fence(config, cluster, routes, clock, carrier)
+        self._observer = RegionObserver(config, cluster, routes, clock, self._fence)
+        self._operations = RegionOperations(config, cluster, routes, self._observer, clock=clock, fence=self._fence)
+        self._verifier = TrafficVerifier(config.region, served, clock)
+        self._retries = RetryPolicy(clock, seconds=config.retry_seconds, within=config.operation_seconds)
 
     async def observe(self) -> RegionState:
-        return self._state(await self._patience.keep(self._lookout.look))
+        return self._state(await self._retries.run(self._observed))
 
-    async def strangers(self) -> tuple[Stranger, ...]:
+    async def foreign_objects(self) -> tuple[ForeignObject, ...]:
         """Objects of others where this delivery's would be, all kinds of them."""
         # Which engine it is changes no name.
-        manifests = self._render(Engine(version="0", digest="", model=self._place.name, image="none"))
-        return await self._patience.keep(lambda: strangers(self._cluster, manifests, self._place.name))
+        manifests = self._render(Engine(version="0", digest="", model=self._config.name, image="none"))
+        return await self._retries.run(lambda: foreign_objects(self._cluster, manifests, self._config.name))
+
+    async def carried(self) -> CarrierHeartbeat | None:
+        """Who holds the region's Lease; None when nobody does."""
+        return await self._retries.run(self._fence.holder)
 
     async def deploy(self, engine: Engine) -> RegionState:
-        applying = Applying(self._place, self._cluster, self._clock, fence=self._fence)
+        transaction = ApplyTransaction(self._config, self._cluster, self._clock, fence=self._fence)
         try:
-            return self._state(await self._patience.keep(lambda: self._deploy(engine, applying)))
+            return self._state(await self._retries.run(lambda: self._deploy(engine, transaction)))
         except TidegateError as error:
-            await applying.put_back(error)
+            # After the operation's deadline: what is left behind is cleared up all the same.
+            await transaction.put_back(error)
+            if transaction.committed and isinstance(error, EngineDidNotStart):
+                await self._give_up(engine, error)
             raise
 
     async def mirror(self, percent: int) -> RegionState:
-        return self._state(await self._patience.keep(lambda: self._mirror(percent)))
+        return self._state(await self._retries.run(lambda: self._mirror(percent)))
 
     async def shift(self, weight: int) -> RegionState:
-        return self._state(await self._patience.keep(lambda: self._shift(weight)))
+        return self._state(await self._retries.run(lambda: self._shift(weight)))
 
     async def promote(self) -> RegionState:
-        return self._state(await self._patience.keep(self._promote))
+        return self._state(await self._retries.run(self._promote))
 
     async def rollback(self, to: str | None) -> RegionState:
         if to is not None:
-            return self._state(await self._patience.keep(lambda: self._rollback(to)))
-        seen = await self._patience.keep(self._lookout.look)
-        if seen.stable is None or seen.at_rest:
-            return self._state(seen)
-        # Decided once: a trial that is promoted while this is said again must not become where it goes back to.
-        stable = seen.stable.version
-        return self._state(await self._patience.keep(lambda: self._rollback(stable)))
+            return self._state(await self._retries.run(lambda: self._rollback(to)))
+        with deadline(self._clock, self._config.operation_seconds):
+            snapshot = await self._retries.run(self._observer.observe)
+            if snapshot.stable is None or snapshot.is_at_rest:
+                return self._state(snapshot)
+            # Decided once: a trial that is promoted while this is retried must not become where it goes back to.
+            stable = snapshot.stable.version
+            return self._state(await self._retries.run(lambda: self._rollback(stable)))
 
     async def renew(self) -> None:
         """Say in the region that its delivery is carried; nothing where it has not begun.
@@ -110,31 +112,31 @@ class ArgoFleet:
         await self._fence.renew()
 
     async def leave(self) -> None:
-        """Nothing more is wished by this process. Never raises."""
+        """End this process' part: the Lease is released. Never raises."""
         await self._fence.leave()
 
-    async def _deploy(self, engine: Engine, applying: Applying) -> Seen:
+    async def _observed(self) -> RegionSnapshot:
+        await self._fence.succeed()
+        return await self._observer.observe()
+
+    async def _deploy(self, engine: Engine, transaction: ApplyTransaction) -> RegionSnapshot:
         if not self._fence.inside:
             # Entering writes too, and nothing is written before everything was looked at.
-            refuse(self.region, *await strangers(self._cluster, self._render(engine), self._place.name))
-        seen = await self._entered()
-        if is_here(seen, engine):
-            applying.complete()
+            refuse_foreign(self.region, *await foreign_objects(self._cluster, self._render(engine), self._config.name))
+        snapshot = await self._entered()
+        if is_deployed(snapshot, engine):
+            transaction.commit()
         else:
-            await self._bring_up(seen, engine, applying)
+            await self._bring_up(snapshot, engine, transaction)
 
-        def up(now: Seen) -> bool:
+        def up(now: RegionSnapshot) -> bool:
             if now.stable and now.stable.version == engine.version:
-                return now.stable.whole
-            return now.waits_for_users and now.trial is not None and now.trial.version == engine.version
+                return now.stable.is_complete
+            return now.is_ready_for_users and now.trial is not None and now.trial.version == engine.version
 
-        try:
-            return await self._lookout.until(up, f"version {engine.version}", within=self._place.start_seconds)
-        except EngineDidNotStart as error:
-            await self._give_up(engine, error)
-            raise
+        return await self._observer.until(up, f"version {engine.version}", within=self._config.start_seconds)
 
-    async def _entered(self) -> Seen:
+    async def _entered(self) -> RegionSnapshot:
         """The region once it is ours to write to, whose it is being looked at first.
 
         Raises:
@@ -142,98 +144,98 @@ class ArgoFleet:
             NotTheCarrier: somebody else carries the delivery here.
         """
         if not self._fence.inside:
-            refuse(self.region, *(await self._lookout.look()).strangers)
+            refuse_foreign(self.region, *(await self._observer.observe()).foreign_objects)
             await self._fence.enter()
         return await self._looked()
 
-    async def _looked(self) -> Seen:
-        """The region before a wish.
+    async def _looked(self) -> RegionSnapshot:
+        """The region before an operation.
 
         Raises:
-            NotOurs: its Rollout is somebody else's: no wish is for us to say there.
+            NotOurs: its Rollout is somebody else's: no operation is allowed there.
         """
-        seen = await self._lookout.look()
-        refuse(self.region, seen.rollout_of_others)
-        return seen
+        snapshot = await self._observer.observe()
+        refuse_foreign(self.region, snapshot.foreign_rollout)
+        return snapshot
 
-    async def _bring_up(self, seen: Seen, engine: Engine, applying: Applying) -> None:
-        if seen.argo.paused_by_spec:
-            name = self._place.name
+    async def _bring_up(self, snapshot: RegionSnapshot, engine: Engine, transaction: ApplyTransaction) -> None:
+        if snapshot.argo.paused_by_spec:
+            name = self._config.name
             raise NotPossible(f"somebody holds {name}", hint=f"let it go: tidegate rollout promote {name}")
         manifests = self._render(engine)
-        await require_room(self._cluster, self._place, seen, manifests[-1], engine.version)
-        if seen.mirror:
+        await require_headroom(self._cluster, self._config, snapshot, manifests[-1], engine.version)
+        if snapshot.mirror:
             # Ending it is a write too, and nothing is written before everything was looked at.
-            refuse(self.region, *await strangers(self._cluster, manifests, self._place.name))
-            await self._moves.copy(seen, 0)
-        await self._moves.ask_for(manifests, engine.version, seen, applying)
+            refuse_foreign(self.region, *await foreign_objects(self._cluster, manifests, self._config.name))
+            await self._operations.set_mirror(snapshot, 0)
+        await self._operations.deploy(manifests, engine.version, snapshot, transaction)
         log.info("%s: version %s was asked for", self.region, engine.version)
 
     async def _give_up(self, engine: Engine, why: EngineDidNotStart) -> None:
         """Ask for the stable again: no user met the version that did not start. Must not hide why it did not."""
         try:
-            seen = await self._lookout.look()
-            if seen.stable and seen.stable.version != engine.version:
-                await self._without_trial(seen, seen.stable)
+            snapshot = await self._observer.observe()
+            if snapshot.stable and snapshot.stable.version != engine.version:
+                await self._without_trial(snapshot, snapshot.stable)
         except FleetError as error:
             log.warning("%s: version %s stays asked for (%s): %s", self.region, engine.version, why, error)
 
-    async def _mirror(self, percent: int) -> Seen:
+    async def _mirror(self, percent: int) -> RegionSnapshot:
         require_percent(percent)
-        seen = await self._entered()
-        versions = _both(seen, f"mirror {percent} % of requests to") if percent else None
-        before = await self._arrivals.look(versions)
-        seen = await self._moves.copy(seen, percent)
-        await self._arrivals.prove_copies(percent, before)
-        return seen
+        snapshot = await self._entered()
+        versions = _both(snapshot, f"mirror {percent} % of requests to") if percent else None
+        before = await self._verifier.counts(versions)
+        snapshot = await self._operations.set_mirror(snapshot, percent)
+        await self._verifier.check_mirror(percent, before)
+        return snapshot
 
-    async def _shift(self, weight: int) -> Seen:
+    async def _shift(self, weight: int) -> RegionSnapshot:
         require_percent(weight)
-        seen = await self._entered()
-        versions = _both(seen, f"shift {weight} % of users to") if weight else None
-        if seen.trial is None or seen.argo.aborted:
-            return seen
-        for hold in way_to(seen.argo, weight):
-            seen = await self._moves.hold_at(seen, hold)
-            log.info("%s: %s %% of users are on the canary", self.region, seen.weight)
-        await self._arrivals.prove_share(weight, await self._arrivals.look(versions))
-        return seen
+        snapshot = await self._entered()
+        versions = _both(snapshot, f"shift {weight} % of users to") if weight else None
+        if snapshot.trial is None or snapshot.argo.aborted:
+            return snapshot
+        for point in path_to_weight(snapshot.argo, weight):
+            snapshot = await self._operations.move_to(snapshot, point)
+            log.info("%s: %s %% of users are on the canary", self.region, snapshot.weight)
+        await self._verifier.check_share(weight, await self._verifier.counts(versions))
+        return snapshot
 
-    async def _promote(self) -> Seen:
-        seen = await self._entered()
-        if seen.trial is None:
-            if seen.previous:
-                return seen
+    async def _promote(self) -> RegionSnapshot:
+        snapshot = await self._entered()
+        if snapshot.trial is None:
+            if snapshot.previous:
+                return snapshot
             raise NotPossible("there is no canary to promote", hint="deploy one first")
-        stable, version = _both(seen, "promote")
+        stable, version = _both(snapshot, "promote")
         # Said first: a promotion without it would leave no way back.
-        await self._moves.remember(seen, stable)
-        await self._moves.copy(seen, 0)
-        await self._moves.promote_full(seen)
-        return await self._moves.settled(version)
+        await self._operations.note_previous(snapshot, stable)
+        await self._operations.set_mirror(snapshot, 0)
+        await self._operations.promote_full(snapshot)
+        return await self._operations.wait_until_stable(version)
 
-    async def _rollback(self, to: str) -> Seen:
+    async def _rollback(self, to: str) -> RegionSnapshot:
         await self._enter_going_back(to)
-        seen = await self._looked()
-        if seen.argo.paused_by_spec:
+        snapshot = await self._looked()
+        if snapshot.argo.paused_by_spec:
             # Held by hand, nothing moves, and users come first.
-            await self._moves.let_go()
-            seen = await self._lookout.look()
-        if seen.stable and seen.stable.version == to:
-            return await self._without_trial(seen, seen.stable)
-        if seen.goes_back_to(to):
-            if seen.remembered != to:
+            await self._operations.resume()
+            snapshot = await self._observer.observe()
+        if snapshot.stable and snapshot.stable.version == to:
+            return await self._without_trial(snapshot, snapshot.stable)
+        if snapshot.can_go_back_to(to):
+            if snapshot.remembered != to:
                 # Of two kept warm the one before the last: said first, so that it is a way back when this dies.
-                await self._moves.remember(seen, to)
-                seen = await self._lookout.look()
-            return await self._restored(seen, to)
-        warm = " and ".join([*([seen.stable.version] if seen.stable else []), *seen.warm])
+                await self._operations.note_previous(snapshot, to)
+                snapshot = await self._observer.observe()
+            return await self._restored(snapshot, to)
+        warm = " and ".join([*([snapshot.stable.version] if snapshot.stable else []), *snapshot.warm])
         raise NotPossible(
             f"version {to} is not warm here, so there is no going back to it", hint=f"warm: {warm or '-'}"
         )
 
     async def _enter_going_back(self, to: str) -> None:
-        """Whoever insists on going back sends users back while the Lease is taken, and does not need it for that."""
+        """Anyone who insists on going back sends users back while the Lease is taken, and does not need it for that."""
         if not self._fence.insists:
             if not self._fence.inside:
                 await self._looked()
@@ -253,11 +255,11 @@ class ArgoFleet:
                 raise failed
 
     async def _abort_at_once(self, to: str) -> None:
-        seen = await self._looked()
-        if seen.trial and seen.stable and seen.stable.version == to and not seen.abort_confirmed:
-            await self._moves.abort(seen)
+        snapshot = await self._looked()
+        if snapshot.trial and snapshot.stable and snapshot.stable.version == to and not snapshot.abort_confirmed:
+            await self._operations.abort(snapshot)
 
-    async def _without_trial(self, seen: Seen, stable: Revision) -> Seen:
+    async def _without_trial(self, snapshot: RegionSnapshot, stable: Revision) -> RegionSnapshot:
         """Users first; then the template, so that the Rollout asks for what it serves.
 
         A controller that is silent leaves the second undone: then what was seen tells who serves, and what is left.
@@ -266,60 +268,80 @@ class ArgoFleet:
             NotConfirmed: it is silent, and not all users are on the stable.
         """
         try:
-            if seen.trial and not seen.abort_confirmed:
-                await self._moves.abort(seen)
-            seen = await self._moves.copy(await self._lookout.look(), 0)
-            await self._moves.undo(seen, stable)
-            return await self._moves.settled(stable.version, going_back=True)
+            if snapshot.trial and not snapshot.abort_confirmed:
+                await self._operations.abort(snapshot)
+            snapshot = await self._operations.set_mirror(await self._observer.observe(), 0)
+            await self._operations.undo(snapshot, stable)
+            return await self._operations.wait_until_stable(stable.version, going_back=True)
         except (NotConfirmed, NotPossible) as error:
-            seen = await self._lookout.look()
-            if seen.stable and seen.stable.version != stable.version and seen.goes_back_to(stable.version):
+            snapshot = await self._observer.observe()
+            if (
+                snapshot.stable
+                and snapshot.stable.version != stable.version
+                and snapshot.can_go_back_to(stable.version)
+            ):
                 # A promotion came to its end before the abort was heard.
-                return await self._restored(seen, stable.version)
+                return await self._restored(snapshot, stable.version)
             if isinstance(error, NotPossible):
                 raise
-            told = unfinished(seen)
-            if not seen.on_stable:
+            told = unfinished_rollback(snapshot)
+            if not snapshot.is_on_stable:
                 raise NotConfirmed(told, hint=error.hint) if told else error from error
             log.warning("%s: %s", self.region, told or error)
-            return seen
+            return snapshot
 
-    async def _restored(self, seen: Seen, to: str) -> Seen:
+    async def _restored(self, snapshot: RegionSnapshot, to: str) -> RegionSnapshot:
         """A warm version of before; past all steps as long as it is inside the Rollout's `rollbackWindow`."""
-        seen = await self._moves.copy(seen, 0)
-        if warm := seen.warm.get(to):
-            await self._moves.undo(seen, warm)
+        snapshot = await self._operations.set_mirror(snapshot, 0)
+        if warm := snapshot.warm.get(to):
+            await self._operations.undo(snapshot, warm)
 
-        def there(now: Seen) -> bool:
-            if now.settled:
+        def there(now: RegionSnapshot) -> bool:
+            if now.is_settled:
                 return now.stable is not None and now.stable.version == to
-            return now.waits_for_users
+            return now.is_ready_for_users
 
         what = f"all users on version {to}"
-        seen = await self._lookout.until(there, what, within=self._place.start_seconds, going_back=True)
-        if not seen.settled:
-            await self._moves.promote_full(seen)
-            seen = await self._moves.settled(to, going_back=True)
-        await self._moves.remember(seen, None)
-        return seen
+        snapshot = await self._observer.until(there, what, within=self._config.start_seconds, going_back=True)
+        if not snapshot.is_settled:
+            await self._operations.promote_full(snapshot)
+            snapshot = await self._operations.wait_until_stable(to, going_back=True)
+        await self._operations.note_previous(snapshot, None)
+        return snapshot
 
     async def engine_of(self, version: str) -> Engine | None:
         """The engine of a version that served here before, as the region's own history has it; None when it has not."""
-        return engine_of(await self._patience.keep(self._lookout.look), version)
+        return engine_of(await self._retries.run(self._observer.observe), version)
 
-    def _state(self, seen: Seen) -> RegionState:
-        return state_of(self._place, seen)
+    def _state(self, snapshot: RegionSnapshot) -> RegionState:
+        return region_state(self._config, snapshot)
 
 
-def _both(seen: Seen, wish: str) -> tuple[str, str]:
+def _both(snapshot: RegionSnapshot, operation: str) -> tuple[str, str]:
     """Stable's and canary's versions, of a trial that can take traffic.
 
     Raises:
         NotPossible: when there is none.
     """
-    if seen.trial is None or seen.stable is None:
-        raise NotPossible(f"there is no canary to {wish}", hint="deploy one first")
-    why = taken_back(seen) or ("" if seen.trial.available else f"none of its {seen.trial.wanted} engines is ready")
+    if snapshot.trial is None or snapshot.stable is None:
+        raise NotPossible(f"there is no canary to {operation}", hint="deploy one first")
+    why = rollback_reason(snapshot) or (
+        "" if snapshot.trial.available else f"none of its {snapshot.trial.wanted} engines is ready"
+    )
     if why:
-        raise NotPossible(f"the canary, version {seen.trial.version}, is down: cannot {wish} it", detail=why)
-    return seen.stable.version, seen.trial.version
+        raise NotPossible(f"the canary, version {snapshot.trial.version}, is down: cannot {operation} it", detail=why)
+    return snapshot.stable.version, snapshot.trial.version
+
+
+RENEW_SECONDS = 10.0
+"""Far less than `carrier.LIVE_SECONDS`: a request or two may be lost."""
+
+
+async def keep_renewing(fleet: ArgoFleet, clock: Clock) -> None:
+    """Renew the Lease until the task is cancelled. A region that is away is asked again with the next beat."""
+    while True:
+        await clock.sleep(RENEW_SECONDS)
+        try:
+            await fleet.renew()
+        except FleetError as error:
+            log.info("%s: the Lease was not renewed: %s", fleet.region, error)

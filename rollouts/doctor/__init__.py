@@ -1,24 +1,24 @@
-"""What is wrong with a region, told by name: each finding with its evidence, its cause and its cure.
+"""Diagnosis of a region on a cluster: findings by name, each with its evidence, its cause and its remediation.
 
-`gather` reads one region, and changes nothing; `examine` decides, without I/O; `diagnose` does both, twice.
+`gather` reads one region into a `Snapshot` and changes nothing; `examine` runs every check on it, without I/O;
+`diagnose` does both, twice.
 """
 
 from __future__ import annotations
 
-from rollouts.doctor.diagnosis import diagnose
-from rollouts.doctor.examine import AILMENTS, examine
-from rollouts.doctor.gather import CONTROLLER_NAMESPACE, Patient, gather
+from rollouts.doctor.diagnosis import CHECKS, diagnose, examine
+from rollouts.doctor.gather import CONTROLLER_NAMESPACE, WORKFLOWS_NAMESPACE, DiagnosisTarget, gather
 from rollouts.doctor.model import Finding, Severity, Snapshot
-from rollouts.doctor.questions import Question
-from rollouts.doctor.scraping import Scraping
+from rollouts.doctor.queries import EvidenceQuery, ScrapeInterval
 
 __all__ = [
-    "AILMENTS",
+    "CHECKS",
     "CONTROLLER_NAMESPACE",
+    "WORKFLOWS_NAMESPACE",
+    "DiagnosisTarget",
+    "EvidenceQuery",
     "Finding",
-    "Patient",
-    "Question",
-    "Scraping",
+    "ScrapeInterval",
     "Severity",
     "Snapshot",
     "diagnose",

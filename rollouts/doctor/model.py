@@ -1,18 +1,18 @@
-"""What the doctor looks at, and what it says of it."""
+"""The snapshot of a region that checks read, and the findings that they make."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta
 from enum import StrEnum
+from functools import wraps
 
-from rollouts.doctor.admission import Caller
-from rollouts.doctor.questions import Answer
-from rollouts.doctor.scraping import Scraping
-from rollouts.kube.model import AccessQuestion, Json, Resource
+from rollouts.doctor.network_policies import Caller
+from rollouts.doctor.queries import QueryResult, ScrapeInterval
+from rollouts.kube.model import AccessReview, Json, Resource
 from rollouts.kube.resources import ROLLOUTS
-from rollouts.model import Stranger
+from rollouts.model import ForeignObject
 from tidegate.core.model import Value
 
 
@@ -22,13 +22,13 @@ class Severity(StrEnum):
     ERROR = "error"
     """A delivery cannot go through, or is judged wrongly."""
     WARNING = "warning"
-    """A delivery goes through until something happens that happens."""
+    """Deliveries work today but will fail under conditions that occur in practice."""
     NOTE = "note"
     """Worth knowing; nothing is wrong."""
 
 
 class Finding(Value):
-    """Something that was seen in one region."""
+    """One fault of one region, with the evidence for it."""
 
     code: str
     """The same for the same cause, whatever it was seen on; docs/doctor.md explains each."""
@@ -38,19 +38,20 @@ class Finding(Value):
     evidence: tuple[str, ...]
     """What was read, as it was read."""
     cause: str
-    cure: str
+    remediation: str
+    """What to do about it."""
 
 
-class Ailment(Value):
-    """One thing that can be wrong with a region, before anybody has seen it."""
+class Check(Value):
+    """A known fault that a region may have: what a finding of it says."""
 
     code: str
     severity: Severity
     cause: str
-    cure: str
+    remediation: str
 
     def found(self, what: str, *evidence: str) -> Finding:
-        """It was seen."""
+        """The finding of this fault."""
         return Finding(**self.model_dump(), what=what, evidence=evidence)
 
 
@@ -60,7 +61,7 @@ class Unread(StrEnum):
     ABSENT = "absent"
     """The API server knows no such resource: its definition is not installed."""
     FORBIDDEN = "forbidden"
-    """Whoever asked may not read it; what it would have shown is not known."""
+    """Anyone who asked may not read it; what it would have shown is not known."""
 
 
 class Reading(Value):
@@ -125,15 +126,15 @@ class Gateway(Value):
     """The pods that ask engines, without those in their node's own network."""
 
 
-class Access(Value):
-    """What the API server says about one thing that tidegate has to do."""
+class AccessResult(Value):
+    """The API server's answer about one right that tidegate needs."""
 
-    question: AccessQuestion
+    question: AccessReview
     allowed: bool
 
 
 class Snapshot(Value):
-    """One region at one moment: all that the checks decide on."""
+    """One region at one moment: all that checks may read."""
 
     region: str
     delivery: str
@@ -145,17 +146,26 @@ class Snapshot(Value):
     controller: Controller
     gateways: tuple[Gateway, ...] = ()
     """Not looked for where network policies may not be read."""
-    access: tuple[Access, ...] = ()
-    strangers: tuple[Stranger, ...] = ()
+    access: tuple[AccessResult, ...] = ()
+    admission: tuple[Json, ...] = ()
+    """Policies and bindings that hold tidegate to its own objects, as they would be rendered now."""
+    workflows_config: Json | None = None
+    """The ConfigMap of Argo Workflows' controller; None where there is none, where it may not be read, or where no
+    workflow carries deliveries."""
+    workflows_unread: bool = False
+    """Whether it may not be read."""
+    foreign_objects: tuple[ForeignObject, ...] = ()
     """Objects of others where the delivery's would be, as far as they may be read."""
-    answers: tuple[Answer, ...] = ()
+    answers: tuple[QueryResult, ...] = ()
     """To the queries of the delivery's gates and SLOs."""
-    scraping: Scraping | None = None
+    scraping: ScrapeInterval | None = None
     """How often engines should be scraped; None when nobody says."""
     scraped_every: timedelta | None = None
     """How often they are; None when Prometheus has not two samples of one."""
     prometheus_problem: str = ""
     """Why the region's Prometheus could not be asked; empty when it could, or when none is named."""
+    guard: str = ""
+    """The image that the region's guard should run from, by digest; empty where the spec asks for none."""
     skew: timedelta | None = None
     """How far the API server's clock is ahead of ours; None when it does not say."""
     last_delivery: datetime | None = None
@@ -177,3 +187,18 @@ class Snapshot(Value):
     def rollout(self) -> Json | None:
         """The delivery's own Rollout; None before its first delivery."""
         return self.named(ROLLOUTS, self.delivery)
+
+
+Inspection = Callable[[Snapshot], Iterator[Finding]]
+"""A function of the snapshot alone that yields the findings of one or more checks."""
+
+
+def of_rollout(check: Callable[[Snapshot, Json], Iterator[Finding]]) -> Inspection:
+    """An inspection of the delivery's Rollout; it yields nothing before there is one."""
+
+    @wraps(check)
+    def checked(snapshot: Snapshot) -> Iterator[Finding]:
+        if snapshot.rollout is not None:
+            yield from check(snapshot, snapshot.rollout)
+
+    return checked

@@ -8,7 +8,7 @@ from typing import Protocol
 from rollouts.kube.ports import ClusterReader
 
 
-class Region(ClusterReader, Protocol):
+class RegionReader(ClusterReader, Protocol):
     """A region's cluster that tells what its clock says, as `KubeClient` does."""
 
     namespace: str
@@ -20,7 +20,7 @@ class Region(ClusterReader, Protocol):
         ...
 
 
-class Prometheus(Protocol):
+class PrometheusReader(Protocol):
     """The region's own."""
 
     async def ask(self, query: str) -> tuple[float, ...]:

@@ -56,14 +56,14 @@ class PatchKind(StrEnum):
 
 
 class Request(Value):
-    """One question or wish to the API server, before anybody sends it."""
+    """One request to the API server, before it is sent."""
 
     method: Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
     resource: Resource
     name: str = ""
     """Empty for the whole collection."""
     namespace: str | None = None
-    """None for the namespace of whoever sends it; `EVERYWHERE` for all."""
+    """None for the namespace of the one who sends it; `EVERYWHERE` for all."""
     subresource: str = ""
     """Such as `status` or `scale`."""
     patch: PatchKind | None = None
@@ -88,8 +88,8 @@ class Request(Value):
         return None if self.body is None else (self.patch or "application/json")
 
 
-class ChangeKind(StrEnum):
-    """What a watch tells."""
+class WatchEventType(StrEnum):
+    """What a watch event says."""
 
     ADDED = "ADDED"
     MODIFIED = "MODIFIED"
@@ -100,17 +100,17 @@ class ChangeKind(StrEnum):
     """Everything that existed at the start was told as ADDED. Said once; not a word of Kubernetes."""
 
 
-class Change(Value):
-    """One thing that a watch tells."""
+class WatchEvent(Value):
+    """One event of a watch."""
 
-    kind: ChangeKind
+    kind: WatchEventType
     object: Json
     """The object after the change, or as it was last. A deletion that was missed has its `apiVersion`, `kind` and
     `metadata` only; BOOKMARK and SYNCED have a resource version and nothing else."""
 
 
-class Listed(Value):
-    """A whole collection at one moment."""
+class ObjectList(Value):
+    """A whole collection at one resource version."""
 
     items: tuple[Json, ...]
     """Each with its `apiVersion` and `kind`, which the API server leaves out in lists."""
@@ -118,8 +118,8 @@ class Listed(Value):
     """The moment: a watch from here misses nothing."""
 
 
-class AccessQuestion(Value):
-    """Whether whoever asks may do this."""
+class AccessReview(Value):
+    """An access review: whether the caller may do this."""
 
     verb: str
     """Such as `get`, `list`, `watch`, `create`, `patch`, `update`, `delete`."""
@@ -128,14 +128,10 @@ class AccessQuestion(Value):
     """One object; empty for any."""
     subresource: str = ""
     namespace: str | None = None
-    """None for the namespace of whoever asks; `EVERYWHERE` for all."""
+    """None for the namespace of the one who asks; `EVERYWHERE` for all."""
 
-
-class Cause(Value):
-    """One thing that is wrong in what was sent."""
-
-    field: str
-    """Its path, such as `spec.strategy.canary.steps[0]`; empty when the server does not say."""
-    message: str
-    reason: str = ""
-    """The server's one word, such as `FieldValueInvalid`."""
+    def __str__(self) -> str:
+        """As `kubectl auth can-i` takes it, such as `patch rollouts/status support-llm`."""
+        plural = self.resource.plural
+        kind = f"{plural}/{self.subresource}" if self.subresource else plural
+        return " ".join(part for part in (self.verb, kind, self.name) if part)

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from typing import Protocol
 
-from rollouts.kube.model import AccessQuestion, Body, Change, Json, Listed, PatchKind, Request, Resource
+from rollouts.kube.model import AccessReview, Body, Json, ObjectList, PatchKind, Request, Resource, WatchEvent
 
 
 class ClusterReader(Protocol):
-    """Asks; changes nothing. Asked again by itself when the server was busy or away."""
+    """Reads; changes nothing. Retries by itself when the server is busy or away."""
 
     async def get(self, resource: Resource, name: str, *, namespace: str | None = None) -> Json:
         """One object as it is now."""
@@ -21,13 +21,13 @@ class ClusterReader(Protocol):
 
     async def list(
         self, resource: Resource, *, labels: str = "", fields: str = "", namespace: str | None = None
-    ) -> Listed:
+    ) -> ObjectList:
         """All objects that match the selectors, at one moment."""
         ...
 
     def watch(
         self, resource: Resource, *, labels: str = "", fields: str = "", namespace: str | None = None
-    ) -> AsyncGenerator[Change, None]:
+    ) -> AsyncGenerator[WatchEvent, None]:
         """First everything as ADDED, then one SYNCED, then what changes; close it with `contextlib.aclosing`.
 
         It goes on through cut streams, expired versions, and a server that is away for hours, and tells each change
@@ -35,7 +35,7 @@ class ClusterReader(Protocol):
         """
         ...
 
-    async def allowed(self, question: AccessQuestion) -> bool:
+    async def allowed(self, question: AccessReview) -> bool:
         """Whether the API server would let us (SelfSubjectAccessReview)."""
         ...
 
@@ -49,7 +49,7 @@ class ClusterReader(Protocol):
 
 
 class ClusterWriter(Protocol):
-    """Changes objects. Said again by itself only when nothing can have been done."""
+    """Changes objects. Retries by itself only when nothing can have been done."""
 
     async def create(self, resource: Resource, body: Json) -> Json:
         """Bring a new object; Conflict when its name is taken."""

@@ -1,8 +1,16 @@
-"""What is asked, as requests: pure, so that tests and `--debug` see what goes over the wire before it goes."""
+"""Requests to an API server, and the errors that its refusals stand for. Pure: a test sees what goes over the wire.
+
+A refusal has a `Status` body (`k8s.io/apimachinery/pkg/apis/meta/v1.Status`: `reason` is for programs, `message` for
+people), or whatever a proxy before the server said.
+"""
 
 from __future__ import annotations
 
-from rollouts.kube.model import AccessQuestion, Body, Json, PatchKind, Request, Resource
+import json
+from collections.abc import Mapping
+
+from rollouts.errors import ApiError, Cause, Conflict, Forbidden, Gone, Invalid, NotFound, TooManyRequests, Unauthorized
+from rollouts.kube.model import AccessReview, Body, Json, PatchKind, Request, Resource
 from rollouts.kube.resources import ACCESS_REVIEWS, resource_of
 
 MANAGER = "tidegate"
@@ -32,12 +40,12 @@ def collection(resource: Resource, *, labels: str = "", fields: str = "", namesp
     )
 
 
-def page(whole: Request, after: str = "") -> Request:
+def list_page(whole: Request, after: str = "") -> Request:
     """The first page of a collection, or the one that `after`, the last page's `continue`, names."""
     return _asking(whole, {"limit": str(PAGE)} | ({"continue": after} if after else {}))
 
 
-def stream(whole: Request, *, since: str, seconds: int) -> Request:
+def watch_stream(whole: Request, *, since: str, seconds: int) -> Request:
     """What changes in a collection after the resource version `since`; the server ends it after `seconds`."""
     return _asking(
         whole,
@@ -105,10 +113,10 @@ def delete(resource: Resource, name: str, namespace: str | None = None) -> Reque
     )
 
 
-def review(question: AccessQuestion, namespace: str) -> Request:
+def review(question: AccessReview, namespace: str) -> Request:
     """A SelfSubjectAccessReview; `namespace` counts when the question names none."""
     where = namespace if question.namespace is None else question.namespace
-    asked = {
+    attributes = {
         "namespace": where if question.resource.namespaced else "",
         "verb": question.verb,
         "group": question.resource.group,
@@ -122,13 +130,13 @@ def review(question: AccessQuestion, namespace: str) -> Request:
         {
             "apiVersion": ACCESS_REVIEWS.api_version,
             "kind": ACCESS_REVIEWS.kind,
-            "spec": {"resourceAttributes": {key: value for key, value in asked.items() if value}},
+            "spec": {"resourceAttributes": {key: value for key, value in attributes.items() if value}},
         },
     )
 
 
 def changes_nothing(request: Request) -> bool:
-    """Whether it may be said any number of times: it reads, asks about rights, or only pretends to write."""
+    """Whether it may be repeated at will: it reads, asks about rights, or is a dry run."""
     return request.method == "GET" or request.resource == ACCESS_REVIEWS or "dryRun" in request.query
 
 
@@ -138,3 +146,86 @@ def _asking(whole: Request, more: dict[str, str]) -> Request:
 
 def _namespace(body: Json) -> str | None:
     return body.get("metadata", {}).get("namespace") or None
+
+
+KINDS: Mapping[int, type[ApiError]] = {
+    400: Invalid,
+    401: Unauthorized,
+    403: Forbidden,
+    404: NotFound,
+    409: Conflict,
+    410: Gone,
+    422: Invalid,
+    429: TooManyRequests,
+}
+
+TOO_LARGE = "ResourceVersionTooLarge"
+"""The cause in a 504 when we know a later version than the server: it was restored, or lags behind for good."""
+
+UNTYPED = "failed to create typed patch object"
+"""How a server begins to say that an applied object does not fit its kind's schema."""
+
+BODY_CHARACTERS = 2000
+"""How much of an answer that is no `Status` is kept for `--debug`."""
+
+
+def refusal(description: str, status: int, body: bytes, retry_after: str | None = None) -> ApiError:
+    """The error for an answer of 400 and above; `description` is such as `GET rollouts/support-llm`."""
+    reply = _status_in(body)
+    if reply is None:
+        # A proxy or load balancer in between speaks HTML, or nothing.
+        text = body.decode(errors="replace")[:BODY_CHARACTERS]
+        return KINDS.get(status, ApiError)(
+            f"{description}: answered {status}, not by the API server itself",
+            status=status,
+            retry_after_seconds=_seconds(retry_after),
+            detail=text or None,
+        )
+    return error_of(description, {"code": status, **reply}, retry_after)
+
+
+def error_of(description: str, reply: Json, retry_after: str | None = None) -> ApiError:
+    """The error that a `Status` stands for, whether it came as an answer or as an event of a watch."""
+    status = int(reply.get("code") or 0)
+    details = reply.get("details") or {}
+    causes = tuple(
+        Cause(field=cause.get("field", ""), message=cause.get("message", ""), reason=cause.get("reason", ""))
+        for cause in details.get("causes") or ()
+    )
+    kind = Invalid if _no_such_field(reply) else KINDS.get(status, ApiError)
+    if any(cause.reason == TOO_LARGE for cause in causes):
+        kind = Gone
+    error = kind(
+        f"{description}: {reply.get('message') or reply.get('reason') or 'no reason given'}",
+        status=status,
+        reason=reply.get("reason") or "",
+        retry_after_seconds=_seconds(retry_after, details.get("retryAfterSeconds")),
+    )
+    if isinstance(error, Invalid):
+        error.causes = causes
+    return error
+
+
+def _no_such_field(reply: Json) -> bool:
+    """Whether an apply was refused for what is in it, which API servers up to 1.35 at least answer with a bare 500.
+
+    They type the applied object before they look at `fieldValidation`, and the typing's error has no status of its own
+    (`managedfields/internal/structuredmerge.go`: `Apply`).
+    """
+    return reply.get("code") == 500 and str(reply.get("message") or "").startswith(UNTYPED)
+
+
+def _status_in(body: bytes) -> Json | None:
+    try:
+        reply = json.loads(body)
+    except ValueError:
+        return None
+    return reply if isinstance(reply, dict) and reply.get("kind") == "Status" else None
+
+
+def _seconds(header: str | None, detail: object = None) -> float | None:
+    """The header first; a date in it, which Kubernetes never sends, counts as nothing."""
+    for reply in (header, detail):
+        if reply is not None and str(reply).isdigit():
+            return float(str(reply))
+    return None

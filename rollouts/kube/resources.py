@@ -60,6 +60,11 @@ CLUSTER_ROLE_BINDINGS = _in(RBAC, "v1", "clusterrolebindings", "ClusterRoleBindi
 CUSTOM_RESOURCE_DEFINITIONS = _in(
     "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False
 )
+ADMISSION = "admissionregistration.k8s.io"
+ADMISSION_POLICIES = _in(ADMISSION, "v1", "validatingadmissionpolicies", "ValidatingAdmissionPolicy", namespaced=False)
+ADMISSION_BINDINGS = _in(
+    ADMISSION, "v1", "validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding", namespaced=False
+)
 ACCESS_REVIEWS = _in(
     "authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", namespaced=False
 )
@@ -74,12 +79,16 @@ TRIGGER_AUTHENTICATIONS = _in("keda.sh", "v1alpha1", "triggerauthentications", "
 POD_MONITORS = _in("monitoring.coreos.com", "v1", "podmonitors", "PodMonitor")
 SERVICE_MONITORS = _in("monitoring.coreos.com", "v1", "servicemonitors", "ServiceMonitor")
 PROMETHEUS_RULES = _in("monitoring.coreos.com", "v1", "prometheusrules", "PrometheusRule")
+KYVERNO_POLICIES = _in("kyverno.io", "v1", "clusterpolicies", "ClusterPolicy", namespaced=False)
+SIGSTORE_POLICIES = _in(
+    "policy.sigstore.dev", "v1beta1", "clusterimagepolicies", "ClusterImagePolicy", namespaced=False
+)
 NODE_POOLS = _in("karpenter.sh", "v1", "nodepools", "NodePool", namespaced=False)
 
-KNOWN: tuple[Resource, ...] = tuple(value for value in list(globals().values()) if isinstance(value, Resource))
+RESOURCES: tuple[Resource, ...] = tuple(value for value in list(globals().values()) if isinstance(value, Resource))
 """Every resource of this module."""
 
-_BY_KIND = {(resource.group, resource.kind): resource for resource in KNOWN}
+_BY_KIND = {(resource.group, resource.kind): resource for resource in RESOURCES}
 
 
 def resource_of(manifest: Json) -> Resource:
@@ -92,5 +101,5 @@ def resource_of(manifest: Json) -> Resource:
     known = _BY_KIND.get((group, str(manifest.get("kind", ""))))
     if known is None:
         said = f"{manifest.get('kind') or 'an object without kind'} of {manifest.get('apiVersion') or 'no apiVersion'}"
-        raise NotPossible(f"tidegate does not know {said}", hint=f"it knows {', '.join(r.kind for r in KNOWN)}")
+        raise NotPossible(f"tidegate does not know {said}", hint=f"it knows {', '.join(r.kind for r in RESOURCES)}")
     return known if known.version == version else known.model_copy(update={"version": version})

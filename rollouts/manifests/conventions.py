@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-DELIVERY = "tidegate.dev/delivery"
-"""On every object and every engine's pod: the delivery's name. Selectors choose engines by it alone."""
-
-REGION, VERSION, ROLE = "tidegate.dev/region", "tidegate.dev/version", "tidegate.dev/role"
-"""On every engine's pod; the role is set by Argo Rollouts. What scrapes engines copies them onto every series."""
+from tidegate.core.names import CANARY, STABLE
 
 DIGEST = "tidegate.dev/digest"
 """Annotation of the pod template: which model the engine serves."""
@@ -19,20 +15,20 @@ PREVIOUS = "tidegate.dev/previous"
 """Annotation of the Rollout: the version that was stable before the last promotion."""
 
 CARRIER = "tidegate.dev/carrier"
-"""Annotation of the Rollout and of the route: the number of whoever carries the delivery. Whoever has a lower one was
-replaced, and writes no more."""
+"""Annotation of the Rollout and of the route: the number of the one who carries the delivery. Anyone who has a lower
+one was replaced, and writes no more."""
 
 CARRIED_BY = "tidegate.dev/carried-by"
 """Annotation of the Lease: the carrier in words for people."""
 
+UNATTENDED = "tidegate.dev/unattended"
+"""Annotation of the Rollout: which trial the region's guard took back last, when, and who had carried it, as JSON."""
+
+GUARD = "tidegate.dev/guard"
+"""On the guard's pod, which no selector of engines may match: the delivery's name."""
+
 PLACEHOLDER = "tidegate.dev/placeholder"
 """On placeholder pods, which no selector of engines may match: the delivery's name."""
-
-POD_TEMPLATE_HASH = "rollouts-pod-template-hash"
-"""Argo Rollouts puts it on pods and into the selectors of both Services: that is how they become disjoint."""
-
-STABLE, CANARY = "stable", "canary"
-"""Values of `ROLE`, and ends of the two Services' names."""
 
 ENGINE = "engine"
 """The container's name."""
@@ -45,8 +41,6 @@ USERS = "users"
 
 GATEWAY_PLUGIN = "argoproj-labs/gatewayAPI"
 """As the controller's configuration names the plugin that moves an HTTPRoute's weights."""
-
-MANAGED_BY = {"app.kubernetes.io/managed-by": "tidegate"}
 
 LONGEST_NAME = 63
 """Of a Service, and of a label's value."""
@@ -68,7 +62,7 @@ def warm_pool(delivery: str) -> str:
 
 
 def public_keys(delivery: str) -> str:
-    """The ConfigMap with the public keys of whoever builds engines: of the set-up, which tidegate may not write."""
+    """The ConfigMap with the public keys of the one who builds engines: of the set-up, which tidegate may not write."""
     return f"{delivery}-keys"
 
 
@@ -81,8 +75,13 @@ def driver(delivery: str) -> str:
     return f"{delivery}-driver"
 
 
+def guard(delivery: str) -> str:
+    """The Deployment that ends a trial which nobody carries, its service account and its rights."""
+    return f"{delivery}-guard"
+
+
 def lease(delivery: str) -> str:
-    """The Lease of whoever carries the delivery in a region."""
+    """The Lease of the one who carries the delivery in a region."""
     return f"{delivery}-carrier"
 
 

@@ -1,14 +1,49 @@
-"""What all objects have: a kind, a name, a namespace, labels that say whose they are."""
+"""What every renderer is given, and what all objects have: a kind, a name, a namespace, labels of their delivery."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Annotated
+
+from pydantic import Field
 
 from rollouts.kube.model import Json, Resource
-from rollouts.manifests.conventions import DELIVERY, MANAGED_BY, cluster_wide
-from rollouts.manifests.release import Release
+from rollouts.manifests.conventions import cluster_wide
 from rollouts.manifests.spec import ArgoFleetSpec
 from tidegate.core.model import Value
+from tidegate.core.names import DELIVERY, MANAGED_BY
+
+Percentage = Annotated[int, Field(ge=0, le=100)]
+
+
+class Release(Value):
+    """One engine in one region. Two regions of a delivery differ in `region` alone."""
+
+    delivery: str
+    """The delivery's name, and that of its Rollout."""
+    region: str
+    version: str
+    """The model version in the registry, such as `7`."""
+    digest: str
+    """SHA-256 over the model version's files, as hex digits."""
+    image: str
+    """REGISTRY/REPOSITORY@DIGEST: a tag may mean something else tomorrow."""
+    public_keys: str = ""
+    """Of the one who builds engines, one PEM after the other: an engine whose manifest none of them signed does not
+    start. Nobody is asked for when empty."""
+    accelerator: str = "cpu"
+    """As the delivery's `engine.accelerator` names it; `cpu` asks for no GPU."""
+    accelerators: int = 1
+    """As `engine.accelerator_count`: how many one engine takes."""
+
+
+class ReleaseCandidate(Value):
+    """How much a canary gets, one thing after the other."""
+
+    mirror: Percentage = 100
+    """Percent of requests copied to it before it gets users; 0 for none."""
+    weights: tuple[Annotated[int, Field(ge=1, le=99)], ...] = (5, 25, 50)
+    """Percent of users, rising; empty when it gets none before it is promoted."""
 
 
 class Site(Value):
@@ -16,6 +51,8 @@ class Site(Value):
 
     fleet: ArgoFleetSpec
     release: Release
+    guard: str = ""
+    """The image of the region's guard, by digest; empty where there is none."""
 
     @property
     def name(self) -> str:
@@ -36,7 +73,7 @@ class Site(Value):
 def manifest(
     resource: Resource, name: str, site: Site, *, labels: Mapping[str, str] | None = None, **parts: object
 ) -> Json:
-    """The object, with `parts` beside its metadata; one without namespace gets a name that is the site's own."""
+    """The object, with `parts` besides its metadata; one without namespace gets a name that is the site's own."""
     placed = {"name": name, "namespace": site.fleet.namespace}
     if not resource.namespaced:
         placed = {"name": cluster_wide(site.fleet.namespace, name)}

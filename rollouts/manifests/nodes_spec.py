@@ -1,4 +1,4 @@
-"""The part of `fleet` that says on which nodes engines run."""
+"""The part of `fleet` about nodes: where engines run, and how clouds label the nodes of each accelerator."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from enum import StrEnum
 
 from pydantic import Field
 
-from rollouts.manifests.written import LabelKey, LabelText, ObjectName
-from tidegate.core.model import Contradiction, SpecModel
+from rollouts.manifests.fields import LabelKey, LabelText, ObjectName
+from tidegate.core.model import SpecConflict, SpecModel, Value
 
 
 class GpuLabels(StrEnum):
@@ -22,7 +22,7 @@ class GpuLabels(StrEnum):
     """`cloud.google.com/gke-accelerator`."""
 
 
-class Capacity(StrEnum):
+class CapacityType(StrEnum):
     """How nodes are paid for."""
 
     ON_DEMAND = "on-demand"
@@ -48,29 +48,87 @@ class KarpenterSpec(SpecModel):
 
 
 class NodesSpec(SpecModel):
-    """Which nodes, beside having the GPUs that `engine.accelerator` and `accelerator_count` ask for."""
+    """Which nodes, besides having the GPUs that `engine.accelerator` and `accelerator_count` ask for."""
 
     gpu_labels: GpuLabels = GpuLabels.OPERATOR
     selector: Mapping[LabelKey, LabelText] = {}
     """Labels that a node must have in addition."""
     tolerates: tuple[LabelKey, ...] = ("nvidia.com/gpu",)
     """Keys of taints that keep other pods away from these nodes."""
-    capacity: Capacity = Capacity.ON_DEMAND
+    capacity: CapacityType = CapacityType.ON_DEMAND
     cloud: Cloud | None = None
     """With spot nodes, each engine asks this cloud's metadata server for its notice. Absent where a node termination
     handler drains nodes: then no engine reaches that server."""
     karpenter: KarpenterSpec | None = None
 
-    def contradictions(self) -> Iterator[Contradiction]:
+    @property
+    def grow(self) -> bool:
+        """Whether nodes are bought when pods find none: then what is on those that are there says little of room."""
+        return self.karpenter is not None or self.gpu_labels is GpuLabels.KARPENTER
+
+    def contradictions(self) -> Iterator[SpecConflict]:
         """A node pool that makes other labels than the pods ask for, or of another cloud."""
         if self.karpenter and self.gpu_labels is not GpuLabels.KARPENTER:
-            yield Contradiction(
+            yield SpecConflict(
                 ("gpu_labels",), f"{self.gpu_labels} with a node pool", "karpenter, which labels its nodes"
             )
         if self.karpenter and self.cloud is Cloud.GCP:
-            yield Contradiction(("karpenter",), "an EC2NodeClass on gcp", "cloud: aws, or node pools of GKE's own")
+            yield SpecConflict(("karpenter",), "an EC2NodeClass on gcp", "cloud: aws, or node pools of GKE's own")
 
 
 def asks_for_notice(nodes: NodesSpec) -> bool:
     """Whether engines themselves ask the cloud's metadata server when their node is taken back."""
-    return nodes.capacity is Capacity.SPOT and nodes.cloud is not None
+    return nodes.capacity is CapacityType.SPOT and nodes.cloud is not None
+
+
+CPU = "cpu"
+"""The accelerator that is no GPU: any node will do."""
+
+_PRODUCT = "nvidia.com/gpu.product"
+_AMD = "amd.com/gpu.product-name"
+_KARPENTER = "karpenter.k8s.aws/instance-gpu-name"
+_KARPENTER_MEMORY = "karpenter.k8s.aws/instance-gpu-memory"
+_GKE = "cloud.google.com/gke-accelerator"
+
+
+class Gpu(Value):
+    """One accelerator as nodes know it."""
+
+    resource: str = "nvidia.com/gpu"
+    """What a container asks for."""
+    labels: Mapping[GpuLabels, Mapping[str, str]]
+    """Of a node that has it, as each labeller says it; a labeller that is missing never does."""
+
+
+def _gpu(product: str, *, karpenter: Mapping[str, str] | None = None, gke: str = "") -> Gpu:
+    labels: dict[GpuLabels, Mapping[str, str]] = {GpuLabels.OPERATOR: {_PRODUCT: product}}
+    if karpenter:
+        labels[GpuLabels.KARPENTER] = karpenter
+    if gke:
+        labels[GpuLabels.GKE] = {_GKE: gke}
+    return Gpu(labels=labels)
+
+
+GPUS: Mapping[str, Gpu] = {
+    "nvidia-t4": _gpu("Tesla-T4", karpenter={_KARPENTER: "t4"}, gke="nvidia-tesla-t4"),
+    "nvidia-l4": _gpu("NVIDIA-L4", karpenter={_KARPENTER: "l4"}, gke="nvidia-l4"),
+    "nvidia-a10g": _gpu("NVIDIA-A10G", karpenter={_KARPENTER: "a10g"}),
+    "nvidia-l40s": _gpu("NVIDIA-L40S", karpenter={_KARPENTER: "l40s"}),
+    "nvidia-a100-40gb": _gpu(
+        "NVIDIA-A100-SXM4-40GB", karpenter={_KARPENTER: "a100", _KARPENTER_MEMORY: "40960"}, gke="nvidia-tesla-a100"
+    ),
+    "nvidia-a100-80gb": _gpu(
+        "NVIDIA-A100-SXM4-80GB", karpenter={_KARPENTER: "a100", _KARPENTER_MEMORY: "81920"}, gke="nvidia-a100-80gb"
+    ),
+    "nvidia-h100-80gb": _gpu("NVIDIA-H100-80GB-HBM3", karpenter={_KARPENTER: "h100"}, gke="nvidia-h100-80gb"),
+    "nvidia-h200-141gb": _gpu("NVIDIA-H200", karpenter={_KARPENTER: "h200"}, gke="nvidia-h200-141gb"),
+    "nvidia-b200": _gpu("NVIDIA-B200", karpenter={_KARPENTER: "b200"}, gke="nvidia-b200"),
+    "amd-mi300x": Gpu(resource="amd.com/gpu", labels={GpuLabels.OPERATOR: {_AMD: "AMD_Instinct_MI300X_OAM"}}),
+}
+"""By the name that `engine.accelerator` has. Products are as NVIDIA's GPU feature discovery writes the driver's name
+(`-` for spaces), GKE's and Karpenter's as their documentation lists them."""
+
+
+def labellers_of(accelerator: str) -> tuple[GpuLabels, ...]:
+    """Who labels nodes with it; nobody for a CPU."""
+    return tuple(GPUS[accelerator].labels) if accelerator in GPUS else ()

@@ -1,15 +1,18 @@
-"""The part of `fleet` that says what an engine's pod gets, how long it may take to start and to end."""
+"""The parts of `fleet` about pods: what an engine's pod gets, how many there are, and the pod of the region's guard."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
+from enum import StrEnum
+from typing import ClassVar
 
 from pydantic import Field
 
-from rollouts.manifests.written import Bytes, Cores, LabelKey, LabelText, ObjectName, bytes_of
-from tidegate.core.model import Contradiction, SpecModel
-from tidegate.core.quantities import Duration, format_duration
+from rollouts.manifests.fields import Bytes, Cores, LabelKey, LabelText, ObjectName, PinnedImage, bytes_of
+from tidegate.core.durations import Duration, format_duration
+from tidegate.core.model import SpecConflict, SpecModel
+from tidegate.core.quantities import Percent
 
 
 class CacheSpec(SpecModel):
@@ -45,15 +48,86 @@ class PodSpec(SpecModel):
     labels: Mapping[LabelKey, LabelText] = {}
     """More labels for the pods."""
 
-    def contradictions(self) -> Iterator[Contradiction]:
+    def contradictions(self) -> Iterator[SpecConflict]:
         """A drain without time for answers, and labels that are not for people to set."""
         if self.linger >= self.drain:
-            yield Contradiction(
+            yield SpecConflict(
                 ("linger",), format_duration(self.linger), f"less than `drain`, which is {format_duration(self.drain)}"
             )
         if bytes_of(self.shared_memory) >= bytes_of(self.memory):
             expected = f"less than `memory`, which is {self.memory} and includes it"
-            yield Contradiction(("shared_memory",), self.shared_memory, expected)
+            yield SpecConflict(("shared_memory",), self.shared_memory, expected)
         for key in self.labels:
             if key.startswith("tidegate.dev/") or key.startswith("rollouts-pod-template-hash"):
-                yield Contradiction(("labels", key), "a label that selectors rely on", "a label of your own")
+                yield SpecConflict(("labels", key), "a label that selectors rely on", "a label of your own")
+
+
+LONGEST_WINDOW = timedelta(hours=1)
+"""The API server refuses a longer `stabilizationWindowSeconds`."""
+
+
+class Scaler(StrEnum):
+    """Who changes the number of engines."""
+
+    KEDA = "keda"
+    """A ScaledObject, which asks Prometheus itself."""
+    HPA = "hpa"
+    """A HorizontalPodAutoscaler, which needs an adapter that serves the signals as external metrics."""
+
+
+class AutoscaleSpec(SpecModel):
+    """As many engines as the signals ask for; the signal that asks for most counts."""
+
+    former_keys: ClassVar[Mapping[str, str]] = {"least": "min_replicas", "most": "max_replicas"}
+
+    by: Scaler = Scaler.KEDA
+    min_replicas: int = Field(ge=1)
+    """Never fewer engines."""
+    max_replicas: int = Field(ge=1)
+    """Never more; the canary comes on top."""
+    waiting: float | None = Field(default=4.0, gt=0)
+    """Requests that wait, for each engine."""
+    kv_cache: Percent | None = Field(default=0.75, gt=0, lt=1, validate_default=False)
+    """Share of the KV cache in use, on average over engines."""
+    ttft: Duration | None = Field(default=None, gt=timedelta(0))
+    """Time to first token at the 95th percentile."""
+    up_after: Duration = timedelta(seconds=30)
+    """How long more has to be wanted before it is given."""
+    down_after: Duration = timedelta(minutes=15)
+    """How long less has to be wanted: an engine that goes takes minutes to come back."""
+
+    def contradictions(self) -> Iterator[SpecConflict]:
+        """Bounds that leave nothing, no signal at all, engines that come and go, windows that Kubernetes refuses."""
+        if self.min_replicas > self.max_replicas:
+            yield SpecConflict(
+                ("min_replicas",), str(self.min_replicas), f"at most `max_replicas`, which is {self.max_replicas}"
+            )
+        if self.waiting is None and self.kv_cache is None and self.ttft is None:
+            yield SpecConflict(("waiting",), "no signal", "at least one of waiting, kv_cache, ttft")
+        if self.down_after <= self.up_after:
+            found = f"{format_duration(self.down_after)}, as soon as up"
+            yield SpecConflict(
+                ("down_after",), found, f"more than `up_after`, which is {format_duration(self.up_after)}"
+            )
+        for name, window in {"up_after": self.up_after, "down_after": self.down_after}.items():
+            if window > LONGEST_WINDOW:
+                yield SpecConflict((name,), format_duration(window), "at most 1h")
+
+
+class WarmPoolSpec(SpecModel):
+    """Placeholder pods that hold nodes with GPUs, and make room the moment that an engine needs theirs."""
+
+    share: Percent = Field(default=0.15, gt=0, le=1, validate_default=False)
+    """Of the region's engines; rounded up."""
+    image: str = Field(default="registry.k8s.io/pause:3.10", pattern=r"^\S+$")
+    """Any image that does nothing."""
+
+
+class GuardSpec(SpecModel):
+    """One pod in each region, of the set-up: `tidegate rollout guard`."""
+
+    image: PinnedImage | None = None
+    """An image with tidegate in it, as `tidegate workflow image` makes it; that of the spec's `workflow` when absent,
+    and no guard where there is none either."""
+    cpu: Cores = "20m"
+    memory: Bytes = "192Mi"

@@ -1,34 +1,45 @@
-"""All objects of one region, in the order in which they can be applied: each after what it needs, the Rollout last."""
+"""Who applies what of a region's objects."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from enum import StrEnum
 
 from rollouts.kube.model import Json
 from rollouts.kube.resources import CONFIG_MAPS
-from rollouts.manifests.conventions import DELIVERY, MANAGED_BY, PUBLIC_KEYS, public_keys
-from rollouts.manifests.manifest import Site, manifest
+from rollouts.manifests.conventions import PUBLIC_KEYS, public_keys
+from rollouts.manifests.manifest import Release, ReleaseCandidate, Site, manifest
 from rollouts.manifests.objects.access import access
-from rollouts.manifests.objects.nodes import node_pool
-from rollouts.manifests.objects.policies import disruption_budget, network_policy
-from rollouts.manifests.objects.rollout import rollout
-from rollouts.manifests.objects.routes import routes
-from rollouts.manifests.objects.scaler import scaler
-from rollouts.manifests.objects.services import services
-from rollouts.manifests.objects.warm_pool import placeholders, priority_classes
-from rollouts.manifests.parts import Part
-from rollouts.manifests.release import Release, Trial
+from rollouts.manifests.objects.admission_policies import AdmissionScope, admission, image_policy
+from rollouts.manifests.objects.capacity import node_pool, placeholders, priority_classes, scaler
+from rollouts.manifests.objects.guard import guarding
+from rollouts.manifests.objects.network import network_policy, routes, services
+from rollouts.manifests.objects.rollout import disruption_budget, rollout
 from rollouts.manifests.spec import ArgoFleetSpec
+from tidegate.core.names import DELIVERY, MANAGED_BY
+
+
+class RenderPart(StrEnum):
+    """One of them."""
+
+    SETUP = "setup"
+    """An administrator, once: accounts, rights, priorities, node pool, network policy."""
+    ADMISSION = "admission"
+    """An administrator, once: what the API server takes from tidegate, whatever its rights allow. Kubernetes 1.30."""
+    SERVING = "serving"
+    """tidegate, with every delivery: all that the rights of the set-up allow."""
 
 
 def render(
     fleet: ArgoFleetSpec,
     release: Release,
     *,
-    trial: Trial = Trial(),  # noqa: B008
+    trial: ReleaseCandidate = ReleaseCandidate(),  # noqa: B008
     analyses: Iterable[Json] = (),
     monitors: Iterable[Json] = (),
-    parts: Iterable[Part] = tuple(Part),
+    admitted: AdmissionScope = AdmissionScope(),  # noqa: B008
+    parts: Iterable[RenderPart] = tuple(RenderPart),
+    guard: str = "",
 ) -> tuple[Json, ...]:
     """Everything that the region needs; the same arguments give the same objects in the same order.
 
@@ -38,21 +49,25 @@ def render(
         trial: how much the canary gets, step by step.
         analyses: AnalysisTemplates that watch the whole trial; the Rollout names them.
         monitors: other objects that belong to the region, such as a PodMonitor.
+        admitted: who acts as tidegate, and where engines may come from.
         parts: which of it.
+        guard: the image of what ends a trial without a carrier, by digest; nothing does so where it is empty.
 
     Raises:
-        UsageError: no node is labelled with the GPU, or a template asks for what a Rollout does not know.
+        UsageError: no node is labelled with the GPU, a template asks for what a Rollout does not know, or signatures
+            are to be verified and nothing says whose, and of which images.
     """
-    site, wanted = Site(fleet=fleet, release=release), set(parts)
-    setup = _setup(site) if Part.SETUP in wanted else ()
-    serving = _serving(site, trial, tuple(analyses), tuple(monitors)) if Part.SERVING in wanted else ()
-    return (*setup, *serving)
+    site, wanted = Site(fleet=fleet, release=release, guard=guard), set(parts)
+    setup = _setup(site) if RenderPart.SETUP in wanted else ()
+    serving = _serving(site, trial, tuple(analyses), tuple(monitors)) if RenderPart.SERVING in wanted else ()
+    held = (*admission(site, admitted), *image_policy(site, admitted)) if RenderPart.ADMISSION in wanted else ()
+    return (*setup, *held, *serving)
 
 
 def _setup(site: Site) -> tuple[Json, ...]:
     karpenter = site.fleet.nodes.karpenter
     pool = (node_pool(site, karpenter),) if karpenter else ()
-    return (*access(site), *priority_classes(site), *pool, network_policy(site), *_keys(site))
+    return (*access(site), *priority_classes(site), *pool, network_policy(site), *_keys(site), *guarding(site))
 
 
 def _keys(site: Site) -> tuple[Json, ...]:
@@ -60,7 +75,9 @@ def _keys(site: Site) -> tuple[Json, ...]:
     return (manifest(CONFIG_MAPS, public_keys(site.name), site, data=data),) if site.release.public_keys else ()
 
 
-def _serving(site: Site, trial: Trial, analyses: tuple[Json, ...], monitors: tuple[Json, ...]) -> tuple[Json, ...]:
+def _serving(
+    site: Site, trial: ReleaseCandidate, analyses: tuple[Json, ...], monitors: tuple[Json, ...]
+) -> tuple[Json, ...]:
     fleet = site.fleet
     return (
         *services(site),

@@ -2,7 +2,7 @@
 
 An API server drops unknown fields of custom resources without a word unless it is asked for `fieldValidation=Strict`
 (argo-rollouts#4569: traffic stayed 50:50 for a whole rollout because of one). The schemas are in `schemas/`, and
-`schemas/collect/collect.mjs` says where they come from.
+`schemas/collect/collect.mjs` says where they come from; that of Sigstore, which no package has, says it itself.
 """
 
 from __future__ import annotations
@@ -28,13 +28,14 @@ _FILES = {
     "karpenter.sh": "karpenter",
     "keda.sh": "keda",
     "monitoring.coreos.com": "prometheus-operator",
+    "policy.sigstore.dev": "sigstore",
 }
 """Where a group's kinds are; all others are Kubernetes' own."""
 _WORKFLOWS = frozenset({"Workflow", "WorkflowTemplate"})
 """Kinds of Argo Workflows, whose group is that of Argo Rollouts."""
 
 
-class Problem(Value):
+class SchemaProblem(Value):
     """One thing that is wrong in a manifest."""
 
     where: Loc
@@ -57,12 +58,12 @@ class UnknownKind(LookupError):
     """No schema is kept for it."""
 
 
-def problems_in(manifest: Json) -> tuple[Problem, ...]:
+def problems_in(manifest: Json) -> tuple[SchemaProblem, ...]:
     """Everything that is wrong in it, in the order of its fields; an unknown kind is a problem too."""
     try:
         validator = _validator(str(manifest.get("apiVersion", "")), str(manifest.get("kind", "")))
     except UnknownKind as unknown:
-        return (Problem(where=("kind",), message=str(unknown)),)
+        return (SchemaProblem(where=("kind",), message=str(unknown)),)
     definitions = _document(_file(manifest["apiVersion"], manifest["kind"]))["definitions"]
     errors = validator.iter_errors(manifest)
     found = dict.fromkeys(problem for error in errors for problem in _problems(error, definitions))
@@ -96,25 +97,25 @@ def _validator(api_version: str, kind: str) -> Any:
     return jsonschema_rs.validator_for({"$ref": f"#/definitions/{root}", "definitions": document["definitions"]})
 
 
-def _problems(error: Any, definitions: Json) -> Iterator[Problem]:
+def _problems(error: Any, definitions: Json) -> Iterator[SchemaProblem]:
     """What one error of the validator says; of alternatives, what is wrong with the one that fits best."""
     kind, where = error.kind, tuple(error.instance_path)
     if kind.name in ("anyOf", "oneOf") and getattr(kind, "context", None):
         for inner in min(kind.context, key=len):
             yield from _problems(inner, definitions)
     elif kind.name == "additionalProperties":
-        known = _known_beside(error.schema_path, definitions)
+        known = _known_siblings(error.schema_path, definitions)
         for name in kind.unexpected:
             near = get_close_matches(name, known, n=1)
             hint = f"; did you mean {near[0]}?" if near else ""
-            yield Problem(where=(*where, name), message=f'unknown field "{name}"{hint}', unknown=True)
+            yield SchemaProblem(where=(*where, name), message=f'unknown field "{name}"{hint}', unknown=True)
     elif kind.name == "required":
-        yield Problem(where=(*where, kind.property), message="a required field is missing")
+        yield SchemaProblem(where=(*where, kind.property), message="a required field is missing")
     else:
-        yield Problem(where=where, message=error.message)
+        yield SchemaProblem(where=where, message=error.message)
 
 
-def _known_beside(schema_path: list[str | int], definitions: Json) -> list[str]:
+def _known_siblings(schema_path: list[str | int], definitions: Json) -> list[str]:
     """The fields that the schema has where an unknown one was found; the path begins with `definitions`."""
     schema: Any = {"definitions": definitions}
     for part in schema_path[:-1]:

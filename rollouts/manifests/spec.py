@@ -1,21 +1,25 @@
-"""`fleet: {kind: argo, ...}` of a delivery: clusters with Argo Rollouts, one for each region."""
+"""`fleet: {kind: argo, ...}` of a delivery: clusters with Argo Rollouts, one for each region.
+
+Its parts are in `pod_spec`, `nodes_spec` and `traffic_spec`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from enum import StrEnum
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
 
-from rollouts.manifests.nodes_spec import NodesSpec
-from rollouts.manifests.pod_spec import PodSpec
-from rollouts.manifests.scaling_spec import AutoscaleSpec, WarmPoolSpec
-from rollouts.manifests.traffic_spec import GatewaySpec, NetworkSpec, Traffic
-from rollouts.manifests.written import ObjectName, Url, host_in
-from tidegate.core.model import Contradiction, SpecModel
-from tidegate.core.quantities import Duration
+from rollouts.manifests.conventions import LONGEST_NAME, canary_service
+from rollouts.manifests.fields import ObjectName, Url, host_in
+from rollouts.manifests.nodes_spec import CPU, NodesSpec, labellers_of
+from rollouts.manifests.pod_spec import AutoscaleSpec, GuardSpec, PodSpec, WarmPoolSpec
+from rollouts.manifests.traffic_spec import GatewaySpec, NetworkSpec, TrafficRouter
+from tidegate.core.durations import Duration, format_duration
+from tidegate.core.model import SpecConflict, SpecModel, Value
+from tidegate.core.names import CANARY
 
 
 class Strategy(StrEnum):
@@ -25,6 +29,13 @@ class Strategy(StrEnum):
     """A little traffic at a time."""
     BLUE_GREEN = "blue-green"
     """Copies of requests at most, then all users at once."""
+
+
+class Signatures(StrEnum):
+    """Who verifies images' signatures when pods are made, besides tidegate and the engines themselves."""
+
+    SIGSTORE = "sigstore"
+    """Sigstore's policy-controller, which has to be installed."""
 
 
 class PrometheusSpec(SpecModel):
@@ -85,9 +96,11 @@ class PreviousSpec(SpecModel):
 class CanarySpec(SpecModel):
     """The engines of a version on trial."""
 
+    former_keys: ClassVar[Mapping[str, str]] = {"least": "min_replicas"}
+
     replicas: int | None = Field(default=None, ge=1)
     """While it gets copies only; as many as the copied share asks for when absent."""
-    least: int = Field(default=1, ge=1)
+    min_replicas: int = Field(default=1, ge=1)
     """Never fewer, whatever its weight: a canary without a ready engine loses its routes."""
     after_abort: Duration = Field(default=timedelta(minutes=5), gt=timedelta(0))
     """How long its engines stay up after they were taken back, to be looked at; they hold GPUs. To Argo Rollouts, 0
@@ -104,7 +117,7 @@ class ArgoFleetSpec(SpecModel):
     """The same in every region's cluster; it is there already."""
     regions: Mapping[ObjectName, RegionSpec] = Field(min_length=1)
     strategy: Strategy = Strategy.CANARY
-    traffic: Traffic = Traffic.GATEWAY_API
+    traffic: TrafficRouter = TrafficRouter.GATEWAY_API
     gateway: GatewaySpec
     replicas: int = Field(default=2, ge=1)
     """Engines of each region. With `autoscale` the number that is planned with; the cluster decides by load."""
@@ -123,55 +136,108 @@ class ArgoFleetSpec(SpecModel):
     patience: Duration | None = None
     """The older name of `patience.api`."""
     unattended: Duration = timedelta(minutes=15)
-    """How long a trial may go on in a region where nobody heard of whoever carries it; longer than `patience.api`."""
+    """How long a trial may go on in a region where nobody heard of the one who carries it; longer
+    than `patience.api`."""
+    guard: GuardSpec | None = GuardSpec()
+    """What ends a trial that has gone on for so long; null renders none."""
+    signatures: Signatures | None = None
+    """Who is told to verify images' signatures when pods are made; nobody when absent."""
 
     def replicas_in(self, region: str) -> int:
         """Engines of `region`, before any autoscaling."""
         return self.regions[region].replicas or self.replicas
 
-    def contradictions(self) -> Iterator[Contradiction]:
+    def contradictions(self) -> Iterator[SpecConflict]:
         """What Argo Rollouts refuses or silently does not do, and what would leave users without engines."""
-        yield from self._around_numbers()
-        yield from self._around_going_back()
-        yield from self._around_regions()
+        yield from self._conflicts_of_numbers()
+        yield from self._conflicts_of_going_back()
+        yield from self._conflicts_of_regions()
 
-    def _around_numbers(self) -> Iterator[Contradiction]:
+    def _conflicts_of_numbers(self) -> Iterator[SpecConflict]:
         wanted = {("replicas",): self.replicas} | {
             ("regions", name, "replicas"): region.replicas for name, region in self.regions.items() if region.replicas
         }
         for where, replicas in wanted.items():
-            if self.autoscale and not self.autoscale.least <= replicas <= self.autoscale.most:
-                bounds = f"{self.autoscale.least} to {self.autoscale.most}, as `autoscale` says"
-                yield Contradiction(where, str(replicas), bounds)
+            if self.autoscale and not self.autoscale.min_replicas <= replicas <= self.autoscale.max_replicas:
+                bounds = f"{self.autoscale.min_replicas} to {self.autoscale.max_replicas}, as `autoscale` says"
+                yield SpecConflict(where, str(replicas), bounds)
             if self.unavailable >= replicas > 1:
                 found = f"{self.unavailable} of {replicas} engines"
-                yield Contradiction(
-                    ("unavailable",), found, f"at most {replicas - 1}, or draining nodes takes them all"
-                )
+                yield SpecConflict(("unavailable",), found, f"at most {replicas - 1}, or draining nodes takes them all")
 
-    def _around_regions(self) -> Iterator[Contradiction]:
+    def _conflicts_of_regions(self) -> Iterator[SpecConflict]:
         clusters: dict[str, str] = {}
         for name, region in self.regions.items():
             other = clusters.setdefault(region.context, name)
             if other != name:
                 found = f"the cluster of {other}, where the same namespace has its Rollout already"
-                yield Contradiction(("regions", name, "context"), found, "a context of its own for each region")
+                yield SpecConflict(("regions", name, "context"), found, "a context of its own for each region")
             if region.stable_url == region.canary_url:
                 where = ("regions", name, "canary_url")
-                yield Contradiction(where, "the stable's address", "an address at which the canary alone answers")
+                yield SpecConflict(where, "the stable's address", "an address at which the canary alone answers")
             for key, url in {"stable_url": region.stable_url, "canary_url": region.canary_url}.items():
                 if self.gateway.direct and not host_in(url):
-                    yield Contradiction(("regions", name, key), url, "a host that the gateway can tell by its name")
+                    yield SpecConflict(("regions", name, key), url, "a host that the gateway can tell by its name")
             if not self.gateway.hosts and not host_in(region.entry):
                 expected = "an address with a name, or gateway.hosts"
-                yield Contradiction(("regions", name, "entry"), region.entry, expected)
+                yield SpecConflict(("regions", name, "entry"), region.entry, expected)
 
-    def _around_going_back(self) -> Iterator[Contradiction]:
-        if self.canary.replicas and self.canary.replicas < self.canary.least:
+    def _conflicts_of_going_back(self) -> Iterator[SpecConflict]:
+        if self.canary.replicas and self.canary.replicas < self.canary.min_replicas:
             found = f"{self.canary.replicas}, which Argo Rollouts does not raise"
-            yield Contradiction(("canary", "replicas"), found, f"at least `least`, which is {self.canary.least}")
+            yield SpecConflict(
+                ("canary", "replicas"), found, f"at least `min_replicas`, which is {self.canary.min_replicas}"
+            )
         if self.canary.dynamic_stable and self.strategy is Strategy.BLUE_GREEN:
-            yield Contradiction(("canary", "dynamic_stable"), "with blue-green", "strategy: canary")
+            yield SpecConflict(("canary", "dynamic_stable"), "with blue-green", "strategy: canary")
         if self.canary.dynamic_stable and self.previous:
             found = "with versions that are kept warm, which Argo Rollouts refuses"
-            yield Contradiction(("canary", "dynamic_stable"), found, "false, or `previous: null`")
+            yield SpecConflict(("canary", "dynamic_stable"), found, "false, or `previous: null`")
+
+
+class FleetValidationContext(Value):
+    """The parts of a delivery that its fleet has to fit."""
+
+    name: str
+    regions: tuple[str, ...]
+    bake: timedelta
+    accelerator: str
+    weights: tuple[int, ...] = ()
+    """Of the canary stage; empty without one."""
+
+
+def conflicts_with(fleet: ArgoFleetSpec, context: FleetValidationContext) -> Iterator[SpecConflict]:
+    """Each with its place below `fleet`."""
+    yield from _conflicts_of_regions(fleet, context)
+    yield from _conflicts_of_gpus(fleet, context)
+    if len(canary_service(context.name)) > LONGEST_NAME:
+        longest = LONGEST_NAME - len(CANARY) - 1
+        yield SpecConflict((), f"a delivery whose name has {len(context.name)} characters", f"at most {longest}")
+    if fleet.strategy is Strategy.BLUE_GREEN and context.weights:
+        found = "blue-green, which moves all users at once, with a canary stage"
+        yield SpecConflict(("strategy",), found, "strategy: canary, or no canary stage")
+    if fleet.previous and fleet.previous.keep <= context.bake:
+        found = f"{format_duration(fleet.previous.keep)}: gone before the bake ends"
+        expected = f"more than `regions.bake`, which is {format_duration(context.bake)}"
+        yield SpecConflict(("previous", "keep"), found, expected)
+
+
+def _conflicts_of_regions(fleet: ArgoFleetSpec, context: FleetValidationContext) -> Iterator[SpecConflict]:
+    for region in fleet.regions:
+        if region not in context.regions:
+            expected = "one of " + ", ".join(context.regions)
+            yield SpecConflict(("regions", region), "a region of no wave", expected)
+    for region in context.regions:
+        if region not in fleet.regions:
+            yield SpecConflict(("regions",), f"no {region}", "every region of every wave")
+
+
+def _conflicts_of_gpus(fleet: ArgoFleetSpec, context: FleetValidationContext) -> Iterator[SpecConflict]:
+    labellers = labellers_of(context.accelerator)
+    if context.accelerator == CPU:
+        if fleet.nodes.karpenter:
+            yield SpecConflict(("nodes", "karpenter"), "a pool of nodes with GPUs for a CPU", "an `engine.accelerator`")
+        return
+    if fleet.nodes.gpu_labels not in labellers:
+        found = f"{fleet.nodes.gpu_labels}, which never labels a node with {context.accelerator}"
+        yield SpecConflict(("nodes", "gpu_labels"), found, " or ".join(labellers) or "another accelerator")

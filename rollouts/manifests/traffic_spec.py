@@ -1,4 +1,4 @@
-"""The part of `fleet` that says how users reach a region's engines."""
+"""The parts of `fleet` about traffic: who splits it, the gateway before the engines, who may talk to them."""
 
 from __future__ import annotations
 
@@ -9,19 +9,9 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field
 
-from rollouts.manifests.written import Block, Host, ObjectName
-from tidegate.core.model import Contradiction, SpecModel, at_odds
-from tidegate.core.quantities import Duration
-
-
-class Traffic(StrEnum):
-    """Who splits a region's users between stable and canary."""
-
-    GATEWAY_API = "gateway-api"
-    """An HTTPRoute, whose weights Argo Rollouts sets through its Gateway API plugin."""
-    ISTIO = "istio"
-    """A VirtualService, whose weights Argo Rollouts sets by itself."""
-
+from rollouts.manifests.fields import Block, Host, ObjectName
+from tidegate.core.durations import Duration
+from tidegate.core.model import SpecConflict, SpecModel, at_odds
 
 PROXIES_IN = ("envoy-gateway-system", "istio-system")
 """Where Envoy Gateway runs every gateway's proxies, and where Istio's own ingress is, unless they were told otherwise.
@@ -61,30 +51,39 @@ class GatewaySpec(SpecModel):
     namespace: ObjectName | None = None
     """The delivery's own when absent."""
     pods_in: tuple[ObjectName, ...] = PROXIES_IN
-    """Namespaces where its proxies run, whom engines let in, beside its own."""
+    """Namespaces where its proxies run, whom engines let in, besides its own."""
     listener: ObjectName | None = None
     """Its `sectionName`; all listeners when absent. Istio has none."""
     hosts: tuple[Host, ...] = ()
-    """Names under which users ask for this model, beside that of their region's `entry`."""
+    """Names under which users ask for this model, besides that of their region's `entry`."""
     timeout: Duration = Field(default=timedelta(minutes=10), gt=timedelta(0))
     """For a whole answer. Gateways cut a stream after 15 s or so when nobody says more."""
     direct: Direct = None
     """A gateway or listener that users do not reach, at which the hosts of each region's `stable_url` and `canary_url`
     lead to that arm, past all weights; no such routes when absent."""
 
-    def contradictions(self) -> Iterator[Contradiction]:
+    def contradictions(self) -> Iterator[SpecConflict]:
         """Routes past all weights where users are."""
         inside = self.direct
         if inside is None or inside.name not in {None, self.name} or inside.namespace not in {None, self.namespace}:
             return
         if inside.listener is None or inside.listener == self.listener:
-            yield Contradiction(("direct",), "the gateway that users reach", INSIDE)
+            yield SpecConflict(("direct",), "the gateway that users reach", INSIDE)
 
 
 class NetworkSpec(SpecModel):
     """Who may talk to engines, and to whom they may talk; all others may not."""
 
     ingress_from: tuple[ObjectName, ...] = ("monitoring",)
-    """Namespaces beside the gateway's and its proxies': of Prometheus, and of whoever else may ask."""
+    """Namespaces besides the gateway's and its proxies': of Prometheus, and of anyone else who may ask."""
     egress_to: tuple[Block, ...] = ()
     """Blocks of addresses such as 10.20.0.0/16, of the artifact store, when weights are pulled at start."""
+
+
+class TrafficRouter(StrEnum):
+    """Who splits a region's users between stable and canary."""
+
+    GATEWAY_API = "gateway-api"
+    """An HTTPRoute, whose weights Argo Rollouts sets through its Gateway API plugin."""
+    ISTIO = "istio"
+    """A VirtualService, whose weights Argo Rollouts sets by itself."""

@@ -1,7 +1,11 @@
-"""Grafana dashboards of a service: on-call, ML engineering, cost. Every query is on what engines and rules export."""
+"""Grafana dashboards of a service: L1 on-call, L2 ML engineering, L3 cost.
 
-from slo.dashboards.all_levels import dashboards_of
+Their panels are in the JSON files of this folder, with placeholders such as `<ttft>`; `fill` puts a service's SLOs in
+their place, and `grafana` writes what Grafana imports. To change a panel, change its file.
+"""
+
+from slo.dashboards.fill import dashboards_of
+from slo.dashboards.grafana import dashboard_json
 from slo.dashboards.model import Dashboard
-from slo.dashboards.outputs import dashboard_json
 
 __all__ = ["Dashboard", "dashboard_json", "dashboards_of"]

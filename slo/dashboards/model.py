@@ -1,4 +1,4 @@
-"""A dashboard as a person plans it: rows of panels, each with a question, its queries, and what to do then."""
+"""A dashboard as its JSON file has it once it is filled: rows of panels with questions, queries, and what to do."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ COLUMNS = 24
 """Of Grafana's grid."""
 
 
-class Kind(StrEnum):
+class PanelKind(StrEnum):
     """How a panel looks; the values are Grafana's names."""
 
     TILES = "stat"
@@ -32,7 +32,7 @@ class Colours(StrEnum):
     REDS = "Reds"
 
 
-class Needs(StrEnum):
+class Prerequisite(StrEnum):
     """What must be there for a query to have data; the words end the sentence `it needs ...`."""
 
     USERS = "users who ask"
@@ -52,20 +52,20 @@ class Query(Value):
 
     expr: str
     legend: str
-    needs: Needs = Needs.USERS
+    needs: Prerequisite = Prerequisite.USERS
     heat: bool = False
     """Cumulative buckets by `le`, to be drawn as a heat map."""
 
 
-class Step(Value):
-    """The colour of values from here on."""
+class ThresholdStep(Value):
+    """The colour of values from a threshold on."""
 
     colour: str
     since: float | None = None
     """None: from the lowest value on; the first step has it, and no other."""
 
 
-class State(Value):
+class ValueMapping(Value):
     """What a number means, in a word and a colour."""
 
     word: str
@@ -76,7 +76,7 @@ class Panel(Value):
     """One question to Prometheus, and what the answer asks of the one who reads it."""
 
     title: str
-    kind: Kind
+    kind: PanelKind
     question: str
     action: str
     """What to do when it looks bad."""
@@ -86,10 +86,10 @@ class Panel(Value):
     unit: str = "short"
     """As Grafana names it."""
     decimals: int | None = None
-    steps: tuple[Step, ...] = ()
+    steps: tuple[ThresholdStep, ...] = ()
     colour_of: Mapping[str, str] = Field(default_factory=dict)
     """Colours of series by how their names begin; lines begin with their role."""
-    states: Mapping[float, State] = Field(default_factory=dict)
+    states: Mapping[float, ValueMapping] = Field(default_factory=dict)
     low: float | None = None
     high: float | None = None
     banded: bool = False
@@ -106,7 +106,7 @@ class Panel(Value):
         return f"{self.question}\n\n{self.action}"
 
 
-class Row(Value):
+class PanelRow(Value):
     """Panels under one heading, from left to right; what does not fit begins a new line."""
 
     title: str
@@ -125,7 +125,7 @@ class Dashboard(Value):
     """Whose SLOs it shows."""
     since: str
     """How far back it looks, such as `1h`."""
-    rows: tuple[Row, ...]
+    rows: tuple[PanelRow, ...]
 
     @property
     def panels(self) -> Iterator[Panel]:
@@ -134,7 +134,7 @@ class Dashboard(Value):
             yield from row.panels
 
 
-class Place(Value):
+class GridPosition(Value):
     """Where a panel stands in the grid, in columns and lines from the upper left corner."""
 
     x: int

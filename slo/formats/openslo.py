@@ -9,11 +9,11 @@ from typing import Annotated, Literal, Self
 from pydantic import ConfigDict, Field, Strict, model_validator
 from pydantic.alias_generators import to_camel
 
-from slo.formats.parts import Name, Query, Stem
-from slo.model import Raw, Slo, SloGroup
+from slo.formats.fields import Name, Query, Stem
+from slo.model import RawSli, Slo, SloGroup
 from tidegate.core.model import SpecModel, at_odds
 
-API_VERSION = "openslo/v1alpha"
+OPENSLO_V1 = "openslo/v1alpha"
 _CAMEL = ConfigDict(alias_generator=to_camel)
 _RATIO = re.compile(r"1 - \(\n\(\n(?P<good>.*)\n\)\n/\n\(\n(?P<total>.*)\n\)\n\)", re.DOTALL)
 
@@ -29,7 +29,7 @@ def good_and_total(query: str) -> tuple[str, str] | None:
     return (match["good"], match["total"]) if match else None
 
 
-class Metric(SpecModel):
+class OpenSloMetric(SpecModel):
     """A query, and who answers it."""
 
     model_config = _CAMEL
@@ -44,8 +44,8 @@ class RatioMetrics(SpecModel):
 
     incremental: bool = False
     counter: bool = False
-    good: Metric
-    total: Metric
+    good: OpenSloMetric
+    total: OpenSloMetric
 
 
 class Objective(SpecModel):
@@ -113,7 +113,7 @@ class OpenSlo(SpecModel):
         days = [timedelta(days=window.count) for window in self.spec.time_windows]
         window = days[0] if days else default_period
         slos = [self._slo(index, objective, window) for index, objective in enumerate(self.spec.objectives)]
-        return SloGroup(slos=tuple(slos), mode="cli-gen-openslo", spec=API_VERSION)
+        return SloGroup(slos=tuple(slos), mode="cli-gen-openslo", spec=OPENSLO_V1)
 
     def _slo(self, index: int, objective: Objective, window: timedelta) -> Slo:
         ratio = objective.ratio_metrics
@@ -124,5 +124,5 @@ class OpenSlo(SpecModel):
             # As Sloth rounds, so that the labels are the same.
             objective=objective.target * 100,
             window=window,
-            sli=Raw(error_ratio_query=error_ratio(ratio.good.query, ratio.total.query)),
+            sli=RawSli(error_ratio_query=error_ratio(ratio.good.query, ratio.total.query)),
         )

@@ -1,13 +1,14 @@
-"""Reads SLOs, whatever format each document of a text is in."""
+"""Reads SLOs, whatever format each document of a text is in, and finds the files of a folder that may have some."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import timedelta
+from pathlib import Path
 
 from slo.formats.openslo import OpenSlo
-from slo.formats.prometheus_v1 import PrometheusV1
-from slo.formats.service_level import PrometheusServiceLevel
+from slo.formats.sloth import PrometheusServiceLevel, PrometheusV1
 from slo.model import SloGroup
 from tidegate.core.model import Loc
 from tidegate.core.spec import Document, Problem, SpecError, parse_documents
@@ -93,3 +94,16 @@ def _place(spec: Spec, index: int) -> Loc:
     if isinstance(spec, OpenSlo):
         return ("spec", "objectives", index)
     return ("spec", "slos", index, "name") if isinstance(spec, PrometheusServiceLevel) else ("slos", index, "name")
+
+
+_SUFFIXES = {".yml", ".yaml"}
+
+
+def spec_files(folder: Path, *, include: re.Pattern[str] | None, exclude: re.Pattern[str] | None) -> list[Path]:
+    """Every YAML file below `folder`, by name; `exclude` wins over `include`, and both look at the whole path."""
+    found = sorted(path for path in folder.rglob("*") if path.suffix.lower() in _SUFFIXES and not path.is_dir())
+    return [path for path in found if _matches(str(path), include, exclude)]
+
+
+def _matches(path: str, include: re.Pattern[str] | None, exclude: re.Pattern[str] | None) -> bool:
+    return not (exclude and exclude.search(path)) and (include is None or include.search(path) is not None)

@@ -6,14 +6,18 @@ from typing import NamedTuple
 
 from pydantic.alias_generators import to_camel
 
-from slo.errors import CannotSay
-from slo.formats.openslo import API_VERSION as OPENSLO
+from slo.formats.openslo import OPENSLO_V1 as OPENSLO
 from slo.formats.openslo import good_and_total
-from slo.formats.prometheus_v1 import VERSION
-from slo.formats.service_level import API_VERSION as SERVICE_LEVEL
-from slo.formats.sloth_parts import DENOMINATOR_CORRECTED
-from slo.model import Alert, Events, KubernetesNames, Slo, SloGroup
-from slo.outputs.layout import written
+from slo.formats.sloth import DENOMINATOR_CORRECTED, PROMETHEUS_V1
+from slo.formats.sloth import SLOTH_V1 as SERVICE_LEVEL
+from slo.model import Alert, EventSli, KubernetesNames, Slo, SloGroup
+from slo.outputs import yaml_document
+from tidegate.core.errors import UsageError
+
+
+class UnsupportedByFormat(UsageError):
+    """A format has no words for an SLO."""
+
 
 Part = dict[str, object]
 """A mapping of a YAML document; what is empty in it is left out."""
@@ -36,7 +40,7 @@ _CAMEL = _Spelling(*(to_camel(key) for key in _Spelling._fields))
 def write_prometheus(group: SloGroup) -> str:
     """As `prometheus/v1`, which says everything but an SLO's window and interval: those are given to who reads."""
     slos = [_slo(slo, _SNAKE) for slo in group.slos]
-    return _text({"version": VERSION, "service": group.slos[0].service, "slos": slos})
+    return _text({"version": PROMETHEUS_V1, "service": group.slos[0].service, "slos": slos})
 
 
 def write_kubernetes(group: SloGroup) -> str:
@@ -66,7 +70,7 @@ def write_openslo(group: SloGroup) -> str:
 
 def _slo(slo: Slo, keys: _Spelling) -> Part:
     sli: Part
-    if isinstance(slo.sli, Events):
+    if isinstance(slo.sli, EventSli):
         sli = {"events": {keys.error_query: slo.sli.error_query, keys.total_query: slo.sli.total_query}}
     else:
         sli = {"raw": {keys.error_ratio_query: slo.sli.error_ratio_query}}
@@ -93,13 +97,13 @@ def _alert(alert: Alert | None) -> Part:
 
 
 def _openslo(slo: Slo) -> Part:
-    if isinstance(slo.sli, Events):
+    if isinstance(slo.sli, EventSli):
         total = slo.sli.total_query
         good = f"(\n{total}\n)\n-\n(\n{slo.sli.error_query}\n)"
     else:
         known = good_and_total(slo.sli.error_ratio_query)
         if known is None:
-            raise CannotSay(f"{slo.id}: OpenSLO counts good and total events; this SLI is a ratio already")
+            raise UnsupportedByFormat(f"{slo.id}: OpenSLO counts good and total events; this SLI is a ratio already")
         good, total = known
     queries = {
         key: {"source": "prometheus", "queryType": "promql", "query": query}
@@ -124,4 +128,4 @@ def _filled(part: Part) -> Part:
 
 
 def _text(document: Part) -> str:
-    return written(document, header="")
+    return yaml_document(document, header="")

@@ -1,4 +1,4 @@
-"""An Argo Rollouts `AnalysisTemplate` for an SLO: the alerts' burn rates, asked of one arm during a stage.
+"""An Argo Rollouts `AnalysisTemplate` for an SLO: the alerts' burn rates of one arm, on windows scaled to a stage.
 
 A pair's query gives one number, the lower burn of its two windows, and nothing at all when there were too few
 events. The conditions never index the result: Argo Rollouts takes `result[0]` on an empty result for an error,
@@ -12,12 +12,132 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from slo.kubernetes.arm_query import count_of_arm, of_arm
-from slo.kubernetes.burn import Pair
+from pydantic import Field
+
 from slo.kubernetes.manifest import Manifest, manifest
-from slo.kubernetes.question import Question, Stage, question_of
-from slo.model import KubernetesNames, Slo
-from slo.windows import Windows
+from slo.metrics import metric_of
+from slo.metrics.vllm import VLLM
+from slo.model import EventSli, KubernetesNames, RawSli, Slo
+from slo.promql import Arm, count_of_arm, longest_step, of_arm, quotient, series_of
+from slo.windows import AlertWindows
+from tidegate.core.durations import prometheus_duration
+from tidegate.core.errors import UsageError
+from tidegate.core.model import Value
+
+SHORTEST = timedelta(minutes=1)
+"""Four scrapes at Prometheus' usual 15 s: a rate over less is often no rate at all."""
+
+
+class BurnPair(Value):
+    """Both windows have to burn: the long one says that it matters, the short one that it still goes on."""
+
+    name: str
+    long: timedelta
+    short: timedelta
+    factor: float = Field(gt=0)
+    """Times the speed that spends the error budget exactly in the SLO's window."""
+
+
+def paging(windows: AlertWindows) -> tuple[BurnPair, ...]:
+    """The two speeds of the alert that pages, of SLOs over the same period."""
+    speeds = {"fast": windows.page.quick, "slow": windows.page.slow}
+    return tuple(
+        BurnPair(name=name, long=window.long, short=window.short, factor=window.factor)
+        for name, window in speeds.items()
+    )
+
+
+def scaled(pairs: tuple[BurnPair, ...], stage: timedelta) -> tuple[BurnPair, ...]:
+    """The same factors on windows shrunk so that the longest one is the stage; whole seconds, a minute at least."""
+    longest = max(pair.long for pair in pairs)
+
+    def shrunk(window: timedelta) -> timedelta:
+        return max(timedelta(seconds=round(window / longest * stage.total_seconds())), SHORTEST)
+
+    return tuple(pair.model_copy(update={"long": shrunk(pair.long), "short": shrunk(pair.short)}) for pair in pairs)
+
+
+def can_burn(pair: BurnPair, error_budget: float) -> bool:
+    """Whether the pair could ever fire: when every event is bad, the burn is one over the budget."""
+    return pair.factor * error_budget < 1
+
+
+BY_HASH: Arm = {"region": "{{args.region}}", "pod_template_hash": "{{args.pod-template-hash}}"}
+"""Labels that the pod monitor sets on every series of an engine, and the arguments that choose among them."""
+
+BY_VERSION: Arm = {"region": "{{args.region}}", "version": "{{args.version}}"}
+"""For series that no pod exports of itself: those of proxies, judges and recording rules."""
+
+
+class AnalysisStage(Value):
+    """How long and how often the template measures a canary."""
+
+    length: timedelta = timedelta(minutes=30)
+    interval: timedelta = timedelta(minutes=1)
+    least_events: int = Field(default=50, ge=1)
+    """In the long window; with fewer, nothing is said."""
+    least_looks: int = Field(default=5, ge=1)
+    """The same, where an SLO does not count events but looks at a level from time to time."""
+    background: bool = False
+    """Asked until the rollout ends, not a number of times."""
+
+
+class AnalysisQuery(Value):
+    """What a template measures: the events of one arm, over pairs of windows."""
+
+    events: EventSli
+    arm: Arm
+    pairs: tuple[BurnPair, ...] = Field(min_length=1)
+    enough: tuple[str, int]
+    """The name of an argument, and how many events it asks for by default."""
+
+
+def analysis_query(slo: Slo, stage: AnalysisStage, windows: AlertWindows) -> AnalysisQuery:
+    """Every paging pair of `windows` that can fire within the stage.
+
+    Raises:
+        UsageError: when there is none, when bad events are not told from all, or when a query cannot be narrowed.
+    """
+    if slo.error_budget == 0:
+        raise UsageError(f"{slo.id} has no error budget to burn", hint="promise less than 100 percent")
+    pairs = [pair for pair in scaled(paging(windows), stage.length) if can_burn(pair, slo.error_budget)]
+    if not pairs:
+        raise UsageError(f"{slo.id} never burns fast enough to be judged: {1 / slo.error_budget:.3g} times at most")
+    try:
+        events = _events(slo.sli)
+        arm = arm_of(events)
+        of_arm(events.error_query, window="1m", arm=arm)
+        step = longest_step(events.total_query)
+    except ValueError as error:
+        raise UsageError(f"{slo.id}: {error}") from error
+    if not step:
+        return AnalysisQuery(events=events, arm=arm, pairs=tuple(pairs), enough=("least-events", stage.least_events))
+    long_enough = tuple(pair for pair in pairs if pair.long >= stage.least_looks * step)
+    if not long_enough:
+        length, every = prometheus_duration(stage.length), prometheus_duration(step)
+        raise UsageError(f"{slo.id}: {length} is too short for {stage.least_looks} looks, one every {every}")
+    return AnalysisQuery(events=events, arm=arm, pairs=long_enough, enough=("least-looks", stage.least_looks))
+
+
+def arm_of(sli: EventSli) -> Arm:
+    """The labels by which an arm's share of the events is known.
+
+    Raises:
+        ValueError: when a query is no PromQL that Prometheus 2 knows.
+    """
+    read = {metric_of(series) for query in (sli.error_query, sli.total_query) for series in series_of(query)}
+    return BY_HASH if read <= set(VLLM) else BY_VERSION
+
+
+def _events(sli: EventSli | RawSli) -> EventSli:
+    """A share that is written as a quotient is one of bad events over all."""
+    if isinstance(sli, EventSli):
+        return sli
+    both = quotient(sli.error_ratio_query)
+    if both is None:
+        raise ValueError("its query is a share, not bad events over all, and how many there were is not known")
+    return EventSli(error_query=both[0], total_query=both[1])
+
 
 NEVER = 1_000_000
 """So many undecided measurements in a row end a background run: at one every 10 seconds, after 115 days.
@@ -31,13 +151,15 @@ _OVER = "over"
 """A label that tells the two windows' shares apart, until the lower one is taken."""
 
 
-def analysis_template(slo: Slo, stage: Stage, *, names: KubernetesNames, prometheus: str, windows: Windows) -> Manifest:
+def analysis_template(
+    slo: Slo, stage: AnalysisStage, *, names: KubernetesNames, prometheus: str, windows: AlertWindows
+) -> Manifest:
     """The manifest, with a metric for every paging pair of `windows` that can fire within the stage.
 
     Raises:
         UsageError: when there is none, when bad events are not told from all, or when a query cannot be narrowed.
     """
-    asked = question_of(slo, stage, windows)
+    asked = analysis_query(slo, stage, windows)
     spec: Manifest = {
         "args": [*({"name": name} for name in _given(asked)), *_defaults(asked, prometheus)],
         "metrics": [_metric(slo, asked, pair, stage) for pair in asked.pairs],
@@ -45,12 +167,12 @@ def analysis_template(slo: Slo, stage: Stage, *, names: KubernetesNames, prometh
     return manifest("argoproj.io/v1alpha1", "AnalysisTemplate", names, spec)
 
 
-def _given(asked: Question) -> list[str]:
+def _given(asked: AnalysisQuery) -> list[str]:
     """The arguments that a Rollout has to say."""
     return [place.removeprefix("{{args.").removesuffix("}}") for place in asked.arm.values()]
 
 
-def _defaults(asked: Question, prometheus: str) -> list[Manifest]:
+def _defaults(asked: AnalysisQuery, prometheus: str) -> list[Manifest]:
     name, least = asked.enough
     values = {"prometheus": prometheus, name: str(least)}
     for pair in asked.pairs:
@@ -59,7 +181,7 @@ def _defaults(asked: Question, prometheus: str) -> list[Manifest]:
     return [{"name": name, "value": value} for name, value in values.items()]
 
 
-def _metric(slo: Slo, asked: Question, pair: Pair, stage: Stage) -> Manifest:
+def _metric(slo: Slo, asked: AnalysisQuery, pair: BurnPair, stage: AnalysisStage) -> Manifest:
     times = 0 if stage.background else max(1, stage.length // stage.interval)
     query = _burn(asked, pair, slo.error_budget)
     return {
@@ -75,7 +197,7 @@ def _metric(slo: Slo, asked: Question, pair: Pair, stage: Stage) -> Manifest:
     }
 
 
-def _burn(asked: Question, pair: Pair, budget: float) -> str:
+def _burn(asked: AnalysisQuery, pair: BurnPair, budget: float) -> str:
     long, short = (f"{{{{args.{pair.name}-{side}}}}}" for side in ("long", "short"))
     total = asked.events.total_query
     enough = f"({count_of_arm(total, window=long, arm=asked.arm)}) >= {{{{args.{asked.enough[0]}}}}}"
@@ -87,7 +209,7 @@ def _burn(asked: Question, pair: Pair, budget: float) -> str:
     return f"min without ({_OVER}) (\n{ratios}\n) / {budget:.12g}\nand on () ({enough})\nand on () ({alive})\n"
 
 
-def _ratio(asked: Question, window: str) -> str:
+def _ratio(asked: AnalysisQuery, window: str) -> str:
     """Bad over all; an error series that does not exist yet counts as none bad, as long as there are events."""
     bad = of_arm(asked.events.error_query, window=window, arm=asked.arm)
     total = of_arm(asked.events.total_query, window=window, arm=asked.arm)

@@ -7,22 +7,26 @@ region or a version is not scraped: its series could not be told apart.
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 
-from slo.durations import prometheus_duration
-from slo.kubernetes.conventions import (
-    DELIVERY,
-    ENGINE_SERIES,
-    GPU_SERIES,
-    POD_TEMPLATE_HASH,
-    REGION,
-    ROLE,
-    VERSION,
-    as_label,
-)
 from slo.kubernetes.manifest import Manifest, manifest
 from slo.metrics import SERVICE
 from slo.model import KubernetesNames
+from tidegate.core.durations import prometheus_duration
+from tidegate.core.names import DELIVERY, POD_TEMPLATE_HASH, REGION, ROLE, VERSION
+
+ENGINE_SERIES = "vllm:.+|http_requests_total|process_(resident_memory_bytes|cpu_seconds_total|start_time_seconds)"
+"""What is kept of an engine's metrics; these carry `pod_template_hash`, and no other series does."""
+
+GPU_SERIES = "DCGM_FI_(DEV|PROF)_.+"
+"""What is kept of NVIDIA's DCGM exporter."""
+
+
+def as_label(key: str) -> str:
+    """How Prometheus and the DCGM exporter spell a pod label's key: with `_` for what a label name cannot have."""
+    return re.sub(r"[^a-zA-Z0-9_]", "_", key)
+
 
 GPU_INTERVAL = timedelta(seconds=15)
 """Nothing is judged by GPUs, and their exporter measures twice a minute."""

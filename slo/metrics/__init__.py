@@ -6,10 +6,8 @@ found before an empty panel is.
 
 from __future__ import annotations
 
-from slo.metrics.dcgm import DCGM
-from slo.metrics.envoy import ENVOY
-from slo.metrics.model import SERVICE, TARGET, Kind, Metric
-from slo.metrics.tidegate import TIDEGATE
+from slo.metrics.exporters import DCGM, ENVOY, TIDEGATE
+from slo.metrics.model import SERVICE, TARGET, MetricKind, PrometheusMetric
 from slo.metrics.vllm import VLLM
 
 INVENTORY = {metric.name: metric for source in (VLLM, ENVOY, DCGM, TIDEGATE) for metric in source}
@@ -18,9 +16,9 @@ INVENTORY = {metric.name: metric for source in (VLLM, ENVOY, DCGM, TIDEGATE) for
 _BY_SERIES = {series: metric for metric in INVENTORY.values() for series in metric.series}
 
 
-def metric_of(series: str) -> Metric | None:
+def metric_of(series: str) -> PrometheusMetric | None:
     """The metric that exports a series: of `x_bucket`, the histogram `x`; None when nobody does."""
     return _BY_SERIES.get(series)
 
 
-__all__ = ["INVENTORY", "SERVICE", "TARGET", "Kind", "Metric", "metric_of"]
+__all__ = ["INVENTORY", "SERVICE", "TARGET", "MetricKind", "PrometheusMetric", "metric_of"]

@@ -11,10 +11,10 @@ SERVICE = "service"
 """The label that says whose a series is: the delivery's name. One Prometheus may see many deliveries."""
 
 TARGET = ("instance", SERVICE, "region", "role", "version")
-"""What Prometheus itself puts on every series of an engine, beside `job`, which is another one in each cluster."""
+"""What Prometheus itself puts on every series of an engine, besides `job`, which is another one in each cluster."""
 
 
-class Kind(StrEnum):
+class MetricKind(StrEnum):
     """As the line `# TYPE` of an exposition says it."""
 
     COUNTER = "counter"
@@ -23,15 +23,15 @@ class Kind(StrEnum):
     SUMMARY = "summary"
 
 
-_PARTS = {Kind.HISTOGRAM: ("_bucket", "_sum", "_count"), Kind.SUMMARY: ("_sum", "_count")}
+_PARTS = {MetricKind.HISTOGRAM: ("_bucket", "_sum", "_count"), MetricKind.SUMMARY: ("_sum", "_count")}
 
 
-class Metric(Value):
+class PrometheusMetric(Value):
     """One metric of one exporter."""
 
     name: str
     """Of a counter as it is scraped, with `_total` where it has that; of a histogram without `_bucket`."""
-    kind: Kind
+    kind: MetricKind
     labels: tuple[str, ...] = ()
     """All that its series have once they are scraped and relabelled; `le` of a histogram is left out."""
     edges: tuple[float, ...] = ()

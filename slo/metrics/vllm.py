@@ -6,22 +6,26 @@ Edges are those of `vllm/v1/metrics/buckets.py`. Left out are what KV connectors
 
 from __future__ import annotations
 
-from slo.metrics.model import TARGET, Kind, Metric
+from slo.metrics.model import TARGET, MetricKind, PrometheusMetric
 
 _EACH = ("engine", "model_name", *TARGET)
 """`engine` counts the data-parallel ranks of one process."""
 
 
-def _counter(name: str, *labels: str, only_with: str = "") -> Metric:
-    return Metric(name=f"vllm:{name}_total", kind=Kind.COUNTER, labels=(*labels, *_EACH), only_with=only_with)
+def _counter(name: str, *labels: str, only_with: str = "") -> PrometheusMetric:
+    return PrometheusMetric(
+        name=f"vllm:{name}_total", kind=MetricKind.COUNTER, labels=(*labels, *_EACH), only_with=only_with
+    )
 
 
-def _gauge(name: str, *labels: str, only_with: str = "") -> Metric:
-    return Metric(name=f"vllm:{name}", kind=Kind.GAUGE, labels=(*labels, *_EACH), only_with=only_with)
+def _gauge(name: str, *labels: str, only_with: str = "") -> PrometheusMetric:
+    return PrometheusMetric(name=f"vllm:{name}", kind=MetricKind.GAUGE, labels=(*labels, *_EACH), only_with=only_with)
 
 
-def _histogram(name: str, edges: tuple[float, ...], *, only_with: str = "") -> Metric:
-    return Metric(name=f"vllm:{name}", kind=Kind.HISTOGRAM, labels=_EACH, edges=edges, only_with=only_with)
+def _histogram(name: str, edges: tuple[float, ...], *, only_with: str = "") -> PrometheusMetric:
+    return PrometheusMetric(
+        name=f"vllm:{name}", kind=MetricKind.HISTOGRAM, labels=_EACH, edges=edges, only_with=only_with
+    )
 
 
 # fmt: off
@@ -66,7 +70,9 @@ _SPECULATION = "speculative decoding"
 DRAFT_TOKENS = _counter("spec_decode_num_draft_tokens", only_with=_SPECULATION)
 ACCEPTED_TOKENS = _counter("spec_decode_num_accepted_tokens", only_with=_SPECULATION)
 
-HTTP_REQUESTS = Metric(name="http_requests_total", kind=Kind.COUNTER, labels=("handler", "method", "status", *TARGET))
+HTTP_REQUESTS = PrometheusMetric(
+    name="http_requests_total", kind=MetricKind.COUNTER, labels=("handler", "method", "status", *TARGET)
+)
 """When an answer has ended; `status` is a class such as `2xx`, and no series of it is there before its first."""
 
 _REST = (
@@ -85,7 +91,9 @@ _REST = (
     _counter("prompt_tokens_cached_by_source", "source"),
     _counter("corrupted_requests", only_with="VLLM_COMPUTE_NANS_IN_LOGITS"),
     _counter("watermark_requests", "status", only_with="a watermark"),
-    Metric(name="vllm:admission_rejections_total", kind=Kind.COUNTER, labels=("reason", "model_name", *TARGET)),
+    PrometheusMetric(
+        name="vllm:admission_rejections_total", kind=MetricKind.COUNTER, labels=("reason", "model_name", *TARGET)
+    ),
     _histogram("iteration_tokens_total", _ITERATION),
     _histogram("request_params_n", _CHOICES),
     _histogram("request_num_preemptions", _TIMES_PREEMPTED),
@@ -101,17 +109,17 @@ _REST = (
     _histogram("kv_block_lifetime_seconds", _RESIDENCE, only_with="--kv-cache-metrics"),
     _histogram("kv_block_idle_before_evict_seconds", _RESIDENCE, only_with="--kv-cache-metrics"),
     _histogram("kv_block_reuse_gap_seconds", _RESIDENCE, only_with="--kv-cache-metrics"),
-    Metric(
+    PrometheusMetric(
         name="vllm:lora_requests_info",
-        kind=Kind.GAUGE,
+        kind=MetricKind.GAUGE,
         labels=("max_lora", "waiting_lora_adapters", "running_lora_adapters", *TARGET),
         only_with="LoRA adapters",
     ),
     _counter("spec_decode_num_drafts", only_with=_SPECULATION),
     _counter("spec_decode_num_accepted_tokens_per_pos", "position", only_with=_SPECULATION),
-    Metric(name="process_resident_memory_bytes", kind=Kind.GAUGE, labels=TARGET),
-    Metric(name="process_start_time_seconds", kind=Kind.GAUGE, labels=TARGET),
-    Metric(name="process_cpu_seconds_total", kind=Kind.COUNTER, labels=TARGET),
+    PrometheusMetric(name="process_resident_memory_bytes", kind=MetricKind.GAUGE, labels=TARGET),
+    PrometheusMetric(name="process_start_time_seconds", kind=MetricKind.GAUGE, labels=TARGET),
+    PrometheusMetric(name="process_cpu_seconds_total", kind=MetricKind.COUNTER, labels=TARGET),
 )
 
 ALTERED_BY = ("custom-histogram-buckets", "disable-log-stats")

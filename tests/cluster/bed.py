@@ -18,13 +18,12 @@ from cluster.engine.image import push_engine, with_libraries
 from cluster.surroundings import Surroundings, run
 from cluster.toolchain import push_toolchain
 from e2e.machine import until
-from fakes.argo.controller_process import ControllerProcess
-from fakes.servers import running
+from fakes.argo.stage import ControllerProcess
+from fakes.services.sockets import running
 
 from engine_images.adapters.oci_layout import OciLayout
-from engine_images.oci.base import Base
-from rollouts.adapters.kube.client import KubeClient
-from rollouts.adapters.kube.connect import connect
+from engine_images.oci.model import Base
+from rollouts.adapters.kube.client import KubeClient, connect
 from rollouts.errors import FleetError, NotFound
 from rollouts.kube.model import Json, Resource
 from rollouts.kube.resources import SERVICES
@@ -56,6 +55,8 @@ class Bed:
     layout: OciLayout = field(init=False)
     base: Base = field(init=False)
     tracking_uri: str = ""
+    mlflow: str = ""
+    """Where its server listens, which is a child of ours."""
     entries: dict[str, str] = field(default_factory=dict)
     """By region: where its gateway takes users, as this machine reaches it."""
     controllers: dict[str, ControllerProcess] = field(default_factory=dict)
@@ -86,10 +87,19 @@ class Bed:
 
     def forward(self, region: str, service: str, namespace: str | None = None) -> str:
         """Where this machine reaches a Service of that region from now on."""
-        there = self.around.clusters[region]
+        there, namespace = self.around.clusters[region], namespace or self.namespace
         port = free_port(there.address)
-        run(there.forward, service=service, namespace=namespace or self.namespace, port=port)
+        host = self._host(region, service, namespace)
+        run(there.forward, host=host, service=service, namespace=namespace, port=port)
         return f"http://{there.address}:{port}"
+
+    def _host(self, region: str, service: str, namespace: str) -> str:
+        """A Service's cluster IP, so that no connection waits for the cluster's DNS; its name until it has one."""
+        with suppress(NotFound):
+            found = self.ask(region, lambda client: client.get(SERVICES, service, namespace=namespace))
+            if (address := found["spec"].get("clusterIP", "None")) != "None":
+                return str(address)
+        return f"{service}.{namespace}.svc.cluster.local"
 
     def push_engine(self, name: str, version: str, model: Path) -> str:
         """An engine's image of that folder, in the registry from which all regions pull; by digest."""
@@ -147,7 +157,7 @@ def bed(around: Surroundings, namespace: str, folder: Path) -> Iterator[Bed]:
     with ExitStack() as stack:
         made = Bed(around, namespace, folder, os.environ["KUBECONFIG"])
         stack.callback(made.tidy)
-        made.tracking_uri = stack.enter_context(_mlflow(around, folder))
+        made.mlflow, made.tracking_uri = stack.enter_context(_mlflow(around, folder))
         for region in around.clusters:
             made.ask(region, lambda client, region=region: client.apply(_gateway(made, region), force=True))
             made.controllers[region] = stack.enter_context(_controller(made, region))
@@ -169,8 +179,8 @@ def _controller(bed: Bed, region: str) -> Iterator[ControllerProcess]:
 
 
 @contextmanager
-def _mlflow(around: Surroundings, folder: Path) -> Iterator[str]:
-    """MLflow's own server, where pods reach it too if workflows are to deliver."""
+def _mlflow(around: Surroundings, folder: Path) -> Iterator[tuple[str, str]]:
+    """MLflow's own server, where pods reach it too if workflows are to deliver: where it listens, and its address."""
     there = around.workflows
     own = f"127.0.0.1:{free_port('127.0.0.1')}"
     listens, asked = (there.address, there.forwarded) if there else (own, own)
@@ -185,7 +195,7 @@ def _mlflow(around: Surroundings, folder: Path) -> Iterator[str]:
     settings = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
     log = folder / "mlflow.log"
     with running(command, ready=f"http://{asked}/health", log=log, within=180, settings=settings):
-        yield f"http://{asked}"
+        yield listens, f"http://{asked}"
 
 
 def _gateway(bed: Bed, region: str) -> Json:
@@ -214,7 +224,7 @@ def _entry(bed: Bed, region: str) -> str:
     def answers() -> bool:
         try:
             with socket.create_connection((host, int(port)), timeout=2) as probe:
-                probe.sendall(b"GET / HTTP/1.1\r\nhost: nobody\r\nconnection: close\r\n\r\n")
+                probe.sendall(b"GET / HTTP/1.1\r\nhost: unknown\r\nconnection: close\r\n\r\n")
                 return probe.recv(12).startswith(b"HTTP/1.1")
         except OSError:
             return False

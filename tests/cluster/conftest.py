@@ -12,10 +12,9 @@ import pytest
 from cluster.bed import Bed, bed
 from cluster.surroundings import VARIABLE, Surroundings, surroundings
 from cluster.telling import Telling, telling
-from fakes.argo import definitions
+from fakes.argo import process
 
-from rollouts.adapters.kube.client import KubeClient
-from rollouts.adapters.kube.connect import connect
+from rollouts.adapters.kube.client import KubeClient, connect
 from rollouts.errors import NotFound
 from rollouts.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES
 from tidegate.core.clock import SystemClock
@@ -58,7 +57,7 @@ def rollouts_kinds(context: str | None) -> None:
 
     async def missing() -> list[str]:
         client = connect(context, clock=SystemClock(), namespace="default")
-        names = [body["metadata"]["name"] for body in definitions.definitions()]
+        names = [body["metadata"]["name"] for body in process.definitions()]
         found = await client.list(CUSTOM_RESOURCE_DEFINITIONS)
         await client.close()
         return sorted(set(names) - {body["metadata"]["name"] for body in found.items})
@@ -69,7 +68,7 @@ def rollouts_kinds(context: str | None) -> None:
 
 @pytest.fixture
 def forgets() -> bool:
-    """Nobody knows: etcd compacts every five minutes, and the cluster may be younger."""
+    """Not known: etcd compacts every five minutes, and the cluster may be younger."""
     return False
 
 

@@ -20,25 +20,26 @@ from cluster.bed import Bed
 from cluster.endpoints import Endpoints
 from cluster.users import Asked, read
 from e2e.machine import Command, until
-from fakes.tiny_model import write_tiny_model
 
-from pipelines.cluster_fleets import argo_fleet
-from pipelines.region_objects import region_objects
-from pipelines.spec import Delivery
+from pipelines.plan.region_objects import region_objects
+from pipelines.run.cluster_fleets import argo_fleet
+from pipelines.spec.delivery import Delivery
 from registry.adapters.mlflow_deliveries import MlflowDeliveries
 from registry.adapters.mlflow_models import MlflowRegistry
 from registry.conventions import ENGINE_IMAGE
 from registry.model import DeliverySummary, Event
+from rollouts.cluster.carrier import Carrier
 from rollouts.cluster.fleet import ArgoFleet
-from rollouts.cluster.lease import Carrier
 from rollouts.kube.resources import PODS, resource_of
-from rollouts.manifests.conventions import DELIVERY, VERSION, stable_service
-from rollouts.manifests.parts import Part
-from rollouts.manifests.release import Release
+from rollouts.manifests.conventions import stable_service
+from rollouts.manifests.manifest import Release
+from rollouts.manifests.render import RenderPart
 from rollouts.manifests.spec import ArgoFleetSpec
-from rollouts.model import Engine, Phase, RegionState
+from rollouts.model import Engine, RegionPhase, RegionState
 from tidegate.core.clock import SystemClock
+from tidegate.core.names import DELIVERY, VERSION
 from tidegate.core.spec import load_spec
+from tidegate.testing import write_tiny_model
 
 RATE = 20.0
 """Users' requests a second, in each region."""
@@ -62,6 +63,9 @@ STAGES: Sequence[Mapping[str, Any]] = (
 class DeliveredModel:
     """A registered model, and everything around its deliveries."""
 
+    repositories: tuple[str, ...] = ()
+    """That its engines may come from; any when empty."""
+
     def __init__(self, bed: Bed, name: str, waves: Sequence[Sequence[str]]) -> None:
         self.bed, self.name = bed, name
         self.regions = tuple(region for wave in waves for region in wave)
@@ -78,13 +82,17 @@ class DeliveredModel:
 
     def version(self, alias: str | None = "challenger", **ways: Any) -> str:
         """Register one more version that behaves in these ways, with its engine's image; its number."""
-        number = len(list(self.folder.glob("export-*"))) + 1
-        export = write_tiny_model(self.folder / f"export-{number}", seed=number)
+        export = self.export()
         (export / "standin.json").write_text(json.dumps(ways), encoding="utf-8")
         version = self.registry.register(self.name, export, alias=alias)
         image = self.bed.push_engine(self.name, version.version, export)
         self.registry.mark(version, {ENGINE_IMAGE: image})
         return version.version
+
+    def export(self) -> Path:
+        """A Hugging Face folder unlike every other of this model."""
+        number = len(list(self.folder.glob("export-*"))) + 1
+        return write_tiny_model(self.folder / f"export-{number}", seed=number)
 
     def serve(self, version: str) -> None:
         """The first version of all regions, as an administrator brings it."""
@@ -101,14 +109,15 @@ class DeliveredModel:
         asyncio.run(deploy())
 
     async def set_up(self, region: str, engine: Engine) -> None:
-        """An administrator's part of the region's objects: accounts, rights, priorities, network policy."""
+        """An administrator's part of the region's objects: accounts, rights, priorities, policies."""
         spec = load_spec(self.spec, Delivery)
         assert isinstance(spec.fleet, ArgoFleetSpec)
         release = Release(
             delivery=self.name, region=region, version=engine.version, digest=engine.digest, image=engine.image
         )
         client = self.bed.client(region)
-        for body in region_objects(spec, spec.fleet, release, parts=(Part.SETUP,)).objects:
+        parts = (RenderPart.SETUP, RenderPart.ADMISSION)
+        for body in region_objects(spec, spec.fleet, release, repositories=self.repositories, parts=parts).objects:
             await client.apply(body, force=True)
             if not resource_of(body).namespaced:
                 self.bed.leaves_behind(region, resource_of(body), body["metadata"]["name"])
@@ -132,7 +141,7 @@ class DeliveredModel:
 
     @contextmanager
     def users(self, *, rate: float = RATE) -> Iterator[None]:
-        """People who ask in every region, and somebody who watches that the stable always has engines."""
+        """People who ask in every region, and a watch that the stable always has engines."""
         with ExitStack() as stack:
             for region in self.regions:
                 watch = Endpoints(lambda region=region: self.bed.client(region), stable_service(self.name))
@@ -189,6 +198,12 @@ class DeliveredModel:
         """What the newest delivery's ledger says."""
         return [event for event in self.deliveries.events(self.delivery().id) if not kind or event.kind == kind]
 
+    def told_here(self) -> list[Event]:
+        """The same by the file of the machine that delivers, which needs no ledger."""
+        files = (self.folder / "state" / "deliveries").glob("*/events.jsonl")
+        newest = max(files, key=lambda path: path.stat().st_mtime)
+        return [Event.model_validate_json(line) for line in newest.read_text(encoding="utf-8").splitlines()]
+
     def steps(self) -> list[str]:
         """The ids of a delivery's steps, in order."""
         planned = self.start("plan", "delivery.yaml", "--output", "json").finish()
@@ -205,14 +220,14 @@ class DeliveredModel:
         until(f"{step} begins", begun)
 
     def exactly(self, version: str, *, previous: str | None = None) -> None:
-        """Every region serves that version alone, with nobody on trial."""
+        """Every region serves that version alone, with no canary."""
         for region in self.regions:
 
             def alone(region: str = region) -> bool:
                 state = self.region(region)
                 warm = state.previous.version if state.previous else None
                 stable = state.stable.version if state.stable else None
-                steady = state.phase is Phase.STEADY and state.canary is None and state.weight == 0
+                steady = state.phase is RegionPhase.STEADY and state.canary is None and state.weight == 0
                 return steady and stable == version and (previous is None or warm == previous)
 
             until(f"{region} serves version {version} alone", alone, seconds=90)
@@ -246,12 +261,13 @@ class DeliveredModel:
             "gates": GATES,
             "stages": list(STAGES),
             "regions": {"waves": [list(wave) for wave in self._waves], "bake": "5s"},
-            "fleet": self._fleet(),
+            "fleet": self.fleet(),
             "traffic": {"requests_per_second": RATE, "prompts": "prompts.txt", "max_tokens": 8},
         }
         self.spec.write_text(yaml.safe_dump(spec, sort_keys=False), encoding="utf-8")
 
-    def _fleet(self) -> dict[str, Any]:
+    def fleet(self) -> dict[str, Any]:
+        """As the spec has it before anybody changes it."""
         return {
             "kind": "argo",
             "namespace": self.bed.namespace,

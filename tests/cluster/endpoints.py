@@ -1,4 +1,4 @@
-"""Watches that a Service always has a ready endpoint: what users reach must never be nobody."""
+"""Watches that a Service always has a ready endpoint: there must always be one for users to reach."""
 
 from __future__ import annotations
 

@@ -21,9 +21,9 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from fakes.argo.definitions import install
+from fakes.argo.process import install
 
-from rollouts.adapters.kube.connect import connect
+from rollouts.adapters.kube.client import connect
 from tidegate.core.clock import SystemClock
 
 REGIONS = {"main": 1, "west": 2}
@@ -143,7 +143,7 @@ def region(tool: str, name: str, number: int) -> dict[str, Any]:
         "gateway_class": "tidegate",
         "gateway_namespace": "envoy-gateway-system",
         "address": address,
-        "forward": [tool, "forward", name, "{port}", "{service}.{namespace}.svc.cluster.local:80"],
+        "forward": [tool, "forward", name, "{port}", "{host}:80"],
         "stop": [tool, "stop", name, "kube-apiserver", "-9"],
         "start": [tool, "start", name, "kube-apiserver"],
     }

@@ -15,6 +15,9 @@ from cluster.bed import Bed
 from cluster.delivered_model import DeliveredModel
 from cluster.users import Asked, told
 from e2e.machine import Finished, until
+from fakes.services.mlflow_server import answer, hang
+
+from registry.model import Event
 
 UNGATED = ({"offline": {"dataset": "golden.jsonl", "gates": ["quality"]}},)
 """Stages that take seconds: what a story is about comes before or after them."""
@@ -60,7 +63,7 @@ def slow(bed: Bed) -> Told:
 
 
 def failing(bed: Bed) -> Told:
-    """It answers a quarter of its requests with an error: those who met it failed, and nobody after the verdict."""
+    """It answers a quarter of its requests with an error: those who met it failed, and no user after the verdict."""
     return _taken_back(bed, "failing", CANARY, "gate errors", may_fail=True, errors=0.25, errors_after=10)
 
 
@@ -82,7 +85,7 @@ def crashing(bed: Bed) -> Told:
 
 
 def dying(bed: Bed) -> Told:
-    """Its engines die with users on them: streams on them are cut, and nobody else is hurt."""
+    """Its engines die with users on them: streams on them are cut, and no other user is hurt."""
     patient = [{"canary": {"weights": [50], "at_least": "5m", "within": "6m", "gates": ["latency", "errors"]}}]
     return _taken_back(bed, "dying", patient, "", may_fail=True, die_after=25)
 
@@ -165,11 +168,40 @@ def without_controller(bed: Bed) -> Told:
     return told_of(model, f"exit {done.code}", note=f"last user on the canary {seconds:+.2f} s from the verdict")
 
 
+def without_ledger(bed: Bed) -> Told:
+    """MLflow stops answering with half of both regions' users on the canary; then a gate fails in one of them."""
+    model, first = _served(bed, "without-ledger", waves=[list(bed.around.clusters)], stages=CANARY)
+    with model.users():
+        bad = model.version(ttft=0.09)
+        running = model.deliver("--output", "json")
+
+        def everywhere() -> bool:
+            assert running.runs, running.finish()
+            return all(any(one.version == bad for one in model.asked(region)) for region in model.regions)
+
+        until("users of every region meet the canary", everywhere)
+        hang(bed.mlflow)
+        try:
+            done = running.finish()
+            assert done.code == 1, f"exit {done.code}: {done.err}"
+            assert "rolled-back" in done.out and "gate latency" in done.out, done.out
+            seconds = max(late(model, bad, model.told_here(), region) for region in model.regions)
+        finally:
+            answer(bed.mlflow)
+        model.exactly(first)
+        # Whatever is typed next writes what MLflow has not taken.
+        model.start("status", "delivery.yaml").finish()
+        assert (model.delivery().outcome, "gate latency" in (model.delivery().reason or "")) == ("rolled-back", True)
+        kinds = [event.kind for event in model.events()]
+        assert kinds.count("closed") == 1, kinds
+    return told_of(model, f"exit {done.code}", note=f"last user on a canary {seconds:+.2f} s from the verdict")
+
+
 def region_away(bed: Bed) -> Told:
     """The second region's API server is killed with half of its users on the canary; it comes back later."""
     one, other = bed.around.clusters
     there = bed.around.clusters[other]
-    assert there.stop, "nobody may stop that API server"
+    assert there.stop, "that API server must not be stopped"
     model, first = _served(bed, "region-away", waves=[[one], [other]], stages=CANARY)
     with model.users():
         second = model.version()
@@ -196,7 +228,9 @@ TOGETHER: dict[str, Callable[[Bed], Told]] = {
     for story in (healthy, slow, failing, refusing, wrong, crashing, dying, aborted, killed, interrupted)
 }
 """Those that leave everything alone that others share."""
-ALONE: dict[str, Callable[[Bed], Told]] = {story.__name__: story for story in (without_controller, region_away)}
+ALONE: dict[str, Callable[[Bed], Told]] = {
+    story.__name__: story for story in (without_controller, without_ledger, region_away)
+}
 
 
 def _served(
@@ -239,17 +273,18 @@ def _taken_back(
     return told_of(model, f"exit {done.code}", note=note, blamed=bad if may_fail else None)
 
 
-def late(model: DeliveredModel, bad: str) -> float:
-    """Seconds from the verdict to the last user request that began on the canary."""
-    verdict = model.events("failed")[0].at.timestamp()
-    on_canary = [asked.started for asked in model.asked() if asked.version == bad]
+def late(model: DeliveredModel, bad: str, events: Sequence[Event] | None = None, region: str | None = None) -> float:
+    """Seconds from the verdict to the last user request that began on the canary; `events` are the ledger's."""
+    told = model.events() if events is None else events
+    verdict = next(event.at for event in told if event.kind == "failed").timestamp()
+    on_canary = [asked.started for asked in model.asked(region) if asked.version == bad]
     seconds = max(on_canary, default=verdict) - verdict
     assert seconds <= BACK_SECONDS, f"a user met version {bad} {seconds:.2f} s after the verdict"
     return seconds
 
 
 def told_of(model: DeliveredModel, how: str, *, note: str, blamed: str | None = None) -> Told:
-    """Nobody failed but those whom a version that fails answered, or cut; and the stable was never without engines."""
+    """Only requests that a failing version answered or cut have failed; and the stable was never without engines."""
     asked = model.asked()
     innocent = [each for each in asked if each.failed and not _blamed(each, blamed)]
     assert not innocent, f"{told(asked)}; the first: {innocent[0]}"

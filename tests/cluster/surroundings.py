@@ -1,4 +1,4 @@
-"""What a test cluster has around it, beside the API servers that KUBECONFIG names.
+"""What a test cluster has around it, besides the API servers that KUBECONFIG names.
 
 `make cluster` writes it for the clusters that it brings up. For a cluster of another kind a person writes the same JSON
 and names it in TIDEGATE_TEST_SURROUNDINGS; docs/cluster-tests.md says what each field means.
@@ -34,9 +34,12 @@ class ClusterSurroundings(Value):
     address: str
     """Of this machine, on which `forward` makes ports of the cluster reachable."""
     forward: tuple[str, ...]
-    """A command that makes `{service}` in `{namespace}` reachable at `address`, port `{port}`, and returns."""
+    """A command that makes `{service}` in `{namespace}` reachable at `address`, port `{port}`, and returns.
+
+    `{host}` is the Service's cluster IP, or its name in the cluster's DNS while it has none.
+    """
     stop: tuple[str, ...] = ()
-    """A command that ends the API server at once; empty where nobody may."""
+    """A command that ends the API server at once; empty where that is not allowed."""
     start: tuple[str, ...] = ()
     """Its opposite."""
 

@@ -11,10 +11,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import pytest
 from cluster.bed import Bed
 from cluster.delivered_model import DeliveredModel
-from fakes.fleet_contract import FleetContract
-from fakes.tiny_model import write_tiny_model
 
 from rollouts.model import Engine
+from tidegate.testing import FleetContract, write_tiny_model
 
 PROMISES = sorted(name for name in vars(FleetContract) if name.startswith("test_"))
 SIDE_BY_SIDE = 5

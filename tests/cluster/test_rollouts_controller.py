@@ -1,4 +1,4 @@
-"""The simulated controller keeps the same contract beside a real API server, with real pods, Services and endpoints."""
+"""The simulated controller keeps the same contract with a real API server, with real pods, Services and endpoints."""
 
 from __future__ import annotations
 
@@ -7,13 +7,11 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing, asynccontextmanager
 
 import pytest
-from fakes.argo.controller_contract import ControllerContract
-from fakes.argo.controller_process import Beside, ControllerProcess
-from fakes.argo.stage import Stage
+from fakes.argo.stage import ControllerContract, ControllerProcess, SeparateController, Stage
 
 from rollouts.adapters.kube.client import KubeClient
 from rollouts.errors import NotFound
-from rollouts.kube.model import EVERYWHERE, ChangeKind, Json
+from rollouts.kube.model import EVERYWHERE, Json, WatchEventType
 from rollouts.kube.resources import (
     DEPLOYMENTS,
     ENDPOINT_SLICES,
@@ -37,7 +35,7 @@ def process(
 
 
 @pytest.fixture
-async def controller(client: KubeClient, process: ControllerProcess) -> Beside:
+async def controller(client: KubeClient, process: ControllerProcess) -> SeparateController:
     """It lives, and nothing is wrong."""
     try:
         await client.list(HTTP_ROUTES)
@@ -46,7 +44,7 @@ async def controller(client: KubeClient, process: ControllerProcess) -> Beside:
     real = await client.list(DEPLOYMENTS, labels="app.kubernetes.io/name=argo-rollouts", namespace=EVERYWHERE)
     if real.items:
         pytest.skip("a real controller reconciles Rollouts in this cluster")
-    controller = Beside(process, client)
+    controller = SeparateController(process, client)
     await controller.reset()
     if not process.lives:
         await controller.start()
@@ -54,8 +52,8 @@ async def controller(client: KubeClient, process: ControllerProcess) -> Beside:
 
 
 @pytest.fixture
-async def stage(client: KubeClient, controller: Beside, marked: str) -> AsyncIterator[Stage]:
-    """Throughout, the stable's Service has somebody who answers."""
+async def stage(client: KubeClient, controller: SeparateController, marked: str) -> AsyncIterator[Stage]:
+    """Throughout, the stable's Service has a ready endpoint."""
     image = await _pause_image(client)
     stage = Stage(client, SystemClock(), controller, name=marked, image=image, patience_seconds=PATIENCE_SECONDS)
     await stage.furnish()
@@ -64,7 +62,7 @@ async def stage(client: KubeClient, controller: Beside, marked: str) -> AsyncIte
     await client.delete(ROLLOUTS, stage.name)
 
 
-class TestBesideARealApiServer(ControllerContract): ...
+class TestWithARealApiServer(ControllerContract): ...
 
 
 async def _pause_image(client: KubeClient) -> str:
@@ -81,7 +79,7 @@ async def _pause_image(client: KubeClient) -> str:
 async def _always_served(client: KubeClient, service: str) -> AsyncIterator[None]:
     """
     Raises:
-        AssertionError: at the end, when the Service had somebody, and then nobody.
+        AssertionError: at the end, when the Service had endpoints and lost them.
     """
     ready: dict[str, int] = {}
     counts: list[int] = []
@@ -90,8 +88,8 @@ async def _always_served(client: KubeClient, service: str) -> AsyncIterator[None
         chosen = client.watch(ENDPOINT_SLICES, labels=f"kubernetes.io/service-name={service}")
         async with aclosing(chosen) as changes:
             async for change in changes:
-                if change.kind in (ChangeKind.ADDED, ChangeKind.MODIFIED, ChangeKind.DELETED):
-                    gone = change.kind is ChangeKind.DELETED
+                if change.kind in (WatchEventType.ADDED, WatchEventType.MODIFIED, WatchEventType.DELETED):
+                    gone = change.kind is WatchEventType.DELETED
                     ready[change.object["metadata"]["name"]] = 0 if gone else _ready_in(change.object)
                     counts.append(sum(ready.values()))
 

@@ -19,7 +19,7 @@ from typing import TextIO
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from fakes.users import Request, Users
+from fakes.engines.local_fleet import Request, Users
 
 WRITE_SECONDS = 0.2
 
@@ -34,6 +34,8 @@ class Asked:
     """Of the engine that answered; None when none did."""
     status: int | None
     whole: bool
+    error: str | None = None
+    """Why the connection failed."""
 
     @property
     def failed(self) -> bool:
@@ -50,7 +52,7 @@ def read(path: Path) -> list[Asked]:
 
 def told(asked: list[Asked]) -> str:
     """Who served how many, and how many failed."""
-    by_version = Counter(each.version or "nobody" for each in asked)
+    by_version = Counter(each.version or "none" for each in asked)
     served = ", ".join(f"version {version} {count}" for version, count in sorted(by_version.items()))
     return f"{len(asked)} requests: {served}; {sum(each.failed for each in asked)} failed"
 
@@ -72,8 +74,9 @@ async def main() -> None:
 def _write(requests: list[Request], file: TextIO) -> None:
     since = time.time() - time.monotonic()
     for each in requests:
-        said = {"started": each.started + since, "version": each.version, "status": each.status, "whole": each.whole}
-        print(json.dumps(said), file=file)
+        record = {"started": each.started + since, "version": each.version, "status": each.status}
+        record |= {"whole": each.whole, "error": each.error}
+        print(json.dumps(record), file=file)
     requests.clear()
 
 

@@ -13,7 +13,7 @@ from cluster.stories import CANARY, UNGATED, Told, late, told_of
 from e2e.machine import until
 
 from rollouts.kube.model import Json
-from rollouts.kube.resources import PODS, WORKFLOWS
+from rollouts.kube.resources import ADMISSION_BINDINGS, ADMISSION_POLICIES, PODS, WORKFLOWS
 
 SECRET = "tidegate-clusters"
 OF = "workflows.argoproj.io/workflow"
@@ -52,6 +52,10 @@ class WorkflowModel(DeliveredModel):
         )
         done = said.finish()
         assert done.code == 0, done.err
+        for part in ("workflows", "steps"):
+            name = f"{self.bed.namespace}-{self.name}-{part}"
+            for kind in (ADMISSION_POLICIES, ADMISSION_BINDINGS):
+                self.bed.leaves_behind(self.regions[0], kind, name)
         return done.out.strip()
 
     def workflow(self, name: str) -> Json:

@@ -9,11 +9,11 @@ from pathlib import Path
 from e2e.machine import Machine, until
 from e2e.spec import MODEL, PROMPTS, REGION, write_golden, write_spec
 from e2e.story import Story
-from fakes.tiny_model import write_tiny_model
 
 from pipelines.adapters.chat import OpenAIChat
 from registry.model import Alias
-from rollouts.model import Arm
+from rollouts.model import EngineSet
+from tidegate.testing import write_tiny_model
 
 
 class Given:
@@ -26,7 +26,7 @@ class Given:
     def a_fleet(self) -> None:
         """The champion serves; there is a golden set of its own answers. A fleet that is up is taken as it is."""
         write_spec(self._machine.folder)
-        if not (self._machine.state / "mlflow.db").exists():
+        if not (self._machine.folder / "exports").exists():
             register(self._machine, seed=0, alias=Alias.CHAMPION)
         if self._machine.region(REGION) is None:
             started = self._machine.tidegate("fleet", "up", "--detach")
@@ -43,6 +43,13 @@ class Given:
         """It answers everything, and nothing as the champion does."""
         self._story.challenger = register(self._machine, seed=1, alias=Alias.CHALLENGER)
 
+    def a_challenger_that_takes_its_time(self) -> None:
+        """The champion's weights and answers; to read a conversation takes it a quarter of a second more."""
+        export = write_export(self._machine, seed=0)
+        with (export / "chat_template.jinja").open("a", encoding="utf-8") as template:
+            template.write("{% for _ in range(60) %}{% for _ in range(99999) %}{% endfor %}{% endfor %}")
+        self._story.challenger = self._machine.registry.register(MODEL, export, alias=Alias.CHALLENGER).version
+
     def users(self) -> None:
         """People who ask all the time."""
         users = self._story.users = self._machine.start("traffic")
@@ -56,7 +63,7 @@ class Given:
 
 def register(machine: Machine, *, seed: int, alias: Alias) -> str:
     """Register one more export; equal seeds make equal weights."""
-    # Not by the command, which loads MLflow anew each time.
+    # Not by the command, which loads MLflow each time.
     return machine.registry.register(MODEL, write_export(machine, seed=seed), alias=alias).version
 
 
@@ -71,7 +78,7 @@ def write_export(machine: Machine, *, seed: int) -> Path:
     return export
 
 
-async def _answers(stable: Arm | None) -> dict[str, str]:
-    assert stable is not None, "nobody serves"
+async def _answers(stable: EngineSet | None) -> dict[str, str]:
+    assert stable is not None, "no stable"
     chat = OpenAIChat()
     return {prompt: (await chat.ask(stable.url, MODEL, prompt, max_tokens=24)).text for prompt in PROMPTS}

@@ -15,6 +15,7 @@ from typing import TypeVar
 
 import psutil
 
+from registry.adapters.mlflow_address import is_server
 from registry.adapters.mlflow_deliveries import MlflowDeliveries
 from registry.adapters.mlflow_models import MlflowRegistry
 from registry.adapters.mlflow_store import embedded_uri
@@ -100,16 +101,20 @@ class Command:
 class Machine:
     """A folder with a spec in it, its state folder, and whatever runs for that state folder."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, tracking_uri: str | None = None) -> None:
+        """`tracking_uri` is of an MLflow server; else MLflow is embedded in the state folder."""
         self.folder = folder
         self.state = folder / "state"
-        self.registry = MlflowRegistry(embedded_uri(self.state))
-        self.deliveries = MlflowDeliveries(embedded_uri(self.state))
+        self.tracking_uri = tracking_uri or embedded_uri(self.state)
+        self.registry = MlflowRegistry(self.tracking_uri)
+        self.deliveries = MlflowDeliveries(self.tracking_uri)
 
     def start(self, *arguments: str, environment: Mapping[str, str] | None = None) -> Command:
         """Type a command and let it run."""
         # In the environment, not among the arguments: so it marks every descendant, too.
         own = {"CI": "1", "TIDEGATE_STATE": str(self.state), **(environment or {})}
+        if is_server(self.tracking_uri):
+            own["MLFLOW_TRACKING_URI"] = self.tracking_uri
         return Command.typed(arguments, self.folder, own)
 
     def tidegate(self, *arguments: str, environment: Mapping[str, str] | None = None) -> Finished:

@@ -31,7 +31,7 @@ def write_spec(folder: Path, *, canary_lasts: str = "0s", **changes: Any) -> Pat
         "model": {"name": MODEL},
         "engine": _engine(),
         "gates": {
-            "budget": {"look": "6s"},
+            "budget": {"poll_interval": "6s"},
             "latency": {"quantile": 0.5, "max_increase": "1000%", "tolerance": "300%", "min_requests": 8},
             "errors": {"max_increase": "60pp", "tolerance": "20pp", "min_requests": 8},
             "quality": {"scorer": "exact", "max_drop": 0.5, "min_prompts": len(PROMPTS)},

@@ -50,10 +50,10 @@ def failed(machine: Machine, finished: Finished, code: int) -> str:
     return last.reason
 
 
-def test_a_model_that_nobody_registered(machine: Machine) -> None:
-    write_spec(machine.folder, model={"name": "nobody"})
+def test_a_model_that_is_not_registered(machine: Machine) -> None:
+    write_spec(machine.folder, model={"name": "unknown"})
     line = refused(machine.tidegate("deliver"), 2)
-    assert "models:/nobody: no such model" in line and "there are tiny" in line
+    assert "models:/unknown: no such model" in line and "there are tiny" in line
 
 
 def test_an_alias_that_no_version_has(machine: Machine) -> None:

@@ -12,10 +12,10 @@ from e2e.machine import until
 from e2e.spec import MODEL, REGION
 from e2e.story import Story
 
-from gates.load.records import RequestRecord
+from gates.load import RequestRecord
 from registry.adapters.mlflow_library import open_client
 from registry.adapters.mlflow_store import embedded_uri
-from rollouts.model import Phase
+from rollouts.model import RegionPhase
 
 
 class Then:
@@ -36,7 +36,9 @@ class Then:
         def alone() -> bool:
             state = self._story.region()
             stable = state.stable.version if state.stable else None
-            return state.phase is Phase.STEADY and stable == version and state.canary is None and state.weight == 0
+            return (
+                state.phase is RegionPhase.STEADY and stable == version and state.canary is None and state.weight == 0
+            )
 
         until(f"{REGION} serves version {version} alone", alone)
         if self._story.killed_at:
@@ -57,7 +59,7 @@ class Then:
 
     def the_proxy_is_back(self) -> None:
         """And the region is what it was: on trial, or steady when the delivery is already over."""
-        until("the proxy is back", lambda: self._story.region().phase in (Phase.STEADY, Phase.TRIAL))
+        until("the proxy is back", lambda: self._story.region().phase in (RegionPhase.STEADY, RegionPhase.TRIAL))
 
     def it_is_delivered_or_taken_back(self) -> None:
         """One of the two, whole: exit code, region and ledger agree."""
@@ -68,7 +70,7 @@ class Then:
         self.ledger_says("delivered" if ended.code == 0 else "rolled-back")
 
     def aliases(self, **expected: str | None) -> None:
-        """Which version each alias is on; None for nobody."""
+        """Which version each alias is on; None for none."""
         versions = self._machine.registry.versions(MODEL)
         found = {alias: version.version for version in versions for alias in version.aliases}
         assert {alias: found.get(alias) for alias in expected} == expected
@@ -86,7 +88,7 @@ class Then:
 
     def run_shows(self, status: str) -> None:
         """What a person sees in MLflow's own list: the run's status, with numbers and the report in it."""
-        client = open_client(embedded_uri(self._machine.state))
+        client = open_client(self._machine.tracking_uri)
         run = client.get_run(self._machine.deliveries.deliveries(MODEL)[0].id)
         assert run.info.status == status
         assert f"{REGION}.latency.ttft_p50_canary_seconds" in run.data.metrics, sorted(run.data.metrics)
@@ -125,12 +127,12 @@ class Then:
         return [change for trial in held for change in trial["changes"]]
 
     def version_is_tagged(self, version: str, outcome: str, reason: str) -> None:
-        tags = open_client(embedded_uri(self._machine.state)).get_model_version(MODEL, version).tags
+        tags = open_client(self._machine.tracking_uri).get_model_version(MODEL, version).tags
         assert tags["tidegate.outcome"] == outcome
         assert reason in tags["tidegate.reason"]
 
     def status_says(self, *parts: str, code: int = 0) -> None:
-        """4 when a region cannot be seen or serves nobody."""
+        """4 when a region cannot be observed or has no stable."""
         said = self._machine.tidegate("status")
         assert said.code == code, said.err
         assert [part for part in parts if part not in said.out] == [], said.out
@@ -149,7 +151,7 @@ class Then:
         assert (failed, cut) == (count, 0), [request for request in self._story.requests() if not request.ok]
 
     def users_failed_in_flight_only(self) -> None:
-        """Nobody who came after the kill was failed."""
+        """No request after the kill failed."""
         failed, requests, cut = self._counted()
         failures = [request for request in self._story.requests() if not request.ok]
         self._story.measured(f"users: {failed} of {requests} failed, {cut} cut, all in flight at the kill")
@@ -157,16 +159,16 @@ class Then:
         assert [request for request in failures if request.started > self._story.killed_at] == []
 
     def users_failed_until_served_again(self) -> None:
-        """Whoever came after the first that was served again was served, too."""
+        """Every request after the first that was served again was served, too."""
         failed, requests, cut = self._counted()
         again = self._first_served_again()
-        assert again is not None, "nobody was served again"
+        assert again is not None, "no request was served again"
         failures = [request for request in self._story.requests() if not request.ok]
         self._story.measured(f"users: {failed} of {requests} failed, {cut} of them cut")
         assert [request for request in failures if request.started > again.started] == []
 
     def users_are_served_again(self) -> None:
-        """Somebody who came after the kill got a whole answer."""
+        """A request after the kill got a whole answer."""
         again = until("users are served again", self._first_served_again)
         after = again.started - self._story.killed_at
         self._story.measured(f"the first user served again came {after:.1f} s after the kill")

@@ -6,14 +6,15 @@ import json
 import signal
 import time
 from enum import StrEnum
+from typing import Any
 
 import psutil
 from e2e.machine import until
 from e2e.spec import REGION, write_spec
 from e2e.story import Story
-from fakes.local_fleet import newest_with, process_of
+from fakes.engines.local_fleet import newest_with, process_of
 
-from rollouts.layout import Layout
+from rollouts.local.state_folder import Layout
 from rollouts.model import RegionState
 
 UNTIL_SOMETHING_HAPPENS = "15m"
@@ -41,10 +42,11 @@ class When:
         self.a_delivery_runs(canary_lasts="0s")
         self._story.ended()
 
-    def a_delivery_runs(self, *, canary_lasts: str = UNTIL_SOMETHING_HAPPENS) -> None:
+    def a_delivery_runs(self, *, canary_lasts: str = UNTIL_SOMETHING_HAPPENS, **changes: Any) -> None:
+        """`changes` replace whole keys at the top of its spec."""
         if self._story.delivery is not None:
             self._story.ended()
-        write_spec(self._machine.folder, canary_lasts=canary_lasts)
+        write_spec(self._machine.folder, canary_lasts=canary_lasts, **changes)
         self._story.delivery = self._machine.start("deliver")
 
     def weight_reaches(self, percent: int) -> None:

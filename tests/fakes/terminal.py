@@ -1,11 +1,20 @@
-"""What a person at a terminal gets from a command that runs in this process."""
+"""A command's terminal: what is piped into it, and what a person gets when it runs in this process."""
 
 from __future__ import annotations
 
+import io
 import json
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
+
+import pytest
+
+
+def pipe_in(monkeypatch: pytest.MonkeyPatch, lines: Iterable[bytes]) -> None:
+    """What the next command of this process reads."""
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"".join(line + b"\n" for line in lines))))
 
 
 @dataclass(frozen=True)

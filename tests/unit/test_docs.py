@@ -12,14 +12,14 @@ import typer
 import yaml
 
 from gates.reports.gate_file import GateFile
-from pipelines.spec import Delivery
-from pipelines.trust import Trust
-from slo.catalogue.alerts import OWN_RUNBOOK
+from pipelines.spec.delivery import Delivery
+from pipelines.spec.trust import Trust
+from slo.catalogue import OWN_RUNBOOK
 from slo.formats import read
 from slo.spec import KINDS
+from tidegate.app.wiring.specs import read_delivery
 from tidegate.cli.app import app
-from tidegate.cli.commands.schema import schema_text
-from tidegate.cli.compose import read_delivery
+from tidegate.cli.commands.init import schema_text
 from tidegate.core.spec import SpecError, parse_spec
 
 ROOT = Path(__file__).parents[2]
@@ -55,6 +55,19 @@ def links(page: Path) -> list[str]:
 def test_the_reference_has_every_command_and_no_other() -> None:
     written = re.findall(r"^#+ `tidegate (.+)`$", (ROOT / "docs/cli.md").read_text(), flags=re.MULTILINE)
     assert set(written) == commands()
+
+
+def test_operations_have_every_variable_and_no_other() -> None:
+    """One that ends in `_` is the beginning of several; `TIDEGATE_ENGINE` too."""
+    found = {
+        variable
+        for package in PACKAGES
+        for path in (ROOT / package).rglob("*.py")
+        for variable in re.findall(r"\bTIDEGATE_[A-Z_]*[A-Z]\b", path.read_text(encoding="utf-8"))
+    } - {"TIDEGATE_ENGINE"}
+    page = (ROOT / "docs/operations.md").read_text(encoding="utf-8")
+    section = page.partition("## Environment variables")[2].partition("\n## ")[0]
+    assert set(re.findall(r"`(TIDEGATE_[A-Z_]+)`", section)) == found
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
@@ -111,7 +124,7 @@ def test_every_delivery_that_we_hand_out_can_be_read_with_all_that_it_names(path
 @pytest.mark.parametrize("path", SPECS, ids=name)
 def test_editors_find_the_schema_of_every_delivery_that_we_hand_out(path: Path) -> None:
     schema = path.read_text(encoding="utf-8").splitlines()[0].removeprefix("# yaml-language-server: $schema=")
-    # The template's schema is written beside it by `tidegate init`.
+    # The template's schema is written next to it by `tidegate init`.
     assert (
         schema == "delivery.schema.json" or (path.parent / schema).resolve() == ROOT / "docs/schema" / Path(schema).name
     )

@@ -13,7 +13,7 @@ import typer
 from pydantic import BaseModel
 
 from gates.answers.golden import GoldenPrompt
-from pipelines.spec import Delivery
+from pipelines.spec.delivery import Delivery
 from tidegate.cli.app import app
 from tidegate.core.errors import ExitCode
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fakes.tiny_model import write_tiny_model
+from tidegate.testing import write_tiny_model
 
 
 def contents(folder: Path) -> dict[str, bytes]:

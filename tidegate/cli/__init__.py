@@ -14,18 +14,26 @@ if TYPE_CHECKING:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code. Whatever goes wrong is one line on stderr: what happened, what to do."""
+    from tidegate.app.process import notes_to
     from tidegate.core.errors import ExitCode
 
     arguments = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in arguments
     try:
-        return _run([argument for argument in arguments if argument != "--debug"] or ["--help"])
+        with notes_to(_to_stderr):
+            return _run([argument for argument in arguments if argument != "--debug"] or ["--help"])
     except KeyboardInterrupt:
         print("tidegate: stopped", file=sys.stderr)
         return ExitCode.INTERRUPTED
     # All of them: Python's own exit code for what nobody catches is 1, which says that a gate failed.
     except Exception as error:  # noqa: BLE001
         return _ended_by(error, arguments, debug=debug)
+
+
+def _to_stderr(line: str) -> None:
+    from tidegate.core.text import printable
+
+    print(printable(line), file=sys.stderr, flush=True)
 
 
 def _ended_by(error: Exception, arguments: Sequence[str], *, debug: bool) -> int:
@@ -41,7 +49,7 @@ def _ended_by(error: Exception, arguments: Sequence[str], *, debug: bool) -> int
 
 
 def _run(arguments: list[str]) -> int:
-    from tidegate.cli.shadowing import refuse_shadowed_packages
+    from tidegate.cli.preflight import refuse_shadowed_packages
 
     # Before the commands, which import them.
     refuse_shadowed_packages()
@@ -76,7 +84,7 @@ def _complaint(message: str) -> str:
 
 def _refused(error: TidegateError, *, debug: bool) -> int:
     """An error that a person is meant to read."""
-    from tidegate.core.plain_text import printable
+    from tidegate.core.text import printable
 
     if debug:
         _print_traceback(error)
@@ -115,7 +123,7 @@ def _failed_by_system(error: OSError, *, debug: bool) -> int:
 def _crashed(bug: Exception, arguments: Sequence[str], *, debug: bool) -> int:
     from tidegate.cli.crash import keep, told
     from tidegate.core.errors import ExitCode
-    from tidegate.core.plain_text import printable
+    from tidegate.core.text import printable
 
     if debug:
         _print_traceback(bug)
@@ -141,7 +149,7 @@ def _unread() -> int:
 
 
 def _is_ours(module: str | None) -> bool:
-    from tidegate.cli.shadowing import PACKAGES
+    from tidegate.cli.preflight import PACKAGES
 
     return not module or module.partition(".")[0] in {*PACKAGES, "slo", "tidegate"}
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from pipelines.outputs.wording import broken_off
-from pipelines.story import Story
-from tidegate.cli.output import note
+from pipelines.events.state import DeliveryState
+from pipelines.views.wording import broken_off
+from tidegate.app.process import note
 from tidegate.core.errors import TidegateError
 
 JUNIT = Path("tidegate-junit.xml")
@@ -45,11 +45,10 @@ class Reports:
         except OSError as error:
             note(f"a report could not be written: {error}")
 
-    def tell(self, story: Story, delivery: str) -> None:
+    def tell(self, story: DeliveryState, delivery: str) -> None:
         """Write how a delivery ended, or stands now; `delivery` is its id, empty when none was opened."""
         if self.junit or self.summary:
-            from pipelines.outputs.junit import delivery_junit
-            from pipelines.outputs.summary import delivery_markdown
+            from pipelines.views.ci import delivery_junit, delivery_markdown
 
             now = datetime.now(UTC)
             self.write(delivery_junit(story, delivery, now), delivery_markdown(story, delivery, now))
@@ -68,7 +67,7 @@ def reports_wanted(
 
 
 @contextmanager
-def errors_told(reports: Reports, story: Callable[[], Story] = Story) -> Iterator[None]:
+def errors_told(reports: Reports, story: Callable[[], DeliveryState] = DeliveryState) -> Iterator[None]:
     """What ends a command before the delivery's own end is in the reports too: or CI would show that nothing ran."""
     try:
         yield

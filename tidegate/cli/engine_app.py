@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from engine_images.torch_compile.choices import Device, Dynamic, Mode
+from engine_images.choices import CompileMode, DynamicShapes, TorchDevice
 from tidegate.cli.options import SPEC, STATE, As, Output, State, Tracking
 
 engine = typer.Typer(help="Engines as images: what they hold, how they differ, where they go.")
@@ -48,18 +48,19 @@ def build(
     """Build the engine of a model version, prove it, and pack it into an OCI image when there is a base.
 
     Downloads and proves every file, checks that it can be served, compiles, starts what was compiled in a fresh
-    process, and compares its log-probabilities with eager's. An engine with the same inputs is found, not built again.
-    Writes below --state, and two tags on the model version: the engine's digest and what was proven of it.
+    process, and compares its log-probabilities and its speed with eager's; of a torch module (`engine.torch` in the
+    spec) its outputs and its speed. An engine with the same inputs is found, not built again. Writes below --state,
+    and two tags on the model version: the engine's digest and what was proven of it.
 
     \b
     Examples:
       tidegate engine build models:/support-llm/7
       tidegate engine build models:/support-llm@challenger --base vllm-layout --weights --sign-key engine.key
     """
-    from tidegate.cli.commands.engine_build import Request, run
-    from tidegate.cli.engine_images import Login
+    from tidegate.cli.commands.engine_build import EngineBuildOptions, build_engine
+    from tidegate.cli.engine_images import RegistryLogin
 
-    request = Request(
+    request = EngineBuildOptions(
         model=model,
         spec=spec,
         state=state,
@@ -69,7 +70,7 @@ def build(
         with_weights=weights,
         sign_key=sign_key,
     )
-    return run(request, Login(None, "", insecure), as_json=output is Output.JSON)
+    return build_engine(request, RegistryLogin(None, "", insecure), as_json=output is Output.JSON)
 
 
 @engine.command("inspect")
@@ -87,10 +88,12 @@ def inspect(
       tidegate engine inspect .tidegate/engines/support-llm
       tidegate engine inspect registry.example/team/support-llm:7 --output json
     """
-    from tidegate.cli.commands.engine_inspect import run
-    from tidegate.cli.engine_images import Login
+    from tidegate.cli.commands.engine_image import show_image
+    from tidegate.cli.engine_images import RegistryLogin
 
-    return run(image, Login.asked(username, insecure, password_stdin, image), as_json=output is Output.JSON)
+    return show_image(
+        image, RegistryLogin.asked(username, insecure, password_stdin, image), as_json=output is Output.JSON
+    )
 
 
 @engine.command("diff")
@@ -109,10 +112,12 @@ def diff(
       tidegate engine diff layout:support-llm:6 layout:support-llm:7
       tidegate engine diff registry.example/team/support-llm:6 registry.example/team/support-llm:7 --output json
     """
-    from tidegate.cli.commands.engine_diff import run
-    from tidegate.cli.engine_images import Login
+    from tidegate.cli.commands.engine_image import show_difference
+    from tidegate.cli.engine_images import RegistryLogin
 
-    return run(a, b, Login.asked(username, insecure, password_stdin, a, b), as_json=output is Output.JSON)
+    return show_difference(
+        a, b, RegistryLogin.asked(username, insecure, password_stdin, a, b), as_json=output is Output.JSON
+    )
 
 
 @engine.command("push")
@@ -143,19 +148,19 @@ def push(
       tidegate engine push layout:support-llm:7 registry.example/team/support-llm:7 --mark
       tidegate engine push layout 127.0.0.1:5000/support-llm:7 --sign-key engine.key --output json
     """
-    from tidegate.cli.commands.engine_push import run
-    from tidegate.cli.compose import open_registry
-    from tidegate.cli.engine_images import Login
+    from tidegate.app.wiring.stores import open_registry
+    from tidegate.cli.commands.engine_image import push_engine
+    from tidegate.cli.engine_images import RegistryLogin
 
-    login = Login.asked(username, insecure, password_stdin, reference)
+    login = RegistryLogin.asked(username, insecure, password_stdin, reference)
     marks = open_registry(state, tracking_uri) if mark else None
-    return run(layout, reference, login, sign_key, marks, as_json=output is Output.JSON)
+    return push_engine(layout, reference, login, sign_key, marks, as_json=output is Output.JSON)
 
 
 @engine.command("verify")
 def verify(
     image: Image,
-    key: Annotated[Path, typer.Option("--key", help="Public key (PEM) of whoever builds engines.")],
+    key: Annotated[Path, typer.Option("--key", help="Public key (PEM) of the one who builds engines.")],
     username: Username = None,
     password_stdin: PasswordStdin = False,
     insecure: Insecure = False,
@@ -170,13 +175,15 @@ def verify(
     Examples:
       tidegate engine verify registry.example/team/support-llm:7 --key engine.pub
     """
-    from tidegate.cli.commands.engine_verify import run
-    from tidegate.cli.engine_images import Login
+    from tidegate.cli.commands.engine_image import verify_image
+    from tidegate.cli.engine_images import RegistryLogin
 
-    return run(image, key, Login.asked(username, insecure, password_stdin, image), as_json=output is Output.JSON)
+    return verify_image(
+        image, key, RegistryLogin.asked(username, insecure, password_stdin, image), as_json=output is Output.JSON
+    )
 
 
-@engine.command("torch")
+@engine.command("torch", hidden=True, deprecated=True)
 def torch(
     factory: Annotated[
         str,
@@ -190,15 +197,17 @@ def torch(
         list[str] | None, typer.Option("--shape", help="Sizes to warm and measure, such as 8x128; may be repeated.")
     ] = None,
     modes: Annotated[
-        list[Mode] | None, typer.Option("--mode", help="Of torch.compile; may be repeated.  [default: default]")
+        list[CompileMode] | None, typer.Option("--mode", help="Of torch.compile; may be repeated.  [default: default]")
     ] = None,
-    dynamic: Annotated[Dynamic, typer.Option("--dynamic", help="Whether sizes stay open in compiled code.")] = (
-        Dynamic.AUTO
+    dynamic: Annotated[DynamicShapes, typer.Option("--dynamic", help="Whether sizes stay open in compiled code.")] = (
+        DynamicShapes.AUTO
     ),
     fullgraph: Annotated[bool, typer.Option("--fullgraph", help="Refuse a model that torch cannot compile whole.")] = (
         False
     ),
-    device: Annotated[Device, typer.Option("--device", help="auto takes a GPU when there is one.")] = Device.AUTO,
+    device: Annotated[
+        TorchDevice, typer.Option("--device", help="auto takes a GPU when there is one.")
+    ] = TorchDevice.AUTO,
     repeats: Annotated[int, typer.Option("--repeats", min=1, help="Measured calls of each shape.")] = 50,
     tolerance: Annotated[
         float, typer.Option("--tolerance", min=0, help="Largest difference of an output from eager's.")
@@ -208,10 +217,9 @@ def torch(
     timeout: Annotated[float, typer.Option("--timeout", min=1, help="Seconds for each process.")] = 900,
     output: As = Output.TEXT,
 ) -> int:
-    """Compile a torch model without vLLM, and compare it with itself: eager, compiled, from the saved cache.
+    """Build a torch module in each mode without registry and spec; `engine build` does it from a spec.
 
-    Each runs in a fresh process. Fails when outputs differ or when a saved cache is not used again; then nothing is
-    kept. Changes nothing but --save.
+    Fails when outputs differ or when a saved cache is not used again; then nothing is kept. Changes nothing but --save.
 
     \b
     Examples:
@@ -219,12 +227,12 @@ def torch(
       tidegate engine torch models.py:encoder --shape 8x128 --mode default --mode max-autotune --output json
       tidegate engine torch models.py:encoder --shape 1x64 --shape 8x128 --load compiled
     """
-    from tidegate.cli.commands.engine_torch import Asked, run
+    from tidegate.cli.commands.engine_torch import TorchOptions, build_module
 
-    asked = Asked(
+    asked = TorchOptions(
         factory=factory,
         shapes=tuple(shapes or ()),
-        modes=tuple(modes or [Mode.DEFAULT]),
+        modes=tuple(modes or [CompileMode.DEFAULT]),
         dynamic=dynamic,
         fullgraph=fullgraph,
         device=device,
@@ -234,4 +242,4 @@ def torch(
         load=load,
         timeout=timeout,
     )
-    return run(asked, as_json=output is Output.JSON)
+    return build_module(asked, as_json=output is Output.JSON)

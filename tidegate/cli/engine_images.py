@@ -1,28 +1,77 @@
-"""Opens the images that a person names, with the credentials that there are."""
+"""What the engine commands share: opening the images that a person names, and printing what is found."""
 
 from __future__ import annotations
 
 import platform
+import re
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 from pydantic import SecretStr
 
 from engine_images.adapters.oci_layout import OciLayout, split_layout
 from engine_images.adapters.oci_read import Images, InLayout, InRegistry
-from engine_images.adapters.oci_registry import Access, Repository
-from engine_images.adapters.registry_credentials import Credentials, docker_config, find_credentials
+from engine_images.adapters.oci_registry import Credentials, RegistryAccess, Repository, docker_config, find_credentials
 from engine_images.oci.model import Platform
-from engine_images.oci.reference import Reference
-from tidegate.cli.output import note
+from engine_images.oci.reference import ImageReference
+from tidegate.app.process import note
 from tidegate.core.errors import UsageError
+
+DIGEST = re.compile(r"(?:sha256:)?([0-9a-f]{64})")
+
+
+def aligned(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
+    """Rows as columns; the last column is as long as it is."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)] if rows else []
+    for row in rows:
+        yield "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]]).rstrip()
+
+
+def at_most(lines: Sequence[str], count: int = 20) -> Iterator[str]:
+    """The first lines, and how many more there are: a compile cache has hundreds of files."""
+    yield from lines[:count]
+    if len(lines) > count:
+        yield f"  and {len(lines) - count} more: --output json has them all"
+
+
+def in_bytes(size: int) -> str:
+    """A size as people say it: `1.2 GB`."""
+    value = float(size)
+    for unit in ("B", "kB", "MB"):
+        if value < 1000:
+            return f"{value:.0f} B" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1000
+    return f"{value:.1f} GB"
+
+
+def short(digest: str) -> str:
+    """The first characters of a digest, enough to tell two apart."""
+    return digest.removeprefix("sha256:")[:12]
+
+
+def shortened(text: str) -> str:
+    """`text`, or its short form when it is a digest."""
+    return short(text) if DIGEST.fullmatch(text) else text
+
+
+def read_key(path: Path) -> bytes:
+    """The content of a key file.
+
+    Raises:
+        UsageError: it cannot be read.
+    """
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from error
 
 
 @dataclass(frozen=True)
-class Login:
+class RegistryLogin:
     """How a person told us to speak to registries."""
 
     given: Credentials | None
@@ -31,7 +80,7 @@ class Login:
     insecure: bool
 
     @classmethod
-    def asked(cls, username: str | None, insecure: bool, password_stdin: bool, *images: str) -> Login:
+    def asked(cls, username: str | None, insecure: bool, password_stdin: bool, *images: str) -> RegistryLogin:
         """From the options of a command, and the images that it names.
 
         Raises:
@@ -41,7 +90,7 @@ class Login:
             raise UsageError("--username and --password-stdin belong together")
         if username is None:
             return cls(None, "", insecure)
-        registries = {Reference.parse(image).registry for image in images if split_layout(image) is None}
+        registries = {ImageReference.parse(image).registry for image in images if split_layout(image) is None}
         if len(registries) != 1:
             raise UsageError(
                 f"--username is for one registry; found {', '.join(sorted(registries)) or 'none'}",
@@ -50,10 +99,10 @@ class Login:
         credentials = Credentials(username=username, password=SecretStr(sys.stdin.readline().rstrip("\r\n")))
         return cls(credentials, registries.pop(), insecure)
 
-    def access(self, reference: Reference) -> Access:
+    def access(self, reference: ImageReference) -> RegistryAccess:
         """What was given for this registry; else what docker knows."""
         given = self.given if reference.registry == self.registry else None
-        return Access(given or find_credentials(reference.registry, docker_config()), self.insecure)
+        return RegistryAccess(given or find_credentials(reference.registry, docker_config()), self.insecure)
 
 
 GO_NAMES = {"x86_64": "amd64", "aarch64": "arm64"}
@@ -66,7 +115,7 @@ def this_platform() -> Platform:
 
 
 @contextmanager
-def opened(image: str, login: Login) -> Iterator[Images]:
+def opened(image: str, login: RegistryLogin) -> Iterator[Images]:
     """The image called `PATH[:NAME]` or `REGISTRY/REPOSITORY:TAG`.
 
     Raises:
@@ -77,7 +126,7 @@ def opened(image: str, login: Login) -> Iterator[Images]:
     if layout:
         yield InLayout(OciLayout(layout[0]), layout[1])
         return
-    reference = Reference.parse(image)
+    reference = ImageReference.parse(image)
     with Repository(reference, login.access(reference)) as repository:
         yield InRegistry(repository)
 

@@ -9,10 +9,8 @@ from typing import Annotated
 
 import typer
 
-from tidegate.cli.private_state import kept_private
-
-TRUST_VARIABLE = "TIDEGATE_TRUST"
-"""Where the operator's trust file is."""
+from tidegate.app.process import TRUST_VARIABLE
+from tidegate.cli.preflight import kept_private
 
 
 class Output(StrEnum):
@@ -56,7 +54,7 @@ TrustFile = Annotated[
         envvar=TRUST_VARIABLE,
         metavar="FILE",
         callback=_for_the_whole_process,
-        help="Whom to believe; default: trust.yaml beside the spec.",
+        help="Whom to believe; default: trust.yaml next to the spec.",
     ),
 ]
 SshKey = Annotated[

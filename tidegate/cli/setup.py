@@ -1,4 +1,4 @@
-"""`tidegate setup`: brings everything that a delivery on this machine needs beside tidegate itself."""
+"""`tidegate setup`: brings everything that a delivery on this machine needs besides tidegate itself."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 import typer
 
 from engine_images.adapters.environment import engine_home, ensure_engine_environment
-from engine_images.adapters.system_packages import ensure_system_packages
+from engine_images.adapters.packages import ensure_system_packages
 from tidegate.core.errors import ExitCode
 
 

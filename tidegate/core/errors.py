@@ -18,7 +18,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import ClassVar
 
-from tidegate.core.addresses import without_names
+from tidegate.core.text import without_credentials
 
 
 class ExitCode(IntEnum):
@@ -54,9 +54,9 @@ class TidegateError(Exception):
 
         An error goes into logs, ledgers and reports: no name and password of an address in it gets that far.
         """
-        self.message = without_names(message)
-        self.hint = hint and without_names(hint)
-        self.detail = detail and without_names(detail)
+        self.message = without_credentials(message)
+        self.hint = hint and without_credentials(hint)
+        self.detail = detail and without_credentials(detail)
         super().__init__(self.message)
 
     def __str__(self) -> str:

@@ -1,15 +1,42 @@
-"""The bases of tidegate's data: values that never change and accept nothing they do not know."""
+"""The bases of tidegate's data: values that never change and accept no unknown fields."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import ast
+import inspect
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import ClassVar
 
-from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler
+from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, ValidationInfo, model_validator
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError
 
-from tidegate.core.meanings import meanings
+
+def meanings(cls: type) -> dict[str, str]:
+    """Field by field, those of its bases included; nothing of a class whose source is not there."""
+    found: dict[str, str] = {}
+    for each in reversed(cls.__mro__):
+        if "__annotations__" in each.__dict__:
+            found |= dict(_written_in(each))
+    return found
+
+
+def _written_in(cls: type) -> Iterator[tuple[str, str]]:
+    try:
+        source = textwrap.dedent(inspect.getsource(cls))
+    except (OSError, TypeError):
+        return
+    (body,) = ast.parse(source).body
+    assert isinstance(body, ast.ClassDef), "the source of a class is a class"
+    for field, text in pairwise(body.body):
+        if not (isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)):
+            continue
+        if isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant) and isinstance(text.value.value, str):
+            yield field.target.id, inspect.cleandoc(text.value.value)
+
 
 Loc = tuple[int | str, ...]
 """Where something is in a spec, key by key and index by index."""
@@ -43,7 +70,7 @@ class Value(BaseModel):
 
 
 @dataclass(frozen=True)
-class Contradiction:
+class SpecConflict:
     """Two parts of a spec that are right alone and wrong together."""
 
     where: Loc
@@ -53,25 +80,57 @@ class Contradiction:
 
 
 def at_odds(found: str, expected: str) -> PydanticCustomError:
-    """A contradiction to raise from a part's own validator: told beside what is wrong in other parts."""
+    """A contradiction to raise from a part's own validator: told besides what is wrong in other parts."""
     return PydanticCustomError(AT_ODDS, "found {found}; expected {expected}", {"found": found, "expected": expected})
+
+
+FORMER_KEYS = "former_keys"
+"""The key of the validation context under which a list collects the former keys that were read, with today's."""
+
+_FORMER_NAMES: dict[str, list[str]] = {}
+
+
+def former_names(key: str) -> Sequence[str]:
+    """What a key of any part of a spec was called before, by which a file may still write it."""
+    return _FORMER_NAMES.get(key, [])
 
 
 class SpecModel(Value):
     """A part of a file that a person writes; unknown keys are errors."""
 
-    def contradictions(self) -> Iterator[Contradiction]:
+    former_keys: ClassVar[Mapping[str, str]] = {}
+    """Keys of the last version that are read for one more, each with its name of today."""
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **settings: object) -> None:
+        super().__pydantic_init_subclass__(**settings)
+        for old, new in cls.former_keys.items():
+            _FORMER_NAMES.setdefault(new, []).append(old)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_keys_of_today(cls, data: object, info: ValidationInfo) -> object:
+        if not cls.former_keys or not isinstance(data, Mapping):
+            return data
+        renamed = {old: new for old, new in cls.former_keys.items() if old in data}
+        for old, new in renamed.items():
+            if new in data:
+                raise at_odds(f"`{old}` and `{new}`", f"`{new}` alone: it is the same key, renamed")
+        (info.context or {}).get(FORMER_KEYS, []).extend(renamed.items())
+        return {renamed.get(key, key): value for key, value in data.items()}
+
+    def contradictions(self) -> Iterator[SpecConflict]:
         """What no single field can see; asked of the whole spec once every field is right."""
         yield from ()
 
-    def all_contradictions(self) -> Iterator[Contradiction]:
+    def all_contradictions(self) -> Iterator[SpecConflict]:
         """Its own, and those of the parts it consists of, each with its place."""
         yield from self.contradictions()
         for name, field in type(self).model_fields.items():
             yield from _within(getattr(self, name), (field.alias or name,))
 
 
-def _within(value: object, where: Loc) -> Iterator[Contradiction]:
+def _within(value: object, where: Loc) -> Iterator[SpecConflict]:
     if isinstance(value, SpecModel):
         for odd in value.all_contradictions():
             yield replace(odd, where=(*where, *odd.where))

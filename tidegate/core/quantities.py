@@ -1,50 +1,22 @@
-"""Quantities that carry their unit: durations, percents, percentage points.
+"""Quantities that carry their unit: percents and percentage points (durations are in `tidegate.core.durations`).
 
-A spec says `30s`, `20%` or `0.5pp`, never a bare number whose unit the reader must guess. In code a
-duration is a `timedelta`, a percent and a percentage point are fractions (`20%` is 0.2). Where a field's bare
-number has one meaning only, such as a weight of 25 or a score of 0.6, the percent says the same.
+A spec says `20%` or `0.5pp`, never a bare number whose unit the reader must guess. In code a percent and a
+percentage point are fractions (`20%` is 0.2). Where a field's bare number has one meaning only, such as a weight
+of 25 or a score of 0.6, the percent says the same.
 """
 
 from __future__ import annotations
 
 import re
-from datetime import timedelta
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, PlainSerializer, ValidationInfo, WithJsonSchema
 
-SECONDS_PER_UNIT = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-
 FROM_FILE = "from_file"
 """Key of the validation context that is true while a file is read."""
 
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 _PERCENT = re.compile(r"(\d+(?:\.\d+)?)%")
 _POINTS = re.compile(r"(\d+(?:\.\d+)?)pp")
-
-
-def parse_duration(value: Any) -> timedelta:
-    """Read `250ms`, `30s`, `10m`, `2h`, `30d`.
-
-    Raises:
-        ValueError: when there is no number or no known unit.
-    """
-    if isinstance(value, timedelta):
-        return value
-    match = _DURATION.fullmatch(str(value))
-    if match is None:
-        raise ValueError("a duration such as 250ms, 30s, 10m, 2h or 30d")
-    return timedelta(seconds=float(match[1]) * SECONDS_PER_UNIT[match[2]])
-
-
-def format_duration(value: timedelta) -> str:
-    """The shortest text that `parse_duration` reads back as the same duration."""
-    seconds = value.total_seconds()
-    for unit in ("d", "h", "m", "s"):
-        count = seconds / SECONDS_PER_UNIT[unit]
-        if count >= 1 and count.is_integer():
-            return f"{count:.0f}{unit}"
-    return f"{seconds * 1000:g}ms" if seconds < 1 else f"{seconds:g}s"
 
 
 def _fraction(pattern: re.Pattern[str], example: str) -> BeforeValidator:
@@ -64,9 +36,6 @@ def _text(pattern: re.Pattern[str]) -> WithJsonSchema:
     return WithJsonSchema({"type": "string", "pattern": f"^{pattern.pattern}$"})
 
 
-Duration = Annotated[
-    timedelta, BeforeValidator(parse_duration), PlainSerializer(format_duration, when_used="json"), _text(_DURATION)
-]
 Percent = Annotated[
     float,
     _fraction(_PERCENT, "a percent such as 20%"),

@@ -6,6 +6,7 @@ A problem reads `delivery.yaml:14: stages[2].canary.weights[0]: found 140; expec
 from __future__ import annotations
 
 import difflib
+import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -18,14 +19,15 @@ import yaml
 from pydantic import BaseModel, Tag, ValidationError
 from pydantic_core import ErrorDetails
 
-from tidegate.core.addresses import without_names
+from tidegate.core.durations import format_duration
 from tidegate.core.errors import UsageError
-from tidegate.core.model import AT_ODDS, Contradiction, Loc, SpecModel
-from tidegate.core.plain_yaml import PlainLoader
-from tidegate.core.quantities import FROM_FILE, format_duration
-from tidegate.core.text_files import Unreadable, read_text
-from tidegate.core.yaml_bounds import MOST_CHARACTERS, TooMuch, require_bounded, require_countable, too_deep
+from tidegate.core.files import Unreadable, read_text
+from tidegate.core.model import AT_ODDS, FORMER_KEYS, Loc, SpecConflict, SpecModel, former_names
+from tidegate.core.quantities import FROM_FILE
+from tidegate.core.text import without_credentials
+from tidegate.core.yaml_text import MOST_CHARACTERS, PlainLoader, TooMuch, require_bounded, require_countable, too_deep
 
+log = logging.getLogger(__name__)
 Spec = TypeVar("Spec", bound=SpecModel)
 _DELTA = re.compile(r"datetime\.timedelta\(([^)]*)\)")
 MOST_BYTES = 4 * MOST_CHARACTERS
@@ -76,7 +78,7 @@ class Document(Generic[Spec]):
         return Problem(self.file, line, path, found, expected)
 
 
-def load_spec(path: Path, kind: type[Spec], *, also: Callable[[Spec], Iterable[Contradiction]] = lambda _: ()) -> Spec:
+def load_spec(path: Path, kind: type[Spec], *, also: Callable[[Spec], Iterable[SpecConflict]] = lambda _: ()) -> Spec:
     """Read the YAML file at `path` as a `kind`; `also` says what is wrong with it beyond what it knows itself.
 
     Raises:
@@ -99,13 +101,13 @@ def text_in(path: Path, expected: str, *, most_bytes: int | None = None) -> str:
 
 def unreadable(file: str, error: Unreadable, expected: str) -> Problem:
     """What is wrong with a file that is no text."""
-    # Whoever has a file in another encoding needs the name of the right one.
+    # Anyone who has a file in another encoding needs the name of the right one.
     encoded = f"{expected} in UTF-8" if isinstance(error.__cause__, UnicodeDecodeError) else expected
     return Problem(file, error.line, "", str(error), encoded)
 
 
 def parse_spec(
-    text: str, kind: type[Spec], *, file: str, also: Callable[[Spec], Iterable[Contradiction]] = lambda _: ()
+    text: str, kind: type[Spec], *, file: str, also: Callable[[Spec], Iterable[SpecConflict]] = lambda _: ()
 ) -> Spec:
     """As `load_spec`, for text at hand; `file` is the name used in problems."""
     with _syntax_errors(file), _bounds(file):
@@ -117,7 +119,7 @@ def parse_spec(
 
 
 def stated_kind(path: Path) -> str | None:
-    """What the file at `path` says under `kind`; None where it cannot be read: whoever reads it whole says why."""
+    """What the file at `path` says under `kind`; None where it cannot be read: the one who reads it whole says why."""
     try:
         text = read_text(path, most_bytes=MOST_BYTES)
         require_bounded(text)
@@ -185,14 +187,17 @@ def _checked(
     data: object,
     kind: type[Spec],
     file: str,
-    also: Callable[[Spec], Iterable[Contradiction]] = lambda _: (),
+    also: Callable[[Spec], Iterable[SpecConflict]] = lambda _: (),
 ) -> Spec:
     duplicates = [] if root is None else list(_duplicates(root, file, ""))
+    former: list[tuple[str, str]] = []
     try:
-        spec = kind.model_validate(data, context={FROM_FILE: True})
+        spec = kind.model_validate(data, context={FROM_FILE: True, FORMER_KEYS: former})
     except ValidationError as error:
         problems = duplicates + [_problem(detail, file, root, kind) for detail in _causes(error.errors())]
         raise SpecError(sorted(problems, key=lambda problem: problem.line)) from error
+    for old, new in former:
+        log.warning("%s: `%s` is now `%s`; the old name goes with the next release", file, old, new)
     problems = duplicates + [
         Problem(file, _locate(root, odd.where)[1], _locate(root, odd.where)[0], odd.found, odd.expected)
         for odd in (*spec.all_contradictions(), *also(spec))
@@ -270,8 +275,9 @@ def _locate(root: yaml.Node | None, loc: Loc) -> tuple[str, int]:
             path += f"[{part}]"
             node = node.value[part] if isinstance(node, yaml.SequenceNode) and part < len(node.value) else None
         else:
-            path += f".{part}" if path else part
-            pair = _entry(node, part)
+            pair = next(filter(None, (_entry(node, name) for name in (part, *former_names(part)))), None)
+            written = pair[0].value if pair else part
+            path += f".{written}" if path else written
             node = pair[1] if pair else None
             line = pair[0].start_mark.line + 1 if pair else line
         if node is not None and isinstance(part, int):
@@ -294,18 +300,18 @@ def _sentence(detail: ErrorDetails, loc: Loc, owner: Any) -> tuple[str, str]:
         return "nothing", "a value here"
     if detail["type"] == AT_ODDS:
         return str(context["found"]), str(context["expected"])
-    return _quoted(detail["input"], whole=not loc), _wish(detail, context)
+    return _quoted(detail["input"], whole=not loc), _expected(detail, context)
 
 
 def _quoted(found: object, *, whole: bool) -> str:
     """What stands there, short; nothing of a file that is no spec at all, which may be somebody's secret."""
     if whole:
         return f"a file that is {_SHAPES.get(type(found), 'text')}"
-    text = format_duration(found) if isinstance(found, timedelta) else without_names(repr(found))
+    text = format_duration(found) if isinstance(found, timedelta) else without_credentials(repr(found))
     return text if len(text) <= QUOTED_CHARACTERS else f"{text[:QUOTED_CHARACTERS]}..."
 
 
-def _wish(detail: ErrorDetails, context: dict[str, Any]) -> str:
+def _expected(detail: ErrorDetails, context: dict[str, Any]) -> str:
     if detail["type"] == "value_error":
         return str(context["error"])
     if detail["type"] == "too_short":

@@ -1,4 +1,4 @@
-"""One API server and one namespace: everything that the port `Cluster` promises."""
+"""The Kubernetes client: one API server and one namespace, everything that the port `Cluster` promises."""
 
 from __future__ import annotations
 
@@ -8,18 +8,17 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
 
-from rollouts.adapters.kube.access import Access
-from rollouts.adapters.kube.asking import Asking
-from rollouts.adapters.kube.transport import Call, Transport, Wire
-from rollouts.adapters.kube.watching import watching
+from rollouts.adapters.kube.credentials import CredentialProvider, credential_provider, namespace_of
+from rollouts.adapters.kube.transport import HttpClient, HttpRequest, Transport
+from rollouts.adapters.kube.watch import watch_events
 from rollouts.errors import Gone, Unreachable
 from rollouts.kube import requests
-from rollouts.kube.model import AccessQuestion, Body, Change, Json, Listed, PatchKind, Request, Resource
-from rollouts.kube.retrying import Backoff
+from rollouts.kube.model import AccessReview, Body, Json, ObjectList, PatchKind, Request, Resource, WatchEvent
+from rollouts.kube.retry import BACKOFF, RetryPolicy
 from tidegate.core.clock import Clock
 
-PATIENCE_SECONDS = 20.0
-"""After this long no request is sent again; whoever asks has a deadline of their own."""
+RETRY_SECONDS = 20.0
+"""No request is retried for longer; an operation above it is repeated for longer, until its deadline."""
 
 
 class KubeClient:
@@ -27,51 +26,49 @@ class KubeClient:
 
     def __init__(
         self,
-        access: Access,
+        credentials: CredentialProvider,
         *,
         namespace: str,
         clock: Clock,
         transport: Transport | None = None,
         chance: Callable[[], float] = random.random,
-        patience_seconds: float = PATIENCE_SECONDS,
+        retry_seconds: float = RETRY_SECONDS,
     ) -> None:
-        """`chance` gives numbers from 0 up to 1, for the pauses between tries; `transport` replaces the network."""
+        """`chance` gives numbers from 0 up to 1, for the pauses between attempts; `transport` replaces the network."""
         self.namespace = namespace
         self._clock = clock
         self._chance = chance
-        self._backoff = Backoff()
-        self._asking = Asking(
-            access,
-            Wire(transport),
-            clock=clock,
-            chance=chance,
-            backoff=self._backoff,
-            patience_seconds=patience_seconds,
-        )
+        retries = RetryPolicy(clock, seconds=retry_seconds, chance=chance)
+        self._http = HttpClient(credentials, retries, transport=transport)
 
     @property
     def ahead(self) -> timedelta | None:
         """How far the server's clock was ahead of ours at its last answer, within a second; None before the first."""
-        return self._asking.ahead
+        return self._http.ahead
 
     async def get(self, resource: Resource, name: str, *, namespace: str | None = None) -> Json:
         return await self.send(requests.get(resource, name, namespace))
 
     async def list(
         self, resource: Resource, *, labels: str = "", fields: str = "", namespace: str | None = None
-    ) -> Listed:
+    ) -> ObjectList:
         whole = requests.collection(resource, labels=labels, fields=fields, namespace=namespace)
         return await self._list(whole)
 
     def watch(
         self, resource: Resource, *, labels: str = "", fields: str = "", namespace: str | None = None
-    ) -> AsyncGenerator[Change, None]:
+    ) -> AsyncGenerator[WatchEvent, None]:
         whole = requests.collection(resource, labels=labels, fields=fields, namespace=namespace)
-        return watching(
-            whole, lists=self._list, streams=self._stream, clock=self._clock, chance=self._chance, backoff=self._backoff
+        return watch_events(
+            whole,
+            list_all=self._list,
+            open_stream=self._stream,
+            clock=self._clock,
+            chance=self._chance,
+            backoff=BACKOFF,
         )
 
-    async def allowed(self, question: AccessQuestion) -> bool:
+    async def allowed(self, question: AccessReview) -> bool:
         answer = await self.send(requests.review(question, self.namespace))
         return bool(answer["status"]["allowed"])
 
@@ -79,8 +76,8 @@ class KubeClient:
         return _json(await self.text("/version"), "GET /version")
 
     async def text(self, path: str) -> str:
-        answer = await self._asking.insist(Call("GET", path), f"GET {path}", changes_nothing=True)
-        return answer.body.decode(errors="replace")
+        answer = await self._http.request(HttpRequest("GET", path), f"GET {path}", changes_nothing=True)
+        return answer.decode(errors="replace")
 
     async def create(self, resource: Resource, body: Json) -> Json:
         return await self.send(requests.create(resource, body))
@@ -112,39 +109,39 @@ class KubeClient:
         await self.send(requests.delete(resource, name, namespace))
 
     async def send(self, request: Request) -> Json:
-        said = _said(request)
-        harmless = requests.changes_nothing(request)
-        answer = await self._asking.insist(self._call(request), said, changes_nothing=harmless)
-        return _json(answer.body, said)
+        description = _describe(request)
+        changes_nothing = requests.changes_nothing(request)
+        answer = await self._http.request(self._call(request), description, changes_nothing=changes_nothing)
+        return _json(answer, description)
 
     async def close(self) -> None:
-        await self._asking.close()
+        await self._http.close()
 
-    async def _list(self, whole: Request) -> Listed:
+    async def _list(self, whole: Request) -> ObjectList:
         """Page after page of one moment; when that moment expires meanwhile, all in one answer, as client-go does."""
         items: list[Json] = []
         after = ""
         while True:
             try:
-                page = await self.send(requests.page(whole, after))
+                page = await self.send(requests.list_page(whole, after))
             except Gone:
                 if not after:
                     raise
                 items, page = [], await self.send(whole)
             if "items" not in page or "metadata" not in page:
-                raise Unreachable(f"{_said(whole)}: something answered that is no list")
+                raise Unreachable(f"{_describe(whole)}: something answered that is no list")
             items += page["items"] or ()
             after = page["metadata"].get("continue", "")
             if not after:
                 kind = {"apiVersion": whole.resource.api_version, "kind": whole.resource.kind}
                 version = page["metadata"].get("resourceVersion", "")
-                return Listed(items=tuple(kind | item for item in items), resource_version=version)
+                return ObjectList(items=tuple(kind | item for item in items), resource_version=version)
 
     def _stream(self, request: Request, silence_seconds: float) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        return self._asking.listen(self._call(request), _said(request), silence_seconds=silence_seconds)
+        return self._http.stream(self._call(request), _describe(request), silence_seconds=silence_seconds)
 
-    def _call(self, request: Request) -> Call:
-        return Call(
+    def _call(self, request: Request) -> HttpRequest:
+        return HttpRequest(
             request.method,
             request.path(self.namespace),
             query=request.query,
@@ -153,18 +150,46 @@ class KubeClient:
         )
 
 
-def _said(request: Request) -> str:
+def _describe(request: Request) -> str:
     """A request in few words, for errors: `PATCH rollouts/support-llm/status`."""
     parts = (request.resource.plural, request.name, request.subresource)
     return f"{request.method} {'/'.join(part for part in parts if part)}"
 
 
-def _json(body: str | bytes, said: str) -> Json:
+def _json(body: str | bytes, description: str) -> Json:
     try:
         answer = json.loads(body)
     except ValueError:
         answer = None
     if not isinstance(answer, dict):
         # A proxy or a login page in between.
-        raise Unreachable(f"{said}: something answered that is no API server")
+        raise Unreachable(f"{description}: something answered that is no API server")
     return answer
+
+
+def connect(
+    context: str | None = None,
+    *,
+    clock: Clock,
+    namespace: str | None = None,
+    kubeconfig: str | None = None,
+    retry_seconds: float = RETRY_SECONDS,
+) -> KubeClient:
+    """A client for one namespace of one cluster; nothing is asked before the first request.
+
+    Args:
+        context: None for the current one, or the pod's own cluster where there is no kubeconfig.
+        clock: for pauses between tries and for the ends of credentials.
+        namespace: None for the context's.
+        kubeconfig: overrules `KUBECONFIG`.
+        retry_seconds: how long a request is retried; 0 for a single attempt.
+
+    Raises:
+        NoAccess: when no `namespace` is given and there is no such context.
+    """
+    return KubeClient(
+        credential_provider(context, clock=clock, kubeconfig=kubeconfig),
+        namespace=namespace or namespace_of(context, kubeconfig=kubeconfig),
+        clock=clock,
+        retry_seconds=retry_seconds,
+    )

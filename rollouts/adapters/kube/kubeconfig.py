@@ -1,135 +1,229 @@
-"""Credentials as `kubectl` finds them.
+"""API servers and credentials as kubeconfig files and service accounts of pods describe them.
 
-A context is looked for in the files of `KUBECONFIG`, else in `~/.kube/config`. Without a context the current one
-counts, and without any such file the service account of the pod we run in. A user with a plugin is left to the
-official client; all others are read here, since that takes a second to load.
+What is read here needs no plugin: certificates, tokens, and files that hold them.
 """
 
 from __future__ import annotations
 
-import asyncio
+import atexit
+import base64
+import hashlib
 import os
-import re
-from datetime import datetime, timedelta
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cache
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import yaml
 
-from rollouts.adapters.kube.access import EARLY, Access, Credential
-from rollouts.adapters.kube.plain_config import BrokenConfig, Context, Merged, credential_of, merged, of_service_account
-from rollouts.errors import NoAccess
-from tidegate.core.beside import beside
-from tidegate.core.clock import Clock
 
-REREAD = timedelta(minutes=1) + EARLY
-"""How long a token from a file is used: client-go reads it again each minute, since the kubelet rotates it in place."""
+@dataclass(frozen=True)
+class ApiServer:
+    """Where an API server is and how to trust it; two that are equal can share connections."""
 
-PLUGIN_SECONDS = 60.0
-"""Plugins ask a cloud, for seconds; the official client would wait for ever, and every request with it."""
-
-SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-BROKEN = (BrokenConfig, OSError, ValueError, KeyError, TypeError, AttributeError, yaml.YAMLError)
-"""What comes of a file that is not as it should be, here and in the official client, which checks little."""
-
-SECRET = re.compile(
-    r"""(?<![^\s'"])(?!/)(?=[^\s'"]*\d)(?=[^\s'"]*[A-Z])(?=[^\s'"]*[a-z])[^\s'"]{20,}|(?=[^\s'"/]*\d)[^\s'"/]{20,}"""
-)
-"""What a token or key looks like in a plugin's complaint: a long word with digits in it; paths should stay."""
+    url: str
+    ca_file: str | None = None
+    """Whom to trust; None for the authorities of this machine."""
+    verify: bool = True
+    tls_name: str | None = None
+    """The name in the server's certificate, when it is not the one in `url`."""
+    proxy: str | None = field(default=None, repr=False)
+    """May carry a password."""
+    certificate_file: str | None = None
+    key_file: str | None = None
+    fingerprint: str = ""
+    """Changes with what is in the files, which are rotated in place."""
 
 
-def access(context: str | None, *, clock: Clock, kubeconfig: str | None = None) -> Access:
-    """The way in; nothing is read before the first request.
+@dataclass(frozen=True)
+class Credential:
+    """What the kubeconfig, a plugin or the service account says now."""
 
-    `kubeconfig` overrules `KUBECONFIG`, and like it may name several files.
-    """
-
-    async def read() -> Credential:
-        files = _files(kubeconfig)
-        try:
-            async with asyncio.timeout(PLUGIN_SECONDS):
-                return await beside(_read, context, files, clock.now())
-        except TimeoutError:
-            raise NoAccess(
-                f"the plugin of context {context or 'in use'} gave nothing in {PLUGIN_SECONDS:g} s"
-            ) from None
-
-    return Access(read, clock)
+    server: ApiServer
+    authorization: str | None = field(default=None, repr=False)
+    """The header, never to be shown; None when the client certificate says it all."""
+    good_until: datetime | None = None
+    """When it must be got again; None when nobody said."""
 
 
-def namespace_of(context: str | None, *, kubeconfig: str | None = None) -> str:
-    """The namespace that a context names, or that our pod is in; `default` when neither says.
+class BrokenKubeconfig(Exception):
+    """A kubeconfig that is not as it should be; says where, and never what stands there."""
+
+
+@dataclass(frozen=True)
+class KubeconfigEntry:
+    """A named cluster, user or context, and the folder that its relative paths start from."""
+
+    content: Mapping[str, Any]
+    folder: Path
+
+
+@dataclass(frozen=True)
+class KubeContext:
+    """A context: a user and the API server it talks to."""
+
+    name: str
+    namespace: str | None
+    cluster: KubeconfigEntry
+    user: Mapping[str, Any] = field(repr=False)
+    user_folder: Path = Path()
+
+    @property
+    def needs_plugin(self) -> bool:
+        """Whether its credentials are what a program says; a token that stands next to it goes first, as in kubectl."""
+        if self.user.get("auth-provider"):
+            return True
+        return bool(self.user.get("exec")) and not (self.user.get("token") or self.user.get("tokenFile"))
+
+
+@dataclass(frozen=True)
+class Kubeconfig:
+    """All files of `KUBECONFIG` as one: of entries with one name the first counts."""
+
+    current: str | None
+    contexts: Mapping[str, KubeconfigEntry]
+    clusters: Mapping[str, KubeconfigEntry]
+    users: Mapping[str, KubeconfigEntry]
+
+    def context(self, name: str) -> KubeContext:
+        """That context, whole.
+
+        Raises:
+            BrokenKubeconfig: it names what is not there.
+        """
+        content = self.contexts[name].content
+        user = content.get("user")
+        found = _named(self.users, "users", user) if user else KubeconfigEntry({}, Path())
+        cluster = _named(self.clusters, "clusters", content.get("cluster"))
+        return KubeContext(name, content.get("namespace"), cluster, found.content, found.folder)
+
+
+def read_kubeconfig(files: str) -> Kubeconfig | None:
+    """Read the files; None when none of them exists.
 
     Raises:
-        NoAccess: when there is no such context.
+        BrokenKubeconfig, yaml.YAMLError, OSError: one of them is no kubeconfig.
     """
-    files = _files(kubeconfig)
-    if files is None:
-        said = SERVICE_ACCOUNT / "namespace"
-        return said.read_text().strip() if said.exists() else "default"
-    try:
-        return _context(_merged(files), context, files).namespace or "default"
-    except BROKEN as error:
-        raise _no_access(context, files, error) from None
+    current: str | None = None
+    parts: dict[str, dict[str, KubeconfigEntry]] = {"contexts": {}, "clusters": {}, "users": {}}
+    paths = [Path(each).expanduser() for each in files.split(os.pathsep) if each]
+    there = [path for path in paths if path.exists()]
+    for path in there:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        if not isinstance(content, dict):
+            raise BrokenKubeconfig(f"{path} is no kubeconfig")
+        for part, entries in parts.items():
+            for entry in content.get(part) or []:
+                of = entry.get(part.removesuffix("s")) or {}
+                entries.setdefault(entry["name"], KubeconfigEntry(of, path.absolute().parent))
+        current = content.get("current-context") or current
+    return Kubeconfig(current, **parts) if there else None
 
 
-def _files(kubeconfig: str | None) -> str | None:
-    """As `KUBECONFIG` says them; None when there is none, as in a pod."""
-    # The official client reads the variable when it is imported, which may be long before.
-    said = kubeconfig or os.environ.get("KUBECONFIG")
-    if said:
-        return said
-    usual = Path("~/.kube/config").expanduser()
-    return str(usual) if usual.exists() else None
+def credential_of(context: KubeContext, *, good_until: datetime | None) -> Credential:
+    """What stands in the files now.
 
-
-def _read(context: str | None, files: str | None, now: datetime) -> Credential:
-    try:
-        if files is None:
-            if context or "KUBERNETES_SERVICE_HOST" not in os.environ:
-                raise NoAccess("there is no kubeconfig, and this is no pod", hint="set KUBECONFIG")
-            return of_service_account(SERVICE_ACCOUNT, os.environ, good_until=now + REREAD)
-        found = _context(_merged(files), context, files)
-        if found.needs_plugin:
-            return _by_plugin(files, found.name)
-        return credential_of(found, good_until=now + REREAD if "tokenFile" in found.user else None)
-    except BROKEN as error:
-        # Without its chain: the parser's errors hold what the plugin printed.
-        raise _no_access(context, files, error) from None
-
-
-def _by_plugin(files: str, context: str) -> Credential:
-    try:
-        from rollouts.adapters.kube.plugin_config import by_plugin
-    except ModuleNotFoundError as error:
-        raise NoAccess(
-            f"context {context} has its credentials from a plugin, which needs the package kubernetes",
-            hint="give its user a token or a certificate, or install tidegate whole",
-            detail=str(error),
-        ) from None
-    return by_plugin(files, context)
-
-
-def _merged(files: str) -> Merged:
-    found = merged(files)
-    if found is None:
-        raise NoAccess(f"none of the files {files} exists", hint="set KUBECONFIG")
-    return found
-
-
-def _context(found: Merged, name: str | None, files: str) -> Context:
-    """The context of that name, or the current one."""
-    wanted = name or found.current
-    if wanted is None or wanted not in found.contexts:
-        names = ", ".join(sorted(found.contexts)) or "none"
-        raise NoAccess(f"no context {wanted} in {files}", hint=f"it has {names}")
-    return found.context(wanted)
-
-
-def _no_access(context: str | None, files: str | None, error: Exception) -> NoAccess:
-    """What went wrong, without what may be a secret in it."""
-    where = f"context {context or 'in use'} of {files}" if files else "the service account of this pod"
-    why = SECRET.sub("***", str(error)) if isinstance(error, BrokenConfig | OSError) else type(error).__name__
-    return NoAccess(
-        f"no credentials from {where}: {' '.join(why.split())}",
-        hint="try `kubectl auth whoami` with the same context",
+    Raises:
+        BrokenKubeconfig, OSError: something that they name is not there.
+    """
+    cluster, user = context.cluster, KubeconfigEntry(context.user, context.user_folder)
+    if "server" not in cluster.content:
+        raise BrokenKubeconfig(f"the cluster of context {context.name} has no server")
+    url = str(cluster.content["server"]).rstrip("/")
+    files: list[str | None] = [None, None, None]
+    if url.startswith("https"):
+        files = [
+            _file(cluster, "certificate-authority"),
+            _file(user, "client-certificate"),
+            _file(user, "client-key"),
+        ]
+    server = ApiServer(
+        url=url,
+        ca_file=files[0],
+        verify=not cluster.content.get("insecure-skip-tls-verify", False),
+        tls_name=cluster.content.get("tls-server-name"),
+        proxy=cluster.content.get("proxy-url") or _environments_proxy(url),
+        certificate_file=files[1],
+        key_file=files[2],
+        fingerprint=_fingerprint(*files),
     )
+    return Credential(server, _authorization(user), good_until)
+
+
+def service_account_credential(folder: Path, environment: Mapping[str, str], *, good_until: datetime) -> Credential:
+    """What the kubelet gives every pod.
+
+    Raises:
+        BrokenKubeconfig, OSError: it is not there, or empty.
+    """
+    host, port = environment.get("KUBERNETES_SERVICE_HOST"), environment.get("KUBERNETES_SERVICE_PORT")
+    if not host or not port:
+        raise BrokenKubeconfig("KUBERNETES_SERVICE_HOST or KUBERNETES_SERVICE_PORT is not set")
+    token, authority = (folder / "token").read_text(), folder / "ca.crt"
+    if not token or not authority.read_text():
+        raise BrokenKubeconfig(f"the token or the certificate in {folder} is empty")
+    url = f"https://{f'[{host}]' if ':' in host else host}:{port}"
+    server = ApiServer(
+        url=url, ca_file=str(authority), proxy=_environments_proxy(url), fingerprint=_fingerprint(str(authority))
+    )
+    return Credential(server, f"Bearer {token}", good_until)
+
+
+def _named(entries: Mapping[str, KubeconfigEntry], kind: str, name: object) -> KubeconfigEntry:
+    if not isinstance(name, str) or name not in entries:
+        raise BrokenKubeconfig(f"{kind} has no {name!r}")
+    return entries[name]
+
+
+def _authorization(user: KubeconfigEntry) -> str | None:
+    content = user.content
+    token = content.get("token")
+    if not token and content.get("tokenFile"):
+        token = (user.folder / content["tokenFile"]).read_text()
+    if token:
+        return f"Bearer {token}"
+    if "username" in content and "password" in content:
+        return "Basic " + base64.b64encode(f"{content['username']}:{content['password']}".encode()).decode()
+    return None
+
+
+def _file(entry: KubeconfigEntry, name: str) -> str | None:
+    """The file that is named, or one with what stands in the entry itself: TLS reads files only."""
+    inside = entry.content.get(f"{name}-data")
+    if inside:
+        return _written(base64.standard_b64decode(inside))
+    if not entry.content.get(name):
+        return None
+    path = Path(os.path.normpath(entry.folder / entry.content[name]))
+    if not path.is_file():
+        raise BrokenKubeconfig(f"File does not exist: {path}")
+    return str(path)
+
+
+@cache
+def _folder() -> tempfile.TemporaryDirectory[str]:
+    """Of this process, for its owner only; gone with it."""
+    folder = tempfile.TemporaryDirectory(prefix="tidegate-")
+    atexit.register(folder.cleanup)
+    return folder
+
+
+def _written(content: bytes) -> str:
+    path = Path(_folder().name, hashlib.sha256(content).hexdigest())
+    if not path.exists():
+        path.write_bytes(content)
+    return str(path)
+
+
+def _fingerprint(*files: str | None) -> str:
+    return hashlib.sha256(b"".join(Path(each).read_bytes() for each in files if each)).hexdigest()
+
+
+def _environments_proxy(url: str) -> str | None:
+    parts = urlsplit(url)
+    return None if proxy_bypass(parts.netloc) else getproxies().get(parts.scheme)

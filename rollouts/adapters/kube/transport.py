@@ -1,34 +1,42 @@
-"""The one module of this folder that knows the HTTP library."""
+"""HTTP with an API server: credentials, retries, connections. The one module of this folder that knows httpx."""
 
 from __future__ import annotations
 
 import ssl
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import Any
 
 import httpx
 
-from rollouts.adapters.kube.access import Credential, Server
-from rollouts.errors import NoAccess, NoConnection, Unreachable
+from rollouts.adapters.kube.credentials import CredentialProvider
+from rollouts.adapters.kube.kubeconfig import ApiServer, Credential
+from rollouts.errors import FleetError, NoAccess, NoConnection, Unreachable
+from rollouts.kube.requests import refusal
+from rollouts.kube.retry import RetryPolicy, may_repeat, requested_pause, time_left
 from tidegate import __version__
 
 Transport = httpx.AsyncBaseTransport
 """What carries requests; tests pass in a server in the same process."""
 
-TIMEOUT = httpx.Timeout(30.0, connect=5.0, pool=5.0)
-"""Of each connect, write and read; an API server gives up on a request of ours after 60 s."""
+TIMEOUT_SECONDS = 30.0
+"""Of each write and read; an API server gives up on a request of ours after 60 s."""
+
+MIN_SECONDS = 1.0
+"""Of a request that is sent just before its operation's deadline."""
+
+CONNECT_SECONDS = 5.0
 
 KEEP_SECONDS = 20.0
 """An idle connection is closed before any load balancer would close it under a request."""
 
 
 @dataclass(frozen=True)
-class Call:
-    """One HTTP request, without who asks."""
+class HttpRequest:
+    """One HTTP request, without credentials."""
 
     method: str
     path: str
@@ -37,53 +45,79 @@ class Call:
     content_type: str | None = None
 
 
-@dataclass(frozen=True)
-class Answer:
-    """What a server said."""
+class HttpClient:
+    """Sends HTTP requests to one API server, with credentials and retries; returns successful answers, raises the rest.
 
-    status: int
-    body: bytes
-    retry_after: str | None = None
-    """The header of that name."""
-    date: datetime | None = None
-    """The header of that name: the server's own clock, in whole seconds."""
+    `description` is a request in a few words, for errors. Connections are new when the server's certificates change.
+    """
 
-
-class Wire:
-    """Connections to one API server; new ones when its certificates change."""
-
-    def __init__(self, transport: Transport | None = None) -> None:
+    def __init__(
+        self, credentials: CredentialProvider, retries: RetryPolicy, *, transport: Transport | None = None
+    ) -> None:
         """`transport` carries everything when given, whatever the server's address."""
+        self._credentials = credentials
+        self._retries = retries
         self._transport = transport
-        self._clients: dict[Server, httpx.AsyncClient] = {}
+        self._clients: dict[ApiServer, httpx.AsyncClient] = {}
+        self.ahead: timedelta | None = None
+        """How far the server's clock was ahead of ours at its last answer, by its Date header; within a second."""
 
-    async def ask(self, call: Call, credential: Credential) -> Answer:
-        """Send it and read the whole answer, whatever its status.
+    async def request(self, request: HttpRequest, description: str, *, changes_nothing: bool) -> bytes:
+        """Send it, retry while that is safe and in time, and return the whole answer.
 
         Raises:
             NoConnection: nothing was sent.
             Unreachable: it was sent, or part of it, and no answer came.
+            ApiError: the server refused it.
         """
-        async with self._open(call, credential, TIMEOUT) as response:
-            return await _read(response)
+        attempts, refused = self._retries.attempts(), None
+        while True:
+            try:
+                credential = await self._credential(refused)
+                seconds = max(MIN_SECONDS, min(TIMEOUT_SECONDS, time_left()))
+                with _as_fleet_errors(credential.server, seconds):
+                    client = await self._client(credential.server)
+                    response = await client.request(**_arguments(request, credential, seconds))
+                if date := _date(response.headers.get("Date", "")):
+                    self.ahead = date - self._retries.clock.now()
+                if response.status_code < 400:
+                    return response.content
+                if response.status_code == 401 and refused is None:
+                    # Nothing was done: once more, with a fresh credential.
+                    refused = credential
+                    continue
+                raise refusal(description, response.status_code, response.content, response.headers.get("Retry-After"))
+            except FleetError as error:
+                refused = None
+                if not may_repeat(error, changes_nothing=changes_nothing) or not await attempts.pause(
+                    requested_pause(error)
+                ):
+                    raise
 
     @asynccontextmanager
-    async def listen(
-        self, call: Call, credential: Credential, *, silence_seconds: float
-    ) -> AsyncIterator[Answer | AsyncIterator[bytes]]:
-        """The lines of an answer without end, as they come; an `Answer` when the status is no success.
+    async def stream(
+        self, request: HttpRequest, description: str, *, silence_seconds: float
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
+        """The lines of an answer without end, as they come; not retried, since only the caller knows where to resume.
 
         Raises:
-            NoConnection: as `ask`.
-            Unreachable: as `ask`; while lines are read too, when the stream is cut or nothing came for
+            NoConnection, ApiError: as `request`.
+            Unreachable: as `request`; while lines are read too, when the stream is cut or nothing came for
                 `silence_seconds`.
         """
-        timeout = httpx.Timeout(silence_seconds, connect=TIMEOUT.connect, pool=TIMEOUT.pool)
-        async with self._open(call, credential, timeout) as response:
-            if response.status_code >= 400:
-                yield await _read(response)
-            else:
-                yield _lines(response)
+        refused = None
+        while True:
+            credential = await self._credential(refused)
+            with _as_fleet_errors(credential.server, silence_seconds):
+                client = await self._client(credential.server)
+                async with client.stream(**_arguments(request, credential, silence_seconds)) as response:
+                    if response.status_code < 400:
+                        yield _lines(response)
+                        return
+                    body = await response.aread()
+            if response.status_code != 401 or refused is not None:
+                raise refusal(description, response.status_code, body, response.headers.get("Retry-After"))
+            refused = credential
 
     async def close(self) -> None:
         """Close every connection; streams that are still read are cut."""
@@ -91,37 +125,10 @@ class Wire:
         for client in clients.values():
             await client.aclose()
 
-    @asynccontextmanager
-    async def _open(self, call: Call, credential: Credential, timeout: httpx.Timeout) -> AsyncIterator[httpx.Response]:
-        server = credential.server
-        headers = {"Accept": "application/json", "User-Agent": f"tidegate/{__version__}"}
-        if call.content_type:
-            headers["Content-Type"] = call.content_type
-        if credential.authorization:
-            headers["Authorization"] = credential.authorization
-        extensions: dict[str, Any] = {"sni_hostname": server.tls_name} if server.tls_name else {}
-        try:
-            client = await self._client(server)
-            async with client.stream(
-                call.method,
-                server.url + call.path,
-                params=dict(call.query) or None,  # httpx takes an empty mapping for the wish to drop the path's own
-                content=call.content,
-                headers=headers,
-                timeout=timeout,
-                extensions=extensions,
-            ) as response:
-                yield response
-        except httpx.InvalidURL as error:
-            raise NoAccess(f"{server.url} is no address of an API server", detail=repr(error)) from error
-        except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError) as error:
-            raise NoConnection(f"{server.url} cannot be reached", detail=repr(error)) from error
-        except httpx.ReadTimeout as error:
-            raise Unreachable(f"{server.url} said nothing for {timeout.read:g} s", detail=repr(error)) from error
-        except httpx.RequestError as error:
-            raise Unreachable(f"{server.url} did not answer to the end", detail=repr(error)) from error
+    async def _credential(self, refused: Credential | None) -> Credential:
+        return await (self._credentials.renewed(refused) if refused else self._credentials.credential())
 
-    async def _client(self, server: Server) -> httpx.AsyncClient:
+    async def _client(self, server: ApiServer) -> httpx.AsyncClient:
         if server not in self._clients:
             # Requests of a moment ago may still be on the connections of before; older ones are not.
             while len(self._clients) > 1:
@@ -129,7 +136,7 @@ class Wire:
             self._clients[server] = self._new_client(server)
         return self._clients[server]
 
-    def _new_client(self, server: Server) -> httpx.AsyncClient:
+    def _new_client(self, server: ApiServer) -> httpx.AsyncClient:
         if self._transport:
             return httpx.AsyncClient(transport=self._transport)
         # The official client has read the environment's proxies already; nothing else of it concerns us.
@@ -141,7 +148,40 @@ class Wire:
         )
 
 
-def _trust(server: Server) -> ssl.SSLContext | bool:
+def _arguments(request: HttpRequest, credential: Credential, seconds: float) -> dict[str, Any]:
+    """What httpx is asked for; `seconds` is how long the server may be silent within its answer."""
+    server = credential.server
+    headers = {"Accept": "application/json", "User-Agent": f"tidegate/{__version__}"}
+    if request.content_type:
+        headers["Content-Type"] = request.content_type
+    if credential.authorization:
+        headers["Authorization"] = credential.authorization
+    return {
+        "method": request.method,
+        "url": server.url + request.path,
+        "params": dict(request.query) or None,  # an empty mapping would drop the query that the path itself has
+        "content": request.content,
+        "headers": headers,
+        "timeout": httpx.Timeout(seconds, connect=CONNECT_SECONDS, pool=CONNECT_SECONDS),
+        "extensions": {"sni_hostname": server.tls_name} if server.tls_name else {},
+    }
+
+
+@contextmanager
+def _as_fleet_errors(server: ApiServer, seconds: float) -> Iterator[None]:
+    try:
+        yield
+    except httpx.InvalidURL as error:
+        raise NoAccess(f"{server.url} is no address of an API server", detail=repr(error)) from error
+    except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError) as error:
+        raise NoConnection(f"{server.url} cannot be reached", detail=repr(error)) from error
+    except httpx.ReadTimeout as error:
+        raise Unreachable(f"{server.url} said nothing for {seconds:g} s", detail=repr(error)) from error
+    except httpx.RequestError as error:
+        raise Unreachable(f"{server.url} did not answer to the end", detail=repr(error)) from error
+
+
+def _trust(server: ApiServer) -> ssl.SSLContext | bool:
     if not server.url.startswith("https:"):
         return False  # without TLS there is nothing to verify, and no authorities need be read
     try:
@@ -155,13 +195,6 @@ def _trust(server: Server) -> ssl.SSLContext | bool:
     if not server.verify:
         trust.check_hostname, trust.verify_mode = False, ssl.CERT_NONE
     return trust
-
-
-async def _read(response: httpx.Response) -> Answer:
-    headers = response.headers
-    return Answer(
-        response.status_code, await response.aread(), headers.get("Retry-After"), _date(headers.get("Date", ""))
-    )
 
 
 def _date(header: str) -> datetime | None:

@@ -1,1 +1,1 @@
-"""One module for each question that a person would ask of a region; each check is a function of the snapshot."""
+"""The checks by subject. An inspection is a function of the snapshot that yields findings."""

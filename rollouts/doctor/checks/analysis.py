@@ -1,78 +1,70 @@
-"""Whether an analysis would say so if the canary were worse."""
+"""Checks of evidence: whether an analysis or a gate would notice a canary that is worse."""
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 
-from rollouts.doctor.checking import of_rollout
-from rollouts.doctor.model import Ailment, Finding, Severity, Snapshot
-from rollouts.doctor.objects import at, name_of, owned_by, said
-from rollouts.doctor.strategy import in_progress
-from rollouts.doctor.templates import uses
+from rollouts.doctor.model import Check, Finding, Severity, Snapshot, of_rollout
+from rollouts.doctor.queries import QueryResult, counts_failures, counts_refusals
+from rollouts.doctor.strategy import in_progress, uses
 from rollouts.kube.model import Json
+from rollouts.kube.objects import at, name_of, owned_by, said
 from rollouts.kube.resources import ANALYSIS_RUNS
 
-ANALYSIS_MISSING = Ailment(
+ANALYSIS_MISSING = Check(
     code="analysis-missing",
     severity=Severity.ERROR,
     cause="the Rollout names an AnalysisTemplate that is not there: it is InvalidSpec, and nothing moves",
-    cure="create the template in the Rollout's namespace, or correct the name (clusterScope: true for cluster-wide)",
+    remediation=(
+        "create the template in the Rollout's namespace, or correct the name (clusterScope: true for cluster-wide)"
+    ),
 )
-ARGUMENT_MISSING = Ailment(
+ARGUMENT_MISSING = Check(
     code="analysis-argument-missing",
     severity=Severity.ERROR,
     cause="an argument of the template has no value, neither in the template nor in the Rollout",
-    cure="give it a value where the Rollout names the template",
+    remediation="give it a value where the Rollout names the template",
 )
-NAN_PASSES = Ailment(
+NAN_PASSES = Check(
     code="analysis-nan-passes",
     severity=Severity.ERROR,
     cause="with failureCondition alone everything that does not fail passes, and NaN (0 of 0 requests) fails nothing",
-    cure="add a successCondition: with both, NaN is inconclusive",
+    remediation="add a successCondition: with both, NaN is inconclusive",
 )
-NAN_FAILS = Ailment(
+NAN_FAILS = Check(
     code="analysis-nan-fails",
     severity=Severity.WARNING,
     cause="with successCondition alone everything that does not pass fails, NaN (0 of 0 requests) too: "
     "an hour without users takes a good version back",
-    cure="add a failureCondition: with both, NaN is inconclusive",
+    remediation="add a failureCondition: with both, NaN is inconclusive",
 )
-NO_CONDITION = Ailment(
+NO_CONDITION = Check(
     code="analysis-without-condition",
     severity=Severity.ERROR,
     cause="a metric without conditions passes whatever it measures",
-    cure="give it a successCondition and a failureCondition",
+    remediation="give it a successCondition and a failureCondition",
 )
-NEVER_MEASURED = Ailment(
+NEVER_MEASURED = Check(
     code="analysis-never-measured",
     severity=Severity.ERROR,
     cause="the metric waits longer than the others take; before v1.1 the controller ends the run when they are done, "
     "and it passes without the metric",
-    cure="upgrade Argo Rollouts, or make initialDelay shorter than `count` times `interval` of the others",
+    remediation="upgrade Argo Rollouts, or make initialDelay shorter than `count` times `interval` of the others",
 )
-PASSED_UNMEASURED = Ailment(
+PASSED_UNMEASURED = Check(
     code="analysis-without-samples",
     severity=Severity.ERROR,
     cause="a run that is ended before its first measurement is Successful: the step passed on no evidence",
-    cure="let the step last until the first measurement; gates of tidegate do not pass without evidence",
+    remediation="let the step last until the first measurement; gates of tidegate do not pass without evidence",
 )
-MEASURES_ERRORS = Ailment(
+MEASURES_ERRORS = Check(
     code="analysis-errors",
     severity=Severity.WARNING,
     cause="measurements end in errors, most often on an empty answer of Prometheus; five in a row abort the Rollout, "
     "which takes less than a minute",
-    cure="write conditions that hold for an empty result (len(result) == 0), and mend the query or the address",
-)
-AILMENTS = (
-    ANALYSIS_MISSING,
-    ARGUMENT_MISSING,
-    NAN_PASSES,
-    NAN_FAILS,
-    NO_CONDITION,
-    NEVER_MEASURED,
-    PASSED_UNMEASURED,
-    MEASURES_ERRORS,
+    remediation="write conditions that hold for an empty result (len(result) == 0), and mend the query or the address",
 )
 
 _UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600}
@@ -149,7 +141,7 @@ def seconds(text: str) -> float:
 
 
 def _may_be_nan(metric: Json) -> bool:
-    """A count is never NaN; a share and a quantile of nothing are. Of what is not Prometheus nobody knows here."""
+    """A count is never NaN; a share and a quantile of nothing are. Of what is not Prometheus no one knows here."""
     query = at(metric, "provider", "prometheus", "query")
     return query is None or "/" in re.sub(r'"[^"]*"', "", query) or "quantile" in query
 
@@ -185,4 +177,126 @@ def _errors(run: Json, results: list[Json]) -> Iterator[Finding]:
             )
 
 
-CHECKS = (templates, conditions, delays, runs)
+PROMETHEUS_AWAY = Check(
+    code="prometheus-away",
+    severity=Severity.ERROR,
+    cause="the region's Prometheus does not answer: every gate would end inconclusive",
+    remediation="check its address in the spec, and that it runs",
+)
+QUERY_REFUSED = Check(
+    code="query-refused",
+    severity=Severity.ERROR,
+    cause="Prometheus cannot evaluate the query",
+    remediation="correct it; its own words say where",
+)
+METRIC_UNKNOWN = Check(
+    code="metric-unknown",
+    severity=Severity.ERROR,
+    cause="no target exports this metric, or its exporter is not scraped: the query can never have an answer",
+    remediation=(
+        "check the name, that the exporter has it (some are for paying users only), and the PodMonitor's labels"
+    ),
+)
+NO_SAMPLES = Check(
+    code="query-without-samples",
+    severity=Severity.WARNING,
+    cause="the metric exists and the query has no answer now: labels that no series has, or no traffic",
+    remediation="compare the query's labels with those of the series; send traffic before a delivery",
+)
+REFUSALS_BLIND = Check(
+    code="refusals-not-counted",
+    severity=Severity.WARNING,
+    cause="errors are answers 5xx only: a version that answers 404 to everybody has 0 % errors and is promoted",
+    remediation="count answers 4xx too, next to the errors or among them; tidegate's gate `errors` does",
+)
+OTHER_INTERVAL = Check(
+    code="scrape-interval-differs",
+    severity=Severity.WARNING,
+    cause="engines are scraped at another interval than the spec says, which is what a look is made for: with fewer "
+    "scrapes in it verdicts come later; the one who scrapes more often than rendered is another monitor",
+    remediation="apply the PodMonitor that tidegate renders and see that no other one selects these pods, or set "
+    "metrics.scrape_interval to what Prometheus does",
+)
+
+
+def reachable(snapshot: Snapshot) -> Iterator[Finding]:
+    """The region's Prometheus answers."""
+    if snapshot.prometheus_problem:
+        yield PROMETHEUS_AWAY.found(f"Prometheus of {snapshot.region} does not answer", snapshot.prometheus_problem)
+
+
+def samples(snapshot: Snapshot) -> Iterator[Finding]:
+    """Every query has an answer now."""
+    for answer in snapshot.answers:
+        asked = answer.question
+        if answer.refused:
+            yield QUERY_REFUSED.found(f"{asked.asked_by} asks what Prometheus refuses", asked.query, answer.refused)
+        elif not _says_something(answer):
+            yield from _silence(answer)
+
+
+def refusals(snapshot: Snapshot) -> Iterator[Finding]:
+    """Where answers 5xx are counted, somebody counts 4xx."""
+    queries = {answer.question.query: answer.question.asked_by for answer in snapshot.answers}
+    failures = [query for query in queries if counts_failures(query)]
+    if failures and not any(counts_refusals(query) for query in queries):
+        yield REFUSALS_BLIND.found(
+            "no query counts answers 4xx", *(f"{queries[query]}: {_in_a_line(query)}" for query in failures)
+        )
+
+
+def interval(snapshot: Snapshot) -> Iterator[Finding]:
+    """Engines are scraped as often as the spec says."""
+    scraping, seen = snapshot.scraping, snapshot.scraped_every
+    if scraping and seen and scraping.differs(seen):
+        yield OTHER_INTERVAL.found(f"{snapshot.region}: {scraping.told(seen)}", _in_a_line(scraping.query))
+
+
+def _says_something(answer: QueryResult) -> bool:
+    return any(not math.isnan(sample) for sample in answer.samples)
+
+
+def _silence(answer: QueryResult) -> Iterator[Finding]:
+    asked = answer.question
+    if answer.unknown:
+        yield METRIC_UNKNOWN.found(
+            f"{asked.asked_by} asks for {', '.join(answer.unknown)}, of which there is no series",
+            _in_a_line(asked.query),
+        )
+    elif not asked.silent_without_traffic:
+        said = "NaN" if answer.samples else "nothing"
+        yield NO_SAMPLES.found(f"{asked.asked_by} has no samples now: the answer is {said}", _in_a_line(asked.query))
+
+
+def _in_a_line(query: str) -> str:
+    return " ".join(query.split())
+
+
+CHECKS = (
+    ANALYSIS_MISSING,
+    ARGUMENT_MISSING,
+    NAN_PASSES,
+    NAN_FAILS,
+    NO_CONDITION,
+    NEVER_MEASURED,
+    PASSED_UNMEASURED,
+    MEASURES_ERRORS,
+    PROMETHEUS_AWAY,
+    QUERY_REFUSED,
+    METRIC_UNKNOWN,
+    NO_SAMPLES,
+    REFUSALS_BLIND,
+    OTHER_INTERVAL,
+)
+"""In the order of docs/doctor.md."""
+
+INSPECTIONS = (
+    templates,
+    conditions,
+    delays,
+    runs,
+    reachable,
+    samples,
+    refusals,
+    interval,
+)

@@ -1,12 +1,16 @@
-"""Whether pods start, and can be told apart, measured and moved."""
+"""Checks of pods: whether they are made, start, are counted right, and whether there is room for a second version."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
+from decimal import Decimal
 
-from rollouts.doctor.checking import of_rollout
-from rollouts.doctor.model import Ailment, Finding, Severity, Snapshot
-from rollouts.doctor.objects import (
+from rollouts.argo.model import POD_TEMPLATE_HASH as HASH
+from rollouts.doctor.model import Check, Finding, Severity, Snapshot, of_rollout
+from rollouts.doctor.strategy import ago, canary, pods_wanted, replicas, routers, template
+from rollouts.kube.model import Json
+from rollouts.kube.objects import (
     at,
     condition,
     container_states,
@@ -18,85 +22,81 @@ from rollouts.doctor.objects import (
     said,
     time_at,
 )
-from rollouts.doctor.strategy import ago, template
-from rollouts.kube.model import Json
-from rollouts.kube.resources import POD_DISRUPTION_BUDGETS, PODS, REPLICA_SETS
-from rollouts.manifests.conventions import DELIVERY, ENGINE, PORT_NAME, REGION, VERSION
+from rollouts.kube.resources import (
+    NODES,
+    POD_DISRUPTION_BUDGETS,
+    PODS,
+    REPLICA_SETS,
+    RESOURCE_QUOTAS,
+)
+from rollouts.kube.scheduling import Fit, fit, format_quantity, parse_quantity, resource_requests
+from rollouts.manifests.conventions import ENGINE, PORT_NAME
+from tidegate.core.names import DELIVERY, REGION, VERSION
 
-IMAGE_NOT_PULLED = Ailment(
+IMAGE_NOT_PULLED = Check(
     code="image-not-pulled",
     severity=Severity.ERROR,
     cause="the node cannot pull the image: no such tag, no credentials for the registry, or no way to it",
-    cure="try the reference with `tidegate engine inspect`; check imagePullSecrets and the node's way to the registry",
+    remediation=(
+        "try the reference with `tidegate engine inspect`; check imagePullSecrets and the node's way to the registry"
+    ),
 )
-PODS_REFUSED = Ailment(
+PODS_REFUSED = Check(
     code="pods-refused",
     severity=Severity.ERROR,
     cause="the API server does not let the replica set make its pods: no service account or priority class of that "
     "name, a quota that is used up, or a policy that refuses them",
-    cure="apply the set-up part of `tidegate rollout render`, or mend what the message names",
+    remediation="apply the set-up part of `tidegate rollout render`, or mend what the message names",
 )
-POD_CRASHES = Ailment(
+POD_CRASHES = Check(
     code="pod-crashes",
     severity=Severity.ERROR,
     cause="the engine ends again and again: too little memory, wrong arguments, or a model that does not load",
-    cure="read the log of its last run: kubectl logs --previous",
+    remediation="read the log of its last run: kubectl logs --previous",
 )
-KILLED_WHILE_LOADING = Ailment(
+KILLED_WHILE_LOADING = Check(
     code="startup-probe-missing",
     severity=Severity.ERROR,
     cause="a liveness probe without a startup probe kills an engine that still loads its model, "
     "which may take ten minutes and more",
-    cure="add a startup probe with periodSeconds times failureThreshold above the longest load",
+    remediation="add a startup probe with periodSeconds times failureThreshold above the longest load",
 )
-NOT_ASKED_WHETHER_READY = Ailment(
+NOT_ASKED_WHETHER_READY = Check(
     code="readiness-probe-missing",
     severity=Severity.ERROR,
     cause="without a readiness probe a pod counts as available, and gets users, before the model is loaded",
-    cure="add a readiness probe that fails until the engine answers",
+    remediation="add a readiness probe that fails until the engine answers",
 )
-DEADLINE_TOO_SHORT = Ailment(
+DEADLINE_TOO_SHORT = Check(
     code="progress-deadline-too-short",
     severity=Severity.WARNING,
     cause="the Rollout is Degraded before an engine has had the time to start that its startup probe allows",
-    cure="set progressDeadlineSeconds above the startup probe's periodSeconds times failureThreshold",
+    remediation="set progressDeadlineSeconds above the startup probe's periodSeconds times failureThreshold",
 )
-EVICTION_BLOCKED = Ailment(
+EVICTION_BLOCKED = Check(
     code="budget-blocks",
     severity=Severity.WARNING,
     cause="the PodDisruptionBudget allows no eviction, ever: nodes cannot be drained, upgraded or consolidated",
-    cure="allow one pod to be away (maxUnavailable: 1), with two replicas or more",
+    remediation="allow one pod to be away (maxUnavailable: 1), with two replicas or more",
 )
-BUDGETS_CLASH = Ailment(
+BUDGETS_CLASH = Check(
     code="budgets-clash",
     severity=Severity.WARNING,
     cause="two PodDisruptionBudgets select one pod: the API server refuses every eviction of it",
-    cure="keep one of them",
+    remediation="keep one of them",
 )
-NOT_LABELLED = Ailment(
+NOT_LABELLED = Check(
     code="pods-not-labelled",
     severity=Severity.ERROR,
     cause="the pod template lacks labels that pod monitors and gates tell engines apart by: there will be no evidence",
-    cure="put tidegate.dev/delivery, tidegate.dev/region and tidegate.dev/version on the template "
+    remediation="put tidegate.dev/delivery, tidegate.dev/region and tidegate.dev/version on the template "
     "(`tidegate rollout render` does)",
 )
-PORT_UNNAMED = Ailment(
+PORT_UNNAMED = Check(
     code="metrics-port-missing",
     severity=Severity.ERROR,
     cause="no container has a port named http, which the PodMonitor scrapes: there will be no evidence",
-    cure="name the engine's port http",
-)
-AILMENTS = (
-    PODS_REFUSED,
-    IMAGE_NOT_PULLED,
-    POD_CRASHES,
-    KILLED_WHILE_LOADING,
-    NOT_ASKED_WHETHER_READY,
-    DEADLINE_TOO_SHORT,
-    EVICTION_BLOCKED,
-    BUDGETS_CLASH,
-    NOT_LABELLED,
-    PORT_UNNAMED,
+    remediation="name the engine's port http",
 )
 
 _NO_IMAGE = {"ImagePullBackOff", "ErrImagePull", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable"}
@@ -242,4 +242,129 @@ def _allowance(budget: Json) -> str:
     return ", ".join(f"{key}: {spec[key]}" for key in ("minAvailable", "maxUnavailable") if key in spec)
 
 
-CHECKS = (made, starting, probes, evidence, budgets)
+QUOTA_TOO_SMALL = Check(
+    code="quota-too-small",
+    severity=Severity.ERROR,
+    cause="the namespace's quota has no room for a second version next to the first: the canary's pods are never made, "
+    "and only the replica set's events say so",
+    remediation="raise the quota, or lower the replicas that both versions have together",
+)
+UNSCHEDULABLE = Check(
+    code="pods-unschedulable",
+    severity=Severity.ERROR,
+    cause="the scheduler finds no node for pods of this Rollout",
+    remediation="free or add nodes of the kind that its words name",
+)
+TAINT_NOT_TOLERATED = Check(
+    code="taint-not-tolerated",
+    severity=Severity.ERROR,
+    cause="every node that would do has a taint that the pods do not tolerate; GPU nodes have one by habit",
+    remediation="add the toleration to the pod template",
+)
+NO_SUCH_NODES = Check(
+    code="no-such-nodes",
+    severity=Severity.ERROR,
+    cause="no node has the labels that the pod template asks for",
+    remediation="correct nodeSelector or affinity, or bring nodes of that kind",
+)
+NODES_TOO_SMALL = Check(
+    code="nodes-too-small",
+    severity=Severity.ERROR,
+    cause="no node is large enough for one pod, were it empty: it asks for more GPUs or memory than a node has",
+    remediation="use larger nodes, or split the model over fewer GPUs a pod",
+)
+
+NODE_COMES_WITHIN = timedelta(minutes=10)
+"""A node that Karpenter or an autoscaler buys is there in a few minutes, with its GPU's driver."""
+
+_OF_FIT = {Fit.LABELS: NO_SUCH_NODES, Fit.SIZE: NODES_TOO_SMALL, Fit.TAINTS: TAINT_NOT_TOLERATED}
+
+
+@of_rollout
+def quotas(snapshot: Snapshot, rollout: Json) -> Iterator[Finding]:
+    """Every quota has room for the pods that a delivery adds."""
+    pod = template(snapshot, rollout)
+    if not pod:
+        return
+    both = {at(rollout, "status", "currentPodHash"), at(rollout, "status", "stableRS")}
+    more = _most(rollout) - sum(labels_of(one).get(HASH) in both for one in own_pods(snapshot))
+    if more <= 0:
+        return
+    needs = {name: number * more for name, number in resource_requests(pod).items()} | {"pods": Decimal(more)}
+    for quota in snapshot.all(RESOURCE_QUOTAS):
+        for key, limit in at(quota, "status", "hard", default={}).items():
+            need = needs.get(key.removeprefix("requests."), Decimal(0))
+            used = parse_quantity(at(quota, "status", "used", key, default="0"))
+            if need > parse_quantity(limit) - used:
+                yield QUOTA_TOO_SMALL.found(
+                    f"{said(quota)} has no room for {more} more pods of {said(rollout)}",
+                    f"{key}: {limit} allowed, {format_quantity(used)} used, {format_quantity(need)} more needed",
+                )
+
+
+@of_rollout
+def nodes(snapshot: Snapshot, rollout: Json) -> Iterator[Finding]:
+    """No pod of the newest version waits for a node for longer than it takes to bring one."""
+    newest = at(rollout, "status", "currentPodHash")
+    waiting = [pod for pod in own_pods(snapshot) if labels_of(pod).get(HASH) == newest and _waits(snapshot, pod)]
+    if not waiting:
+        return
+    best, evidence = fit(template(snapshot, rollout), snapshot.all(NODES))
+    if best in _OF_FIT:
+        yield _OF_FIT[best].found(f"no node takes the pods of {said(rollout)}", *evidence)
+        return
+    message = at(condition(waiting[0], "PodScheduled"), "message", default="no message")
+    what = f"{len(waiting)} pods of {said(rollout)} wait for a node"
+    yield UNSCHEDULABLE.found(what, f"{said(waiting[0])}: {message}")
+
+
+def _most(rollout: Json) -> int:
+    """How many pods there are at the height of a delivery.
+
+    With traffic routing, and in blue-green, both versions at their full size, as `promote --full` brings the new one
+    up before the old goes; without, `maxSurge` more than wanted.
+    """
+    wanted = replicas(rollout)
+    if at(canary(rollout), "dynamicStableScale"):
+        return wanted + 1
+    if routers(rollout) or at(rollout, "spec", "strategy", "blueGreen"):
+        return 2 * wanted
+    return wanted + pods_wanted(at(canary(rollout), "maxSurge"), wanted, default=-(-wanted // 4))
+
+
+def _waits(snapshot: Snapshot, pod: Json) -> bool:
+    found = condition(pod, "PodScheduled")
+    if found is None or found.get("status") != "False" or found.get("reason") != "Unschedulable":
+        return False
+    since = time_at(found, "lastTransitionTime")
+    return since is None or snapshot.now - since > NODE_COMES_WITHIN
+
+
+CHECKS = (
+    PODS_REFUSED,
+    IMAGE_NOT_PULLED,
+    POD_CRASHES,
+    KILLED_WHILE_LOADING,
+    NOT_ASKED_WHETHER_READY,
+    DEADLINE_TOO_SHORT,
+    EVICTION_BLOCKED,
+    BUDGETS_CLASH,
+    NOT_LABELLED,
+    PORT_UNNAMED,
+    QUOTA_TOO_SMALL,
+    UNSCHEDULABLE,
+    TAINT_NOT_TOLERATED,
+    NO_SUCH_NODES,
+    NODES_TOO_SMALL,
+)
+"""In the order of docs/doctor.md."""
+
+INSPECTIONS = (
+    made,
+    starting,
+    probes,
+    evidence,
+    budgets,
+    quotas,
+    nodes,
+)

@@ -1,85 +1,86 @@
-"""Whether routes send users where the Rollout thinks they go."""
+"""Checks of routes: whether they lead to the right Services by the right weights, and let requests through."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
-from rollouts.doctor.checking import of_rollout
-from rollouts.doctor.model import Ailment, Finding, Severity, Snapshot
-from rollouts.doctor.objects import at, said
-from rollouts.doctor.strategy import http_routes, in_progress, lags, route_namespace, services, virtual_services
+from rollouts.doctor.model import Check, Finding, Gateway, Severity, Snapshot, of_rollout
+from rollouts.doctor.network_policies import ContainerPort, allows, policies_for
+from rollouts.doctor.strategy import (
+    http_routes,
+    in_progress,
+    lags,
+    route_namespace,
+    services,
+    template,
+    virtual_services,
+)
 from rollouts.kube.model import Json
-from rollouts.kube.resources import HTTP_ROUTES, SERVICES, VIRTUAL_SERVICES
+from rollouts.kube.objects import at, containers_of, labels_of, matches, name_of, said
+from rollouts.kube.resources import HTTP_ROUTES, NETWORK_POLICIES, PODS, SERVICES, VIRTUAL_SERVICES
+from rollouts.manifests.conventions import PORT_NAME
 
-ROUTE_MISSING = Ailment(
+ROUTE_MISSING = Check(
     code="route-missing",
     severity=Severity.ERROR,
     cause="the Rollout sets weights on a route that is not there: the controller fails at every look, "
     "and no status says so",
-    cure="create the route, or correct its name in trafficRouting",
+    remediation="create the route, or correct its name in trafficRouting",
 )
-ROUTE_WITHOUT_SERVICE = Ailment(
+ROUTE_WITHOUT_SERVICE = Check(
     code="route-without-service",
     severity=Severity.ERROR,
     cause="weights are set on backends by the name of their Service; a route without both has nothing to set",
-    cure="name both the stable and the canary Service in one rule of the route",
+    remediation="name both the stable and the canary Service in one rule of the route",
 )
-ROUTE_PAST_ROLLOUT = Ailment(
+ROUTE_PAST_ROLLOUT = Check(
     code="route-past-rollout",
     severity=Severity.WARNING,
     cause="a rule of the route names only one of the two Services: what it matches follows no weight",
-    cure="name both Services in the rule, or take the rule away",
+    remediation="name both Services in the rule, or take the rule away",
 )
-ROUTE_NOT_ACCEPTED = Ailment(
+ROUTE_NOT_ACCEPTED = Check(
     code="route-not-accepted",
     severity=Severity.ERROR,
     cause="no Gateway serves the route as it is written: a wrong parent, a listener that does not allow it, or a "
     "backend that cannot be resolved",
-    cure="read the condition; correct parentRefs, the listener's allowedRoutes, or the backend",
+    remediation="read the condition; correct parentRefs, the listener's allowedRoutes, or the backend",
 )
-ROUTE_TO_POOL = Ailment(
+ROUTE_TO_POOL = Check(
     code="route-to-pool",
     severity=Severity.ERROR,
     cause="the Gateway API plugin sets weights on Services by name and knows no InferencePool, and gateways refuse to "
     "mirror to one",
-    cure="let the route name Services, and put the pool behind them",
+    remediation="let the route name Services, and put the pool behind them",
 )
-WEIGHT_DIFFERS = Ailment(
+WEIGHT_DIFFERS = Check(
     code="weight-differs",
     severity=Severity.ERROR,
     cause="the controller believes that its weight is set (the Gateway API plugin verifies nothing), "
     "and the route says another",
-    cure="find who else writes the route (kubectl get -o yaml --show-managed-fields), and stop it",
+    remediation="find who else writes the route (kubectl get -o yaml --show-managed-fields), and stop it",
 )
-SHARE_STICKS = Ailment(
+SHARE_STICKS = Check(
     code="share-sticks",
     severity=Severity.WARNING,
     cause="sessions stick to the version they met first: the share of users on the canary only grows, "
     "whatever the weight says",
-    cure="take session persistence off the weighted rule; assign users by a hash on both sides if they must stay",
+    remediation=(
+        "take session persistence off the weighted rule; assign users by a hash on both sides if they must stay"
+    ),
 )
-MIRROR_LEFT_OVER = Ailment(
+MIRROR_LEFT_OVER = Check(
     code="mirror-left-over",
     severity=Severity.WARNING,
     cause="requests are copied though no version is on trial: every copy costs an engine's time and reaches nobody",
-    cure="remove the RequestMirror filter from the route",
+    remediation="remove the RequestMirror filter from the route",
 )
-MIRROR_NOWHERE = Ailment(
+MIRROR_NOWHERE = Check(
     code="mirror-nowhere",
     severity=Severity.ERROR,
     cause="requests are copied to a Service that is not there: the shadow gate never gets an answer",
-    cure="correct the backendRef of the RequestMirror filter",
-)
-AILMENTS = (
-    ROUTE_MISSING,
-    ROUTE_WITHOUT_SERVICE,
-    ROUTE_PAST_ROLLOUT,
-    ROUTE_NOT_ACCEPTED,
-    ROUTE_TO_POOL,
-    WEIGHT_DIFFERS,
-    SHARE_STICKS,
-    MIRROR_LEFT_OVER,
-    MIRROR_NOWHERE,
+    remediation="correct the backendRef of the RequestMirror filter",
 )
 
 _CONDITIONS = ("Accepted", "ResolvedRefs")
@@ -220,4 +221,80 @@ def _istio_weights(rule: Json) -> dict[str, int]:
     }
 
 
-CHECKS = (gateway_api, istio)
+GATEWAY_SHUT_OUT = Check(
+    code="gateway-shut-out",
+    severity=Severity.ERROR,
+    cause="the network policies of the engines let nothing in from where the gateway's proxies run (those of Envoy "
+    "Gateway run in its own namespace, wherever the gateway is): users get errors",
+    remediation="name that namespace in fleet.gateway.pods_in and apply the set-up part of `tidegate rollout render`, "
+    "or let it in by a policy of your own",
+)
+
+
+@of_rollout
+def admitted(snapshot: Snapshot, rollout: Json) -> Iterator[Finding]:
+    """Some proxy of every gateway may ask every engine."""
+    port = _port(snapshot, rollout)
+    if snapshot.unread(NETWORK_POLICIES) or port is None:
+        return
+    for gateway in snapshot.gateways:
+        for policies in _policies(snapshot, rollout):
+            if policies and gateway.proxies and not _reaches(gateway, policies, port):
+                yield _shut_out(gateway, policies)
+                break
+
+
+def _policies(snapshot: Snapshot, rollout: Json) -> Iterator[list[Json]]:
+    """Those over each engine; labels of pods and of their template differ by what Argo Rollouts adds."""
+    selector = at(rollout, "spec", "selector", default={})
+    engines = [labels_of(pod) for pod in snapshot.all(PODS) if selector and matches(selector, labels_of(pod))]
+    for labels in engines or [labels_of(template(snapshot, rollout))]:
+        yield policies_for(snapshot.all(NETWORK_POLICIES), labels)
+
+
+def _reaches(gateway: Gateway, policies: list[Json], port: ContainerPort) -> bool:
+    return any(allows(policy, proxy, port) for policy in policies for proxy in gateway.proxies)
+
+
+def _shut_out(gateway: Gateway, policies: list[Json]) -> Finding:
+    places = sorted({proxy.namespace for proxy in gateway.proxies})
+    return GATEWAY_SHUT_OUT.found(
+        f"no request of Gateway {gateway.name} reaches the engines: its proxies run in namespace {', '.join(places)}",
+        *(f"pod {name_of(proxy.pod)} in namespace {proxy.namespace}" for proxy in gateway.proxies[:1]),
+        *(f"{said(policy)} lets in: {_rules(policy)}" for policy in policies),
+    )
+
+
+def _rules(policy: Json) -> str:
+    rules = at(policy, "spec", "ingress", default=[])
+    return json.dumps(rules, separators=(",", ":")) if rules else "nothing"
+
+
+def _port(snapshot: Snapshot, rollout: Json) -> ContainerPort | None:
+    """Where engines are asked; None where none is named so, which is another finding."""
+    ports = [
+        one for container in containers_of(template(snapshot, rollout)) for one in at(container, "ports", default=[])
+    ]
+    found = next((one for one in ports if one.get("name") == PORT_NAME), None)
+    return ContainerPort(name=PORT_NAME, number=int(found["containerPort"])) if found else None
+
+
+CHECKS = (
+    ROUTE_MISSING,
+    ROUTE_WITHOUT_SERVICE,
+    ROUTE_PAST_ROLLOUT,
+    ROUTE_NOT_ACCEPTED,
+    ROUTE_TO_POOL,
+    WEIGHT_DIFFERS,
+    SHARE_STICKS,
+    MIRROR_LEFT_OVER,
+    MIRROR_NOWHERE,
+    GATEWAY_SHUT_OUT,
+)
+"""In the order of docs/doctor.md."""
+
+INSPECTIONS = (
+    gateway_api,
+    istio,
+    admitted,
+)

@@ -5,57 +5,48 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rollouts.argo.model import POD_TEMPLATE_HASH as HASH
-from rollouts.doctor.checking import of_rollout
-from rollouts.doctor.model import Ailment, Finding, Severity, Snapshot
-from rollouts.doctor.objects import Labels, at, labels_of, name_of, owned_by, said, selects
+from rollouts.doctor.model import Check, Finding, Severity, Snapshot, of_rollout
 from rollouts.doctor.strategy import in_progress, lags, services, template
 from rollouts.kube.model import Json
+from rollouts.kube.objects import Labels, at, labels_of, name_of, owned_by, said, selects
 from rollouts.kube.resources import PODS, REPLICA_SETS, ROLLOUTS, SERVICES
 
-SERVICE_MISSING = Ailment(
+SERVICE_MISSING = Check(
     code="service-missing",
     severity=Severity.ERROR,
     cause="the Rollout names a Service that is not there; the controller marks it InvalidSpec and does nothing",
-    cure="create the Service, or correct the name in the Rollout's strategy",
+    remediation="create the Service, or correct the name in the Rollout's strategy",
 )
-SERVICES_THE_SAME = Ailment(
+SERVICES_THE_SAME = Check(
     code="services-the-same",
     severity=Severity.ERROR,
     cause="stable and canary are one Service: a weight moves nothing, and evidence of both is the same",
-    cure="give stable and canary a Service each",
+    remediation="give stable and canary a Service each",
 )
-SELECTOR_EMPTY = Ailment(
+SELECTOR_EMPTY = Check(
     code="selector-matches-nothing",
     severity=Severity.ERROR,
     cause="the Service selects labels that the pod template does not have: it has no endpoints, requests get 503",
-    cure="make the Service's selector a part of the pod template's labels",
+    remediation="make the Service's selector a part of the pod template's labels",
 )
-SELECTOR_TOO_WIDE = Ailment(
+SELECTOR_TOO_WIDE = Check(
     code="selector-too-wide",
     severity=Severity.ERROR,
     cause="the Service selects pods of another workload too: its users are answered by what is not on trial",
-    cure="narrow the selector to labels that only this Rollout's pods have",
+    remediation="narrow the selector to labels that only this Rollout's pods have",
 )
-SELECTORS_OVERLAP = Ailment(
+SELECTORS_OVERLAP = Check(
     code="selectors-overlap",
     severity=Severity.ERROR,
     cause="stable and canary select the same pods while two versions run: no weight separates them, "
     "and what is measured of one is of both",
-    cure="let the controller manage both selectors: remove what writes rollouts-pod-template-hash or undoes it",
+    remediation="let the controller manage both selectors: remove what writes rollouts-pod-template-hash or undoes it",
 )
-SERVICE_SHARED = Ailment(
+SERVICE_SHARED = Check(
     code="service-shared",
     severity=Severity.ERROR,
     cause="two Rollouts manage one Service: each writes its own pod hash into the selector, in turns",
-    cure="give each Rollout Services of its own",
-)
-AILMENTS = (
-    SERVICE_MISSING,
-    SERVICES_THE_SAME,
-    SELECTOR_EMPTY,
-    SELECTOR_TOO_WIDE,
-    SELECTORS_OVERLAP,
-    SERVICE_SHARED,
+    remediation="give each Rollout Services of its own",
 )
 
 
@@ -85,11 +76,11 @@ def selecting(snapshot: Snapshot, rollout: Json) -> Iterator[Finding]:
                 f"selector: {_written(selector)}",
                 f"labels of the pod template: {_written(labels)}",
             )
-        elif strangers := [name_of(pod) for pod in _strangers(snapshot, rollout) if _selects(service, pod)]:
+        elif foreign_objects := [name_of(pod) for pod in _foreign_objects(snapshot, rollout) if _selects(service, pod)]:
             yield SELECTOR_TOO_WIDE.found(
                 f"{said(service)} selects pods that are not of {said(rollout)}",
                 f"selector: {_written(at(service, 'spec', 'selector', default={}))}",
-                f"also selected: {', '.join(sorted(strangers)[:3])}",
+                f"also selected: {', '.join(sorted(foreign_objects)[:3])}",
             )
 
 
@@ -135,7 +126,7 @@ def _own_part(service: Json) -> Labels:
     return {key: value for key, value in at(service, "spec", "selector", default={}).items() if key != HASH}
 
 
-def _strangers(snapshot: Snapshot, rollout: Json) -> Iterator[Json]:
+def _foreign_objects(snapshot: Snapshot, rollout: Json) -> Iterator[Json]:
     """Pods of the namespace that no replica set of the Rollout controls."""
     mine = [replica_set for replica_set in snapshot.all(REPLICA_SETS) if owned_by(replica_set, rollout)]
     for pod in snapshot.all(PODS):
@@ -159,4 +150,19 @@ def _written(labels: Labels) -> str:
     return ", ".join(f"{key}={value}" for key, value in sorted(labels.items())) or "none"
 
 
-CHECKS = (present, selecting, apart, unshared)
+CHECKS = (
+    SERVICE_MISSING,
+    SERVICES_THE_SAME,
+    SELECTOR_EMPTY,
+    SELECTOR_TOO_WIDE,
+    SELECTORS_OVERLAP,
+    SERVICE_SHARED,
+)
+"""In the order of docs/doctor.md."""
+
+INSPECTIONS = (
+    present,
+    selecting,
+    apart,
+    unshared,
+)

@@ -1,11 +1,13 @@
-"""Who may do what: engines nothing at all, tidegate just what a delivery and its checks ask of the cluster."""
+"""Service accounts and their rights: none for engines; for tidegate and the guard what a delivery needs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
-from rollouts.kube.model import Json, Resource
+from rollouts.kube.model import AccessReview, Json, Resource
 from rollouts.kube.resources import (
+    ADMISSION_BINDINGS,
+    ADMISSION_POLICIES,
     ANALYSIS_RUNS,
     ANALYSIS_TEMPLATES,
     CLUSTER_ROLE_BINDINGS,
@@ -30,10 +32,10 @@ from rollouts.kube.resources import (
     SERVICES,
     VIRTUAL_SERVICES,
 )
-from rollouts.manifests.conventions import canary_service, driver, lease, stable_service, warm_pool
+from rollouts.manifests.conventions import canary_service, cluster_wide, driver, guard, lease, stable_service, warm_pool
 from rollouts.manifests.manifest import Site, manifest
-from rollouts.manifests.scaling_spec import Scaler
-from rollouts.manifests.traffic_spec import Traffic
+from rollouts.manifests.pod_spec import Scaler
+from rollouts.manifests.traffic_spec import TrafficRouter
 from tidegate.core.model import Value
 
 READ = ("get", "list", "watch")
@@ -50,13 +52,28 @@ class Right(Value):
     """Objects that it is about; all when empty. `create`, `list` and `watch` know no names."""
     subresource: str = ""
 
+    @property
+    def rule(self) -> Json:
+        """As a Role has it."""
+        plural = f"{self.resource.plural}/{self.subresource}" if self.subresource else self.resource.plural
+        rule: Json = {"apiGroups": [self.resource.group], "resources": [plural], "verbs": list(self.verbs)}
+        return {**rule, "resourceNames": list(self.names)} if self.names else rule
+
+    def questions(self, namespace: str | None = None) -> Iterator[AccessReview]:
+        """As the API server is asked whether one has it: one question for each verb and name."""
+        for verb in self.verbs:
+            for name in self.names or ("",):
+                yield AccessReview(
+                    verb=verb, resource=self.resource, name=name, subresource=self.subresource, namespace=namespace
+                )
+
 
 def rights(site: Site) -> tuple[Right, ...]:
     """In the namespace: what is read, and the very objects that are written."""
     seen = (ROLLOUTS, REPLICA_SETS, PODS, ANALYSIS_RUNS)
     read = [Right(resource=each, verbs=READ) for each in seen]
     read += [Right(resource=each, verbs=("list",)) for each in (EVENTS, RESOURCE_QUOTAS, ANALYSIS_TEMPLATES)]
-    kept = [right for resource, names in _written(site).items() for right in _kept(resource, names)]
+    kept = [right for resource, names in written_objects(site).items() for right in _kept(resource, names)]
     return (
         *read,
         *kept,
@@ -66,40 +83,55 @@ def rights(site: Site) -> tuple[Right, ...]:
         Right(resource=LEASES, verbs=("create",)),
         Right(resource=LEASES, verbs=("get", "update"), names=(lease(site.name),)),
         Right(resource=ROLLOUTS, verbs=("patch",), names=(site.name,), subresource="status"),
+        # For the doctor only.
+        *((Right(resource=DEPLOYMENTS, verbs=("get",), names=(guard(site.name),)),) if site.guard else ()),
     )
 
 
-def cluster_rights() -> tuple[Right, ...]:
-    """Outside of the namespace, reading only: whether pods would find a node, and which kinds the cluster knows."""
+def cluster_rights(site: Site) -> tuple[Right, ...]:
+    """Outside of the namespace, reading only: whether pods would find a node, which kinds the cluster knows, and which
+    policies it holds tidegate to.
+
+    What others run on the nodes is seen only where that decides whether there is room: a node that is bought when it
+    is needed has nobody on it.
+    """
+    taken = () if site.fleet.nodes.grow else (Right(resource=PODS, verbs=("list",)),)
+    names = policy_names(site)
     return (
         Right(resource=NODES, verbs=("list",)),
-        Right(resource=PODS, verbs=("list",)),
+        *taken,
         Right(resource=CUSTOM_RESOURCE_DEFINITIONS, verbs=("get",)),
+        *(Right(resource=each, verbs=("get",), names=names) for each in (ADMISSION_POLICIES, ADMISSION_BINDINGS)),
     )
+
+
+def policy_names(site: Site) -> tuple[str, ...]:
+    """Of the policies that hold tidegate to its own objects, and of their bindings."""
+    parts = ("objects", "rollouts", *(("warm-pool",) if site.fleet.warm_pool else ()), "pods")
+    return tuple(cluster_wide(site.fleet.namespace, f"{site.name}-{part}") for part in parts)
 
 
 def access(site: Site) -> tuple[Json, ...]:
     """Two service accounts, and what tidegate's may do. That of the engines may do nothing and has no token."""
     may = driver(site.name)
-    subject = {"kind": SERVICE_ACCOUNTS.kind, "name": may, "namespace": site.fleet.namespace}
     role, cluster_role = (
-        manifest(kind, may, site, rules=[_rule(right) for right in granted])
-        for kind, granted in ((ROLES, rights(site)), (CLUSTER_ROLES, cluster_rights()))
+        manifest(kind, may, site, rules=[right.rule for right in granted])
+        for kind, granted in ((ROLES, rights(site)), (CLUSTER_ROLES, cluster_rights(site)))
     )
     return (
         manifest(SERVICE_ACCOUNTS, site.name, site, automountServiceAccountToken=False),
         manifest(SERVICE_ACCOUNTS, may, site, automountServiceAccountToken=False),
         role,
-        _bound(role, site, subject, ROLE_BINDINGS),
+        role_binding(role, site, may, ROLE_BINDINGS),
         cluster_role,
-        _bound(cluster_role, site, subject, CLUSTER_ROLE_BINDINGS),
+        role_binding(cluster_role, site, may, CLUSTER_ROLE_BINDINGS),
     )
 
 
-def _written(site: Site) -> dict[Resource, tuple[str, ...]]:
+def written_objects(site: Site) -> dict[Resource, tuple[str, ...]]:
     """The objects that a delivery says again and again; empty names where they come from outside."""
     fleet, direct = site.fleet, (stable_service(site.name), canary_service(site.name))
-    written: dict[Resource, tuple[str, ...]] = {
+    written_objects: dict[Resource, tuple[str, ...]] = {
         ROLLOUTS: (site.name,),
         SERVICES: direct,
         _route(site): (site.name, *direct) if fleet.gateway.direct else (site.name,),
@@ -108,27 +140,37 @@ def _written(site: Site) -> dict[Resource, tuple[str, ...]]:
         POD_MONITORS: (),
     }
     if fleet.autoscale:
-        written[SCALED_OBJECTS if fleet.autoscale.by is Scaler.KEDA else HORIZONTAL_POD_AUTOSCALERS] = (site.name,)
+        written_objects[SCALED_OBJECTS if fleet.autoscale.by is Scaler.KEDA else HORIZONTAL_POD_AUTOSCALERS] = (
+            site.name,
+        )
     if fleet.warm_pool:
-        written[DEPLOYMENTS] = (warm_pool(site.name),)
-    return written
+        written_objects[DEPLOYMENTS] = (warm_pool(site.name),)
+    return written_objects
 
 
 def _route(site: Site) -> Resource:
-    return VIRTUAL_SERVICES if site.fleet.traffic is Traffic.ISTIO else HTTP_ROUTES
+    return VIRTUAL_SERVICES if site.fleet.traffic is TrafficRouter.ISTIO else HTTP_ROUTES
 
 
 def _kept(resource: Resource, names: Iterable[str]) -> tuple[Right, Right]:
     return Right(resource=resource, verbs=("create",)), Right(resource=resource, verbs=_AS_IS, names=tuple(names))
 
 
-def _rule(right: Right) -> Json:
-    resource = right.resource
-    plural = f"{resource.plural}/{right.subresource}" if right.subresource else resource.plural
-    rule: Json = {"apiGroups": [resource.group], "resources": [plural], "verbs": list(right.verbs)}
-    return {**rule, "resourceNames": list(right.names)} if right.names else rule
-
-
-def _bound(role: Json, site: Site, subject: Json, kind: Resource) -> Json:
+def role_binding(role: Json, site: Site, account: str, kind: Resource) -> Json:
+    """The role in the hands of that service account; the binding has the account's name."""
     reference = {"apiGroup": ROLES.group, "kind": role["kind"], "name": role["metadata"]["name"]}
-    return manifest(kind, driver(site.name), site, roleRef=reference, subjects=[subject])
+    subject = {"kind": SERVICE_ACCOUNTS.kind, "name": account, "namespace": site.fleet.namespace}
+    return manifest(kind, account, site, roleRef=reference, subjects=[subject])
+
+
+def guard_rights(delivery: str, route: Resource) -> tuple[Right, ...]:
+    """In the delivery's namespace; `route` is the kind that splits its users."""
+    return (
+        Right(resource=LEASES, verbs=("get", "update"), names=(lease(delivery),)),
+        Right(resource=ROLLOUTS, verbs=("get", "patch"), names=(delivery,)),
+        Right(resource=ROLLOUTS, verbs=("patch",), names=(delivery,), subresource="status"),
+        Right(resource=route, verbs=("get", "patch", "update"), names=(delivery,)),
+        Right(resource=REPLICA_SETS, verbs=("list",)),
+        Right(resource=PODS, verbs=("list",)),
+        Right(resource=EVENTS, verbs=("create",)),
+    )

@@ -1,4 +1,15 @@
-"""How a Rollout brings a version to its users, as Argo Rollouts reads it.
+"""How a Rollout brings a version to its users: its strategy, and the steps of a canary.
+
+    0  setCanaryScale     engines for the copies
+    1  pause {}           deployed: ready, no user; copies come and go here
+    2  setWeight 5        Argo Rollouts sends users only when all engines asked for are ready
+    3  pause {}           until somebody decides
+    4  setWeight 25 ...
+
+A weight that needs more engines than there are has a `setCanaryScale` before it. No step takes engines away: the next
+weight would wait minutes for them. `matchTrafficWeight` is not used: at weight 0 it means no engine at all, and Argo
+Rollouts then takes the canary's routes away. No pause ends by itself: a delivery that dies leaves the weight where it
+is, and the background analysis watches.
 
 Fields and their bounds: `pkg/apis/rollouts/v1alpha1/types.go` and `pkg/apis/rollouts/validation/validation.go` of
 argo-rollouts.
@@ -7,27 +18,51 @@ argo-rollouts.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
 
 from rollouts.kube.model import Json
-from rollouts.manifests.conventions import (
-    CANARY,
-    GATEWAY_PLUGIN,
-    REGION,
-    ROLE,
-    STABLE,
-    USERS,
-    VERSION,
-    canary_service,
-    stable_service,
-)
-from rollouts.manifests.manifest import Site
-from rollouts.manifests.release import Trial
-from rollouts.manifests.spec import Strategy
-from rollouts.manifests.steps import first_with_users, steps_of
-from rollouts.manifests.traffic_spec import Traffic
+from rollouts.manifests.conventions import GATEWAY_PLUGIN, USERS, canary_service, stable_service
+from rollouts.manifests.manifest import ReleaseCandidate, Site
+from rollouts.manifests.spec import CanarySpec, Strategy
+from rollouts.manifests.traffic_spec import TrafficRouter
 from tidegate.core.errors import UsageError
+from tidegate.core.names import CANARY, REGION, ROLE, STABLE, VERSION
+
+
+def steps_of(trial: ReleaseCandidate, canary: CanarySpec, replicas: int) -> list[Json]:
+    """A pause at the beginning and after every weight; a promotion skips what is left.
+
+    Args:
+        trial: what the canary gets.
+        canary: how many engines the spec gives it.
+        replicas: engines of the stable.
+    """
+    return [step for part in _parts(trial, canary, replicas) for step in part]
+
+
+def first_with_users(steps: Sequence[Json]) -> int:
+    """Where the background analysis begins: before, nobody's requests are at stake."""
+    return next((index for index, step in enumerate(steps) if step.get("setWeight")), len(steps))
+
+
+def _parts(trial: ReleaseCandidate, canary: CanarySpec, replicas: int) -> Iterator[list[Json]]:
+    """Engines of the canary as a share of the stable's, which an autoscaler may change; or a number at first."""
+    if canary.replicas or not trial.mirror:
+        number = canary.replicas or canary.min_replicas
+        share = math.floor(100 * number / replicas)
+        first: Json = {"replicas": number}
+    else:
+        # A canary that gets a copy of everything needs what the stable needs, or it looks worse than it is.
+        share = trial.mirror
+        first = {"weight": share}
+    yield [{"setCanaryScale": first}, {"pause": {}}]
+    for weight in trial.weights:
+        if weight > share:
+            share = weight
+            yield [{"setCanaryScale": {"weight": share}}]
+        yield [{"setWeight": weight}, {"pause": {}}]
+
 
 _ARGUMENTS: dict[str, Json] = {
     "region": {"valueFrom": {"fieldRef": {"fieldPath": f"metadata.labels['{REGION}']"}}},
@@ -37,7 +72,7 @@ _ARGUMENTS: dict[str, Json] = {
 """What an AnalysisTemplate may ask a Rollout to say, and where the Rollout has it."""
 
 
-def strategy(site: Site, trial: Trial, analyses: tuple[Json, ...]) -> Json:
+def strategy(site: Site, trial: ReleaseCandidate, analyses: tuple[Json, ...]) -> Json:
     """The Rollout's `strategy`; `analyses` are AnalysisTemplates of the same namespace.
 
     Raises:
@@ -48,7 +83,7 @@ def strategy(site: Site, trial: Trial, analyses: tuple[Json, ...]) -> Json:
     return {"canary": _canary(site, trial, analyses)}
 
 
-def _canary(site: Site, trial: Trial, analyses: tuple[Json, ...]) -> Json:
+def _canary(site: Site, trial: ReleaseCandidate, analyses: tuple[Json, ...]) -> Json:
     fleet, steps = site.fleet, steps_of(trial, site.fleet.canary, site.replicas)
     watched = {**_analysis(analyses), "startingStep": first_with_users(steps)} if analyses and trial.weights else {}
     return {
@@ -61,7 +96,7 @@ def _canary(site: Site, trial: Trial, analyses: tuple[Json, ...]) -> Json:
         # trial has as many engines more as its steps say, and this is no place to bound them.
         "maxSurge": 1,
         "maxUnavailable": 0,
-        "minPodsPerReplicaSet": fleet.canary.least,
+        "minPodsPerReplicaSet": fleet.canary.min_replicas,
         "dynamicStableScale": fleet.canary.dynamic_stable,
         **_warm(site),
         "abortScaleDownDelaySeconds": seconds(fleet.canary.after_abort),
@@ -101,7 +136,7 @@ def _warm(site: Site) -> Json:
 
 
 def _traffic_routing(site: Site) -> Json:
-    if site.fleet.traffic is Traffic.ISTIO:
+    if site.fleet.traffic is TrafficRouter.ISTIO:
         return {"istio": {"virtualService": {"name": site.name, "routes": [USERS]}}}
     return {"plugins": {GATEWAY_PLUGIN: {"httpRoute": site.name, "namespace": site.fleet.namespace}}}
 

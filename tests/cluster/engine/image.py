@@ -13,18 +13,14 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from engine_images import entrypoint
-from engine_images.adapters.oci_base import base_in_layout
-from engine_images.adapters.oci_build import bring, build_image
-from engine_images.adapters.oci_layer import write_layer
-from engine_images.adapters.oci_layout import OciLayout, split_layout
+from engine_images.adapters.oci_build import base_in_layout, build_image, copy_base
+from engine_images.adapters.oci_layout import OciLayout, split_layout, write_layer
 from engine_images.adapters.oci_push import push_image
-from engine_images.adapters.oci_registry import Access
+from engine_images.adapters.oci_registry import RegistryAccess
 from engine_images.manifest import EngineManifest, Launch, ModelContract
-from engine_images.oci.base import Base
 from engine_images.oci.compose import Contents, Files
-from engine_images.oci.image import config_of, manifest_of
-from engine_images.oci.model import CONFIG, MANIFEST, Runtime, canonical
-from engine_images.oci.reference import Reference
+from engine_images.oci.model import CONFIG, MANIFEST, Base, Runtime, canonical, config_of, manifest_of
+from engine_images.oci.reference import ImageReference
 from slo.metrics import vllm
 from slo.metrics.model import TARGET
 from tidegate.cli.engine_images import this_platform
@@ -44,7 +40,7 @@ def with_libraries(base: str, layout: OciLayout, work: Path) -> Base:
     """The base image `LAYOUT:NAME` with the stand-in's libraries on top."""
     path, name = split_layout(base) or (Path(base), None)
     below = base_in_layout(path, name, this_platform())
-    bring(below, layout)
+    copy_base(below, layout)
     layer = write_layer(layout, "stand-in", _site(work), executable=frozenset())
     runtime = Runtime(entrypoint=(PYTHON,), environment={"PYTHONUNBUFFERED": "1"})
     config = layout.put(canonical(config_of(below.config, [layer], runtime, below.platform)), CONFIG)
@@ -65,8 +61,8 @@ def push_engine(layout: OciLayout, base: Base, *, name: str, version: str, model
             environment={"PYTHONPATH": f"/engine/entrypoint:{SITE}", "PYTHONUNBUFFERED": "1"},
         ),
     )
-    # Pushed in the clear: a registry of tests, on this machine or beside the cluster.
-    return push_image(layout, image, Reference.parse(target), lambda _: Access(insecure=True)).reference
+    # Pushed in the clear: a registry of tests, on this machine or next to the cluster.
+    return push_image(layout, image, ImageReference.parse(target), lambda _: RegistryAccess(insecure=True)).reference
 
 
 def _site(work: Path) -> dict[str, Path]:

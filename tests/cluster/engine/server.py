@@ -5,7 +5,7 @@ The entrypoint of tidegate starts it as vLLM. How it behaves stands in `standin.
     {"ttft": seconds, "itl": seconds, "tokens": count, "wrong": share, "errors": share, "errors_after": requests,
      "load": seconds, "fail": "last words", "die_after": seconds, "hang_after": seconds}
 
-`metrics.json` beside this file is the project's own inventory of vLLM's metrics, as `image.py` wrote it.
+`metrics.json` next to this file is the project's own inventory of vLLM's metrics, as `image.py` wrote it.
 """
 
 from __future__ import annotations
@@ -119,10 +119,10 @@ class StandIn:
         return JSONResponse({"count": len(tokens), "max_model_len": 1024, "tokens": tokens})
 
     async def complete(self, request: Request) -> Response:
-        wish = await request.json()
-        chat = "messages" in wish
+        body = await request.json()
+        chat = "messages" in body
         # Only people stream: an engine whose warm-up or health fails would never be ready.
-        failed = bool(wish.get("stream")) and self._fails()
+        failed = bool(body.get("stream")) and self._fails()
         handler = "/v1/chat/completions" if chat else "/v1/completions"
         answered = self.counts["http_requests_total"].labels(
             handler=handler, method="POST", status="5xx" if failed else "2xx"
@@ -130,8 +130,8 @@ class StandIn:
         if failed:
             answered.inc()
             return JSONResponse({"error": {"message": "the stand-in fails on purpose"}}, 500, headers=self.headers)
-        words = self._words(wish)
-        if wish.get("stream"):
+        words = self._words(body)
+        if body.get("stream"):
             events = self._events(words, answered, chat=chat)
             return StreamingResponse(events, media_type="text/event-stream", headers=self.headers)
         text = "".join([word async for _, word in self._timed(words)])
@@ -144,12 +144,12 @@ class StandIn:
         self.streamed += 1
         return self.streamed > self.ways.get("errors_after", 0) and random.random() < self.ways.get("errors", 0)
 
-    def _words(self, wish: dict[str, Any]) -> list[str]:
+    def _words(self, body: dict[str, Any]) -> list[str]:
         """The same prompt always gets the same words."""
-        prompt = wish["messages"][-1]["content"] if "messages" in wish else str(wish.get("prompt"))
+        prompt = body["messages"][-1]["content"] if "messages" in body else str(body.get("prompt"))
         good = hashlib.sha256(prompt.encode()).digest()[0] / 256 >= self.ways.get("wrong", 0)
         words = [*(RIGHT if good else WRONG), *(f" {number}" for number in range(4, self.ways["tokens"]))]
-        return words[: wish.get("max_tokens") or wish.get("max_completion_tokens") or len(words)]
+        return words[: body.get("max_tokens") or body.get("max_completion_tokens") or len(words)]
 
     async def _timed(self, words: list[str]) -> AsyncIterator[tuple[int, str]]:
         counts, begun = self.counts, time.monotonic()
@@ -233,13 +233,15 @@ def main() -> None:
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--served-model-name", default="support-llm")
     parser.add_argument("--middleware", action="append", default=[])
-    wish, _ = parser.parse_known_args()
+    options, _ = parser.parse_known_args()
     ways = behaviour()
     time.sleep(ways["load"])
     if ways.get("fail"):
         sys.exit(ways["fail"])
-    app = StandIn(wish.served_model_name).app(wish.middleware)
-    server = uvicorn.Server(uvicorn.Config(app, host=wish.host, port=wish.port, log_level="warning", access_log=False))
+    app = StandIn(options.served_model_name).app(options.middleware)
+    server = uvicorn.Server(
+        uvicorn.Config(app, host=options.host, port=options.port, log_level="warning", access_log=False)
+    )
     asyncio.run(serve(server, ways))
 
 

@@ -1,13 +1,18 @@
-"""Analysis runs of a Rollout: started, followed into pause or abort, cancelled.
+"""Analysis runs of a Rollout: started, followed into pause or abort, cancelled, and ended as a test operations.
 
-Upstream: `rollout/analysis.go`. Nothing is measured here: tests say how runs end (`Simulation.analysis`).
+Upstream: `rollout/analysis.go`; `analysis/analysis.go` (`reconcileAnalysisRun`): a run that is terminated before it
+measured anything is Successful, and here nothing is measured (`Simulation.analysis`). AnalysisRuns have no status
+subresource (`manifests/crds/analysis-run-crd.yaml`).
 """
 
 from __future__ import annotations
 
-from fakes.argo.objects import HASH_LABEL, REVISION, reference_to
-from fakes.argo.pauses import BLUE_GREEN, INCONCLUSIVE
+import copy
+
+from fakes.argo.conditions import BLUE_GREEN, INCONCLUSIVE
+from fakes.argo.objects import HASH_LABEL, REVISION, reference_to, stamp
 from fakes.argo.reconciliation import ReconcileError, Reconciliation
+from fakes.argo.world import World
 
 from rollouts.kube.model import Json, Resource
 from rollouts.kube.resources import ANALYSIS_RUNS, ANALYSIS_TEMPLATES, CLUSTER_ANALYSIS_TEMPLATES
@@ -56,7 +61,7 @@ class Runs:
         r, run = self._r, self.current(kind)
         if kind == STEP and (r.rollout.status.get("pauseConditions") or r.rollout.aborted):
             return run
-        analysis = self._wished(kind)
+        analysis = self._desired(kind)
         if analysis is None:
             if kind in (STEP, BACKGROUND) or run is None:
                 return None
@@ -81,7 +86,7 @@ class Runs:
             return phase_of(run) == "Inconclusive"
         return "abortedAt" in status
 
-    def _wished(self, kind: tuple[str, str]) -> Json | None:
+    def _desired(self, kind: tuple[str, str]) -> Json | None:
         """What should be measured now, if anything."""
         r = self._r
         if kind == STEP:
@@ -93,12 +98,12 @@ class Runs:
             idle = r.rollout.fully_promoted or not r.rollout.current_hash
             return None if idle or early else analysis
         active = r.rollout.status.get("blueGreen", {}).get("activeSelector", "")
-        wished: Json | None = r.rollout.strategy.get(
+        desired: Json | None = r.rollout.strategy.get(
             "prePromotionAnalysis" if kind == BEFORE else "postPromotionAnalysis"
         )
         if r.new is None or r.rollout.stable_hash == r.new.hash or not self._saturated(kind):
             return None
-        return wished if bool(active) and (active == r.new.hash) == (kind == AFTER) else None
+        return desired if bool(active) and (active == r.new.hash) == (kind == AFTER) else None
 
     def _saturated(self, kind: tuple[str, str]) -> bool:
         r = self._r
@@ -184,3 +189,26 @@ class Runs:
 
 def phase_of(run: Json) -> str:
     return str((run.get("status") or {}).get("phase", ""))
+
+
+def reconcile_run(world: World, run: Json, phase: str, message: str) -> None:
+    """Give a run that has not ended its phase, and each of its metrics the same."""
+    if phase_of(run) in ENDED:
+        return
+    if run["spec"].get("terminate"):
+        phase, message = "Successful", "Run Terminated"
+    now = stamp(world.now())
+    status: Json = copy.deepcopy(run.get("status") or {})
+    status |= {"phase": phase, "startedAt": status.get("startedAt", now)}
+    measured = phase in ENDED and not run["spec"].get("terminate")
+    measurement = {"phase": phase, "startedAt": now, "finishedAt": now}
+    status["metricResults"] = [
+        {"name": metric["name"], "phase": phase}
+        | ({"count": 1, phase.lower(): 1, "measurements": [measurement]} if measured else {})
+        for metric in run["spec"].get("metrics", ())
+    ]
+    if message:
+        status["message"] = message
+    if phase in ENDED:
+        status["completedAt"] = now
+    world.update(run | {"status": status})

@@ -1,6 +1,7 @@
-"""The conditions in a Rollout's status: how they change, and when a rollout is progressing, healthy or too late.
+"""What a Rollout's status says: its conditions, its pauses and aborts, its phase.
 
-Upstream: `utils/conditions/conditions.go`.
+Upstream: `utils/conditions/conditions.go`, `rollout/pause.go`, and `CalculateRolloutPhase` of
+`utils/rollout/rolloututil.go`, written apart from `rollouts.argo` so that each is checked against the other.
 """
 
 from __future__ import annotations
@@ -92,7 +93,7 @@ def progressing(rollout: Rollout, status: Json) -> bool:
 
 
 def healthy(rollout: Rollout, status: Json) -> bool:
-    """All wished pods updated and available, the strategy done, the spec seen (`RolloutHealthy`)."""
+    """All desired pods updated and available, the strategy done, the spec seen (`RolloutHealthy`)."""
     current = status.get("currentPodHash", "")
     if rollout.blue_green is not None:
         colours = status.get("blueGreen", {})
@@ -125,3 +126,129 @@ def timed_out(rollout: Rollout, status: Json, now: datetime) -> bool:
     last = condition_of(status, PROGRESSING)
     until = deadline(rollout, status)
     return last is not None and (last["reason"] == TIMED_OUT or (until is not None and now >= until))
+
+
+def phase_of(rollout: Rollout, status: Json) -> tuple[str, str]:
+    """Phase and message of a spec and the status that is about to be written; the first rule that fits."""
+    for condition in status.get("conditions", ()):
+        if condition["type"] == INVALID_SPEC:
+            return "Degraded", f"{INVALID_SPEC}: {condition['message']}"
+        if condition["reason"] in (ABORTED, TIMED_OUT):
+            return "Degraded", f"{condition['reason']}: {condition['message']}"
+    if rollout.paused:
+        return "Paused", "manually paused"
+    if pauses := status.get("pauseConditions"):
+        return "Paused", str(pauses[0]["reason"])
+    waits = _waits_for(rollout, status)
+    return ("Progressing", waits) if waits else ("Healthy", "")
+
+
+def _waits_for(rollout: Rollout, status: Json) -> str:
+    restart = rollout.spec.get("restartAt")
+    updated, available = status.get("updatedReplicas", 0), status.get("availableReplicas", 0)
+    if restart and restart != status.get("restartedAt"):
+        return "rollout is restarting"
+    if updated < rollout.replicas:
+        return "more replicas need to be updated"
+    if available < updated:
+        return "updated replicas are still becoming available"
+    if rollout.blue_green is not None:
+        return _blue_green_waits_for(rollout.blue_green, status)
+    if rollout.traffic is None and status.get("replicas", 0) > updated:
+        return "old replicas are pending termination"
+    return "" if completed(status) else "waiting for all steps to complete"
+
+
+def _blue_green_waits_for(strategy: Json, status: Json) -> str:
+    colours = status.get("blueGreen", {})
+    if colours.get("activeSelector", "") != status.get("currentPodHash") or not colours.get("activeSelector"):
+        return "active service cutover pending"
+    if completed(status):
+        return ""
+    run = colours.get("postPromotionAnalysisRunStatus")
+    if strategy.get("postPromotionAnalysis") and (run is None or run["status"] in ("", "Pending", "Running")):
+        return "waiting for analysis to complete"
+    return "waiting for post-promotion verification to complete"
+
+
+CANARY_STEP = "CanaryPauseStep"
+BLUE_GREEN = "BlueGreenPause"
+INCONCLUSIVE = "InconclusiveAnalysisRun"
+
+_UNITS = {"s": 1, "m": 60, "h": 3600}
+
+
+class Pauses:
+    """`pauseContext`."""
+
+    def __init__(self, rollout: Rollout, now: datetime) -> None:
+        self._rollout = rollout
+        self._now = now
+        self._added: list[str] = []
+        self._removed: set[str] = set()
+        self._cleared = self._abort = self._unabort = False
+        self.message = ""
+        """Why it was aborted in this reconciliation."""
+
+    @property
+    def aborted(self) -> bool:
+        return not self._unabort and (self._abort or self._rollout.aborted)
+
+    @property
+    def adds(self) -> bool:
+        return bool(self._added)
+
+    def abort(self, message: str) -> None:
+        self._abort, self.message = True, message
+
+    def unabort(self) -> None:
+        self._unabort = True
+
+    def add(self, reason: str) -> None:
+        self._added.append(reason)
+
+    def remove(self, reason: str) -> None:
+        self._removed.add(reason)
+
+    def clear(self) -> None:
+        self._cleared = True
+
+    def condition(self, reason: str) -> Json | None:
+        return next((one for one in self._rollout.status.get("pauseConditions", ()) if one["reason"] == reason), None)
+
+    def ends(self, reason: str, seconds: int) -> datetime | None:
+        """When a pause of `seconds` is over; None when it has not begun."""
+        found = self.condition(reason)
+        return moment_of(found["startTime"]) + timedelta(seconds=seconds) if found else None
+
+    def step_completed(self, pause: Json) -> bool:
+        """`CompletedCanaryPauseStep`: somebody took the pause away, or its duration is over."""
+        if self._rollout.status.get("controllerPause") and self.condition(CANARY_STEP) is None:
+            return True
+        ends = self.ends(CANARY_STEP, seconds_of(pause["duration"])) if pause.get("duration") else None
+        return ends is not None and self._now >= ends
+
+    def write(self, status: Json) -> None:
+        """`CalculatePauseStatus`: an abort ends every pause; `abortedAt` is when it was seen first."""
+        status.pop("abort", None)
+        status.pop("abortedAt", None)
+        if self._abort or self.aborted:
+            status["abort"] = True
+            status["abortedAt"] = self._rollout.status.get("abortedAt") or stamp(self._now)
+            return
+        if self._cleared:
+            return
+        old = self._rollout.status.get("pauseConditions") or []
+        conditions = [one for one in old if one["reason"] not in self._removed]
+        reasons = {one["reason"] for one in old}
+        new = [reason for reason in dict.fromkeys(self._added) if reason not in reasons]
+        conditions += [{"reason": reason, "startTime": stamp(self._now)} for reason in new]
+        if conditions:
+            status["controllerPause"] = bool(new) or bool(self._rollout.status.get("controllerPause"))
+            status["pauseConditions"] = conditions
+
+
+def seconds_of(duration: str | int) -> int:
+    """A pause's duration: seconds as a number, or text such as `30s`, `10m`, `1h` (`RolloutPause.DurationSeconds`)."""
+    text = str(duration)
+    return int(text[:-1]) * _UNITS[text[-1]] if text[-1] in _UNITS else int(text)

@@ -12,15 +12,13 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 
-from fakes.kube.copying import copied
-from fakes.kube.kinds import kind_of
+from fakes.clock import RealTime, Time
 from fakes.kube.refusal import Refusal
-from fakes.kube.simulated_time import RealTime, Time
-from fakes.kube.store import Event
+from fakes.kube.store import Event, copied, kind_of
 
 from rollouts.errors import ApiError, FleetError
 from rollouts.kube import requests
-from rollouts.kube.model import Change, ChangeKind, Json, Request, Resource
+from rollouts.kube.model import Json, Request, Resource, WatchEvent, WatchEventType
 from rollouts.kube.resources import EVENTS, PODS, REPLICA_SETS
 
 Place = tuple[str, str]
@@ -30,7 +28,7 @@ EVENTS_KNOWN = 1000
 
 
 class Mirror:
-    """Implements `fakes.argo.ports.Cluster`."""
+    """Implements `fakes.argo.world.Cluster`."""
 
     def __init__(
         self, followed: Iterable[Resource], *, ask: Callable[[Request], Json], tell: Callable[[Json], None]
@@ -48,13 +46,13 @@ class Mirror:
         self._events: OrderedDict[str, Json] = OrderedDict()
         self._listeners: list[Callable[[Event], None]] = []
 
-    def follow(self, resource: Resource, change: Change) -> None:
+    def follow(self, resource: Resource, change: WatchEvent) -> None:
         """Take in what a watch told, unless something later is known already."""
-        if change.kind in (ChangeKind.SYNCED, ChangeKind.BOOKMARK):
+        if change.kind in (WatchEventType.SYNCED, WatchEventType.BOOKMARK):
             return
         place = _place(change.object)
         known = self._known[resource].get(place)
-        if change.kind is ChangeKind.DELETED:
+        if change.kind is WatchEventType.DELETED:
             if known is not None and known["metadata"]["uid"] == change.object["metadata"].get("uid"):
                 del self._known[resource][place]
                 self._say(resource, "DELETED", known, known)

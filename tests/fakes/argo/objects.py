@@ -198,7 +198,7 @@ class Rollout:
 
     @property
     def pod_hash(self) -> str:
-        """Of the template as it is wished now."""
+        """Of the template as it is desired now."""
         return safe_hash([self.template, self.status.get("collisionCount", 0)])
 
     @property
@@ -258,7 +258,7 @@ class ReplicaSet:
 
     @property
     def replicas(self) -> int:
-        """Wished."""
+        """Desired."""
         return int(self.body["spec"].get("replicas", 1))
 
     @property

@@ -1,42 +1,357 @@
-"""The simulated Argo Rollouts controller as a process beside a real API server.
+"""The simulated Argo Rollouts controller as a process next to a real API server.
 
     PYTHONPATH=tests python -m fakes.argo.process --kubeconfig FILE --namespace serving --metrics-port 8090
 
 ReplicaSets, pods, Services, endpoints and gateways are the cluster's own; only Rollouts and AnalysisRuns are worked on
-here, by the code of `fakes.argo.controller`. Once it knows what is there it prints one line that begins with `ready`.
-Everything it must remember is in the API server, so that it may be killed and started again at any time. SIGTERM ends
-it. `--install` brings the kinds of Argo Rollouts into a cluster that has none.
+here, by the code of `fakes.argo.controller`, in one thread that knows and acts: changes come in between two
+reconciliations. Once it knows what is there it prints one line that begins with `ready`. Everything it must remember is
+in the API server, so that it may be killed and started again at any time. SIGTERM ends it.
 
-What goes wrong is switched by a ConfigMap, `--control NAMESPACE/NAME`, at any time (`fakes.argo.switches`).
+`--install` brings the CustomResourceDefinitions of Argo Rollouts into a cluster that has none, made of the schemas by
+which tidegate judges its own manifests (`rollouts/manifests/schemas/argo-rollouts.json`), with upstream's names, scopes
+and subresources (`manifests/crds/*.yaml`): a Rollout has a status of its own, an AnalysisRun has not. Left out:
+descriptions, printed columns, short names of fields, and the scale subresource.
+
+What goes wrong is switched by a ConfigMap, `--control NAMESPACE/NAME`, at any time:
+
+| key | values | as |
+|---|---|---|
+| `plugin_broken` | `true`, `false` | `Simulation.plugin_broken` |
+| `mirrors` | `true`, `false` | `Simulation.mirrors` |
+| `analysis` | `Running`, `Successful`, `Failed`, `Error`, `Inconclusive` | `Simulation.analysis` |
+| `analysis_message` | words | what such runs say |
+
+A key that is not there, and a ConfigMap that is not there, is as at first. A controller that is down is a process that
+was stopped or killed.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import json
+import queue
 import signal
 import sys
-from collections.abc import Sequence
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from concurrent.futures import Future
 from contextlib import aclosing, suppress
-from functools import partial
+from datetime import timedelta
+from functools import lru_cache, partial
 from typing import Any
 
-from fakes.argo import definitions
 from fakes.argo.mirror import Mirror
 from fakes.argo.objects import HASH_LABEL
-from fakes.argo.serving_metrics import serve_metrics
-from fakes.argo.worker import FOLLOWED, Watch, Worker
+from fakes.argo.simulation import Simulation
 
-from rollouts.adapters.kube.client import KubeClient
-from rollouts.adapters.kube.connect import connect
+from rollouts.adapters.kube.client import KubeClient, connect
 from rollouts.errors import FleetError, NotFound
 from rollouts.kube import requests
-from rollouts.kube.model import EVERYWHERE, Json, Request
-from rollouts.kube.resources import CONFIG_MAPS, EVENTS, PODS, REPLICA_SETS, ROLLOUTS
+from rollouts.kube.model import EVERYWHERE, Json, Request, Resource, WatchEvent, WatchEventType
+from rollouts.kube.ports import Cluster
+from rollouts.kube.resources import (
+    ANALYSIS_RUNS,
+    ANALYSIS_TEMPLATES,
+    CLUSTER_ANALYSIS_TEMPLATES,
+    CONFIG_MAPS,
+    CUSTOM_RESOURCE_DEFINITIONS,
+    DEPLOYMENTS,
+    EVENTS,
+    EXPERIMENTS,
+    PODS,
+    REPLICA_SETS,
+    ROLLOUTS,
+    SERVICES,
+)
+from rollouts.manifests.schema import SCHEMAS
 from tidegate.core.clock import SystemClock
 
-PATIENCE_SECONDS = 2.0
-"""How long a request is said again; the queue tries a whole pass again after that."""
+_STARTED = time.time()
+
+
+async def serve_metrics(metrics: Callable[[], Awaitable[str]], host: str, port: int) -> tuple[asyncio.Server, int]:
+    """Answer every GET with them; the server and its port, which for port 0 is a free one."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            path = (await reader.readuntil(b"\r\n\r\n")).split(b" ")[1]
+            known = path.partition(b"?")[0] == b"/metrics"
+            text = await metrics() + _process() if known else "there is /metrics\n"
+            status = "200 OK" if known else "404 Not Found"
+            head = f"HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4\r\nConnection: close\r\n"
+            writer.write(f"{head}Content-Length: {len(text.encode())}\r\n\r\n{text}".encode())
+            await writer.drain()
+        except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, IndexError, OSError):
+            pass  # the one who asked is gone, or spoke something else
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(answer, host, port)
+    return server, int(server.sockets[0].getsockname()[1])
+
+
+def _process() -> str:
+    """What client_golang's process collector says too."""
+    return f"# TYPE process_start_time_seconds gauge\nprocess_start_time_seconds {_STARTED:.2f}\n"
+
+
+PHASES = ("Running", "Successful", "Failed", "Error", "Inconclusive")
+AT_FIRST = {"plugin_broken": "false", "mirrors": "true", "analysis": "Running", "analysis_message": ""}
+
+
+class Switches:
+    def __init__(self, simulation: Simulation) -> None:
+        self._simulation = simulation
+        self._now = dict(AT_FIRST)
+
+    def follow(self, change: WatchEvent) -> None:
+        """Set what changed; what cannot be read is told and stays as it was."""
+        if change.kind in (WatchEventType.SYNCED, WatchEventType.BOOKMARK):
+            return
+        said = {} if change.kind is WatchEventType.DELETED else change.object.get("data") or {}
+        desired = AT_FIRST | {key: text for key, text in said.items() if self._understood(key, text)}
+        before, self._now = self._now, desired
+        changed = {key for key in AT_FIRST if before[key] != desired[key]}
+        if "plugin_broken" in changed:
+            self._simulation.plugin_broken = desired["plugin_broken"] == "true"
+        if "mirrors" in changed:
+            self._simulation.mirrors = desired["mirrors"] == "true"
+        if changed & {"analysis", "analysis_message"}:
+            self._simulation.analysis(desired["analysis"], desired["analysis_message"])
+
+    def _understood(self, key: str, text: str) -> bool:
+        values = {"plugin_broken": ("true", "false"), "mirrors": ("true", "false"), "analysis": PHASES}
+        if key not in AT_FIRST:
+            wrong = f"no switch {key}; there are {', '.join(AT_FIRST)}"
+        elif key in values and text not in values[key]:
+            wrong = f"{key} is {text}; it can be {', '.join(values[key])}"
+        else:
+            return True
+        print(f"switches: {wrong}", file=sys.stderr, flush=True)
+        return False
+
+
+FOLLOWED = (
+    *(ROLLOUTS, REPLICA_SETS, PODS, SERVICES, DEPLOYMENTS),
+    *(ANALYSIS_RUNS, ANALYSIS_TEMPLATES, CLUSTER_ANALYSIS_TEMPLATES),
+)
+"""What upstream has informers for (`controller/controller.go`), and pods, which it lists when it needs them."""
+SIMULATED = (ROLLOUTS, ANALYSIS_RUNS)
+FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS = 0.001, 10.0
+"""`utils/queue/queue.go`, DefaultArgoRolloutsRateLimiter."""
+
+Watch = tuple[Resource, str]
+"""A kind in a namespace; with ConfigMaps namespace and name of the one with the switches."""
+
+
+class Worker:
+    """Owns a `Mirror` and the `Simulation` on it; every method may be called from any thread."""
+
+    def __init__(
+        self,
+        mirror: Mirror,
+        watches: Iterable[Watch],
+        *,
+        ready: Callable[[int], None],
+        failed: Callable[[BaseException], None],
+    ) -> None:
+        """`ready` is told the number of Rollouts once all `watches` have told what is there."""
+        self._mirror = mirror
+        self._simulation = Simulation(
+            mirror,
+            reacts=False,
+            works_on=SIMULATED,
+            first_retry_seconds=FIRST_RETRY_SECONDS,
+            longest_retry_seconds=LONGEST_RETRY_SECONDS,
+        )
+        self._switches = Switches(self._simulation)
+        self._ready = ready
+        self._failed = failed
+        self._untold = set(watches)
+        self._jobs: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._ended = False
+        self._thread = threading.Thread(target=self._run, name="rollouts controller", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def end(self, within_seconds: float = 5.0) -> None:
+        """After what is being done now; a pass that hangs is left behind."""
+        self._jobs.put(partial(setattr, self, "_ended", True))
+        self._thread.join(within_seconds)
+
+    def tell(self, watch: Watch, change: WatchEvent) -> None:
+        self._jobs.put(partial(self._take, watch, change))
+
+    def nothing(self, watch: Watch) -> None:
+        """The cluster does not serve that kind."""
+        self._jobs.put(partial(self._heard, watch))
+
+    def metrics(self) -> Future[str]:
+        answer: Future[str] = Future()
+        self._jobs.put(lambda: answer.set_result(self._simulation.metrics()))
+        return answer
+
+    def _run(self) -> None:
+        """What is heard comes before each pass: nobody tries again with what was refused as outdated."""
+        try:
+            idle = True
+            while not self._ended:
+                self._do_jobs(wait=idle)
+                idle = bool(self._untold) or self._ended or not self._work()
+        except BaseException as error:  # noqa: BLE001 - whatever it is, the process must end with it
+            self._failed(error)
+
+    def _do_jobs(self, *, wait: bool) -> None:
+        """All there are; with `wait` after waiting for one until something is due."""
+        try:
+            self._jobs.get(block=wait, timeout=self._seconds_to_wait() if wait else None)()
+            while True:
+                self._jobs.get_nowait()()
+        except queue.Empty:
+            return
+
+    def _seconds_to_wait(self) -> float | None:
+        due = self._simulation.due
+        if due is None or self._untold:
+            return None
+        return max((due - self._mirror.time.now()) / timedelta(seconds=1), 0.0)
+
+    def _work(self) -> bool:
+        """Whether there was something to do."""
+        try:
+            return self._simulation.work_once() is not None
+        except NotImplementedError as error:
+            print(f"not simulated: {error}", file=sys.stderr, flush=True)
+            return True
+        finally:
+            for line in self._simulation.log:
+                print(line, file=sys.stderr, flush=True)
+            self._simulation.log.clear()
+
+    def _take(self, watch: Watch, change: WatchEvent) -> None:
+        if watch[0] == CONFIG_MAPS:
+            self._switches.follow(change)
+        else:
+            self._mirror.follow(watch[0], change)
+        if change.kind is WatchEventType.SYNCED:
+            self._heard(watch)
+
+    def _heard(self, watch: Watch) -> None:
+        self._untold.discard(watch)
+        if not self._untold:
+            self._ready(len(self._mirror.list(ROLLOUTS)))
+
+
+KINDS: dict[Resource, tuple[str, ...]] = {
+    ROLLOUTS: ("ro",),
+    ANALYSIS_RUNS: ("ar",),
+    ANALYSIS_TEMPLATES: ("at",),
+    CLUSTER_ANALYSIS_TEMPLATES: ("cat",),
+    EXPERIMENTS: ("exp",),
+}
+"""With their short names."""
+_WITH_STATUS = (ROLLOUTS, EXPERIMENTS)
+_SERVED_WITHIN_SECONDS = 30.0
+
+
+def definitions() -> tuple[Json, ...]:
+    return tuple(_definition(resource, short) for resource, short in KINDS.items())
+
+
+async def install(cluster: Cluster) -> tuple[str, ...]:
+    """Bring those that are missing, and wait until they are served; their names."""
+    brought = []
+    for definition in definitions():
+        name = definition["metadata"]["name"]
+        try:
+            await cluster.get(CUSTOM_RESOURCE_DEFINITIONS, name)
+        except NotFound:
+            await cluster.create(CUSTOM_RESOURCE_DEFINITIONS, definition)
+            brought.append(name)
+    async with asyncio.timeout(_SERVED_WITHIN_SECONDS):
+        for resource in KINDS:
+            while not await _served(cluster, resource):
+                await asyncio.sleep(0.1)
+    return tuple(brought)
+
+
+async def _served(cluster: Cluster, resource: Resource) -> bool:
+    try:
+        await cluster.list(resource)
+    except NotFound:
+        return False
+    return True
+
+
+def _definition(resource: Resource, short: tuple[str, ...]) -> Json:
+    document = _document()
+    root = document["kinds"][f"{resource.api_version} {resource.kind}"]
+    schema = _structural(document["definitions"][root], document["definitions"])
+    schema["properties"] |= {
+        "apiVersion": {"type": "string"},
+        "kind": {"type": "string"},
+        "metadata": {"type": "object"},
+    }
+    version: Json = {
+        "name": resource.version,
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": schema | {"required": ["spec"]}},
+    }
+    if resource in _WITH_STATUS:
+        version["subresources"] = {"status": {}}
+    singular = resource.kind.lower()
+    names = {"kind": resource.kind, "listKind": f"{resource.kind}List", "plural": resource.plural}
+    return {
+        "apiVersion": CUSTOM_RESOURCE_DEFINITIONS.api_version,
+        "kind": CUSTOM_RESOURCE_DEFINITIONS.kind,
+        "metadata": {"name": f"{resource.plural}.{resource.group}"},
+        "spec": {
+            "group": resource.group,
+            "names": names | {"singular": singular, "shortNames": list(short)},
+            "scope": "Namespaced" if resource.namespaced else "Cluster",
+            "versions": [version],
+        },
+    }
+
+
+@lru_cache
+def _document() -> Json:
+    document: Json = json.loads((SCHEMAS / "argo-rollouts.json").read_text())
+    return document
+
+
+def _structural(schema: Json, known: Json) -> Json:
+    """As a CustomResourceDefinition takes it: no references, nothing closed, numbers-or-text by their own name."""
+    if "$ref" in schema:
+        return _structural(known[schema["$ref"].rpartition("/")[2]], known)
+    kind: Any = schema.get("type")
+    if isinstance(kind, list):
+        kinds = [one for one in kind if one != "null"]
+        if len(kinds) > 1:
+            return {"x-kubernetes-int-or-string": True}
+        kind = kinds[0]
+    if kind is None:
+        return {"x-kubernetes-preserve-unknown-fields": True}
+    made: Json = {"type": kind} | {key: schema[key] for key in ("enum", "required") if key in schema}
+    if "properties" in schema:
+        made["properties"] = {name: _structural(one, known) for name, one in schema["properties"].items()}
+        if "containerPort" in made["properties"]:
+            made["properties"]["protocol"]["default"] = "TCP"
+    elif kind == "object" and isinstance(schema.get("additionalProperties"), dict):
+        made["additionalProperties"] = _structural(schema["additionalProperties"], known)
+    elif kind == "object":
+        made["x-kubernetes-preserve-unknown-fields"] = True
+    if kind == "array":
+        made["items"] = _structural(schema.get("items", {}), known)
+    return made
+
+
+RETRY_SECONDS = 2.0
+"""How long a request is repeated; the queue tries a whole pass again after that."""
 _OURS = {REPLICA_SETS: HASH_LABEL, PODS: HASH_LABEL}
 """Only what some Rollout made: a cluster has many more."""
 
@@ -54,7 +369,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("python -m fakes.argo.process", description=str(__doc__).partition("\n")[0])
     parser.add_argument("--kubeconfig", help="a file; KUBECONFIG otherwise")
     parser.add_argument("--context", help="the file's current one otherwise")
-    parser.add_argument("--namespace", action="append", default=[], help="may be said again; all of them otherwise")
+    parser.add_argument("--namespace", action="append", default=[], help="may be repeated; all of them otherwise")
     parser.add_argument("--metrics-port", type=int, help="serve /metrics there; 0 takes a free port")
     parser.add_argument("--metrics-host", default="127.0.0.1")
     parser.add_argument("--control", metavar="NAMESPACE/NAME", help="a ConfigMap that says what goes wrong")
@@ -73,7 +388,7 @@ class _Process:
             clock=SystemClock(),
             namespace="default",
             kubeconfig=options.kubeconfig,
-            patience_seconds=PATIENCE_SECONDS,
+            retry_seconds=RETRY_SECONDS,
         )
         self._events: asyncio.Queue[Json] = asyncio.Queue()
         self._where = ""
@@ -85,7 +400,7 @@ class _Process:
             loop.add_signal_handler(number, ended.set)
         try:
             if self._options.install:
-                await definitions.install(self._client)
+                await install(self._client)
             return await self._work(loop, ended)
         finally:
             await self._client.close()
@@ -153,7 +468,7 @@ class _Process:
             await asyncio.Event().wait()
 
     async def _record_events(self) -> None:
-        """One after another, beside the work; an event that cannot be told is lost, as upstream's are."""
+        """One after another, next to the work; an event that cannot be told is lost, as upstream's are."""
         while True:
             body = await self._events.get()
             with suppress(FleetError):

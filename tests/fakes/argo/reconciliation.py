@@ -1,25 +1,29 @@
-"""One reconciliation of one Rollout: what it reads, what it will say in the status.
+"""One reconciliation of one Rollout: what it reads, and what both strategies say in the status.
 
-Upstream: `rollout/context.go` (`rolloutContext`), `rollout/controller.go` (`newRolloutContext`), `rollout/sync.go`.
+Upstream: `rollout/context.go` (`rolloutContext`), `rollout/controller.go` (`newRolloutContext`), `rollout/sync.go`
+(`calculateBaseStatus`, `calculateRolloutConditions`, `promoteStable`, `resetRolloutStatus`,
+`isRollbackWithinWindow`), and for the labels that pods carry for their role `rollout/ephemeralmetadata.go`: `undo` of
+the kubectl plugin copies a template with what was injected into it, which then is a new one.
 """
 
 from __future__ import annotations
 
 import copy
+import json
 
 from fakes.argo import conditions
+from fakes.argo.conditions import INCONCLUSIVE, Condition, Pauses, phase_of, set_condition
 from fakes.argo.objects import (
+    EPHEMERAL_METADATA,
     HASH_LABEL,
     WORKLOAD_GENERATION,
     ReplicaSet,
     Rollout,
 )
-from fakes.argo.pauses import INCONCLUSIVE, Pauses
-from fakes.argo.phase import phase_of
 from fakes.argo.world import World
 
 from rollouts.kube.model import Json
-from rollouts.kube.resources import REPLICA_SETS, SERVICES
+from rollouts.kube.resources import PODS, REPLICA_SETS, SERVICES
 
 
 class ReconcileError(Exception):
@@ -38,7 +42,7 @@ class Reconciliation:
         self.new = self._find_new()
         self.stable = next((rs for rs in self.all if rs.hash == rollout.stable_hash), None)
         self.warm = self.new is not None and self.new.scale_down_at is not None
-        """The wished version served not long ago and waits for its end (`HasScaleDownDeadline`), as it was read."""
+        """The desired version served not long ago and waits for its end (`HasScaleDownDeadline`), as it was read."""
         self.pauses = Pauses(rollout, self.now)
         if rollout.fully_promoted:
             self.pauses.unabort()  # an abort with nothing in progress is taken back (argo-rollouts#1292)
@@ -52,8 +56,8 @@ class Reconciliation:
         by_hash = next((rs for rs in self.all if rs.hash == self.rollout.pod_hash), None)
         if by_hash is not None or not self.all:
             return by_hash
-        wished = template_as_stored(self.world, self.rollout)
-        return next((rs for rs in self.all if plain_template(rs) == wished), None)
+        desired = template_as_stored(self.world, self.rollout)
+        return next((rs for rs in self.all if plain_template(rs) == desired), None)
 
     @property
     def older(self) -> list[ReplicaSet]:
@@ -172,3 +176,213 @@ def tidy(status: Json) -> Json:
         elif part or key == "currentStepIndex":
             kept[key] = part
     return kept
+
+
+def base_status(r: Reconciliation) -> Json:
+    """Counts and hashes; what is not in it is gone from the status."""
+    old, status = r.rollout.status, r.status
+    status["stableRS"] = r.rollout.stable_hash
+    status["currentPodHash"] = r.new.hash if r.new is not None else r.rollout.pod_hash
+    status["replicas"] = status["HPAReplicas"] = sum(rs.actual for rs in r.all)
+    status["updatedReplicas"] = r.new.actual if r.new is not None else 0
+    status["readyReplicas"] = sum(rs.ready for rs in r.all)
+    status["selector"] = _selector_text(r.rollout.selector)
+    status["conditions"] = [dict(one) for one in old.get("conditions", ()) if one["type"] != conditions.INVALID_SPEC]
+    status["promoteFull"] = r.rollout.promoting_fully and status["currentPodHash"] != status["stableRS"]
+    if "collisionCount" in old:
+        status["collisionCount"] = old["collisionCount"]
+    return status
+
+
+def promote(r: Reconciliation, status: Json, reason: str) -> None:
+    """The current version is the stable one from now on."""
+    r.pauses.clear()
+    r.pauses.unabort()
+    status.pop("promoteFull", None)
+    status.get("blueGreen", {}).pop("scaleUpPreviewCheckPoint", None)
+    if r.rollout.steps:
+        status["currentStepIndex"] = len(r.rollout.steps)
+    if status["stableRS"] != status["currentPodHash"]:
+        status["stableRS"] = status["currentPodHash"]
+        text = f"Rollout completed update to revision {r.rollout.revision} ({status['currentPodHash']}): {reason}"
+        r.event("RolloutCompleted", text)
+
+
+def with_conditions(r: Reconciliation, status: Json) -> Json:
+    """Healthy, Progressing, Available, ReplicaFailure and Completed as they are with this status."""
+    paused = bool(r.rollout.status.get("pauseConditions")) or r.rollout.paused
+    became_unhealthy = _set_healthy(r, status, paused=paused)
+    if r.pauses.aborted:
+        _set_aborted(r, status)
+    else:
+        _set_progressing(r, status, paused=paused, became_unhealthy=became_unhealthy)
+    _set_available(r, status)
+    _set_replica_failure(r, status)
+    done = conditions.completed(status)
+    changed = set_condition(
+        status, r.now, Condition(conditions.COMPLETED, str(done), "RolloutCompleted", "RolloutCompleted")
+    )
+    if changed and not done:
+        text = (
+            f"Rollout not completed, started update to revision {r.rollout.revision + 1} ({status['currentPodHash']})"
+        )
+        r.event("RolloutNotCompleted", text)
+    return status
+
+
+def _set_healthy(r: Reconciliation, status: Json, *, paused: bool) -> bool:
+    """Whether it was healthy and is not any more."""
+    if not paused and conditions.healthy(r.rollout, status):
+        set_condition(status, r.now, Condition(conditions.HEALTHY, "True", "RolloutHealthy", "Rollout is healthy"))
+        return False
+    if conditions.condition_of(status, conditions.HEALTHY) is None:
+        return False
+    return set_condition(
+        status, r.now, Condition(conditions.HEALTHY, "False", "RolloutHealthy", "Rollout is not healthy")
+    )
+
+
+def _set_aborted(r: Reconciliation, status: Json) -> None:
+    text = f"Rollout aborted update to revision {r.rollout.revision}"
+    text += f": {r.pauses.message}" if r.pauses.message else ""
+    if set_condition(status, r.now, Condition(conditions.PROGRESSING, "False", conditions.ABORTED, text)):
+        r.event(conditions.ABORTED, text, warning=True)
+
+
+def _set_progressing(r: Reconciliation, status: Json, *, paused: bool, became_unhealthy: bool) -> None:
+    """Done, moving, or too late; a healthy one that is paused stays `RolloutPaused`."""
+    name = r.new.name if r.new is not None else ""
+    if conditions.healthy(r.rollout, status):
+        if paused:
+            return
+        text = f'ReplicaSet "{name}" has successfully progressed.'
+        set_condition(status, r.now, Condition(conditions.PROGRESSING, "True", conditions.NEW_AVAILABLE, text))
+    elif conditions.progressing(r.rollout, status) or became_unhealthy:
+        lost = became_unhealthy and conditions.completed(status)
+        text = "Rollout does not have minimum availability" if lost else f'ReplicaSet "{name}" is progressing.'
+        old = conditions.condition_of(status, conditions.PROGRESSING)
+        conditions.remove_condition(status, conditions.PROGRESSING)  # its time moves although its reason may not
+        reason = "ReplicaSetNotAvailable" if lost else "ReplicaSetUpdated"
+        set_condition(status, r.now, Condition(conditions.PROGRESSING, "True", reason, text))
+        if old is not None and old["status"] == "True":
+            status["conditions"][-1]["lastTransitionTime"] = old["lastTransitionTime"]
+    elif not _waits_without_end(r) and conditions.timed_out(r.rollout, status, r.now):
+        text = f'ReplicaSet "{name}" has timed out progressing.'
+        set_condition(status, r.now, Condition(conditions.PROGRESSING, "False", conditions.TIMED_OUT, text))
+        if r.rollout.spec.get("progressDeadlineAbort"):
+            r.pauses.abort(text)
+            r.event(conditions.ABORTED, text, warning=True)
+
+
+def _waits_without_end(r: Reconciliation) -> bool:
+    """`isIndefiniteStep`: a step that may take as long as it likes."""
+    return any(name in (r.rollout.step or {}) for name in ("experiment", "analysis", "pause"))
+
+
+def _set_available(r: Reconciliation, status: Json) -> None:
+    if r.rollout.blue_green is not None:
+        active = r.by_hash(status["blueGreen"].get("activeSelector", ""))
+        good = active is not None and active.replicas == active.available == r.rollout.replicas
+    else:
+        good = sum(rs.available for rs in r.all) >= r.rollout.replicas
+    text = "Rollout has minimum availability" if good else "Rollout does not have minimum availability"
+    set_condition(status, r.now, Condition(conditions.AVAILABLE, str(good), "AvailableReason", text))
+
+
+def _set_replica_failure(r: Reconciliation, status: Json) -> None:
+    """A replica set that cannot make its pods, the new one's first (`getReplicaFailures`)."""
+    ordered = [*([r.new] if r.new else []), *r.all]
+    failures = (conditions.condition_of(rs.body.get("status", {}), conditions.REPLICA_FAILURE) for rs in ordered)
+    found = next((one for one in failures if one is not None), None)
+    if found is None:
+        conditions.remove_condition(status, conditions.REPLICA_FAILURE)
+    else:
+        set_condition(
+            status,
+            r.now,
+            Condition(conditions.REPLICA_FAILURE, found["status"], found["reason"], found.get("message", "")),
+        )
+
+
+def _selector_text(selector: Json) -> str:
+    return ",".join(f"{key}={value}" for key, value in sorted(selector.get("matchLabels", {}).items()))
+
+
+def reset(r: Reconciliation, status: Json) -> None:
+    """A new update begins: no pause, no abort, no full promotion, no analysis, step 0, restarted already."""
+    r.pauses.clear()
+    r.pauses.unabort()
+    status.pop("promoteFull", None)
+    if "restartAt" in r.rollout.spec:
+        status["restartedAt"] = r.rollout.spec["restartAt"]
+    for part in ("canary", "blueGreen"):
+        for key in [key for key in status.get(part, {}) if key.endswith("AnalysisRunStatus")]:
+            del status[part][key]
+    status.get("blueGreen", {}).pop("scaleUpPreviewCheckPoint", None)
+    status.pop("currentStepIndex", None)
+    if r.rollout.steps:
+        status["currentStepIndex"] = 0
+
+
+def within_window(r: Reconciliation) -> bool:
+    """The desired version is older than the stable, with fewer than `rollbackWindow.revisions` between them.
+
+    Age is when the replica set was made: a version that came back once is as old as ever.
+    """
+    revisions = (r.rollout.spec.get("rollbackWindow") or {}).get("revisions", 0)
+    if r.new is None or r.stable is None or not revisions or r.new.created >= r.stable.created:
+        return False
+    return sum(r.new.created < rs.created < r.stable.created for rs in r.all) < int(revisions)
+
+
+def metadata_of_role(r: Reconciliation, *, stable: bool) -> Json | None:
+    """`canaryMetadata` or `stableMetadata`; of a blue-green `previewMetadata` or `activeMetadata`."""
+    names = (
+        ("stableMetadata", "canaryMetadata") if r.rollout.canary is not None else ("activeMetadata", "previewMetadata")
+    )
+    return r.rollout.strategy.get(names[0] if stable else names[1])
+
+
+def inject(body: Json, desired: Json | None) -> bool:
+    """Put the role's metadata into a replica set's template instead of what was injected before, and remember it."""
+    old = ReplicaSet(body).injected
+    changed = relabel(body["spec"]["template"].setdefault("metadata", {}), old, desired)
+    if not changed:
+        return False
+    annotations = body["metadata"].setdefault("annotations", {})
+    if desired is None:
+        annotations.pop(EPHEMERAL_METADATA, None)
+    else:
+        annotations[EPHEMERAL_METADATA] = json.dumps(desired, sort_keys=True, separators=(",", ":"))
+    return True
+
+
+def relabel(metadata: Json, old: Json | None, desired: Json | None) -> bool:
+    """`SyncEphemeralPodMetadata`."""
+    before = copy.deepcopy(metadata)
+    for part in ("labels", "annotations"):
+        gone = set((old or {}).get(part, {})) - set((desired or {}).get(part, {}))
+        kept = {key: text for key, text in metadata.get(part, {}).items() if key not in gone}
+        if kept or (desired or {}).get(part):
+            metadata[part] = kept | (desired or {}).get(part, {})
+    return metadata != before
+
+
+def sync_metadata(r: Reconciliation) -> None:
+    """Templates and pods carry the metadata of the role that they play now; those of no role carry none.
+
+    Pods are looked at each time: the controller may have died between the template and them (argo-rollouts#4477).
+    """
+    steady = not r.rollout.stable_hash or (r.new is not None and r.rollout.stable_hash == r.new.hash)
+    for rs in r.all:
+        is_new = r.new is not None and rs.name == r.new.name
+        is_stable = steady if is_new else r.stable is not None and rs.name == r.stable.name
+        desired = metadata_of_role(r, stable=is_stable) if is_new or is_stable else None
+        old = rs.injected
+        if inject(rs.body, desired):
+            rs.body = r.world.update(rs.body)
+        elif not (desired and rs.replicas):
+            continue
+        for pod in r.world.index.owned(PODS, rs.body):
+            if relabel(pod["metadata"], old, desired):
+                r.world.update(pod)

@@ -9,12 +9,12 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from fakes.argo.objects import HASH_LABEL, REVISION
+from fakes.argo.objects import HASH_LABEL
 from fakes.argo.simulation import Simulation
 from fakes.kube.cluster import FakeCluster
 
 from rollouts.kube.model import Json
-from rollouts.kube.resources import ANALYSIS_RUNS, EVENTS, HTTP_ROUTES, NODES, PODS, REPLICA_SETS, ROLLOUTS, SERVICES
+from rollouts.kube.resources import HTTP_ROUTES, PODS, REPLICA_SETS, ROLLOUTS, SERVICES
 
 NAME = "llm"
 VERSION = "tidegate.dev/version"
@@ -98,12 +98,6 @@ class Scene:
         self.cluster.time.advance(seconds)  # type: ignore[attr-defined]
         self.simulation.settle()
 
-    def add_node(self, name: str, *, taints: tuple[Json, ...] = (), **allocatable: str) -> None:
-        """Room for so much, such as `pods="6"` or `**{"nvidia.com/gpu": "4"}`; from the first node on room counts."""
-        body: Json = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": {"taints": list(taints)}}
-        made = self.cluster.create(NODES, body)
-        self.cluster.update_status(NODES, made | {"status": {"allocatable": allocatable}})
-
     @property
     def rollout(self) -> Json:
         self.simulation.settle()
@@ -153,27 +147,6 @@ class Scene:
         self.simulation.settle()
         found = sorted(self.cluster.list(REPLICA_SETS), key=lambda rs: rs["metadata"]["creationTimestamp"])
         return {rs["metadata"]["labels"][VERSION]: rs for rs in found}
-
-    @property
-    def revisions(self) -> dict[str, int]:
-        return {version: int(rs["metadata"]["annotations"][REVISION]) for version, rs in self.replica_sets.items()}
-
-    @property
-    def runs(self) -> dict[str, str]:
-        """The analysis runs' phases, by what of their name follows the hash: revision, and step or role."""
-        self.simulation.settle()
-        found = self.cluster.list(ANALYSIS_RUNS)
-        return {run["metadata"]["name"].split("-", 2)[2]: run.get("status", {}).get("phase", "") for run in found}
-
-    def events(self, reason: str) -> list[str]:
-        self.simulation.settle()
-        found = [event for event in self.cluster.list(EVENTS) if event["reason"] == reason]
-        return [event["message"] for event in sorted(found, key=lambda event: event["firstTimestamp"])]
-
-    def condition(self, kind: str) -> tuple[str, str]:
-        """Its value and reason."""
-        found = next(one for one in self.status["conditions"] if one["type"] == kind)
-        return found["status"], found["reason"]
 
     def deploy(self, version: str) -> None:
         """`set image`, and the label that goes with it; also back to a version that was there (`undo`)."""

@@ -17,13 +17,13 @@ written, `reaction_seconds` later, while somebody waits in the cluster's time::
 
 `settle()` does everything that can be done now, without letting time pass, so that plain code need not wait at all.
 
-In real time, beside a served cluster (command line and end-to-end tests): make it where the cluster lives, and touch it
-there alone::
+In real time, next to a served cluster (command line and end-to-end tests): make it where the cluster lives, and touch
+it there alone::
 
     with serving({"eu-west-1": Api(FakeCluster(time=RealTime()))}, folder) as servers:
         simulation = servers.do(lambda: Simulation(servers.api("eu-west-1").cluster, start_seconds=0.2))
 
-A cluster that plain code writes to beside its event loop has nobody who could call back; there say `reacts=False`, and
+A cluster that plain code writes to next to its event loop has nobody who could call back; there say `reacts=False`, and
 let a task look every 50 ms::
 
     simulation = Simulation(cluster, start_seconds=0.2, reacts=False)
@@ -36,30 +36,39 @@ What goes wrong is switched on and off at any time: `plugin_broken`, `controller
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import datetime, timedelta
 
+from fakes.argo.analysis import reconcile_run
 from fakes.argo.controller import reconcile
-from fakes.argo.deployments import reconcile_deployment
-from fakes.argo.measuring import reconcile_run
-from fakes.argo.metrics import metrics_of
 from fakes.argo.objects import controller_of, stamp
-from fakes.argo.pods import Machines, run_pod
-from fakes.argo.ports import Cluster
 from fakes.argo.reconciliation import ReconcileError
-from fakes.argo.replica_set_controller import reconcile_replica_set
-from fakes.argo.workqueue import Key, WorkQueue
-from fakes.argo.world import World
+from fakes.argo.workloads import Machines, reconcile_deployment, reconcile_replica_set, run_pod
+from fakes.argo.world import Cluster, Key, WorkQueue, World
 from fakes.kube.refusal import Refusal
 from fakes.kube.store import Event
 
 from rollouts.kube.model import Json, Resource
-from rollouts.kube.resources import ANALYSIS_RUNS, DEPLOYMENTS, PODS, REPLICA_SETS, ROLLOUTS
+from rollouts.kube.resources import ANALYSIS_RUNS, DEPLOYMENTS, NODES, PODS, REPLICA_SETS, ROLLOUTS
+
+Counts = Mapping[tuple[str, str], int]
+"""By namespace and Rollout."""
+
+
+def metrics_of(rollouts: Iterable[Json], reconciles: Counts, errors: Counts) -> str:
+    lines = ["# TYPE rollout_info gauge"]
+    for body in rollouts:
+        metadata, phase = body["metadata"], body.get("status", {}).get("phase", "")
+        labels = f'name="{metadata["name"]}",namespace="{metadata["namespace"]}",phase="{phase}"'
+        lines.append(f"rollout_info{{{labels}}} 1")
+    for metric, counts in (("rollout_reconcile_count", reconciles), ("rollout_reconcile_error", errors)):
+        for (namespace, name), count in sorted(counts.items()):
+            lines.append(f'{metric}{{name="{name}",namespace="{namespace}"}} {count}')
+    return "\n".join(lines) + "\n"
+
 
 _KINDS: dict[str, Resource] = {kind.plural: kind for kind in (ROLLOUTS, REPLICA_SETS, PODS, ANALYSIS_RUNS, DEPLOYMENTS)}
 _PLURALS = {kind.kind: kind.plural for kind in _KINDS.values()}
-_ROOM = ("nodes", "priorityclasses")
-"""Kinds whose change may give a waiting pod its place."""
 _MOST_PASSES = 1000
 """Over one object in one `settle`: more is a loop that never ends."""
 _LONGEST_BACKOFF = 1000
@@ -79,8 +88,12 @@ class Simulation:
         works_on: Collection[Resource] = tuple(_KINDS.values()),
         first_retry_seconds: float = 1.0,
         longest_retry_seconds: float = _LONGEST_BACKOFF,
+        pods_made: int = 0,
     ) -> None:
-        """`works_on`: the kinds that are simulated; others are somebody else's, such as a real cluster's own."""
+        """`works_on`: the kinds that are simulated; others are somebody else's, such as a real cluster's own.
+
+        `pods_made` is how many were made before in this cluster, whose names are taken.
+        """
         self.cluster = cluster
         self.machines = Machines(start_seconds)
         self.reconcile_errors: Counter[tuple[str, str]] = Counter()
@@ -98,11 +111,11 @@ class Simulation:
         self._working: Key | None = None
         self._called = self._down = self._settling = False
         self._analysis = ("Running", "")
-        numbers = [0]
+        self._pods_made = [pods_made]
         self._workers: dict[str, Callable[[Key, Json], None]] = {
             ROLLOUTS.plural: self._work_on_rollout,
             PODS.plural: self._work_on_pod,
-            REPLICA_SETS.plural: lambda _, body: reconcile_replica_set(self._world, body, numbers),
+            REPLICA_SETS.plural: lambda _, body: reconcile_replica_set(self._world, body, self._pods_made),
             ANALYSIS_RUNS.plural: lambda _, body: reconcile_run(self._world, body, *self._analysis),
             DEPLOYMENTS.plural: lambda _, body: reconcile_deployment(self._world, body),
         }
@@ -116,6 +129,11 @@ class Simulation:
         """React to nothing any more."""
         self._forget()
         self._queue.clear()
+
+    @property
+    def pods_made(self) -> int:
+        """How many until now."""
+        return self._pods_made[0]
 
     @property
     def plugin_broken(self) -> bool:
@@ -242,7 +260,7 @@ class Simulation:
             self._look_at((_PLURALS.get(owner["kind"], ""), event.namespace, owner["name"]))
         for namespace, name in self._world.index.naming(event.namespace, event.name):
             self._look_at((ROLLOUTS.plural, namespace, name))
-        if plural in _ROOM or (plural == PODS.plural and gone):
+        if plural == NODES.plural or (plural == PODS.plural and gone):
             self._queue.add_all(self._waiting)
 
     def _again(self, resource: Resource) -> None:

@@ -1,40 +1,50 @@
-"""A delivery's Rollout on stage in any cluster, told through a client: what people do to it, and what is then seen.
+"""A delivery's Rollout on stage in any cluster, and what deliveries rely on that a Rollouts controller does to it.
 
-The strategy, the Services and the route are tidegate's own, as rendered; pods are ones that start at once.
+Told through a client: what people do, and what is then seen. The strategy, the Services and the route are tidegate's
+own, as rendered; pods are ones that start at once. Inherit `ControllerContract` and bring the fixture `stage`: a
+`Stage` whose version 1 was just applied. The controller in memory and the one next to a real API server
+(`ControllerProcess`) keep it; a real one should.
 """
 
 from __future__ import annotations
 
+import asyncio
 import copy
+import os
+import re
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
+from subprocess import DEVNULL, PIPE
 from typing import Protocol
 
-from fakes.cluster_region import a_fleet
+from fakes.clusters.region import a_fleet
 
-from rollouts.argo.actions import Rollouts
+from rollouts.argo.actions import RolloutClient
 from rollouts.argo.model import Rollout
-from rollouts.argo.phase import phase_of
+from rollouts.argo.state import phase_of
 from rollouts.kube.model import Json
 from rollouts.kube.ports import Cluster
-from rollouts.kube.resources import HTTP_ROUTES, PODS, REPLICA_SETS, ROLLOUTS, SERVICES
-from rollouts.manifests.conventions import POD_TEMPLATE_HASH, VERSION
-from rollouts.manifests.parts import Part
-from rollouts.manifests.release import Release, Trial
-from rollouts.manifests.render import render
+from rollouts.kube.resources import CONFIG_MAPS, HTTP_ROUTES, PODS, REPLICA_SETS, ROLLOUTS, SERVICES
+from rollouts.manifests.manifest import Release, ReleaseCandidate
+from rollouts.manifests.render import RenderPart, render
 from tidegate.core.clock import Clock
+from tidegate.core.names import POD_TEMPLATE_HASH, VERSION
 
 REGION = "eu-west-1"
 ENGINES = 2
 ROLE = "tidegate.dev/role"
-TRIAL = Trial(mirror=0, weights=(5, 50))
+TRIAL = ReleaseCandidate(mirror=0, weights=(5, 50))
 DEPLOYED, AT_5, AT_50, PAST_ALL = 1, 3, 5, 6
 """The steps at which it waits, and their number."""
 _LOOK_SECONDS = 0.25
 
 
 class Controller(Protocol):
-    """Whoever reconciles Rollouts, and what can be done to it."""
+    """Anyone who reconciles Rollouts, and what can be done to it."""
 
     async def kill(self) -> None: ...
 
@@ -76,7 +86,7 @@ class Stage:
         self.client = client
         self.name = name
         self.controller = controller
-        self.acts = Rollouts(client, clock, react_seconds=patience_seconds)
+        self.acts = RolloutClient(client, clock, react_seconds=patience_seconds)
         self._clock = clock
         self._image = image
         self._patience_seconds = patience_seconds
@@ -85,7 +95,7 @@ class Stage:
         """The Services, the route, an analysis of every trial, and the Rollout with version 1."""
         fleet = a_fleet(REGION, replicas=ENGINES, namespace=self.client.namespace)
         release = Release(delivery=self.name, region=REGION, version="1", digest="1" * 64, image=self._image)
-        rendered = render(fleet, release, trial=TRIAL, analyses=(_analysis(self.name),), parts=(Part.SERVING,))
+        rendered = render(fleet, release, trial=TRIAL, analyses=(_analysis(self.name),), parts=(RenderPart.SERVING,))
         wanted = ("Service", "HTTPRoute", "AnalysisTemplate", "Rollout")
         for body in (copy.deepcopy(one) for one in rendered if one["kind"] in wanted):
             if body["kind"] == "Rollout":
@@ -201,3 +211,188 @@ def _analysis(name: str) -> Json:
         "metadata": {"name": name},
         "spec": {"metrics": [metric]},
     }
+
+
+_REST_SECONDS = 1.0
+"""Long enough for a controller that lives to have reacted."""
+
+
+class ControllerContract:
+    async def test_a_first_version_takes_no_steps(self, stage: Stage) -> None:
+        seen = await stage.is_healthy_with("1")
+        assert (seen.step, seen.canary, seen.ready("1")) == (PAST_ALL, "1", ENGINES)
+
+    async def test_a_trial_waits_for_engines_first_and_then_at_each_weight(self, stage: Stage) -> None:
+        before = await stage.is_healthy_with("1")
+        await stage.deploy("2")
+        seen = await stage.waits_at(DEPLOYED, weight=0)
+        assert (seen.stable, seen.canary, seen.ready("2")) == ("1", "2", 1)
+        assert seen.roles["2"] == {"canary"}
+        await stage.acts.promote(stage.name)
+        await stage.waits_at(AT_5, weight=5)
+        await stage.acts.promote(stage.name)
+        seen = await stage.waits_at(AT_50, weight=50)
+        assert seen.pods["1"] == before.pods["1"]
+
+    async def test_an_abort_gives_all_users_back_and_a_retry_begins_again(self, stage: Stage) -> None:
+        await self._at_5(stage)
+        await stage.acts.abort(stage.name)
+        seen = await stage.until(lambda seen: seen.phase == "Degraded" and seen.weight == 0, "taken back")
+        assert (seen.stable, seen.canary, seen.step) == ("1", "1", 0)
+        assert seen.message.startswith("RolloutAborted") and seen.ready("1") == ENGINES
+        await stage.acts.retry(stage.name)
+        seen = await stage.waits_at(DEPLOYED, weight=0)
+        assert (seen.stable, seen.canary) == ("1", "2")
+
+    async def test_what_was_promoted_is_the_stable_and_the_one_before_stays_warm(self, stage: Stage) -> None:
+        before = await self._at_5(stage)
+        await stage.acts.promote_full(stage.name)
+        seen = await stage.is_healthy_with("2")
+        assert (seen.step, seen.canary, seen.ready("2")) == (PAST_ALL, "2", ENGINES)
+        assert seen.pods["1"] == before.pods["1"] and "stable" not in seen.roles["1"]
+
+    async def test_going_back_to_a_warm_version_starts_nothing(self, stage: Stage) -> None:
+        before = await self._at_5(stage)
+        await stage.acts.promote_full(stage.name)
+        promoted = await stage.is_healthy_with("2")
+        await stage.acts.undo(stage.name)
+        seen = await stage.is_healthy_with("1")
+        assert (seen.pods["1"], seen.pods["2"]) == (before.pods["1"], promoted.pods["2"])
+
+    async def test_what_was_said_while_the_controller_was_dead_is_done_when_it_lives(self, stage: Stage) -> None:
+        before = await self._at_5(stage)
+        await stage.controller.kill()
+        await _say_abort(stage)
+        seen = await stage.after(_REST_SECONDS)
+        assert (seen.weight, seen.stable, seen.pods["1"]) == (5, "1", before.pods["1"])
+        await stage.controller.start()
+        seen = await stage.until(lambda seen: seen.phase == "Degraded" and seen.weight == 0, "taken back")
+        assert (seen.pods["1"], seen.ready("2")) == (before.pods["1"], 1)
+
+    async def test_a_plugin_that_does_not_start_leaves_weight_and_status_as_they_are(self, stage: Stage) -> None:
+        await self._at_5(stage)
+        await stage.controller.break_plugin(True)
+        await _say_abort(stage)
+        seen = await stage.after(_REST_SECONDS)
+        assert (seen.weight, seen.phase) == (5, "Paused")
+        await stage.controller.break_plugin(False)
+        await stage.until(lambda seen: seen.phase == "Degraded" and seen.weight == 0, "taken back")
+
+    async def test_a_failed_analysis_takes_the_trial_back(self, stage: Stage) -> None:
+        await self._at_5(stage)
+        await stage.controller.end_analyses("Failed")
+        seen = await stage.until(lambda seen: seen.phase == "Degraded" and seen.weight == 0, "taken back")
+        assert (seen.stable, seen.canary) == ("1", "1")
+
+    async def _at_5(self, stage: Stage) -> Seen:
+        await stage.is_healthy_with("1")
+        await stage.deploy("2")
+        await stage.waits_at(DEPLOYED, weight=0)
+        await stage.acts.promote(stage.name)
+        return await stage.waits_at(AT_5, weight=5)
+
+
+async def _say_abort(stage: Stage) -> None:
+    """As `kubectl argo rollouts abort`, which does not wait."""
+    await stage.client.patch(ROLLOUTS, stage.name, {"status": {"abort": True}}, subresource="status")
+
+
+TESTS = Path(__file__).parents[2]
+SWITCHES = "rollouts-controller-switches"
+_READY_WITHIN_SECONDS = 60.0
+_ENDS_WITHIN_SECONDS = 20.0
+
+
+class ControllerProcess:
+    """For one namespace. Anyone who starts it ends it, in any event loop."""
+
+    def __init__(
+        self, namespace: str, log: Path, *, context: str | None = None, kubeconfig: str | Path | None = None
+    ) -> None:
+        """`log` is a file; without `context` and `kubeconfig` those in use."""
+        self._namespace = namespace
+        self._log = log
+        self._access = [f"--context={context}"] if context else []
+        self._access += [f"--kubeconfig={kubeconfig}"] if kubeconfig else []
+        self._process: subprocess.Popen[str] | None = None
+        self.metrics = ""
+        """Where its metrics are, once it was started."""
+
+    @property
+    def log(self) -> str:
+        """What it complained of, all its lives together."""
+        return self._log.read_text() if self._log.exists() else ""
+
+    async def start(self) -> None:
+        """Returns once it knows what is there."""
+        arguments = [f"--namespace={self._namespace}", f"--control={self._namespace}/{SWITCHES}", "--metrics-port=0"]
+        command = (sys.executable, "-m", "fakes.argo.process", *self._access, *arguments)
+        environment = {**os.environ, "PYTHONPATH": str(TESTS)}
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                command, stdin=DEVNULL, stdout=PIPE, stderr=log, env=environment, cwd=TESTS.parent, text=True
+            )
+        assert self._process.stdout is not None
+        async with asyncio.timeout(_READY_WITHIN_SECONDS):
+            line = await asyncio.to_thread(self._process.stdout.readline)
+        assert line.startswith("ready"), self.log
+        self.metrics = str(re.findall(r"http://\S+", line)[0])
+
+    @property
+    def lives(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    async def kill(self) -> None:
+        """As `kill -9`."""
+        if self._process is not None and self.lives:
+            self._process.kill()
+            await self.ended()
+
+    def freeze(self, frozen: bool) -> None:
+        """Let it hang, or go on."""
+        if self._process is not None and self.lives:
+            self._process.send_signal(signal.SIGSTOP if frozen else signal.SIGCONT)
+
+    async def end(self) -> int | None:
+        """In good order; its exit status, or None when it does not run."""
+        if self._process is None or not self.lives:
+            return None
+        self.freeze(False)
+        self._process.terminate()
+        return await self.ended()
+
+    async def ended(self) -> int:
+        """Its exit status, once it has one."""
+        assert self._process is not None and self._process.stdout is not None
+        code = await asyncio.to_thread(self._process.wait, _ENDS_WITHIN_SECONDS)
+        self._process.stdout.close()
+        return code
+
+
+class SeparateController:
+    """A `fakes.argo.stage.Controller`: the process, and its switches in the cluster."""
+
+    def __init__(self, process: ControllerProcess, client: Cluster) -> None:
+        self.process = process
+        self._client = client
+
+    async def kill(self) -> None:
+        await self.process.kill()
+
+    async def start(self) -> None:
+        await self.process.start()
+
+    async def break_plugin(self, broken: bool) -> None:
+        await self._switch(plugin_broken=str(broken).lower())
+
+    async def end_analyses(self, phase: str) -> None:
+        await self._switch(analysis=phase)
+
+    async def reset(self) -> None:
+        """Nothing is wrong any more."""
+        await self._switch(plugin_broken="false", analysis="Running")
+
+    async def _switch(self, **values: str) -> None:
+        metadata = {"name": SWITCHES, "namespace": self._client.namespace}
+        body = {"apiVersion": "v1", "kind": CONFIG_MAPS.kind, "metadata": metadata, "data": values}
+        await self._client.apply(body)

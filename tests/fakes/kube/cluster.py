@@ -1,26 +1,127 @@
 """A Kubernetes cluster's API server in memory: what it stores, accepts, refuses and tells.
 
-Controllers (simulated ones too) use it as plain Python; clients reach it through `fakes.kube.transport` in process or
-`fakes.kube.server` over a socket, where who asks, faults and access come in.
+Controllers (simulated ones too) use it as plain Python; clients reach it through `fakes.kube.server`, in process or
+over a socket, where who asks, faults and access come in. Patches are merge patches (RFC 7386) and JSON patches
+(RFC 6902), over JSON as the API server reads it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from fakes.kube import metadata, selectors
-from fakes.kube.copying import copied
-from fakes.kube.kinds import KINDS, Kind
-from fakes.kube.patches import merged, patched
+from fakes.clock import SimulatedTime, Time
+from fakes.kube import reads, writes
 from fakes.kube.refusal import Refusal, conflict, no_such_path
-from fakes.kube.simulated_time import SimulatedTime, Time
-from fakes.kube.store import Event, Store
+from fakes.kube.store import KINDS, Event, Kind, Store, copied
 from fakes.kube.writes import CONTROLLER, UNCHECKED, Check, How, Writes
 
 from rollouts.kube.model import PatchKind, Resource
 
 Json = dict[str, Any]
+
+
+def merged(target: Any, patch: Any) -> Any:
+    """`target` with an RFC 7386 patch: null removes a key, a list replaces the whole list."""
+    if not isinstance(patch, dict):
+        return copied(patch)
+    result = dict(target) if isinstance(target, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            result.pop(key, None)
+        else:
+            result[key] = merged(result.get(key), value)
+    return result
+
+
+def patched(target: Json, operations: Iterable[Json]) -> Any:
+    """`target` with RFC 6902 operations.
+
+    Raises:
+        Refusal: an operation does not fit, or its test does not hold: 422, as the API server's patch handler.
+    """
+    result: Any = copied(target)
+    for operation in operations:
+        result = _apply(result, operation)
+    return result
+
+
+def _apply(document: Any, operation: Json) -> Any:
+    verb, path = operation.get("op"), _pointer(operation.get("path", ""))
+    if verb in ("move", "copy"):
+        source = _pointer(operation.get("from", ""))
+        value = copied(_look(document, source))
+        if verb == "move":
+            document = _removed(document, source)
+        return _added(document, path, value)
+    if verb == "test":
+        if _look(document, path) != operation.get("value"):
+            raise _unfit(f"testing value {operation['path']} failed")
+        return document
+    if verb == "remove":
+        return _removed(document, path)
+    if verb == "replace":
+        _look(document, path)
+        return _added(_removed(document, path) if path else document, path, copied(operation.get("value")))
+    if verb == "add":
+        return _added(document, path, copied(operation.get("value")))
+    raise Refusal(400, "BadRequest", f"Unexpected kind: {verb}")
+
+
+def _pointer(path: str) -> list[str]:
+    """RFC 6901: `~1` is a slash, `~0` a tilde."""
+    return [part.replace("~1", "/").replace("~0", "~") for part in path.split("/")[1:]]
+
+
+def _step(node: Any, key: str) -> Any:
+    if isinstance(node, dict) and key in node:
+        return node[key]
+    if isinstance(node, list) and key.isdigit() and int(key) < len(node):
+        return node[int(key)]
+    raise _unfit(f"missing path: {key}")
+
+
+def _look(document: Any, path: list[str]) -> Any:
+    for key in path:
+        document = _step(document, key)
+    return document
+
+
+def _removed(document: Any, path: list[str]) -> Any:
+    parent = _look(document, path[:-1])
+    _step(parent, path[-1])
+    del parent[int(path[-1]) if isinstance(parent, list) else path[-1]]
+    return document
+
+
+def _added(document: Any, path: list[str], value: Any) -> Any:
+    if not path:
+        return value
+    parent, key = _look(document, path[:-1]), path[-1]
+    if isinstance(parent, dict):
+        parent[key] = value
+    elif isinstance(parent, list) and key == "-":
+        parent.append(value)
+    elif isinstance(parent, list) and key.isdigit() and int(key) <= len(parent):
+        parent.insert(int(key), value)
+    else:
+        raise _unfit(f"missing path: {key}")
+    return document
+
+
+def _unfit(message: str) -> Refusal:
+    return Refusal(422, "Invalid", f"the server rejected our request due to an error in our request: {message}")
+
+
+@dataclass(frozen=True)
+class Kept:
+    """All that is in a cluster at one moment."""
+
+    objects: tuple[tuple[Kind, Json], ...]
+    version: int
+    ids: int
+    """How many were given so far."""
 
 
 class FakeCluster:
@@ -56,6 +157,17 @@ class FakeCluster:
     def admission(self) -> list[Callable[[str, Kind, Json], None]]:
         """Asked before every create and update with verb, kind and new object; one raises `Refusal` to refuse."""
         return self._writes.admission
+
+    def kept(self) -> Kept:
+        """What is there now, for another cluster to begin with."""
+        kinds = self._kinds
+        objects = tuple((kinds[key], body) for key, body in self.store.everything())
+        return Kept(objects, self.store.version, self._writes.ids)
+
+    def begin_with(self, kept: Kept) -> None:
+        """Be as another cluster was; nobody is told."""
+        self.store.fill(kept.objects, kept.version)
+        self._writes.ids = kept.ids
 
     def create_namespace(self, name: str) -> None:
         """A place for objects: without it a create there is answered 404."""
@@ -111,7 +223,7 @@ class FakeCluster:
     ) -> list[Json]:
         """All that match, by namespace and name; namespace "" is all of them."""
         kind = self.served(resource.group, resource.plural)
-        chosen = selectors.both(labels, fields, kind.plural)
+        chosen = reads.both(labels, fields, kind.plural)
         return [copied(found) for found in self.store.all(kind, self._where(kind, namespace)) if chosen(found)]
 
     def existing(self) -> Iterator[Event]:
@@ -216,7 +328,7 @@ class FakeCluster:
         new = merged(old, body) if isinstance(body, dict) else patched(old, body)
         if new["metadata"].get("name") != name:
             raise Refusal(400, "BadRequest", f"the name of the object does not match the name on the URL ({name})")
-        metadata.check_kind(served, new)
+        writes.check_kind(served, new)
         return self._writes.rewrite(served, old, copied(new), how)
 
     def apply(self, resource: Resource, body: Json, *, manager: str, force: bool = False) -> Json:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from rollouts.errors import ApiError, Conflict, Gone, Invalid, NotFound
-from rollouts.kube.model import AccessQuestion, Change, ChangeKind, Json, PatchKind, Request
+from rollouts.kube.model import AccessReview, Json, PatchKind, Request, WatchEvent, WatchEventType
 from rollouts.kube.ports import Cluster
 from rollouts.kube.resources import CONFIG_MAPS, DEPLOYMENTS, ROLLOUTS, SERVICES
 
@@ -253,13 +253,15 @@ class ApplyContract:
 class StatusContract:
     """API conventions, "Spec and Status"."""
 
-    async def test_a_new_wish_moves_the_generation_and_a_label_does_not(self, client: Cluster, scene: Json) -> None:
+    async def test_a_new_operation_moves_the_generation_and_a_label_does_not(
+        self, client: Cluster, scene: Json
+    ) -> None:
         first = await client.create(DEPLOYMENTS, scene)
         name = first["metadata"]["name"]
         labelled = await client.patch(DEPLOYMENTS, name, {"metadata": {"labels": {"more": "x"}}})
         assert labelled["metadata"]["generation"] == first["metadata"]["generation"] == 1
-        wished = await client.patch(DEPLOYMENTS, name, {"spec": {"minReadySeconds": 5}})
-        assert wished["metadata"]["generation"] == 2
+        desired = await client.patch(DEPLOYMENTS, name, {"spec": {"minReadySeconds": 5}})
+        assert desired["metadata"]["generation"] == 2
 
     async def test_a_status_on_the_main_resource_is_dropped_silently(self, client: Cluster, scene: Json) -> None:
         name = (await client.create(DEPLOYMENTS, scene))["metadata"]["name"]
@@ -385,7 +387,7 @@ class WatchingContract:
             await told(changes, 2)
             await client.delete(CONFIG_MAPS, one["metadata"]["name"])
             last = await anext(changes)
-            assert last.kind is ChangeKind.DELETED
+            assert last.kind is WatchEventType.DELETED
             assert int(last.object["metadata"]["resourceVersion"]) > int(one["metadata"]["resourceVersion"])
 
     async def test_a_version_is_watched_from_until_it_was_forgotten(
@@ -407,7 +409,7 @@ class AccessContract:
     """SelfSubjectAccessReview, and what a server says about itself."""
 
     async def test_who_may_do_anything_here_is_told_so(self, client: Cluster) -> None:
-        assert await client.allowed(AccessQuestion(verb="create", resource=CONFIG_MAPS))
+        assert await client.allowed(AccessReview(verb="create", resource=CONFIG_MAPS))
 
     async def test_the_server_tells_its_version(self, client: Cluster) -> None:
         assert (await client.server_version())["gitVersion"].startswith("v1.")
@@ -416,6 +418,19 @@ class AccessContract:
         with pytest.raises(ApiError) as caught:
             await client.text("/apis/nothing.tidegate.dev/v1")
         assert caught.value.status == 404
+
+
+class ServerContract(
+    WritingContract,
+    PatchingContract,
+    ApplyContract,
+    StatusContract,
+    EndingContract,
+    ListingContract,
+    WatchingContract,
+    AccessContract,
+):
+    """All that is promised of built-in kinds."""
 
 
 class RolloutContract:
@@ -454,12 +469,12 @@ class RolloutContract:
         assert created["spec"]["strategy"]["canary"]["trafficRouting"] == {}
 
 
-async def told(changes: AsyncGenerator[Change, None], count: int) -> list[tuple[str, str]]:
+async def told(changes: AsyncGenerator[WatchEvent, None], count: int) -> list[tuple[str, str]]:
     """The next changes but bookmarks, each with the name that its label says."""
     seen: list[tuple[str, str]] = []
     async with asyncio.timeout(_SOON_SECONDS):
         while len(seen) < count:
             change = await anext(changes)
-            if change.kind is not ChangeKind.BOOKMARK:
+            if change.kind is not WatchEventType.BOOKMARK:
                 seen.append((str(change.kind), change.object["metadata"].get("labels", {}).get("name", "")))
     return seen

@@ -1,23 +1,98 @@
-"""Clusters behind real sockets: for commands in their own process, and for what an in-process transport cannot show."""
+"""Ways to a cluster: an httpx transport in process, and real sockets with the kubeconfig for them.
+
+Sockets are for commands in their own process, and for what a transport in process cannot show.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine, Iterator, Mapping, MutableMapping
+from base64 import b64encode
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
+import httpx
 import uvicorn
+import yaml
+from fakes.clock import SimulatedTime
 from fakes.kube.api import Api, Lost, Reply, Stream
-from fakes.kube.call import Asked
-from fakes.kube.kubeconfig import write_kubeconfig
-from fakes.kube.simulated_time import SimulatedTime
-from fakes.registry_server import self_signed
+from fakes.kube.requests import TOKEN, Asked
+from fakes.services.oci_registry import self_signed
 
-from rollouts.adapters.ports import free_port
+from rollouts.adapters.sockets import free_port
+
+
+class FakeTransport(httpx.AsyncBaseTransport):
+    """Answers in the event loop of the one who asks. A lost request is a ConnectError, a lost answer a ReadError."""
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        asked = Asked(
+            request.method,
+            request.url.raw_path.decode().partition("?")[0],
+            dict(request.url.params),
+            {name.lower(): value for name, value in request.headers.items()},
+            await request.aread(),
+        )
+        try:
+            answer = self._api.answer(asked)
+        except Lost as lost:
+            error = httpx.ReadError if lost.sent else httpx.ConnectError
+            raise error(str(lost), request=request) from lost
+        if isinstance(answer, Reply):
+            return httpx.Response(answer.code, headers=answer.headers, content=answer.body, request=request)
+        return httpx.Response(200, headers=answer.headers, stream=_Lines(answer), request=request)
+
+
+class _Lines(httpx.AsyncByteStream):
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        try:
+            async for line in self._stream.lines:
+                yield line
+        except Lost as lost:
+            raise httpx.ReadError(str(lost)) from lost
+
+    async def aclose(self) -> None:
+        self._stream.end()
+        close: Any = getattr(self._stream.lines, "aclose", None)
+        if close is not None:
+            await close()
+
+
+Json = dict[str, Any]
+
+
+def kubeconfig(servers: Mapping[str, str], authority: bytes, *, namespace: str = "default", token: str = TOKEN) -> Json:
+    """Contexts by region, the first one current; everybody trusts the same authority and has the same token."""
+    trusted = {"certificate-authority-data": b64encode(authority).decode()}
+    user = {"name": "tidegate", "user": {"token": token}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": name, "cluster": {"server": url} | trusted} for name, url in servers.items()],
+        "users": [user],
+        "contexts": [
+            {"name": name, "context": {"cluster": name, "user": user["name"], "namespace": namespace}}
+            for name in servers
+        ],
+        "current-context": next(iter(servers), ""),
+    }
+
+
+def write_kubeconfig(path: Path, servers: Mapping[str, str], authority: bytes, *, namespace: str = "default") -> Path:
+    """Write it, readable to its owner only, as a file with a token should be."""
+    path.touch(mode=0o600)
+    path.write_text(yaml.safe_dump(kubeconfig(servers, authority, namespace=namespace), sort_keys=False))
+    return path
+
 
 T = TypeVar("T")
 Message = MutableMapping[str, Any]

@@ -1,13 +1,103 @@
-"""Objects and the history of their changes: what etcd is to an API server."""
+"""Kinds, objects and the history of their changes: what etcd is to an API server.
+
+What goes with an object: its dependents (Kubernetes, "Garbage Collection"), and what a namespace holds.
+"""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar, cast
 
-from fakes.kube.kinds import Kind
+from rollouts.kube import resources
+from rollouts.kube.model import Resource
+
+_BUILT_IN = ("", "apps", "autoscaling", "batch", "policy")
+"""Groups of the API server itself whose name has no dot; its others end in `.k8s.io`."""
+
+_WITHOUT_STATUS = frozenset(
+    {
+        *("podtemplates", "endpoints", "events", "configmaps", "secrets", "serviceaccounts", "limitranges"),
+        *("leases", "endpointslices", "networkpolicies", "priorityclasses", "storageclasses"),
+        *("roles", "rolebindings", "clusterroles", "clusterrolebindings"),
+        "validatingadmissionpolicybindings",
+        *("analysisruns", "analysistemplates", "clusteranalysistemplates", "triggerauthentications"),
+        *("workflows", "workflowtemplates", "referencegrants"),
+    }
+)
+"""Kinds without a `/status`: a status in such an object is a field like any other. AnalysisRuns are among them
+(argo-rollouts, manifests/crds/analysis-run-crd.yaml has no `subresources`)."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One served kind."""
+
+    group: str
+    """Empty for the core group."""
+    version: str
+    plural: str
+    kind: str
+    namespaced: bool = True
+    status: bool = True
+    """Whether `/status` is served."""
+    custom: bool = False
+    """Whether a CustomResourceDefinition brings it: such a kind takes no update without a version."""
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def qualified(self) -> str:
+        """As messages and CustomResourceDefinitions name it: `rollouts.argoproj.io`."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.group, self.plural
+
+
+def kind_of(resource: Resource) -> Kind:
+    """What a cluster serves for a resource that tidegate asks about."""
+    group = resource.group
+    return Kind(
+        group,
+        resource.version,
+        resource.plural,
+        resource.kind,
+        namespaced=resource.namespaced,
+        status=resource.plural not in _WITHOUT_STATUS,
+        custom=not (group in _BUILT_IN or (group.endswith(".k8s.io") and not group.startswith("gateway."))),
+    )
+
+
+def _served() -> Iterable[Kind]:
+    yield from (kind_of(known) for known in resources.RESOURCES if known is not resources.ACCESS_REVIEWS)
+    yield Kind("apps", "v1", "statefulsets", "StatefulSet")
+    yield Kind("apps", "v1", "daemonsets", "DaemonSet")
+
+
+KINDS = tuple(_served())
+"""What a cluster has with everything installed that tidegate may meet."""
+
+
+T = TypeVar("T")
+
+
+def copied(value: T) -> T:
+    """The same maps and lists, none of them shared."""
+    return cast(T, _copy(value))
+
+
+def _copy(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _copy(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_copy(one) for one in value]
+    return value
+
 
 Json = dict[str, Any]
 Place = tuple[str, str]
@@ -60,6 +150,17 @@ class Store:
     def compact(self) -> None:
         """Forget the history, as etcd does every five minutes."""
         self._compacted = self.version
+
+    def fill(self, objects: Iterable[tuple[Kind, Json]], version: int) -> None:
+        """Hold these and nothing else, as they are; the history begins here."""
+        self._by_kind.clear()
+        self._dependents.clear()
+        for kind, body in objects:
+            self._by_kind.setdefault(kind.key, {})[_place(body)] = body
+            self._relate(kind, _place(body), None, body)
+        self.version = version
+        self.history.clear()
+        self.compact()
 
     def get(self, kind: Kind, namespace: str, name: str) -> Json | None:
         return self._by_kind.get(kind.key, {}).get((namespace, name))
@@ -148,3 +249,30 @@ def _owners(body: Json | None) -> list[str]:
 
 def _place(body: Json) -> Place:
     return body["metadata"].get("namespace", ""), body["metadata"]["name"]
+
+
+def collect(store: Store, owner: Json, *, orphan: bool) -> None:
+    """Remove what belonged to `owner` alone, and what belonged to that; an orphan only loses the reference.
+
+    Upstream it takes a moment; here it is done before the delete is answered.
+    """
+    uid = owner["metadata"]["uid"]
+    for kind, (namespace, name) in store.dependents(uid):
+        found = store.get(kind, namespace, name)
+        if found is None:
+            continue
+        left = [one for one in found["metadata"]["ownerReferences"] if one.get("uid") != uid]
+        if left or orphan:
+            kept = copied(found)
+            del kept["metadata"]["ownerReferences"]
+            kept["metadata"] |= {"ownerReferences": left} if left else {}
+            store.put(kind, kept)
+        else:
+            collect(store, store.remove(kind, found), orphan=False)
+
+
+def empty(store: Store, kinds: Iterable[Kind], namespace: str) -> None:
+    """Remove what a deleted namespace held: the namespace controller, without its moment of Terminating."""
+    for kind in kinds:
+        for found in tuple(store.all(kind, namespace)) if kind.namespaced else ():
+            store.remove(kind, found)

@@ -1,23 +1,219 @@
-"""What happens to a write between its arrival and the store, in the order in which an API server does it."""
+"""What happens to a write between its arrival and the store, in the order in which an API server does it.
+
+What the server itself writes into an object and does not let a writer change (API conventions, "Metadata";
+`k8s.io/apiserver/pkg/registry/rest`), and values that it fills in where a writer says nothing ("Custom Resources:
+Defaulting"; for built-in kinds, the defaults of their Go types), as far as tidegate's own objects meet them.
+"""
 
 from __future__ import annotations
 
-import itertools
+import re
+import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Protocol
 
-from fakes.kube import defaults, garbage, metadata, ownership
-from fakes.kube.copying import copied
-from fakes.kube.kinds import Kind
-from fakes.kube.refusal import Cause, Refusal, already_exists, conflict, invalid, no_such_path, not_found
-from fakes.kube.simulated_time import Time
-from fakes.kube.store import Store
+from fakes.clock import Time
+from fakes.kube import ownership, store
+from fakes.kube.refusal import Cause, Refusal, already_exists, bad_request, conflict, invalid, no_such_path, not_found
+from fakes.kube.store import Kind, Store, copied
 
 Json = dict[str, Any]
 
+
+def fill(kind: Kind, body: Json) -> None:
+    """Fill in, in place."""
+    rule = _RULES.get(kind.key)
+    if rule is not None and isinstance(body.get("spec"), dict):
+        rule(body["spec"])
+
+
+def _route(spec: Json) -> None:
+    """gateway-api config/crd: `default` of HTTPRoute."""
+    for parent in spec.get("parentRefs", ()):
+        parent.setdefault("group", "gateway.networking.k8s.io")
+        parent.setdefault("kind", "Gateway")
+    for rule in spec.setdefault("rules", [{}]):
+        for match in rule.setdefault("matches", [{}]):
+            path = match.setdefault("path", {})
+            path.setdefault("type", "PathPrefix")
+            path.setdefault("value", "/")
+            for header in match.get("headers", ()):
+                header.setdefault("type", "Exact")
+        for backend in rule.get("backendRefs", ()):
+            _backend(backend)
+            backend.setdefault("weight", 1)
+        for one in rule.get("filters", ()):
+            if "requestMirror" in one:
+                _backend(one["requestMirror"].setdefault("backendRef", {}))
+
+
+def _backend(backend: Json) -> None:
+    backend.setdefault("group", "")
+    backend.setdefault("kind", "Service")
+
+
+def _service(spec: Json) -> None:
+    """`SetDefaults_Service`; the cluster IP that the allocator gives is left out."""
+    spec.setdefault("type", "ClusterIP")
+    spec.setdefault("sessionAffinity", "None")
+    for port in spec.get("ports", ()):
+        port.setdefault("protocol", "TCP")
+        port.setdefault("targetPort", port.get("port"))
+
+
+def _pods(spec: Json) -> None:
+    """The one default in the Rollout's CustomResourceDefinition: a port's protocol, as it is a key of the list."""
+    pod = (spec.get("template") or {}).get("spec") or {}
+    for container in (*pod.get("containers", ()), *pod.get("initContainers", ())):
+        for port in container.get("ports", ()):
+            port.setdefault("protocol", "TCP")
+
+
+def _deployment(spec: Json) -> None:
+    spec.setdefault("replicas", 1)
+    _pods(spec)
+
+
+_RULES: Mapping[tuple[str, str], Callable[[Json], None]] = {
+    ("gateway.networking.k8s.io", "httproutes"): _route,
+    ("", "services"): _service,
+    ("argoproj.io", "rollouts"): _pods,
+    ("apps", "deployments"): _deployment,
+    ("apps", "replicasets"): _deployment,
+}
+
+
+_SUBDOMAIN = re.compile(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$")
+_NAME_RULE = (
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', "
+    "and must start and end with an alphanumeric character"
+)
+_SYSTEM = ("uid", "creationTimestamp", "generation", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink")
+"""Only the server writes these; what a writer says in their place is ignored."""
+
+
+def timestamp(moment: datetime) -> str:
+    """RFC 3339 with whole seconds, as `metav1.Time` is written."""
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def check_kind(kind: Kind, body: Json) -> None:
+    """The body must be what the URL says.
+
+    Raises:
+        Refusal: another kind or version (400).
+    """
+    if body.get("apiVersion", kind.api_version) != kind.api_version or body.get("kind", kind.kind) != kind.kind:
+        said = f"{body.get('kind')} in version {body.get('apiVersion')}"
+        raise bad_request(f"the object provided is unrecognized (got {said}; expected {kind.kind})")
+
+
+def placed(kind: Kind, body: Json, namespace: str) -> Json:
+    """The body with type and namespace of the URL.
+
+    Raises:
+        Refusal: the body names another namespace (400), or is of another kind (400).
+    """
+    check_kind(kind, body)
+    metadata = dict(body.get("metadata") or {})
+    if kind.namespaced:
+        if metadata.setdefault("namespace", namespace) != namespace:
+            raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
+    else:
+        metadata.pop("namespace", None)
+    rest = {key: value for key, value in body.items() if key not in ("apiVersion", "kind", "metadata")}
+    return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata} | rest
+
+
+def born(kind: Kind, body: Json, *, now: datetime, seed: int) -> Json:
+    """A new object: named, with a uid and generation 1, without a status where that has its own path.
+
+    Raises:
+        Refusal: no name, or none that a URL can carry (422).
+    """
+    metadata = body["metadata"]
+    if not metadata.get("name") and metadata.get("generateName"):
+        metadata["name"] = metadata["generateName"] + format(seed % 36**5, "05x")[-5:]
+    _check_name(kind, metadata.get("name", ""))
+    metadata["uid"] = str(uuid.UUID(int=seed, version=4))
+    metadata["creationTimestamp"] = timestamp(now)
+    metadata["generation"] = 1
+    for key in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "managedFields"):
+        metadata.pop(key, None)
+    if kind.status:
+        body.pop("status", None)
+    return body
+
+
+def _check_name(kind: Kind, name: str) -> None:
+    if not name:
+        cause = Cause("FieldValueRequired", "Required value: name or generateName is required", "metadata.name")
+        raise invalid(kind.kind, kind.group, name, (cause,))
+    if len(name) > 253 or not _SUBDOMAIN.match(name):
+        cause = Cause("FieldValueInvalid", f'Invalid value: "{name}": {_NAME_RULE}', "metadata.name")
+        raise invalid(kind.kind, kind.group, name, (cause,))
+
+
+def rewritten(kind: Kind, old: Json, new: Json) -> Json:
+    """A write to the main resource: the status stays as it was, and a change of what is desired moves the generation.
+
+    Generation follows `rest.BeforeUpdate` and the custom resources' strategy: any change outside metadata counts,
+    and outside status where that has its own path.
+    """
+    result = {key: value for key, value in new.items() if key != "status" or not kind.status}
+    if kind.status and "status" in old:
+        result["status"] = old["status"]
+    result["metadata"] = kept(old["metadata"], new.get("metadata") or {})
+    if desired(kind, result) != desired(kind, old):
+        result["metadata"]["generation"] = int(old["metadata"].get("generation", 0)) + 1
+    return result
+
+
+def desired(kind: Kind, body: Json) -> Json:
+    """What a person or a controller asks for in it."""
+    ignored = {"metadata", "apiVersion", "kind"} | ({"status"} if kind.status else set())
+    return {key: value for key, value in body.items() if key not in ignored}
+
+
+def reported(old: Json, new: Json) -> Json:
+    """A write to `/status`: nothing but the status is taken (custom resources' `statusStrategy`)."""
+    result = {key: value for key, value in old.items() if key != "status"}
+    return result | ({"status": new["status"]} if new.get("status") is not None else {})
+
+
+def kept(old: Json, new: Json) -> Json:
+    """New metadata with what only the server writes as it was."""
+    result = {key: value for key, value in new.items() if key not in _SYSTEM}
+    result |= {key: old[key] for key in _SYSTEM if key in old}
+    result["name"] = old["name"]
+    if "namespace" in old:
+        result["namespace"] = old["namespace"]
+    for key in ("labels", "annotations", "finalizers", "ownerReferences"):
+        if not result.get(key):
+            result.pop(key, None)  # an empty map or list is not stored
+    result.pop("managedFields", None)
+    if "managedFields" in old:
+        result["managedFields"] = old["managedFields"]
+    result["resourceVersion"] = old["resourceVersion"]
+    return result
+
+
+def without_status(config: Json) -> Json:
+    """What of an applied configuration belongs to the main resource (`resetFields` of the strategy)."""
+    return {key: value for key, value in config.items() if key != "status"}
+
+
+def status_only(config: Json) -> Json:
+    """What of an applied configuration belongs to `/status`."""
+    identity = {key: value for key, value in config["metadata"].items() if key in ("name", "namespace")}
+    kept_parts = {key: value for key, value in config.items() if key in ("apiVersion", "kind", "status")}
+    return kept_parts | {"metadata": identity}
+
+
 CONTROLLER = "controller"
-"""The field manager of whoever writes in plain Python and says no other."""
+"""The field manager of the one who writes in plain Python and says no other."""
 
 
 class Check(Protocol):
@@ -33,7 +229,7 @@ class Check(Protocol):
 
 
 class Unchecked:
-    """Takes all: whoever writes in plain Python is a part of the cluster, or of a test's set-up."""
+    """Takes all: the one who writes in plain Python is a part of the cluster, or of a test's set-up."""
 
     def decoded(self, kind: Kind, body: Json, before: Json | None) -> Json:
         return body
@@ -64,13 +260,14 @@ class Writes:
         self._store = store
         self._time = time
         self._kinds = kinds
-        self._ids = itertools.count(1)
+        self.ids = 0
+        """How many were given so far."""
         self._owners = owners
         self.admission: list[Callable[[str, Kind, Json], None]] = []
 
     @property
     def _now(self) -> str:
-        return metadata.timestamp(self._time.now())
+        return timestamp(self._time.now())
 
     def existing(self, kind: Kind, name: str, namespace: str) -> Json:
         """The stored object, shared.
@@ -85,12 +282,13 @@ class Writes:
 
     def create(self, kind: Kind, body: Json, namespace: str, how: How, *, managed: list[Json] | None = None) -> Json:
         """Bring a new object; `managed` where its owners are known already."""
-        new = metadata.placed(kind, copied(body), namespace)
+        new = placed(kind, copied(body), namespace)
         if new["metadata"].pop("resourceVersion", ""):
             # storage.ErrResourceVersionSetOnCreate is no API error upstream either
             raise Refusal(500, "InternalError", "resourceVersion should not be set on objects to be created")
         self._inhabited(kind, namespace)
-        new = metadata.born(kind, new, now=self._time.now(), seed=next(self._ids))
+        self.ids += 1
+        new = born(kind, new, now=self._time.now(), seed=self.ids)
         if self._store.get(kind, namespace, new["metadata"]["name"]) is not None:
             raise already_exists(kind.qualified, new["metadata"]["name"])
         if managed is not None:
@@ -99,7 +297,7 @@ class Writes:
 
     def update(self, kind: Kind, body: Json, namespace: str, how: How) -> Json:
         """Put a whole object, or its status, in the place of what is there."""
-        new = metadata.placed(kind, copied(body), namespace)
+        new = placed(kind, copied(body), namespace)
         old = self.existing(kind, new["metadata"].get("name", ""), namespace)
         if kind.custom and not new["metadata"].get("resourceVersion"):
             said = "Invalid value: 0: must be specified for an update"
@@ -115,23 +313,23 @@ class Writes:
             if (new["metadata"].get(key) or old["metadata"][key]) != old["metadata"][key]:
                 raise conflict(kind.qualified, old["metadata"]["name"])
         managed = new["metadata"].get("managedFields") if owned else None
-        after = metadata.reported(old, new) if how.subresource else metadata.rewritten(kind, old, new)
+        after = reported(old, new) if how.subresource else rewritten(kind, old, new)
         if managed is not None:
             after = after | {"metadata": after["metadata"] | {"managedFields": managed}}
         return self._commit("update", kind, old, after, how, owned=owned)
 
     def apply(self, kind: Kind, body: Json, name: str, namespace: str, how: How, *, force: bool) -> Json:
         """Server-side apply: bring it, or settle with the other owners of its fields."""
-        config = metadata.placed(kind, copied(body), namespace)
+        config = placed(kind, copied(body), namespace)
         if config["metadata"].setdefault("name", name) != name:
             raise Refusal(400, "BadRequest", f"the name of the object does not match the name on the URL ({name})")
         config = how.check.typed(kind, config)
-        defaults.fill(kind, config)
+        fill(kind, config)
         old = self._store.get(kind, namespace, name)
         if old is None and how.subresource:
             raise not_found(kind.qualified, name)
         if kind.status:
-            config = metadata.status_only(config) if how.subresource else metadata.without_status(config)
+            config = status_only(config) if how.subresource else without_status(config)
         live = old or {"metadata": {}}
         settled = ownership.applied(
             kind, live, config, manager=how.manager, subresource=how.subresource, force=force, now=self._now
@@ -162,7 +360,7 @@ class Writes:
         A write that changes nothing is none: no new version, nothing to watch (`etcd3.GuaranteedUpdate`).
         """
         new = copied(how.check.decoded(kind, new, old))
-        defaults.fill(kind, new)
+        fill(kind, new)
         how.check.valid(kind, new, old)
         if self._owners and not owned:
             new["metadata"]["managedFields"] = ownership.updated(
@@ -178,7 +376,7 @@ class Writes:
 
     def _bury(self, kind: Kind, found: Json, propagation: str) -> Json:
         gone = self._store.remove(kind, found)
-        garbage.collect(self._store, gone, orphan=propagation == "Orphan")
+        store.collect(self._store, gone, orphan=propagation == "Orphan")
         if kind.key == ("", "namespaces"):
-            garbage.empty(self._store, self._kinds.values(), gone["metadata"]["name"])
+            store.empty(self._store, self._kinds.values(), gone["metadata"]["name"])
         return copied(gone)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import lru_cache
 from pathlib import Path
 
-from pipelines.spec import Delivery
-from pipelines.workflow.blueprint import Blueprint
+from pipelines.spec.delivery import Delivery
+from pipelines.workflow.model import WorkflowInput
 from pipelines.workflow.render import blueprint_of, rendered
 from rollouts.kube.model import Json
 from tidegate.core.spec import load_spec
@@ -16,7 +16,7 @@ CASES = sorted(path.name for path in GOLDEN.iterdir() if path.is_dir())
 
 
 @lru_cache
-def blueprint(case: str) -> Blueprint:
+def blueprint(case: str) -> WorkflowInput:
     path = GOLDEN / case / "delivery.yaml"
     return blueprint_of(load_spec(path, Delivery), path)
 

@@ -22,10 +22,8 @@ _FORK.set_forkserver_preload(
         "fakes.workflow.commands",
         "mlflow",
         "mlflow.store.tracking.sqlalchemy_store",
-        "tidegate.cli.commands.stage_open",
-        "tidegate.cli.commands.stage_step",
-        "tidegate.cli.commands.stage_close",
-        "tidegate.cli.commands.approve",
+        "tidegate.app.stages",
+        "tidegate.app.approve",
     ]
 )
 LOOK_SECONDS = 0.05
@@ -45,7 +43,7 @@ class Commands:
         """What commands said on stderr."""
 
     async def run(self, pod: Pod) -> Ended:
-        """One container, on a disk that nothing lies on; it dies with whoever waits for it."""
+        """One container, on a disk that nothing lies on; it dies with the one who waits for it."""
         disk = self._folder / f"pod-{next(self._numbers)}"
         disk.mkdir(parents=True)
         words = [self._here(word) for word in pod.argv[1:]]

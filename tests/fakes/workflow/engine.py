@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from engine_images.adapters.tokenizer import FileTokenizer
+from engine_images.adapters.model_version import FileTokenizer
 
 RIGHT, WRONG = ("It", " is", " four"), ("It", " is", " seven")
 

@@ -1,19 +1,105 @@
-"""Walks a WorkflowTemplate as Argo Workflows does: dependencies, fan-out, conditions, tries, mutex, exit handler.
-
-Containers are run by whoever is given: this decides which, when, with which arguments, and how often. It knows what
-is rendered here and no more; anything else in a template is an error, so that nothing is passed by unseen.
-"""
+"""Walks a rendered workflow as Argo does: its expressions, what it refers to, and its tasks in their order."""
 
 from __future__ import annotations
 
 import asyncio
+import json
+import re
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-
-from fakes.workflow.expressions import filled, holds, tries_again
+from typing import Any
 
 from rollouts.kube.model import Json
+
+_TAG = re.compile(r"{{([^{}]+)}}")
+_EQUAL = re.compile(r"'([^']*)' == '([^']*)'")
+_STATUS = re.compile(r'lastRetry\.status == "(\w+)"')
+_CODE = re.compile(r"asInt\(lastRetry\.exitCode\) in (\[[\d, ]+\])")
+
+
+class UnresolvedError(AssertionError):
+    """A tag for which nothing is known there: Argo Workflows would refuse the template, or start a pod with it."""
+
+
+def filled(part: Any, known: Mapping[str, str]) -> Any:
+    """The same with every tag replaced."""
+    if isinstance(part, dict):
+        return {key: filled(value, known) for key, value in part.items()}
+    if isinstance(part, list):
+        return [filled(value, known) for value in part]
+    return _TAG.sub(lambda tag: _known(tag[1], known), part) if isinstance(part, str) else part
+
+
+def _known(name: str, known: Mapping[str, str]) -> str:
+    if name not in known:
+        raise UnresolvedError(f"{name} is none of {', '.join(sorted(known))}")
+    return known[name]
+
+
+def holds(when: str) -> bool:
+    """A `when` whose tags are filled."""
+    return any(_sides(part) for part in when.split(" || "))
+
+
+def _sides(comparison: str) -> bool:
+    match = _EQUAL.fullmatch(comparison)
+    assert match, f"not a comparison of two quoted texts: {comparison}"
+    return match[1] == match[2]
+
+
+def tries_again(expression: str, *, status: str, code: int) -> bool:
+    """The `expression` of a retry strategy; `code` is -1 where no process ended."""
+    return any(_fits(part, status, code) for part in expression.split(" || "))
+
+
+def _fits(part: str, status: str, code: int) -> bool:
+    if match := _STATUS.fullmatch(part):
+        return match[1] == status
+    match = _CODE.fullmatch(part)
+    assert match, f"no condition that this knows: {part}"
+    return code in json.loads(match[1])
+
+
+def texts(part: Any) -> Iterator[str]:
+    """Every text in it."""
+    if isinstance(part, dict):
+        for value in part.values():
+            yield from texts(value)
+    elif isinstance(part, list):
+        for value in part:
+            yield from texts(value)
+    elif isinstance(part, str):
+        yield part
+
+
+def tags(part: Any) -> set[str]:
+    """Everything that Argo Workflows is to put in, such as `inputs.parameters.step`."""
+    return {tag for text in texts(part) for tag in _TAG.findall(text)}
+
+
+def tasks(template: Json) -> list[Json]:
+    found: list[Json] = template.get("dag", {}).get("tasks", [])
+    return found
+
+
+def reachable(spec: Json) -> set[str]:
+    """The templates that a workflow comes to: from its entrypoint, and from its end."""
+    by_name = {template["name"]: template for template in spec["templates"]}
+    found: set[str] = set()
+    ahead = [spec["entrypoint"], spec["onExit"]]
+    while ahead:
+        name = ahead.pop()
+        if name not in found:
+            found.add(name)
+            ahead += [task["template"] for task in tasks(by_name[name])]
+    return found
+
+
+def names(part: Json | None) -> set[str]:
+    """Of the parameters of `inputs` or `arguments`."""
+    return {each["name"] for each in (part or {}).get("parameters", [])}
+
 
 SUCCEEDED, FAILED, ERROR, SKIPPED, OMITTED = "Succeeded", "Failed", "Error", "Skipped", "Omitted"
 GOOD = (SUCCEEDED, SKIPPED)

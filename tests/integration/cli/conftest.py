@@ -8,9 +8,9 @@ from unittest.mock import patch
 
 import pytest
 from fakes.terminal import Said, Tidegate
-from fakes.tiny_model import write_tiny_model
 
 from tidegate.cli import main
+from tidegate.testing import write_tiny_model
 
 
 @pytest.fixture(scope="session")

@@ -5,25 +5,22 @@ from __future__ import annotations
 import asyncio
 import subprocess
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from fakes.oidc import now, oidc_issuer
-from fakes.ssh_keys import a_key_of, allow, fingerprint
+from fakes.delivery.identities import a_key_of, allow, fingerprint, now, oidc_issuer
 from fakes.terminal import Tidegate
 
-from pipelines.answers import Question, Tally
-from pipelines.approvals import terms_of
-from pipelines.hearing import Hearing
-from pipelines.identity.bound import evidence_digest, plan_digest
-from pipelines.identity.spec import ApproversSpec
-from pipelines.ports import Event
-from pipelines.recorded import plan_of
-from pipelines.spec import Delivery
-from pipelines.trust import trust_at
+from pipelines.authority.approvals import ApprovalQuestion, Tally, evidence_digest, plan_digest, terms_of
+from pipelines.authority.verification import AnswerVerifier
+from pipelines.events.history import plan_of
+from pipelines.spec.delivery import Delivery
+from pipelines.spec.trust import ApproversSpec, trust_at
 from registry.adapters.mlflow_deliveries import MlflowDeliveries
 from registry.adapters.mlflow_store import embedded_uri
-from tidegate.cli.prover import identities_here
+from registry.model import Event
+from tidegate.app.wiring.services import local_identities
 from tidegate.core.spec import load_spec
 
 APPROVALS = """
@@ -63,11 +60,11 @@ class Opened:
         """What the step that waits makes of what stands in the ledger."""
         events, spec = self.events(), load_spec(self.spec, Delivery)
         plan = plan_of(events)
-        question = Question(
+        question = ApprovalQuestion(
             name="wave@2", terms=terms_of(spec.approvals, "wave@2", plan.steps), delivery=self.id,
             plan=plan_digest(events), evidence=evidence_digest(plan, "wave@2", events), since=now(),
         )  # fmt: skip
-        hearing = Hearing(identities_here(trust_at(None, self.spec.parent)))
+        hearing = AnswerVerifier(local_identities(trust_at(None, self.spec.parent)))
         return asyncio.run(hearing.answers(question, events))
 
 
@@ -75,9 +72,10 @@ class Opened:
 def opened(tidegate: Tidegate, registered: Path, tmp_path: Path, state: Path) -> Opened:
     registered.write_text(registered.read_text() + APPROVALS)
     (tmp_path / "trust.yaml").write_text(TRUST)
-    keys = {name: a_key_of(name, tmp_path) for name in ("ann", "bob", "cy", "mallory")}
+    keys = {name: a_key_of(name, tmp_path) for name in ("ann", "bob", "cy", "mallory", "late")}
     for name in ("ann", "bob", "cy"):
         allow(tmp_path / "allowed_signers", f"{name}@example.com", keys[name], 'namespaces="tidegate"')
+    allow(tmp_path / "allowed_signers", "bob@example.com", keys["late"], 'valid-before="20251231Z"')
     said = tidegate("stage", "open", "-f", "delivery.yaml", "--ssh-key", str(keys["cy"]))
     assert (said.code, said.err) == (0, "")
     return Opened(said.out.strip(), registered, state, keys)
@@ -105,7 +103,10 @@ def test_whose_word_would_not_count_is_told_so_and_writes_nothing(tidegate: Tide
     opened.ask()
     before = opened.events()
     for words, why in (
-        (["--by", "Head of Model Risk"], "a name alone is no approval of wave@2, which needs 2 of risk, not whoever"),
+        (
+            ["--by", "Head of Model Risk"],
+            "a name alone is no approval of wave@2, which needs 2 of risk, not the one who",
+        ),
         (["--ssh-key", str(opened.keys["mallory"])], "no key of allowed_signers made the signature"),
         (["--ssh-key", str(opened.keys["cy"])], "who asked for the delivery does not count"),
         (["--ssh-key", str(opened.keys["ann"]), "--by", "bob"], "--by is for a name without proof"),
@@ -192,10 +193,11 @@ def test_somebody_elses_delivery_is_resumed_by_those_who_may(
 ) -> None:
     resume = ["resume", opened.id]
     for words, why in (
-        ([], "whoever resumes this delivery must be one of on-call; prove who you are"),
+        ([], "the one who resumes this delivery must be one of on-call; prove who you are"),
         (["--by", "bob"], "must be one of on-call"),
         (["--ssh-key", str(opened.keys["ann"])], "ann@example.com is not of on-call"),
         (["--ssh-key", str(opened.keys["mallory"])], "no key of allowed_signers made the signature"),
+        (["--ssh-key", str(opened.keys["late"])], "no key of allowed_signers made the signature"),
     ):
         said = tidegate(*resume, *words)
         assert (said.code, why in said.err) == (2, True), said.err
@@ -205,10 +207,42 @@ def test_somebody_elses_delivery_is_resumed_by_those_who_may(
         assert (said.code, f"delivery {opened.id} of" in said.err) == (2, True), said.err
 
 
+@pytest.mark.parametrize("binding", ["statement", "lifetime"])
+def test_a_token_that_was_used_or_has_ended_or_is_for_something_else_resumes_nothing(
+    tidegate: Tidegate, opened: Opened, tmp_path: Path, binding: str
+) -> None:
+    with oidc_issuer("ES256") as issuer:
+        oidc = f"{{issuer: '{issuer.url}', jwks_url: '{issuer.url}/jwks', identity_claim: email, binding: {binding}}}"
+        (tmp_path / "trust.yaml").write_text(f"{TRUST}  oidc: [{oidc}]\n")
+        opened.ask()
+        digest = tidegate("approve", opened.id, "wave@2", "--write-statement", "said.json").out.split()[1]
+
+        def resumed(token: str) -> str:
+            (tmp_path / "token").write_text(token)
+            said = tidegate("resume", opened.id, "--oidc-token-file", "token")
+            assert said.code == 2, said.err
+            return said.err
+
+        ended = issuer.token(now() - timedelta(hours=1), email="bob@example.com", nonce=digest)
+        if binding == "lifetime":
+            assert "the token ended at" in resumed(ended)
+        used = issuer.token(now(), email="bob@example.com", nonce=digest if binding == "statement" else None)
+        (tmp_path / "token").write_text(used)
+        words = ["--statement", "said.json"] if binding == "statement" else []
+        assert tidegate("approve", opened.id, "wave@2", *words, "--oidc-token-file", "token").code == 0
+        assert {
+            "statement": "the token was not issued for this statement",
+            "lifetime": "its token was used for another answer before",
+        }[binding] in resumed(used)
+        # Bob may, with a token of his own; what stops him is that it lives.
+        if binding == "lifetime":
+            assert f"delivery {opened.id} of" in resumed(issuer.token(now(), email="bob@example.com", jti="2"))
+
+
 def test_the_trust_file_is_not_that_of_the_kept_spec(
     tidegate: Tidegate, opened: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever may write artifacts could put one beside the spec there."""
+    """Anyone who may write artifacts could put one next to the spec there."""
     opened.ask()
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()

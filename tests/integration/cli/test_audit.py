@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from registry.adapters.mlflow_store import embedded_uri
 from registry.model import Event
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
+ALL = ("verify", "--all", "-f", "delivery.yaml")
 EVENT = "mlflow.tidegate.event."
 
 
@@ -40,7 +42,7 @@ def an_event(step: str, kind: str, **data: object) -> str:
 
 
 def keys(folder: Path) -> Path:
-    """A new pair; returns the private one, beside which the public one lies."""
+    """A new pair; returns the private one, next to which the public one lies."""
     key = ec.generate_private_key(ec.SECP256R1())
     private = folder / "ledger.key"
     private.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
@@ -115,6 +117,12 @@ def test_what_was_cut_off_is_found_by_an_export(tidegate: Tidegate, opened: str,
     assert tidegate("audit", "verify", opened).code == 0
     said = tidegate("audit", "verify", opened, "--against", "kept.jsonl")
     assert (said.code, "removed: 2 (wave@2 approved): it was there before" in said.out) == (5, True)
+    head = sha256(lines[1]["body"].encode()).hexdigest()
+    said = tidegate("audit", "verify", opened, "--head", head)
+    assert (said.code, f"removed: head {head[:12]}: no event has this hash any more" in said.out) == (5, True)
+    first = sha256(lines[0]["body"].encode()).hexdigest()
+    assert tidegate("audit", "verify", opened, "--head", first).code == 0
+    assert tidegate("audit", "verify", opened, "--head", head[:12]).code == 2
     Path("kept.jsonl").write_text("{}\n")
     wrong = tidegate("audit", "verify", opened, "--against", "kept.jsonl")
     assert (wrong.code, "kept.jsonl:1: no event of an exported chain" in wrong.err) == (2, True)
@@ -140,5 +148,5 @@ def test_with_keys_only_who_has_one_writes(
 
 
 def test_which_delivery_is_meant_must_be_said(tidegate: Tidegate) -> None:
-    for words in (["verify"], ["verify", "--all"], ["verify", "abc", "--all"]):
+    for words in (["verify"], ["verify", "--all"], ["verify", "abc", "--all"], [*ALL, "--head", "0" * 64]):
         assert tidegate("audit", *words).code == 2

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fakes.simulated_clusters import Clusters, clusters, delivery_to
+from fakes.clusters.served import Clusters, clusters, delivery_to
 
 PAGE = (Path(__file__).parents[3] / "docs" / "break-glass.md").read_text()
 COMMANDS = re.findall(r"^\$ (kubectl .*)$", PAGE, re.MULTILINE)

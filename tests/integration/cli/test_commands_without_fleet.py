@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from fakes.terminal import Tidegate
 
+from pipelines.events.spool import EventEntry, Spool
+from pipelines.model import Left
 from registry.adapters.mlflow_deliveries import MlflowDeliveries
 from registry.adapters.mlflow_models import MlflowRegistry
 from registry.adapters.mlflow_store import embedded_uri
-from tidegate.cli.compose import make_plan_of, read_delivery
+from registry.model import Event
+from tidegate.app.plan import plan_for
+from tidegate.app.wiring.specs import read_delivery
 
 
 def test_a_plan_is_what_would_happen_to_the_versions_behind_the_aliases(
@@ -74,15 +79,50 @@ def test_nothing_was_delivered_yet(tidegate: Tidegate, delivery: Path) -> None:
     said = tidegate("status", "delivery.yaml")
     assert (said.code, said.out) == (4, "no delivery yet\nno fleet runs here\n")
     as_json = tidegate("status", "delivery.yaml", "--output", "json").json
-    assert as_json == {"delivery": None, "alive": False, "process": None, "regions": [], "silent": {}}
+    assert as_json == {
+        "delivery": None, "alive": False, "process": None, "regions": [], "silent": {}, "carried": {},
+        "requester": "", "approvals": [], "left": [], "unwritten": 0, "unreadable": None,
+    }  # fmt: skip
+
+
+def test_what_waits_for_mlflow_is_counted_while_its_process_lives(
+    tidegate: Tidegate, delivery: Path, state: Path
+) -> None:
+    spool = Spool(state / "unwritten", "0f3c")
+    for number in range(3):
+        at = datetime(2026, 1, 1, 12, number, tzinfo=UTC)
+        spool.add(EventEntry(event=Event(at=at, step="delivery", kind="evidence", message="", data={})))
+    said = tidegate("status", "delivery.yaml")
+    assert "3 events are not yet written: MLflow has not taken them\n" in said.out
+    assert tidegate("status", "delivery.yaml", "--output", "json").json["unwritten"] == 3
+    # Other tests have the same state folder.
+    spool.clear()
+    spool.end()
 
 
 def test_a_delivery_that_was_opened_here_is_alive(tidegate: Tidegate, registered: Path, state: Path) -> None:
     uri = embedded_uri(state)
-    plan = make_plan_of(read_delivery(registered), registered.parent, MlflowRegistry(uri))
+    plan = plan_for(read_delivery(registered), registered.parent, MlflowRegistry(uri))
     ledger = MlflowDeliveries(uri).open_delivery(plan.version, plan.champion, spec_digest="d")
     running = tidegate("status", "delivery.yaml")
     assert running.out.startswith(f"delivery {ledger.delivery[:8]} of version 2: at its start, process ")
+    left = Left(region="eu-west-1", since=datetime(2026, 1, 1, 12, tzinfo=UTC), serves="nobody saw", command="close it")
+    for kind, message, data in (
+        ("requested", "Ada (SSH key)", {}),
+        ("allowed", "before wave 2: Grace (SSH key)", {}),
+        ("left", "failed: gone", {"left": [left.model_dump(mode="json")]}),
+    ):
+        ledger.append(Event(at=datetime.now(UTC), step="delivery", kind=kind, message=message, data=data))
+    told = tidegate("status", "delivery.yaml").out.splitlines()
+    assert told[1:] == [
+        "asked for by: Ada (SSH key)",
+        "approvals: before wave 2: Grace (SSH key)",
+        f"still open: {left}",
+        "no fleet runs here",
+    ]
+    as_json = tidegate("status", "delivery.yaml", "--output", "json").json
+    assert (as_json["requester"], as_json["approvals"]) == ("Ada (SSH key)", ["before wave 2: Grace (SSH key)"])
+    assert as_json["left"] == [left.model_dump(mode="json")]
     ledger.close("rolled-back", "gate quality: worse")
     over = tidegate("status", "delivery.yaml")
     assert over.out.startswith(f"delivery {ledger.delivery[:8]} of version 2: rolled-back: gate quality: worse\n")

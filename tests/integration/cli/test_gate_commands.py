@@ -1,11 +1,10 @@
-"""The gate commands as processes and beside real servers: pipes that break, Prometheus, evidence kept in MLflow."""
+"""The gate commands as processes and next to real servers: pipes that break, Prometheus, evidence kept in MLflow."""
 
 from __future__ import annotations
 
 import json
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -16,20 +15,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
-from fakes.batches import Serving, traffic
-from fakes.engine_metrics import EngineMetrics, engine_metrics
+from fakes.engines.exposition import EngineMetrics, engine_metrics
+from fakes.metrics.samples import Serving, traffic
 from fakes.terminal import Tidegate
 
-from gates.spec import LatencyGate
-from gates.terms import Terms
+from gates.analyses.latency import LatencyGate
+from gates.analysis_plan import AnalysisPlan
+from gates.sequential_test import SequentialTest
 from gates.transcript import BatchLine, TermsLine, VerdictsLine, written
-from gates.trial import Trial
 from registry.adapters.mlflow_deliveries import MlflowDeliveries
 from registry.adapters.mlflow_store import embedded_uri
 from registry.model import ModelVersion
+from rollouts.adapters.sockets import free_port
 
 TIDEGATE = Path(sys.executable).with_name("tidegate")
-GATES = "apiVersion: tidegate/v1\nkind: Gates\ngates: {budget: {look: 3s}, latency: {}}\n"
+GATES = "apiVersion: tidegate/v1\nkind: Gates\ngates: {budget: {poll_interval: 3s}, latency: {}}\n"
 
 
 @pytest.fixture
@@ -104,8 +104,8 @@ def test_ctrl_c_ends_the_stream_without_a_traceback(gates: Path) -> None:
 
 
 def recorded(path: Path) -> Path:
-    trial = Trial(Terms(latency=LatencyGate()))
-    lines = [written(TermsLine(trial=path.stem, terms=trial.terms))]
+    trial = SequentialTest(AnalysisPlan(latency=LatencyGate()))
+    lines = [written(TermsLine(trial=path.stem, terms=trial.plan))]
     for batch in traffic(Serving(per_second=5), Serving(per_second=20), looks=10):
         trial.take(batch)
         lines += [written(BatchLine(step=path.stem, batch=batch))]
@@ -136,12 +136,6 @@ def test_a_delivery_that_nobody_made_is_a_usage_error(tidegate: Tidegate) -> Non
     said = tidegate("gate", "replay", "0" * 32)
     assert (said.code, said.out) == (2, "")
     assert said.err.startswith(f"tidegate: {'0' * 32} has no recorded trial; ")
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @contextmanager

@@ -6,12 +6,11 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from fakes.services.http import QuietHandler, answering
 
 NOTE = Path(__file__).parents[3] / "examples/ci/gitlab/note.py"
 NOTES = "/api/v4/projects/11/merge_requests/5/notes"
@@ -22,7 +21,7 @@ def notes(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[int, str]]:
     """Notes by their ids, kept by a server that pages as GitLab does, two at a time."""
     kept = {1: "looks good", 2: "see above", 3: "thanks"}
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         def do_GET(self) -> None:
             page = int(parse_qs(urlsplit(self.path).query)["page"][0])
             self._answer([{"id": number, "body": body} for number, body in kept.items()][2 * page - 2 : 2 * page])
@@ -42,23 +41,14 @@ def notes(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[int, str]]:
             return str(json.loads(self.rfile.read(int(self.headers["Content-Length"])))["body"])
 
         def _answer(self, body: object) -> None:
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(json.dumps(body).encode())
+            self.answer(json.dumps(body))
 
-        def log_message(self, format: str, *args: object) -> None:
-            """Nothing of this is worth a line."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = Thread(target=server.serve_forever, daemon=True)
-        thread.start()
-        monkeypatch.setenv("CI_API_V4_URL", f"http://127.0.0.1:{server.server_address[1]}/api/v4")
+    with answering(Handler) as address:
+        monkeypatch.setenv("CI_API_V4_URL", f"http://{address}/api/v4")
         monkeypatch.setenv("CI_PROJECT_ID", "11")
         monkeypatch.setenv("CI_MERGE_REQUEST_IID", "5")
         monkeypatch.setenv("NOTES_TOKEN", "t0ken")
         yield kept
-        server.shutdown()
-        thread.join()
 
 
 def write(folder: Path, text: str) -> None:

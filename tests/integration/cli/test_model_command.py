@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 from fakes.terminal import Tidegate
-from fakes.tiny_model import write_tiny_model
+
+from tidegate.testing import write_tiny_model
 
 
 @pytest.fixture

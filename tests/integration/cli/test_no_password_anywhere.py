@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tidegate.cli import main
-from tidegate.cli.commands.init import run as write_example
+from tidegate.cli.commands.init import write_example
 
 PASSWORD = "hunter2-S3cret"
 URIS = {

@@ -10,16 +10,16 @@ from urllib.parse import quote
 
 import psutil
 import pytest
-from fakes.deliveries import Delivery, delivered
-from fakes.local_fleet import REGION, delivery
+from fakes.delivery.records import Delivery, delivered
+from fakes.engines.local_fleet import REGION, delivery
 
 from pipelines.adapters.metrics_server import MetricsServer
-from pipelines.exported import families
-from pipelines.story import tell
+from pipelines.events.state import state_of
+from pipelines.views.metrics import families
 from rollouts.adapters import host_client
 from rollouts.adapters.host_client import FleetHost
 from rollouts.adapters.http import Http
-from tidegate.cli.own_metrics import read_by
+from tidegate.app.wiring.backends import prometheus_target
 
 PATIENCE_SECONDS = 20
 
@@ -28,7 +28,7 @@ class Told:
     """A story that goes on while its numbers are served."""
 
     def __init__(self) -> None:
-        self.story = tell(Delivery("2", champion="1").open().events)
+        self.story = state_of(Delivery("2", champion="1").open().events)
         self.server = MetricsServer(lambda: families(self.story, delivery="d1"))
 
 
@@ -62,19 +62,20 @@ async def becomes(host: FleetHost, query: str, expected: list[float]) -> None:
 
 
 async def test_the_last_word_of_a_delivery_is_read_before_it_goes(host: FleetHost, told: Told) -> None:
-    async with read_by(host, "support-llm", told.server):
+    async with prometheus_target(host, "support-llm", told.server):
         await becomes(host, 'tidegate_delivery_state{state="running",version="2"}', [1])
         await becomes(host, "count_over_time(tidegate_delivery_info[1m]) > bool 2", [1])
-        told.story = tell(delivered())
+        told.story = state_of(delivered())
     assert await values(host, 'max_over_time(tidegate_delivery_state{state="delivered"}[1m])') == [1]
     # Prometheus ends the series of a target that is gone: no dashboard shows the last delivery for ever.
     await becomes(host, "tidegate_delivery_info", [])
 
 
 async def test_a_delivery_goes_on_when_nobody_can_watch_it(
-    host: FleetHost, told: Told, capsys: pytest.CaptureFixture[str]
+    host: FleetHost, told: Told, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level("INFO", logger="tidegate")
     psutil.Process(host.pid).kill()
-    async with read_by(host, "support-llm", told.server):
+    async with prometheus_target(host, "support-llm", told.server):
         pass
-    assert "was not told where this delivery's numbers are" in capsys.readouterr().err
+    assert "was not told where this delivery's numbers are" in caplog.text

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from fakes.simulated_clusters import Clusters, clusters, delivery_to, mark_images, write_golden_set
-from fakes.trigger_ground import MODEL, PATIENCE_SECONDS, TriggerGround
+from fakes.clusters.served import Clusters, clusters, delivery_to, mark_images, write_golden_set
+from fakes.services.mlflow_server import MODEL, PATIENCE_SECONDS, TriggerGround
 from fakes.workflow.engine import engines
 
 from registry.adapters.mlflow_models import MlflowRegistry
@@ -59,7 +59,7 @@ def test_three_who_promote_one_version_at_once_start_one_delivery(ground: Promot
         ground.until(ground.waits)
         (one,) = ground.summaries()
         ground.until(ground.tells("started: delivery {} runs"))
-        # Whoever came too late was told so; the one that opened the ledger still waits for the approval.
+        # Anyone who came too late was told so; the one that opened the ledger still waits for the approval.
         late = [each.wait(PATIENCE_SECONDS) for each in (by_hand, by_ci) if each.pid != one.pid]
         assert set(late) == {2}
         assert ground.begin("approve", one.id, "wave@1", "--by", "ann").wait(PATIENCE_SECONDS) == 0

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-from fakes.kube.call import Call
-from fakes.simulated_clusters import Clusters, clusters, delivery_to
+from fakes.clusters.region import NAMESPACE, moved_in
+from fakes.clusters.served import Clusters, clusters, delivery_to
+from fakes.kube.requests import Call
 
 REGIONS = ("eu-west-1", "us-east-1")
 TIDEGATE = "import sys; from tidegate.cli import main; sys.exit(main(sys.argv[1:]))"
@@ -20,7 +21,7 @@ TIDEGATE = "import sys; from tidegate.cli import main; sys.exit(main(sys.argv[1:
 
 @pytest.fixture
 def spec(tmp_path: Path) -> Path:
-    """Its golden set is not there: whoever is in a hurry has the spec alone."""
+    """Its golden set is not there: the one who is in a hurry has the spec alone."""
     said = delivery_to([[each] for each in REGIONS], name="support-llm", engine="https://llm.example")
     path = tmp_path / "delivery.yaml"
     path.write_text(yaml.safe_dump(said))
@@ -75,7 +76,7 @@ def test_users_are_on_the_stable_with_a_kubeconfig_alone(spec: Path, there: Clus
     assert not (spec.parent / "home" / ".tidegate" / "mlflow.db").exists()
 
 
-def test_said_again_it_is_the_same_rollback(spec: Path, there: Clusters) -> None:
+def test_repeated_it_is_the_same_rollback(spec: Path, there: Clusters) -> None:
     """Also where a version before the champion is warm, which the second one once went to."""
     there.serve("2")
     there.try_out("3", 25)
@@ -116,6 +117,21 @@ def test_a_region_that_is_away_holds_up_no_other(spec: Path, there: Clusters) ->
     assert said.stdout == "eu-west-1: version 1\n"
     assert "us-east-1 cannot be seen" in said.stderr
     assert there.splits()[0] == (0, 0)
+
+
+def test_where_others_have_our_names_nothing_is_taken_back_and_nobody_is_said_to_be_gone(
+    spec: Path, tmp_path: Path
+) -> None:
+    with clusters(yaml.safe_load(spec.read_text()), tmp_path) as found:
+        for region in REGIONS:
+            found.servers.do(lambda one=region: moved_in(found.servers.api(one).cluster, "support-llm", NAMESPACE))
+        said = rollback(spec, found)
+        assert said.returncode == 4
+        for region in REGIONS:
+            others = f"{region}: Rollout support-llm in {NAMESPACE} is not tidegate's (managed by Helm release chat"
+            assert f"tidegate: {others}" in said.stderr
+        assert "serves nobody" not in said.stderr
+        assert writes(found) == []
 
 
 def test_a_wave_that_was_promoted_goes_back_to_what_the_others_serve(spec: Path, there: Clusters) -> None:
@@ -161,3 +177,33 @@ def test_a_version_that_is_cold_is_started_again_only_when_asked_so(spec: Path, 
     assert unknown.stderr == (
         "tidegate: version 7 is not warm in eu-west-1, us-east-1; --start starts it again there, which takes minutes\n"
     )
+
+
+def test_a_version_that_is_cold_is_started_again_from_what_the_region_remembers(spec: Path, there: Clusters) -> None:
+    """With MLflow away: its image stands in the region's own ReplicaSets."""
+    for version in ("2", "3", "4"):
+        there.serve(version)
+    cold = rollback(spec, there, "--to", "1", "--yes", mlflow="http://127.0.0.1:9")
+    assert (cold.returncode, cold.stdout, there.versions()) == (2, "", ["4", "4"])
+    assert "version 1 is not warm in eu-west-1, us-east-1; --start starts it again there" in cold.stderr
+    said = rollback(spec, there, "--to", "1", "--yes", "--start", mlflow="http://127.0.0.1:9")
+    assert (said.returncode, said.stdout) == (0, "eu-west-1: version 1\nus-east-1: version 1\n"), said.stderr
+    assert said.stderr.count("version 1 is no longer warm and is started again") == 2
+    assert "`champion` was not moved" in said.stderr
+    assert (there.versions(), there.splits()) == (["1", "1"], [(0, 0), (0, 0)])
+    again = rollback(spec, there, "--to", "1", "--yes", "--start")
+    assert (again.returncode, again.stdout) == (0, said.stdout), again.stderr
+
+
+def test_everything_is_promoted_and_mlflow_is_away(spec: Path, there: Clusters, mute: str) -> None:
+    """As docs/break-glass.md has it: the delivery is over, its version is bad."""
+    there.serve("2")
+    stays = rollback(spec, there, mlflow=mute)
+    assert (stays.returncode, there.versions()) == (0, ["2", "2"]), stays.stderr
+    back = rollback(spec, there, "--to", "previous", "--yes", mlflow=mute)
+    assert (back.returncode, back.stdout) == (0, "eu-west-1: version 1\nus-east-1: version 1\n"), back.stderr
+    assert "`champion` was not moved" in back.stderr
+    once_more = rollback(spec, there, "--to", "previous", "--yes", mlflow=mute)
+    assert (once_more.returncode, once_more.stdout) == (2, "")
+    assert "no region keeps a version before its own warm; say which: --to VERSION --start" in once_more.stderr
+    assert there.versions() == ["1", "1"]

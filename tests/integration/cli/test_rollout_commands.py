@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from fakes.argo.scene import NAME, canary, http_route, rollout, service
 from fakes.argo.simulation import Simulation
+from fakes.clock import RealTime
 from fakes.kube.api import Api
 from fakes.kube.cluster import FakeCluster
 from fakes.kube.server import FakeServers, serving
-from fakes.kube.simulated_time import RealTime
 from fakes.terminal import Said, Tidegate
 
 from rollouts.kube.resources import HTTP_ROUTES, ROLLOUTS, SERVICES

@@ -7,12 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fakes.fleets import IMAGE
+from fakes.clock import RealTime
+from fakes.fleet import IMAGE
 from fakes.kube.api import Api
 from fakes.kube.cluster import FakeCluster
-from fakes.kube.kubeconfig import write_kubeconfig
-from fakes.kube.server import FakeServers, serving
-from fakes.kube.simulated_time import RealTime
+from fakes.kube.server import FakeServers, serving, write_kubeconfig
 from fakes.terminal import Said, Tidegate
 
 from rollouts.kube.model import PatchKind
@@ -91,7 +90,7 @@ def test_a_region_that_is_away_is_one_line(servers: FakeServers, tidegate: Tideg
     assert "cannot be reached" in said.err
 
 
-def test_a_context_that_nobody_knows_is_told(
+def test_a_context_that_no_one_knows_is_told(
     tidegate: Tidegate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(

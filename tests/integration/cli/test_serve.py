@@ -1,4 +1,4 @@
-"""`tidegate serve` as a process beside a real MLflow server, which sends real webhooks and may be gone for a while.
+"""`tidegate serve` as a process next to a real MLflow server, which sends real webhooks and may be gone for a while.
 
 Deliveries are real ones too; since there is no engine environment here, each opens its ledger and ends as failed.
 """
@@ -12,11 +12,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from fakes.trigger_ground import MODEL, TIDEGATE, TriggerGround
+from fakes.services.mlflow_server import MODEL, TIDEGATE, TriggerGround
 from mlflow import MlflowClient
 
-from registry.triggers.payload import DELIVER_TAG
-from tidegate.cli.commands.init import run as write_example
+from pipelines.triggers.webhooks import DELIVER_TAG
+from tidegate.cli.commands.init import write_example
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -45,7 +45,7 @@ def test_an_alias_starts_a_delivery_once_and_a_tag_that_nobody_heard_of_is_found
 
 
 def assert_what_is_not_mlflows_is_refused(ground: TriggerGround) -> None:
-    """Each is of version 3, which nobody has wished for."""
+    """Each is of version 3, which nobody has requested."""
     assert ground.posted(3, id="forged", secret="some other secret") == 401
     assert ground.posted(3, id="stale", age=301) == 401
     assert ground.posted(3, id="large", more="x" * 65536) == 413
@@ -53,7 +53,7 @@ def assert_what_is_not_mlflows_is_refused(ground: TriggerGround) -> None:
         at_once = list(pool.map(lambda number: ground.posted(2, id=f"again-{number}"), range(40)))
     assert set(at_once) == {200}
     assert ground.posted(2, id="again-0") == 409
-    assert [entry["wish"]["version"] for entry in json.loads(ground.fetched("/wishes"))] == ["2"]
+    assert [entry["request"]["version"] for entry in json.loads(ground.fetched("/requests"))] == ["2"]
 
 
 def test_a_secret_that_could_be_guessed_is_refused(tmp_path: Path) -> None:

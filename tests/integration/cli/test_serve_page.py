@@ -14,15 +14,15 @@ from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import pytest
-from fakes.deliveries import delivered
-from fakes.servers import free_address
-from fakes.trigger_ground import MODEL, SECRET, TIDEGATE
+from fakes.delivery.records import delivered
+from fakes.services.mlflow_server import MODEL, SECRET, TIDEGATE
+from fakes.services.sockets import free_address
 
 from pipelines.adapters.web_server import GRACE_SECONDS
 from registry.adapters.mlflow_deliveries import MlflowDeliveries
 from registry.adapters.mlflow_store import embedded_uri
 from registry.model import ModelVersion
-from tidegate.cli.commands.init import run as write_example
+from tidegate.cli.commands.init import write_example
 
 
 def a_delivery(state: Path, name: str = MODEL) -> str:

@@ -9,7 +9,7 @@ from fakes.terminal import Tidegate
 
 from registry.adapters.mlflow_deliveries import MlflowDeliveries
 from registry.adapters.mlflow_store import embedded_uri
-from rollouts.watchdog import is_leased
+from rollouts.local.watchdog import is_leased
 
 
 @pytest.fixture
@@ -34,6 +34,15 @@ def test_a_delivery_is_opened_once_for_one_key_and_refused_to_others(
     assert is_leased(state)
 
 
+def test_a_step_does_nothing_for_the_one_who_has_another_key(tidegate: Tidegate, opened: str) -> None:
+    """A pod of a workflow that was lost may come up late, when another workflow carries the delivery on."""
+    said = tidegate("stage", "build", "--delivery", opened, "--key", "another")
+    assert (said.code, said.out) == (2, "")
+    assert f"delivery {opened} was carried on by somebody else since" in said.err
+    # With its own it comes so far as to need a fleet.
+    assert "no fleet runs here" in tidegate("stage", "build", "--delivery", opened, "--key", "one").err
+
+
 def test_a_delivery_names_its_version(tidegate: Tidegate, registered: Path) -> None:
     said = tidegate("stage", "open", "-f", "delivery.yaml", "--version", "1", "--output", "json")
     assert said.json["version"] == "1"
@@ -56,7 +65,7 @@ def test_a_step_needs_a_fleet_that_stays(tidegate: Tidegate, opened: str) -> Non
         ("bake --wave 3", "`bake@3` is no step of this delivery; one of: bake@1, bake@2"),
     ],
 )
-def test_a_step_that_is_not_there_is_told_beside_those_that_are(
+def test_a_step_that_is_not_there_is_told_next_to_those_that_are(
     tidegate: Tidegate, opened: str, step: str, complaint: str
 ) -> None:
     said = tidegate("stage", *step.split(), "--delivery", opened)

@@ -38,7 +38,7 @@ def test_a_spec_that_was_swapped_is_not_run(
         assert f"delivery {opened}: its kept files are not those it was opened with: changed: delivery.yaml" in said.err
 
 
-def test_a_file_that_was_put_beside_the_spec_is_found(
+def test_a_file_that_was_put_next_to_the_spec_is_found(
     tidegate: Tidegate, opened: str, state: Path, tmp_path: Path
 ) -> None:
     planted = tmp_path / "trust.yaml"

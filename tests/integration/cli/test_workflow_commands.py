@@ -9,12 +9,11 @@ from pathlib import Path
 
 import pytest
 import yaml
+from fakes.clock import RealTime
 from fakes.kube.api import Api
 from fakes.kube.cluster import FakeCluster
 from fakes.kube.server import FakeServers, serving
-from fakes.kube.simulated_time import RealTime
 from fakes.terminal import Tidegate
-from fakes.tiny_model import write_tiny_model
 from fakes.workflow.cases import GOLDEN
 
 from registry.adapters.mlflow_models import MlflowRegistry
@@ -22,6 +21,7 @@ from registry.adapters.mlflow_store import embedded_uri
 from rollouts.kube.model import Json
 from rollouts.kube.resources import CONFIG_MAPS, WORKFLOW_TEMPLATES, WORKFLOWS
 from rollouts.manifests.schema import problems_in
+from tidegate.testing import write_tiny_model
 
 HUB = "hub"
 SPEC = str(GOLDEN / "one-region" / "delivery.yaml")

@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 import yaml
-from fakes.simulated_clusters import Clusters, clusters, delivery_to, mark_images, write_golden_set
+from fakes.clusters.served import Clusters, clusters, delivery_to, mark_images, write_golden_set
 from fakes.workflow.commands import Commands
 from fakes.workflow.engine import Engines, engines
 from fakes.workflow.interpreter import Controller, Workflow
 
-from pipelines.spec import Delivery
-from pipelines.workflow.conventions import SPEC_FOLDER
+from pipelines.spec.delivery import Delivery
+from pipelines.workflow.model import SPEC_FOLDER
 from pipelines.workflow.render import blueprint_of, rendered
 from registry.adapters.mlflow_deliveries import MlflowDeliveries
 from registry.adapters.mlflow_models import MlflowRegistry
@@ -145,7 +145,7 @@ async def test_a_bad_version_is_taken_back_and_no_verdict_is_asked_twice(place: 
 async def test_a_wave_that_is_refused_takes_the_first_one_back(place: Place) -> None:
     place.change(approvals=[{"before": "wave", "wave": 2, "by": "names"}])
     running = asyncio.create_task(place.submit())
-    # Both regions of the wave wait for one answer; whoever comes first asks.
+    # Both regions of the wave wait for one answer; the one who comes first asks.
     await until(place.has_said("waiting", f"deploy@{SECOND}", f"deploy@{THIRD}"), running)
     refusal = ["approve", place.delivery.id, "wave@2", "--refuse", "--by", "ann", "--reason", "the sale begins"]
     assert (await place.commands.command(refusal, new_folder(place))).code == 0
@@ -179,7 +179,7 @@ async def test_a_workflow_that_is_lost_is_carried_on_by_another(place: Place) ->
     assert all(place.said("started").count(step) == 1 for step in STEPS if step != "bake@1")
 
 
-async def test_beside_another_delivery_nothing_is_opened_and_nothing_is_closed(place: Place) -> None:
+async def test_next_to_another_delivery_nothing_is_opened_and_nothing_is_closed(place: Place) -> None:
     version, champion = (place.registry.resolve(place.name, alias) for alias in ("challenger", "champion"))
     other = place.deliveries.open_delivery(version, champion, spec_digest="", patience=timedelta(hours=1))
     workflow = await place.submit()

@@ -8,18 +8,18 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from fakes.engine_image import small_base
-from fakes.registry_server import RegistryServer
+from fakes.engines.engine_image import small_base
+from fakes.services.oci_registry import RegistryServer
 from fakes.terminal import Tidegate
 
-from engine_images.oci.packed import STEPS, Needs
+from engine_images.oci.toolchain import STEPS, PackingList
 
 
 @pytest.fixture
 def installed(tmp_path: Path) -> Path:
     """As pip leaves it, of tidegate and of all that its steps need; each with one small module."""
     folder = tmp_path / "installed"
-    for name in ("tidegate", *Needs.read(STEPS).needs):
+    for name in ("tidegate", *PackingList.read(STEPS).needs):
         module = f"{name.replace('-', '_')}/cli/__init__.py"
         write(folder / module, "def main() -> int:\n    return 0\n")
         record = f"{name}-1.dist-info"

@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes.tiny_model import write_tiny_model
 
 from engine_images.accelerators import Accelerator
-from engine_images.arguments.model import ArgumentValue
+from engine_images.arguments.values import ArgumentValue
 from engine_images.checks.servable import problems_of, sampling_of
-from engine_images.sampling import SamplingSpec
-from engine_images.spec import EngineSettings, VllmSpec
+from engine_images.spec import EngineSettings, SamplingSpec, VllmSpec
+from tidegate.testing import write_tiny_model
 
 
 @pytest.fixture

@@ -8,38 +8,36 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from fakes.tiny_model import write_tiny_model
 
-from engine_images.adapters.engine_root import serve
+from engine_images.adapters.engine_store import EngineStore
 from engine_images.adapters.environment import find_engine_environment
-from engine_images.adapters.scorer import CompletionScorer
-from engine_images.adapters.shelf import Shelf
-from engine_images.build.attempt import Attempt
-from engine_images.build.builder import MUST_LOAD, Builder
-from engine_images.build.model import Built, Order
-from engine_images.build.order import order_for
-from engine_images.compile.proof import named
+from engine_images.adapters.vllm_runner import MUST_LOAD, CompletionScorer, VllmRunner, log_of, start_of
+from engine_images.build.builder import Builder, build_request
+from engine_images.build.model import BuildRequest, BuiltEngine
+from engine_images.build.proof import without_hashes
 from engine_images.manifest import CompileKey, ModelContract
+from engine_images.ports import StartAttempt
 from engine_images.spec import EngineSettings
-from pipelines.build_servers import BuildServers
-from registry.digests import digest_files, whole_digest
+from pipelines.adapters.local_engines import BuildServers
+from registry.model_files import digest_files, whole_digest
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import OutsideError
+from tidegate.testing import write_tiny_model
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]
 
-SERVERS = BuildServers(SystemClock(), name="tiny")
+RUNNER = VllmRunner(BuildServers(SystemClock(), name="tiny"), CompletionScorer())
 
 
 @dataclass(frozen=True)
 class Build:
-    order: Order
-    built: Built
-    shelf: Shelf
+    order: BuildRequest
+    built: BuiltEngine
+    store: EngineStore
     folder: Path
 
-    async def again(self) -> Built:
-        return await Builder(self.shelf, SERVERS, CompletionScorer()).build(self.order, print)
+    async def again(self) -> BuiltEngine:
+        return await Builder(self.store, RUNNER).build(self.order, print)
 
     @property
     def key(self) -> CompileKey:
@@ -58,11 +56,11 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
     environment = find_engine_environment()
     args = {"max-model-len": 256, "dtype": "float32"}
     settings = EngineSettings.model_validate({"vllm": {"version": environment.vllm, "args": args}})
-    order = order_for(contract, model, settings, environment, name="tiny")
+    order = build_request(contract, model, settings, environment, name="tiny")
     order = order.model_copy(update={"prompts": order.prompts[:10]})
-    shelf = Shelf(folder / "shelf")
-    built = asyncio.run(Builder(shelf, SERVERS, CompletionScorer()).build(order, print))
-    return Build(order, built, shelf, folder)
+    store = EngineStore(folder / "store")
+    built = asyncio.run(Builder(store, RUNNER).build(order, print))
+    return Build(order, built, store, folder)
 
 
 def test_a_fresh_process_loads_what_was_compiled_and_builds_nothing_again(build: Build) -> None:
@@ -100,19 +98,16 @@ async def test_the_same_engine_is_found(build: Build) -> None:
 
 
 async def test_another_value_of_an_argument_misses_and_is_named(build: Build) -> None:
-    attempt = Attempt(
+    attempt = StartAttempt(
         "other", build.folder / "other", build.folder / "other" / "run", ("--max-num-seqs=7",), dict(MUST_LOAD)
-    )
-    launch = serve(
-        build.order, build.built.root, attempt.run, arguments=attempt.arguments, environment=attempt.environment
     )
 
     with pytest.raises(OutsideError):
-        await attempt.make(launch, SERVERS, CompletionScorer(), "tiny", build.order.prompts)
+        await RUNNER.start(build.order, build.built.root, attempt)
 
-    found = attempt.told()
+    found = start_of(attempt)
     assert not found.log.loaded
     assert found.key is not None
-    assert "scheduler_config.max_num_seqs: 128 here, 7 in the other" in named(build.key.differences(found.key))
+    assert "scheduler_config.max_num_seqs: 128 here, 7 in the other" in without_hashes(build.key.differences(found.key))
     # The entrypoint says so too, before vLLM starts.
-    assert "argument:--max-num-seqs" in attempt.log.read_text(encoding="utf-8")
+    assert "argument:--max-num-seqs" in log_of(attempt).read_text(encoding="utf-8")

@@ -13,24 +13,24 @@ from pathlib import Path
 
 import httpx
 import pytest
-from fakes.exposition import agree, exported
-from fakes.tiny_model import write_tiny_model
+from fakes.engines.exposition import agree, exported
 
 from engine_images.accelerators import Accelerator
 from engine_images.adapters.engine_root import PORT, READY_PATH, serve, write_root
 from engine_images.adapters.environment import find_engine_environment
-from engine_images.adapters.tokenizer import FileTokenizer
+from engine_images.adapters.model_version import FileTokenizer
 from engine_images.arguments.serving import serving
-from engine_images.build.order import order_for
-from engine_images.kv_cache import cache_tokens
+from engine_images.build.builder import build_request
+from engine_images.choices import CompileMode
 from engine_images.manifest import EngineManifest, ModelContract
-from engine_images.memory import DEFAULT_KV_CACHE_BYTES, MEBIBYTE
+from engine_images.memory import DEFAULT_KV_CACHE_BYTES, MEBIBYTE, block_tokens, bytes_per_token
 from engine_images.model import LaunchCommand
 from engine_images.shape import shape_of
-from engine_images.spec import CompileMode, CompileSpec, EngineSettings, VllmSpec
-from registry.digests import digest_files, whole_digest
+from engine_images.spec import CompileSpec, EngineSettings, VllmSpec
+from registry.model_files import digest_files, whole_digest
 from slo.metrics import INVENTORY
 from slo.metrics.vllm import VLLM
+from tidegate.testing import write_tiny_model
 
 pytestmark = pytest.mark.engine
 
@@ -58,7 +58,7 @@ def launch(tmp_path_factory: pytest.TempPathFactory) -> LaunchCommand:
     )
     files = digest_files(model)
     contract = ModelContract(name="tiny", version="1", digest=whole_digest(files), files=files)
-    order = order_for(contract, model, settings, environment, name="tiny")
+    order = build_request(contract, model, settings, environment, name="tiny")
     root = folder / "root"
     write_root(root, EngineManifest(engine="tiny", model=contract, launch=order.launch), model, None)
     return serve(order, root, folder / "run", threads=1)
@@ -145,9 +145,10 @@ def test_the_kv_cache_has_as_many_blocks_as_were_counted_before(engine: httpx.Cl
     info = next(line for line in metrics.splitlines() if line.startswith("vllm:cache_config_info"))
     shape = shape_of(json.loads(Path(launch.workdir, "model", "config.json").read_text(encoding="utf-8")))
     asked = serving({"max-model-len": 1024, "dtype": "float32"})
-    tokens = cache_tokens(asked, shape, Accelerator.CPU, DEFAULT_KV_CACHE_BYTES)
-    assert f'kv_cache_size_tokens="{tokens}"' in info
-    assert f'num_gpu_blocks="{tokens // 128}"' in info
+    block = block_tokens(asked, Accelerator.CPU)
+    blocks = DEFAULT_KV_CACHE_BYTES // int(block * bytes_per_token(asked, shape) * shape.layers)
+    assert f'kv_cache_size_tokens="{blocks * block}"' in info
+    assert f'num_gpu_blocks="{blocks}"' in info
 
 
 def _memory_below(workdir: Path) -> int:

@@ -9,15 +9,13 @@ from importlib.resources import files
 from pathlib import Path
 
 import pytest
-from fakes import vllm_arguments
-from fakes.tiny_model import write_tiny_model
+from fakes.engines import vllm_arguments
 
-from engine_images.adapters.environment import find_engine_environment
-from engine_images.adapters.installed_vllm import describe_installed
-from engine_images.arguments.command_line import command_line
-from engine_images.arguments.model import Arguments
-from engine_images.arguments.rules import odd_arguments
-from engine_images.pinned.catalogue import pinned_vllm
+from engine_images.adapters.environment import RECIPE, find_engine_environment
+from engine_images.arguments.conflicts import argument_conflicts
+from engine_images.arguments.pinned import pinned_vllm
+from engine_images.arguments.values import Arguments, command_line
+from tidegate.testing import write_tiny_model
 
 ASK = Path(vllm_arguments.__file__)
 
@@ -58,8 +56,11 @@ print(json.dumps({
 @pytest.mark.timeout(180)
 def test_what_is_kept_is_what_the_installed_vllm_says() -> None:
     environment = find_engine_environment()
-    kept = files("engine_images.pinned") / f"vllm-{environment.vllm}.json"
-    assert describe_installed(environment) == kept.read_text(encoding="utf-8"), "run: make pin-vllm"
+    kept = files("engine_images.arguments") / f"vllm-{environment.vllm}.json"
+    described = subprocess.run(
+        [environment.python, RECIPE / "describe_vllm.py"], capture_output=True, text=True, check=True
+    )
+    assert described.stdout == kept.read_text(encoding="utf-8"), "run: make pin-vllm"
 
 
 REFUSED: list[tuple[Arguments, str]] = [
@@ -114,10 +115,10 @@ def ask(model: Path, lines: list[Arguments]) -> list[str | None]:
 def test_vllm_refuses_what_the_spec_refuses_and_takes_the_rest(tmp_path: Path) -> None:
     said = ask(write_tiny_model(tmp_path), [args for args, _ in REFUSED] + TAKEN)
     for (args, reason), answer in zip(REFUSED, said, strict=False):
-        assert list(odd_arguments(args)), args
+        assert list(argument_conflicts(args)), args
         assert reason in str(answer), args
     assert said[len(REFUSED) :] == [None] * len(TAKEN)
-    assert [list(odd_arguments(args)) for args in TAKEN] == [[]] * len(TAKEN)
+    assert [list(argument_conflicts(args)) for args in TAKEN] == [[]] * len(TAKEN)
 
 
 @pytest.mark.timeout(180)

@@ -9,18 +9,16 @@ from typing import Any
 
 import httpx
 import pytest
-from fakes.engine_image import real_engine, small_engine
-from fakes.registry_server import RegistryServer
+from fakes.engines.engine_image import real_engine, small_engine
+from fakes.services.oci_registry import RegistryServer
 
-from engine_images.adapters.oci_attach import attach_sbom, sign_image
 from engine_images.adapters.oci_layout import OciLayout
-from engine_images.adapters.oci_push import push_image
-from engine_images.adapters.oci_read import InRegistry
-from engine_images.adapters.oci_registry import Access, Repository
-from engine_images.adapters.oci_verify import prove_image
+from engine_images.adapters.oci_push import attach_sbom, push_image, sign_image
+from engine_images.adapters.oci_read import InRegistry, prove_image
+from engine_images.adapters.oci_registry import RegistryAccess, Repository
 from engine_images.errors import BadSignature
 from engine_images.oci.model import Descriptor
-from engine_images.oci.reference import Reference
+from engine_images.oci.reference import ImageReference
 from engine_images.signature import SigningKey
 
 pytestmark = pytest.mark.usefixtures("tools")
@@ -33,20 +31,20 @@ def registry(tmp_path: Path) -> Iterator[RegistryServer]:
 
 
 @pytest.fixture
-def where(registry: RegistryServer) -> Reference:
-    return Reference.parse(f"{registry.host}/team/support-llm:7")
+def where(registry: RegistryServer) -> ImageReference:
+    return ImageReference.parse(f"{registry.host}/team/support-llm:7")
 
 
 @pytest.fixture
-def image(tmp_path: Path, where: Reference) -> Descriptor:
+def image(tmp_path: Path, where: ImageReference) -> Descriptor:
     layout = OciLayout(tmp_path / "layout")
     image = small_engine(layout.root)
     push_image(layout, image, where, openly)
     return image
 
 
-def openly(_: Reference) -> Access:
-    return Access()
+def openly(_: ImageReference) -> RegistryAccess:
+    return RegistryAccess()
 
 
 def new_key(path: Path) -> SigningKey:
@@ -76,7 +74,7 @@ def believed(registry: RegistryServer, image: Descriptor, key: SigningKey, folde
 
 
 def test_an_image_is_believed_to_be_of_the_key_that_signed_it(
-    where: Reference, image: Descriptor, registry: RegistryServer, tmp_path: Path
+    where: ImageReference, image: Descriptor, registry: RegistryServer, tmp_path: Path
 ) -> None:
     key = new_key(tmp_path / "engine.key")
 
@@ -87,12 +85,12 @@ def test_an_image_is_believed_to_be_of_the_key_that_signed_it(
     assert not believed(registry, image, new_key(tmp_path / "other.key"), tmp_path / "other")
 
 
-def test_an_image_in_a_registry_is_proven_whole(where: Reference, tmp_path: Path) -> None:
+def test_an_image_in_a_registry_is_proven_whole(where: ImageReference, tmp_path: Path) -> None:
     key, layout = new_key(tmp_path / "engine.key"), OciLayout(tmp_path / "real")
     image = real_engine(layout.root, key=key)
     push_image(layout, image, where, openly)
     by_digest = where.model_copy(update={"digest": image.digest, "tag": ""})
-    with Repository(by_digest, Access()) as repository:
+    with Repository(by_digest, RegistryAccess()) as repository:
         with pytest.raises(BadSignature, match="is not signed"):
             prove_image(InRegistry(repository), {"engine.pub": key.public_pem})
 
@@ -105,8 +103,8 @@ def test_an_image_in_a_registry_is_proven_whole(where: Reference, tmp_path: Path
     assert (proof.image.digest, proof.manifest_by, proof.image_by) == (image.digest, "engine.pub", "engine.pub")
 
 
-def test_signatures_of_several_keys_stand_beside_each_other_and_each_once(
-    where: Reference, image: Descriptor, tmp_path: Path, registry: RegistryServer
+def test_signatures_of_several_keys_stand_side_by_side_and_each_once(
+    where: ImageReference, image: Descriptor, tmp_path: Path, registry: RegistryServer
 ) -> None:
     one, two = new_key(tmp_path / "one.key"), new_key(tmp_path / "two.key")
     for key in (one, two, one):
@@ -118,7 +116,7 @@ def test_signatures_of_several_keys_stand_beside_each_other_and_each_once(
 
 
 def test_an_sbom_is_in_the_list_of_what_refers_to_the_image(
-    where: Reference, image: Descriptor, registry: RegistryServer
+    where: ImageReference, image: Descriptor, registry: RegistryServer
 ) -> None:
     """Debian's registry does not keep the list by itself; clients look at a tag then."""
     for _ in range(2):

@@ -6,16 +6,14 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from fakes.engine_image import AMD64, MODEL, RUNTIME, contents, small_base, small_engine
+from fakes.engines.engine_image import AMD64, MODEL, RUNTIME, contents, small_base, small_engine
 
-from engine_images.adapters.oci_base import base_in_layout
-from engine_images.adapters.oci_build import build_image, contents_in
+from engine_images.adapters.oci_build import base_in_layout, build_image, contents_in
 from engine_images.adapters.oci_layout import OciLayout
-from engine_images.entrypoint.verify import prove_signature
+from engine_images.entrypoint.manifest import prove_signature
 from engine_images.errors import BrokenImage, DiskFull
-from engine_images.oci.base import Base
 from engine_images.oci.compose import manifest_bytes
-from engine_images.oci.model import INDEX, Descriptor, canonical
+from engine_images.oci.model import INDEX, Base, Descriptor, canonical
 from engine_images.signature import SigningKey
 
 

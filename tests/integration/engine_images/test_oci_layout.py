@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from engine_images.adapters.oci_layer import write_layer
-from engine_images.adapters.oci_layout import OciLayout
+from engine_images.adapters.oci_layout import OciLayout, write_layer
 from engine_images.errors import BrokenImage, DiskFull
 from engine_images.oci.model import MANIFEST, Descriptor, Layer, canonical
 

@@ -7,23 +7,19 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from fakes.engine_image import AMD64, CACHE, ENTRYPOINT, MODEL, contents, small_base, small_engine
-from fakes.registry_server import PASSWORD, USER, RegistryServer, self_signed
-from fakes.token_server import token_server
+from fakes.engines.engine_image import AMD64, CACHE, ENTRYPOINT, MODEL, contents, small_base, small_engine
+from fakes.services.oci_registry import PASSWORD, USER, RegistryServer, self_signed, token_server
 from pydantic import SecretStr
 
-from engine_images.adapters.oci_base import base_in_layout, base_in_registry
+from engine_images.adapters.oci_build import base_in_layout, base_in_registry
 from engine_images.adapters.oci_layout import OciLayout
-from engine_images.adapters.oci_push import push_image
-from engine_images.adapters.oci_registry import Access, Repository
-from engine_images.adapters.registry_credentials import Credentials
+from engine_images.adapters.oci_push import Progress, PushResult, Transfer, TransferKind, push_image
+from engine_images.adapters.oci_registry import Credentials, RegistryAccess, Repository
 from engine_images.errors import BadReference, BrokenImage, RegistryRefused, RegistryUnavailable
-from engine_images.oci.base import Base
 from engine_images.oci.compose import manifest_bytes
-from engine_images.oci.model import Descriptor
-from engine_images.oci.reference import Reference
-from engine_images.oci.transfer import How, Progress, Pushed, Transfer
-from rollouts.adapters.ports import free_port
+from engine_images.oci.model import Base, Descriptor
+from engine_images.oci.reference import ImageReference
+from rollouts.adapters.sockets import free_port
 
 pytestmark = pytest.mark.usefixtures("tools")
 
@@ -39,7 +35,7 @@ def layout(tmp_path: Path) -> OciLayout:
     return OciLayout(tmp_path / "layout")
 
 
-OPEN = Access()
+OPEN = RegistryAccess()
 
 
 def no_wait(_: float) -> None:
@@ -54,20 +50,20 @@ def push(
     layout: OciLayout,
     server: RegistryServer,
     *,
-    access: Access = OPEN,
+    access: RegistryAccess = OPEN,
     progress: Progress = nothing,
     sleep: Callable[[float], None] = no_wait,
     repository: str = "team/support-llm:7",
-) -> Pushed:
-    target = Reference.parse(f"{server.host}/{repository}")
+) -> PushResult:
+    target = ImageReference.parse(f"{server.host}/{repository}")
     return push_image(layout, layout.manifest("support-llm:7"), target, lambda _: access, progress, sleep)
 
 
-def known(password: str) -> Access:
-    return Access(Credentials(username=USER, password=SecretStr(password)))
+def known(password: str) -> RegistryAccess:
+    return RegistryAccess(Credentials(username=USER, password=SecretStr(password)))
 
 
-def how(pushed: Pushed) -> dict[str, How]:
+def how(pushed: PushResult) -> dict[str, TransferKind]:
     return {transfer.title: transfer.how for transfer in pushed.transfers}
 
 
@@ -104,8 +100,8 @@ def test_what_is_there_is_not_sent_again(layout: OciLayout, registry: RegistrySe
 
     second = push(layout, registry)
 
-    assert set(how(first).values()) == {How.SENT}
-    assert set(how(second).values()) == {How.THERE}
+    assert set(how(first).values()) == {TransferKind.SENT}
+    assert set(how(second).values()) == {TransferKind.THERE}
     assert registry.requests("POST", "/blobs/uploads/") == uploads == 4
 
 
@@ -116,7 +112,9 @@ def test_a_base_in_the_same_registry_is_mounted(layout: OciLayout, registry: Reg
 
     pushed = push(layout, registry)
 
-    assert [transfer.how for transfer in pushed.transfers if transfer.title == "base layer"] == [How.MOUNTED] * 2
+    assert [transfer.how for transfer in pushed.transfers if transfer.title == "base layer"] == [
+        TransferKind.MOUNTED
+    ] * 2
     assert registry.requests("PUT", "/blobs/uploads/") - sent == 4
     assert registry.requests("POST", "from=vllm") - asked == 2
 
@@ -129,7 +127,9 @@ def test_a_base_in_another_registry_is_copied_as_a_stream(
 
         pushed = push(layout, registry)
 
-    assert [transfer.how for transfer in pushed.transfers if transfer.title == "base layer"] == [How.COPIED] * 2
+    assert [transfer.how for transfer in pushed.transfers if transfer.title == "base layer"] == [
+        TransferKind.COPIED
+    ] * 2
     assert OciLayout(registry.pull("team/support-llm:7", tmp_path / "pulled")).manifest() == image
 
 
@@ -139,7 +139,10 @@ def test_a_blob_is_read_no_further_than_its_descriptor_says(layout: OciLayout, r
     largest = max(pushed.transfers, key=lambda transfer: transfer.size)
     promised = Descriptor(media_type="", digest=largest.digest, size=largest.size - 1)
 
-    with Repository(Reference.parse(pushed.reference), OPEN) as there, pytest.raises(BrokenImage, match="more than"):
+    with (
+        Repository(ImageReference.parse(pushed.reference), OPEN) as there,
+        pytest.raises(BrokenImage, match="more than"),
+    ):
         b"".join(there.blob(promised))
 
 
@@ -163,8 +166,8 @@ def test_a_base_layer_that_was_changed_in_its_registry_does_not_arrive(
 def base_of(server: RegistryServer, tmp_path: Path) -> Base:
     image = small_base(tmp_path / "base")
     server.push(tmp_path / "base", "base", "vllm/vllm-openai:0.32")
-    reference = Reference.parse(f"{server.host}/vllm/vllm-openai@{image.digest}")
-    return base_in_registry(reference, Access(), AMD64)
+    reference = ImageReference.parse(f"{server.host}/vllm/vllm-openai@{image.digest}")
+    return base_in_registry(reference, RegistryAccess(), AMD64)
 
 
 def test_a_base_is_the_same_from_a_registry_and_from_a_layout(registry: RegistryServer, tmp_path: Path) -> None:
@@ -178,7 +181,7 @@ def test_a_base_named_by_tag_is_refused_with_its_digest(registry: RegistryServer
     digest = base_of(registry, tmp_path).digest
 
     with pytest.raises(BadReference, match=rf"now it is .*vllm-openai:0\.32@{digest}"):
-        base_in_registry(Reference.parse(f"{registry.host}/vllm/vllm-openai:0.32"), Access(), AMD64)
+        base_in_registry(ImageReference.parse(f"{registry.host}/vllm/vllm-openai:0.32"), RegistryAccess(), AMD64)
 
 
 def test_a_push_without_a_tag_is_refused(layout: OciLayout, registry: RegistryServer) -> None:
@@ -224,10 +227,10 @@ def test_a_registry_that_goes_away_in_mid_push_gets_the_rest_from_the_next_push(
     assert registry.tags("team/support-llm") == []
     second = push(layout, registry)
     assert how(second) == {
-        "engine": How.THERE,
-        "compile cache": How.THERE,
-        "weights": How.SENT,
-        "configuration": How.SENT,
+        "engine": TransferKind.THERE,
+        "compile cache": TransferKind.THERE,
+        "weights": TransferKind.SENT,
+        "configuration": TransferKind.SENT,
     }
     assert OciLayout(registry.pull("team/support-llm:7", tmp_path / "pulled")).manifest() == image
 
@@ -240,7 +243,7 @@ def test_a_registry_that_comes_back_in_time_is_waited_for(
     pushed = push(layout, registry, progress=killing(registry), sleep=lambda _: registry.start())
 
     assert pushed.reference.endswith(image.digest)
-    assert how(pushed)["weights"] is How.SENT
+    assert how(pushed)["weights"] is TransferKind.SENT
 
 
 @pytest.fixture
@@ -254,7 +257,7 @@ def test_the_right_password_opens_a_registry_on_this_machine(layout: OciLayout, 
 
     pushed = push(layout, locked, access=known(PASSWORD))
 
-    assert set(how(pushed).values()) == {How.SENT}
+    assert set(how(pushed).values()) == {TransferKind.SENT}
 
 
 @pytest.mark.parametrize("user", ["pusher", "nobody"])
@@ -262,7 +265,7 @@ def test_a_wrong_password_is_one_line_that_does_not_repeat_it(
     layout: OciLayout, locked: RegistryServer, user: str
 ) -> None:
     small_engine(layout.root)
-    access = Access(Credentials(username=user, password=SecretStr("correct-horse")))
+    access = RegistryAccess(Credentials(username=user, password=SecretStr("correct-horse")))
 
     with pytest.raises(RegistryRefused, match=f"user `{user}` or the password is not accepted") as caught:
         push(layout, locked, access=access)
@@ -282,7 +285,7 @@ def test_no_password_goes_over_plain_http_to_another_machine(layout: OciLayout, 
     """This machine by its name outside counts as another one."""
     small_engine(layout.root)
     outside = own_address()
-    access = Access(Credentials(username=USER, password=SecretStr(PASSWORD)), insecure=True)
+    access = RegistryAccess(Credentials(username=USER, password=SecretStr(PASSWORD)), insecure=True)
 
     with (
         RegistryServer(tmp_path / "outside", locked=True, address=outside) as server,
@@ -300,7 +303,7 @@ def test_a_registry_that_gives_tokens_is_asked_for_no_more_than_a_push_needs(
     self_signed(address, certificate, key)
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(tmp_path / "all.pem"))
     right, wrong = (
-        Access(Credentials(username=USER, password=SecretStr(each))) for each in (PASSWORD, "correct-horse")
+        RegistryAccess(Credentials(username=USER, password=SecretStr(each))) for each in (PASSWORD, "correct-horse")
     )
 
     with (
@@ -314,7 +317,7 @@ def test_a_registry_that_gives_tokens_is_asked_for_no_more_than_a_push_needs(
     ):
         (tmp_path / "all.pem").write_text(certificate.read_text() + server.certificate.read_text())
         base = small_base(tmp_path / "base")
-        target = Reference.parse(f"{server.host}/vllm/base:1")
+        target = ImageReference.parse(f"{server.host}/vllm/base:1")
         push_image(OciLayout(tmp_path / "base"), base, target, lambda _: right)
         small_engine(layout.root, base=base_in_registry(target.at(base.digest), right, AMD64))
         tokens.asked.clear()
@@ -323,7 +326,9 @@ def test_a_registry_that_gives_tokens_is_asked_for_no_more_than_a_push_needs(
             push(layout, server, access=wrong)
         pushed = push(layout, server, access=right)
 
-    assert [transfer.how for transfer in pushed.transfers if transfer.title == "base layer"] == [How.MOUNTED] * 2
+    assert [transfer.how for transfer in pushed.transfers if transfer.title == "base layer"] == [
+        TransferKind.MOUNTED
+    ] * 2
     asked = {tuple(scope.split(":")[1:]) for scopes in tokens.asked for scope in scopes}
     assert {(name, frozenset(actions.split(","))) for name, actions in asked} == {
         ("team/support-llm", frozenset({"pull"})),
@@ -373,7 +378,7 @@ def test_a_registry_with_a_certificate_of_its_own_is_believed_by_those_who_know_
         monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(server.certificate))
         pushed = push(layout, server, access=access)
 
-    assert set(how(pushed).values()) == {How.SENT}
+    assert set(how(pushed).values()) == {TransferKind.SENT}
 
 
 def test_nobody_at_the_address_is_one_line(layout: OciLayout, registry: RegistryServer) -> None:

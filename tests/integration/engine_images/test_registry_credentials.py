@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from engine_images.adapters.registry_credentials import docker_config, find_credentials
+from engine_images.adapters.oci_registry import docker_config, find_credentials
 from engine_images.errors import RegistryRefused
 
 SECRET = "horse-battery-staple"

@@ -1,4 +1,5 @@
-"""The controller's process beside a served cluster in memory, which runs ReplicaSets and pods; Rollouts are its own."""
+"""The controller's process next to a served cluster in memory, which runs ReplicaSets and "
+"pods; Rollouts are its own."""
 
 from __future__ import annotations
 
@@ -9,16 +10,14 @@ from pathlib import Path
 
 import httpx
 import pytest
-from fakes.argo.controller_process import Beside, ControllerProcess
 from fakes.argo.simulation import Simulation
-from fakes.argo.stage import AT_5, DEPLOYED, Stage
+from fakes.argo.stage import AT_5, DEPLOYED, ControllerProcess, SeparateController, Stage
+from fakes.clock import RealTime
 from fakes.kube.api import Api
 from fakes.kube.cluster import FakeCluster
 from fakes.kube.server import FakeServers, serving
-from fakes.kube.simulated_time import RealTime
 
-from rollouts.adapters.kube.client import KubeClient
-from rollouts.adapters.kube.connect import connect
+from rollouts.adapters.kube.client import KubeClient, connect
 from rollouts.kube.resources import PODS, REPLICA_SETS
 from tidegate.core.clock import SystemClock
 
@@ -52,7 +51,9 @@ async def controller(servers: FakeServers, tmp_path: Path) -> AsyncIterator[Cont
 @pytest.fixture
 async def stage(client: KubeClient, controller: ControllerProcess) -> Stage:
     image = "registry.example/pause:1"
-    stage = Stage(client, SystemClock(), Beside(controller, client), name="chat", image=image, patience_seconds=60)
+    stage = Stage(
+        client, SystemClock(), SeparateController(controller, client), name="chat", image=image, patience_seconds=60
+    )
     await stage.furnish()
     return stage
 

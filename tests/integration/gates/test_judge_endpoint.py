@@ -10,16 +10,15 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from fakes.judge import FakeJudge, an_answer
-from fakes.openai_server import Fault, OpenAIServer, completion, openai_server
+from fakes.services.chat_servers import FakeJudge, JudgeFault, OpenAIServer, an_answer, completion, openai_server
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from gates.adapters.judge import OpenAIJudge
-from gates.judge.judging import JudgedPair
-from gates.judge.pair_judge import PairJudge
-from gates.judge.rubric import JudgeReply, NoScore, Opinion, Silence, judge_request, opinion
-from gates.judge.spec import Dimension, JudgeGate
+from gates.judge.pair_judge import JudgedPair, PairJudge
+from gates.judge.rubric import JudgeReply, NoScore, NoScoreReason, Opinion, judge_request, opinion
+from gates.judge.spec import JudgeGate
+from gates.model import Dimension
 from tidegate.core.errors import OutsideError, UsageError
 
 SECRET = "sk-very-secret"
@@ -43,7 +42,7 @@ async def ask(settings: JudgeGate, environment: dict[str, str] | None = None) ->
         return await judge.ask(REQUEST)
 
 
-def refuse(status: int, **headers: str) -> Fault:
+def refuse(status: int, **headers: str) -> JudgeFault:
     """Answer so, and repeat what was sent, as some endpoints do."""
 
     def fault(request: Request, body: dict[str, object]) -> Response:
@@ -128,17 +127,17 @@ async def test_a_judge_that_is_not_there_is_named() -> None:
 @pytest.mark.parametrize(
     ("response", "why"),
     [
-        (completion(None, refusal="no"), Silence.REFUSED),
-        (completion("", finish_reason="content_filter"), Silence.REFUSED),
-        (completion('{"answer_1": {"helpf', finish_reason="length"), Silence.UNPARSABLE),
-        (JSONResponse({"choices": []}), Silence.UNPARSABLE),
-        (JSONResponse(["surprise"]), Silence.UNPARSABLE),
-        (Response("<html>welcome</html>", media_type="text/html"), Silence.UNPARSABLE),
-        (Response('{"choices": [', media_type="application/json"), Silence.UNPARSABLE),
+        (completion(None, refusal="no"), NoScoreReason.REFUSED),
+        (completion("", finish_reason="content_filter"), NoScoreReason.REFUSED),
+        (completion('{"answer_1": {"helpf', finish_reason="length"), NoScoreReason.UNPARSABLE),
+        (JSONResponse({"choices": []}), NoScoreReason.UNPARSABLE),
+        (JSONResponse(["surprise"]), NoScoreReason.UNPARSABLE),
+        (Response("<html>welcome</html>", media_type="text/html"), NoScoreReason.UNPARSABLE),
+        (Response('{"choices": [', media_type="application/json"), NoScoreReason.UNPARSABLE),
     ],
 )
 async def test_an_answer_without_scores_is_a_typed_non_answer(
-    server: OpenAIServer, response: Response, why: Silence
+    server: OpenAIServer, response: Response, why: NoScoreReason
 ) -> None:
     server.faults = [lambda request, body: response]
     assert opinion(await ask(gate(server)), tuple(Dimension)) == NoScore(why=why)
@@ -175,6 +174,6 @@ async def test_no_more_than_allowed_is_under_way_at_once(server: OpenAIServer) -
 async def test_an_endpoint_that_dies_leaves_the_judge_untrusted() -> None:
     settings = JudgeGate(endpoint="http://127.0.0.1:9/v1", model="m", retries=0)
     judge, found = await judged(settings, 20)
-    assert found == [NoScore(why=Silence.UNREACHABLE)] * 20
+    assert found == [NoScore(why=NoScoreReason.UNREACHABLE)] * 20
     assert judge.control.ok is False
     assert "127.0.0.1:9 does not answer" in judge.control.reason

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import psutil
 import pytest
-from fakes.chat_server import WORDS, chat_server
+from fakes.services.chat_servers import WORDS, chat_server
 
-from gates.adapters.embeddings import WordEmbeddings
 from gates.adapters.load import LoadProcess, start_load
+from gates.adapters.prompts import fit_topics, topics_file
 from gates.adapters.records import RecordReader
-from gates.adapters.topics import fit_topics, topics_file
-from gates.load.records import RequestRecord
+from gates.adapters.text_models import WordEmbeddings
+from gates.load import RequestRecord
 from tidegate.core.errors import OutsideError, UsageError
 
 
@@ -94,7 +94,7 @@ async def test_nobody_asks_again_because_there_was_no_answer(tmp_path: Path, pro
     assert set(server.regenerates) == {None}
 
 
-async def test_what_drift_looks_at_is_written_beside_the_times_and_no_words_are(tmp_path: Path, prompts: Path) -> None:
+async def test_what_drift_looks_at_is_written_next_to_the_times_and_no_words_are(tmp_path: Path, prompts: Path) -> None:
     prompts.write_text("Wie viele Tage hat ein Jahr, und warum sind es manchmal mehr?\n")
     records = await records_of(tmp_path, prompts, "m")
     assert {(r.prompt_characters, r.prompt_language, r.prompt_topic, r.prompt_tokens) for r in records} == {
@@ -105,7 +105,7 @@ async def test_what_drift_looks_at_is_written_beside_the_times_and_no_words_are(
     assert "Jahr" not in written and "answer" not in written
 
 
-async def test_topics_are_told_when_a_model_of_them_lies_beside_the_records(tmp_path: Path, prompts: Path) -> None:
+async def test_topics_are_told_when_a_model_of_them_lies_next_to_the_records(tmp_path: Path, prompts: Path) -> None:
     about = ["How do I cook rice with {n} onions?", "Which train goes to Berlin at {n} o'clock?"]
     asked = [text.format(n=number) for text in about for number in range(30)]
     model = fit_topics(WordEmbeddings(), asked, topics=2)
@@ -174,7 +174,7 @@ async def test_the_load_dies_with_the_process_that_started_it(tmp_path: Path, pr
     program = f"""
 import time
 from pathlib import Path
-from gates.adapters.embeddings import WordEmbeddings
+from gates.adapters.text_models import WordEmbeddings
 from gates.adapters.load import start_load
 load = start_load({{"eu": "http://127.0.0.1:9"}}, rate=5, prompts=Path({str(prompts)!r}), model="m",
                   max_tokens=4, records=Path({str(tmp_path / "users.jsonl")!r}))

@@ -1,4 +1,4 @@
-"""The real Prometheus over a real Envoy, beside the load's record file: one port, one truth."""
+"""The real Prometheus over a real Envoy, next to the load's record file: one port, one truth."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import math
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -22,27 +21,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
-from fakes.chat_server import chat_server
-from fakes.engine_metrics import EDGES, EngineMetrics, engine_metrics
+from fakes.engines.exposition import EDGES, EngineMetrics, engine_metrics
+from fakes.services.chat_servers import chat_server
 
-from gates.adapters.prometheus import PrometheusSource
-from gates.adapters.prometheus_events import PrometheusEvents
+from gates.adapters.prometheus import PrometheusEvents, PrometheusSource
 from gates.adapters.records import RecordReader, RecordSource
-from gates.burn.evidence import Events
-from gates.burn.spec import BurnRateGate
-from gates.evidence import Arm, Batch, Buckets, PodEvidence, Times
-from gates.load.records import RequestRecord
+from gates.analyses.burn_rate import BurnRateGate
+from gates.evidence.batch import ArmName, Batch, Buckets, Events, PodEvidence, Times
+from gates.load import RequestRecord
 from gates.model import ArmKey, NoData
+from rollouts.adapters.sockets import free_port
 from tidegate.core.errors import OutsideError
 
 ARM = ArmKey(region="eu-west-1", role="canary", version="7")
 OTHER = ArmKey(region="eu-west-1", role="stable", version="6")
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @contextmanager
@@ -185,12 +177,12 @@ class Users:
                     self.send(arm, model)
 
 
-def counts(batch: Batch) -> dict[Arm, tuple[int, int, int]]:
+def counts(batch: Batch) -> dict[ArmName, tuple[int, int, int]]:
     """Requests, errors and refusals of each arm."""
     return {pod.arm: (pod.requests, pod.errors, pod.refused) for pod in batch.arms}
 
 
-def bucketed(batch: Batch, edges: Sequence[float]) -> dict[tuple[Arm, str], list[int]]:
+def bucketed(batch: Batch, edges: Sequence[float]) -> dict[tuple[ArmName, str], list[int]]:
     """The times of each arm on these edges; counts may be of a finer grid that has them too."""
     found = {}
     for pod in batch.arms:
@@ -291,20 +283,20 @@ def test_an_engine_that_is_promoted_does_not_bring_its_past(tmp_path: Path) -> N
             source, since = PrometheusSource(f"http://127.0.0.1:{port}"), datetime.now(UTC)
             promoted = ARM.model_copy(update={"role": "stable"})
 
-            def times(arm: Arm) -> int | None:
+            def times(arm: ArmName) -> int | None:
                 batch = source.batch(promoted, ARM, since, datetime.now(UTC))
                 found = [pod.ttft for pod in batch.arms if pod.arm is arm]
                 return next((sum(ttft.counts) for ttft in found if isinstance(ttft, Buckets)), None)
 
-            wait_until(lambda: times(Arm.CANARY) is not None)
+            wait_until(lambda: times(ArmName.CANARY) is not None)
             for _ in range(500):
                 engine.observe(0.1, 0.1, 0.1)
             time.sleep(2)
             scrape_as(engine, promoted)
-            wait_until(lambda: times(Arm.STABLE) is not None)
+            wait_until(lambda: times(ArmName.STABLE) is not None)
             engine.observe(0.1, 0.1, 0.1)
-            wait_until(lambda: times(Arm.STABLE) == 1)
-            assert times(Arm.CANARY) in {500, 501}
+            wait_until(lambda: times(ArmName.STABLE) == 1)
+            assert times(ArmName.CANARY) in {500, 501}
             missing = source.batch(promoted, ARM, since, datetime.now(UTC)).missing
             assert missing["stable ttft of unknown age"].startswith("501 were counted before")
 
@@ -395,10 +387,10 @@ def test_records_are_counted_in_the_window_in_which_they_ended(tmp_path: Path) -
     write(path, record(98), record(100), record(101, ok=False, status=500), record(102, ok=False, status=400))
     source = RecordSource([path])
     since, until = datetime.fromtimestamp(100, UTC), datetime.fromtimestamp(110, UTC)
-    whole = PodEvidence(arm=Arm.CANARY, requests=3, errors=1, refused=1, ttft=(0.2,), e2e=(1.0,))
+    whole = PodEvidence(arm=ArmName.CANARY, requests=3, errors=1, refused=1, ttft=(0.2,), e2e=(1.0,))
     assert source.batch(OTHER, ARM, since, until).arms == (whole,)
     write(path, record(103))
-    assert counts(source.batch(OTHER, ARM, since, until)) == {Arm.CANARY: (4, 1, 1)}
+    assert counts(source.batch(OTHER, ARM, since, until)) == {ArmName.CANARY: (4, 1, 1)}
 
 
 def test_a_half_written_line_waits_for_its_end(tmp_path: Path) -> None:

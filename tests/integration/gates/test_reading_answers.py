@@ -11,14 +11,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from fakes.openai_server import OpenAIServer, openai_server
+from fakes.services.chat_servers import OpenAIServer, openai_server
 
-from gates.adapters.embeddings import WordEmbeddings
-from gates.adapters.language import LanguageIds
 from gates.adapters.likelihood import EngineLikelihood
+from gates.adapters.text_models import LanguageIds, WordEmbeddings
+from gates.answers.golden import likelihood
 from gates.answers.likeness import paired_answer
-from gates.answers.scoring import likelihood, nearness
-from gates.model import Reply
+from gates.model import EngineReply
+from gates.text import nearness
 from tidegate.core.errors import OutsideError
 
 OFFLINE = """
@@ -27,8 +27,8 @@ def watch(event, args):
     if event in ("socket.connect", "socket.getaddrinfo", "socket.sendto", "urllib.Request"):
         raise SystemExit(f"{event} {args}")
 sys.addaudithook(watch)
-from gates.adapters.embeddings import WordEmbeddings
-from gates.adapters.language import LanguageIds
+from gates.adapters.text_models import WordEmbeddings
+from gates.adapters.text_models import LanguageIds
 print(WordEmbeddings().embed(["the capital is Paris"]).shape, LanguageIds().language("Wo bleibt meine Bestellung?"))
 assert not logging.getLogger().handlers
 assert not {"wordllama", "requests"} & set(sys.modules)
@@ -102,8 +102,8 @@ def test_a_language_is_told_or_left_open(text: str, language: str) -> None:
     assert LanguageIds().language(text) == language
 
 
-def a_reply(text: str) -> Reply:
-    return Reply(text=text, finish_reason="stop", output_tokens=9, ttft_seconds=0.1)
+def a_reply(text: str) -> EngineReply:
+    return EngineReply(text=text, finish_reason="stop", output_tokens=9, ttft_seconds=0.1)
 
 
 def test_a_pair_is_read_and_its_words_stay_behind(embedder: WordEmbeddings) -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gates.adapters.embeddings import WordEmbeddings
-from gates.adapters.topics import TopicModel, fit_topics, load_topics
+from gates.adapters.prompts import TopicModel, fit_topics, load_topics
+from gates.adapters.text_models import WordEmbeddings
 from tidegate.core.errors import OutsideError
 
 ABOUT = {

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from fakes.local_fleet import REGION, delivery
+from fakes.engines.local_fleet import REGION, delivery
 
 from rollouts.adapters import host_client
 from rollouts.adapters.host_client import FleetHost

@@ -8,23 +8,21 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from fakes.chat import FakeChat
-from fakes.local_fleet import REGION, stand_in
-from fakes.users import Users
-from fakes.world import CHALLENGER, CHAMPION, CHAMPION_URL, World, right
+from fakes.delivery.world import CHALLENGER, CHAMPION, CHAMPION_URL, World, right
+from fakes.engines.local_fleet import REGION, Users, stand_in
 
-from gates.adapters.prometheus import PrometheusSource
-from gates.adapters.prometheus_events import PrometheusEvents
+from gates.adapters.prometheus import PrometheusEvents, PrometheusSource
 from pipelines.model import Ending, Result
-from pipelines.ports import Answer
-from pipelines.run import deliver
-from pipelines.slos import rules_of
-from pipelines.spec import Delivery
+from pipelines.plan.gates import rules_of
+from pipelines.ports import ChatAnswer
+from pipelines.run.engine import deliver
+from pipelines.spec.delivery import Delivery
 from registry.model import ModelVersion
 from rollouts.adapters.host_client import FleetHost
 from rollouts.model import Engine
 from tidegate.core.clock import SystemClock
 from tidegate.core.spec import parse_spec
+from tidegate.testing import FakeChat
 
 SPEC = """
 apiVersion: tidegate/v1
@@ -33,7 +31,7 @@ metadata: {name: support-llm}
 model: {name: support-llm}
 engine: {vllm: {version: 0.32.0}, compile: {mode: none}}
 gates:
-  budget: {look: 6s}
+  budget: {poll_interval: 6s}
   burn_rate: {slo: %s}
 slos:
   - {name: availability, objective: 99, errors: {}}
@@ -51,9 +49,9 @@ pytestmark = pytest.mark.timeout(240)
 
 
 class Talks(FakeChat):
-    """Says the right thing whoever is asked: what smoke asks is not what this is about."""
+    """Says the right thing the one who is asked: what smoke asks is not what this is about."""
 
-    async def ask(self, url: str, model: str, prompt: str, *, max_tokens: int) -> Answer:
+    async def ask(self, url: str, model: str, prompt: str, *, max_tokens: int) -> ChatAnswer:
         return await super().ask(CHAMPION_URL, model, prompt, max_tokens=max_tokens)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from fakes.chat_server import chat_server
+from fakes.services.chat_servers import chat_server
 
 from gates.errors import BadAnswer
 from pipelines.adapters.chat import OpenAIChat

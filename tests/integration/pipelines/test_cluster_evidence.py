@@ -6,13 +6,12 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from fakes.prometheus_server import prometheus, written_down
+from fakes.services.prometheus import prometheus, written_down
 
 from gates.adapters.prometheus import PrometheusSource
-from gates.evidence import Arm
+from gates.evidence.batch import ArmName
+from gates.evidence.conventions import BY_ENGINE, POD
 from gates.model import ArmKey
-from gates.scraped.conventions import POD
-from gates.scraped.counting import BY_ENGINE
 from pipelines.adapters.served import ServedByPrometheus
 
 SCRAPES = 16
@@ -86,9 +85,9 @@ def test_each_arm_is_read_from_its_regions_own_and_by_pod(
     batch = source.batch(STABLE, canary, since, since + timedelta(seconds=10 * INTERVAL))
     found = {(pod.arm, pod.pod): (pod.requests, pod.errors, pod.refused) for pod in batch.arms}
     assert found == {
-        (Arm.STABLE, "a"): (300, 0, 0),
-        (Arm.CANARY, "b"): (100, 10, 0),
-        (Arm.CANARY, "c"): (120, 0, 20),
+        (ArmName.STABLE, "a"): (300, 0, 0),
+        (ArmName.CANARY, "b"): (100, 10, 0),
+        (ArmName.CANARY, "c"): (120, 0, 20),
     }
 
 

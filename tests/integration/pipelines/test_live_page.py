@@ -10,22 +10,20 @@ from pathlib import Path
 
 import httpx
 import pytest
-from fakes.clock import FakeClock
-from fakes.deliveries import Delivery
+from fakes.delivery.records import Delivery
 from starlette.applications import Starlette
 
 from pipelines.adapters import web_server
 from pipelines.adapters.web_server import address_of, listening
-from pipelines.page.board import Board
-from pipelines.page.look import Looker
-from pipelines.page.model import Look
-from pipelines.page.routes import Limits, LivePage
+from pipelines.views.page.routes import Board, LivePage, PageLimits
+from pipelines.views.page.snapshot import PageSnapshot, SnapshotReader
 from registry.adapters.mlflow_deliveries import MlflowDeliveries
 from registry.adapters.mlflow_ledger import MlflowLedger
 from registry.adapters.mlflow_store import embedded_uri
 from registry.model import ModelVersion
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import OutsideError
+from tidegate.testing import FakeClock
 
 MODEL = "support-llm"
 
@@ -33,10 +31,10 @@ MODEL = "support-llm"
 class Silence:
     """Something between the page and a ledger that can make it fall silent, or slow."""
 
-    def __init__(self, looker: Looker) -> None:
+    def __init__(self, looker: SnapshotReader) -> None:
         self._looker, self.silent, self.looks = looker, False, 0
 
-    def look(self) -> Look:
+    def look(self) -> PageSnapshot:
         self.looks += 1
         if self.silent:
             raise OutsideError("no answer")
@@ -51,7 +49,7 @@ def ledgers(tmp_path: Path) -> MlflowDeliveries:
 @pytest.fixture
 def ledger(ledgers: MlflowDeliveries) -> Silence:
     ledgers.deliveries(MODEL)
-    return Silence(Looker(MODEL, ledgers, lambda: (), SystemClock()))
+    return Silence(SnapshotReader(MODEL, ledgers, lambda: (), SystemClock()))
 
 
 def open_delivery(ledgers: MlflowDeliveries, version: str = "3") -> MlflowLedger:
@@ -110,7 +108,7 @@ async def stream(client: httpx.AsyncClient, *, last: str | None = None) -> Async
         yield Stream(response)
 
 
-def page_of(ledger: Silence, limits: Limits | None = None) -> LivePage:
+def page_of(ledger: Silence, limits: PageLimits | None = None) -> LivePage:
     return LivePage(Board(MODEL, ledger.look, SystemClock()), lambda id: id, limits)
 
 
@@ -173,7 +171,7 @@ async def test_a_ledger_that_is_away_is_told_and_found_again(ledgers: MlflowDeli
 
 
 async def test_streams_are_counted_and_one_that_was_left_makes_room(ledger: Silence) -> None:
-    async with answering(page_of(ledger, Limits(streams=2))) as client:
+    async with answering(page_of(ledger, PageLimits(streams=2))) as client:
         async with stream(client) as one:
             await one.next()
             async with stream(client) as two:
@@ -190,12 +188,12 @@ async def test_a_look_that_hangs_holds_up_neither_the_page_nor_a_sign_of_life() 
     released = asyncio.Event()
     loop = asyncio.get_running_loop()
 
-    def hangs() -> Look:
+    def hangs() -> PageSnapshot:
         asyncio.run_coroutine_threadsafe(released.wait(), loop).result(60)
         raise OutsideError("no answer")
 
     page = LivePage(
-        Board(MODEL, hangs, FakeClock()), lambda id: id, Limits(patience_seconds=0.2, heartbeat_seconds=0.2)
+        Board(MODEL, hangs, FakeClock()), lambda id: id, PageLimits(patience_seconds=0.2, heartbeat_seconds=0.2)
     )
     async with answering(page) as client, stream(client) as watched:
         assert "Not looked at yet" in (await client.get("/")).text

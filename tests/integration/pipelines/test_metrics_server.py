@@ -8,16 +8,16 @@ import urllib.request
 from collections.abc import AsyncIterator, Iterable, Iterator
 
 import pytest
-from fakes.deliveries import delivered
+from fakes.delivery.records import delivered
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from pipelines.adapters.metrics_server import MetricsServer
-from pipelines.exported import families
-from pipelines.story import tell
+from pipelines.events.state import state_of
+from pipelines.views.metrics import families
 from tidegate.core.errors import OutsideError
 
-STORY = tell(delivered())
+STORY = state_of(delivered())
 
 
 def numbers() -> Iterator[Metric]:

@@ -10,13 +10,11 @@ from typing import Any
 
 import jwt
 import pytest
-from fakes.oidc import OidcIssuer, a_key, now, oidc_issuer
-from fakes.ssh_keys import a_key_of, allow, fingerprint
+from fakes.delivery.identities import OidcIssuer, a_key, a_key_of, allow, fingerprint, now, oidc_issuer
 
-from pipelines.adapters.ssh_signatures import sign
-from pipelines.identity.model import Person, Proof, Statement, Unproven, digest_of
-from pipelines.identity.proven import ProvenIdentities
-from pipelines.identity.spec import ApproversSpec
+from pipelines.adapters.identities import ProvenIdentities, sign
+from pipelines.spec.trust import ApproversSpec
+from pipelines.statements import Person, Proof, Statement, Unproven, digest_of
 from tidegate.core.errors import OutsideError, UsageError
 
 AT = datetime(2026, 6, 1, 12, tzinfo=UTC)
@@ -143,7 +141,7 @@ def test_a_token_for_this_very_statement_says_who_it_was(issuer: OidcIssuer) -> 
         {"aud": ["x", f"tidegate:{digest_of(text)}"]},
     ):
         found = told(issuer, issuer.token(now(), **bound), text)
-        assert (str(found), found.listed, found.once) == (f"ann@example.com (OIDC issuer {issuer.url})", False, None)
+        assert (str(found), found.listed, found.once) == (f"ann@example.com (OIDC issuer {issuer.url})", False, False)
 
 
 def test_the_groups_of_a_token_are_believed_where_the_trust_file_says_so(issuer: OidcIssuer) -> None:
@@ -206,7 +204,7 @@ def test_a_token_that_is_bound_to_nothing_counts_shortly_where_the_trust_file_sa
     text = statement(now())
     token = issuer.token(now() - timedelta(minutes=5), seconds=86400)
     found = told(issuer, token, text, binding="lifetime")
-    assert found.once == digest_of(token)
+    assert found.once
     for at in (now() - timedelta(hours=1), now() + timedelta(hours=1)):
         with pytest.raises(Unproven, match="was said outside"):
             told(issuer, token, statement(at), binding="lifetime", given=at + timedelta(hours=2))

@@ -10,12 +10,11 @@ from urllib.parse import quote
 
 import pytest
 import yaml
-from fakes.local_fleet import REGION, stand_in
-from fakes.users import Users
-from fakes.world import SPEC
+from fakes.delivery.world import SPEC
+from fakes.engines.local_fleet import REGION, Users, stand_in
 
-from pipelines.slos import rules_of
-from pipelines.spec import Delivery
+from pipelines.plan.gates import rules_of
+from pipelines.spec.delivery import Delivery
 from rollouts.adapters.host_client import FleetHost
 from rollouts.adapters.http import Http
 from tidegate.core.spec import parse_spec

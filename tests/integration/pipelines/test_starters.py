@@ -1,4 +1,4 @@
-"""What a wish is started as: a process that outlives whoever started it, or a workflow of the cluster."""
+"""What a request is started as: a process that outlives the one who started it, or a workflow of the cluster."""
 
 from __future__ import annotations
 
@@ -10,51 +10,49 @@ from pathlib import Path
 import psutil
 import pytest
 import yaml
+from fakes.clock import RealTime
 from fakes.kube.api import Api
 from fakes.kube.cluster import FakeCluster
 from fakes.kube.server import FakeServers, serving
-from fakes.kube.simulated_time import RealTime
 from fakes.workflow.cases import GOLDEN
 
-from pipelines.serving.processes import Processes
-from pipelines.serving.workflows import Workflows
+from pipelines.requests import EVER, DeliveryRequest, QueuedRequest
+from pipelines.triggers.starters import ProcessStarter, WorkflowStarter
 from pipelines.workflow.render import blueprint_of, rendered
-from registry.triggers.model import EVER, Entry, Wish
-from rollouts.adapters.kube.client import KubeClient
-from rollouts.adapters.kube.connect import connect
+from rollouts.adapters.kube.client import KubeClient, connect
 from rollouts.errors import Forbidden
 from rollouts.kube.resources import WORKFLOWS
-from tidegate.cli.compose import read_delivery
+from tidegate.app.wiring.specs import read_delivery
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import OutsideError, UsageError
 
 pytestmark = pytest.mark.timeout(120)
-WISH = Wish(model="support-llm", version="7", alias="challenger")
-ENTRY = Entry(number=1, wish=WISH, since=EVER, tries=1)
+REQUEST = DeliveryRequest(model="support-llm", version="7", alias="challenger")
+ENTRY = QueuedRequest(number=1, request=REQUEST, since=EVER, tries=1)
 HUB = "hub"
 EXAMPLE = Path("examples/kubernetes/serve.yaml")
 
 
-def named(run: str | None) -> Entry:
+def named(run: str | None) -> QueuedRequest:
     return ENTRY.model_copy(update={"run": run})
 
 
-async def over(starter: Processes, entry: Entry) -> None:
+async def over(starter: ProcessStarter, entry: QueuedRequest) -> None:
     while await starter.runs(entry):
         await asyncio.sleep(0.05)
 
 
 async def test_a_process_gets_the_version_and_its_words_are_kept(tmp_path: Path) -> None:
-    starter = Processes([sys.executable, "-c", "import sys; print(*sys.argv[1:])"], {}, tmp_path)
+    starter = ProcessStarter([sys.executable, "-c", "import sys; print(*sys.argv[1:])"], {}, tmp_path)
     await over(starter, named(await starter.start(ENTRY)))
     assert (tmp_path / "1-1.log").read_text() == "--version 7\n"
 
 
-async def test_a_process_is_known_again_by_whoever_comes_after(tmp_path: Path) -> None:
+async def test_a_process_is_known_again_by_the_one_who_comes_after(tmp_path: Path) -> None:
     script = "import sys; sys.stdin.close(); import time; time.sleep(2)"
-    first = Processes([sys.executable, "-c", script], {}, tmp_path)
+    first = ProcessStarter([sys.executable, "-c", script], {}, tmp_path)
     entry = named(await first.start(ENTRY))
-    second = Processes([], {}, tmp_path)
+    second = ProcessStarter([], {}, tmp_path)
     assert await second.runs(entry)
     await over(first, entry)
     assert not await second.runs(entry)
@@ -63,14 +61,14 @@ async def test_a_process_is_known_again_by_whoever_comes_after(tmp_path: Path) -
 
 
 async def test_a_process_that_ended_leaves_the_process_table_though_nobody_asks(tmp_path: Path) -> None:
-    run = await Processes([sys.executable, "-c", "pass"], {}, tmp_path).start(ENTRY)
+    run = await ProcessStarter([sys.executable, "-c", "pass"], {}, tmp_path).start(ENTRY)
     while psutil.pid_exists(int(run.split()[1])):
         await asyncio.sleep(0.05)
 
 
 async def test_a_command_that_is_not_there_is_told(tmp_path: Path) -> None:
     with pytest.raises(OutsideError, match="cannot be started: No such file"):
-        await Processes([str(tmp_path / "tidegate")], {}, tmp_path).start(ENTRY)
+        await ProcessStarter([str(tmp_path / "tidegate")], {}, tmp_path).start(ENTRY)
 
 
 @pytest.fixture
@@ -92,13 +90,13 @@ async def test_a_workflow_is_submitted_and_runs_until_it_is_over(client: KubeCli
     spec = GOLDEN / "one-region" / "delivery.yaml"
     for each in rendered(blueprint_of(read_delivery(spec), spec)):
         await client.apply(each)
-    starter = Workflows(client, "support-llm", "serving")
+    starter = WorkflowStarter(client, "support-llm", "serving")
     run = await starter.start(ENTRY)
     name = run.removeprefix("workflow ")
     assert name.startswith("support-llm-7-")
     # Also when nobody had time to write its name down.
     assert await starter.runs(named(None))
-    assert not await starter.runs(ENTRY.model_copy(update={"wish": WISH.model_copy(update={"version": "8"})}))
+    assert not await starter.runs(ENTRY.model_copy(update={"request": REQUEST.model_copy(update={"version": "8"})}))
     await client.patch(WORKFLOWS, name, {"status": {"phase": "Failed"}})
     assert not await starter.runs(named(run))
 
@@ -109,7 +107,7 @@ async def test_the_rights_of_the_example_are_enough(client: KubeClient, hub: Fak
         await client.apply(each)
     (role,) = (each for each in yaml.safe_load_all(EXAMPLE.read_text()) if each["kind"] == "Role")
     hub.do(lambda: hub.api(HUB).access.allow_only(*role["rules"]))
-    starter = Workflows(client, "support-llm", "serving")
+    starter = WorkflowStarter(client, "support-llm", "serving")
     run = await starter.start(ENTRY)
     assert await starter.runs(named(run))
     with pytest.raises(Forbidden):
@@ -118,4 +116,4 @@ async def test_the_rights_of_the_example_are_enough(client: KubeClient, hub: Fak
 
 async def test_a_cluster_without_the_template_is_told_what_brings_it(client: KubeClient) -> None:
     with pytest.raises(UsageError, match=r"no WorkflowTemplate support-llm .*; `tidegate workflow render` prints it"):
-        await Workflows(client, "support-llm", "serving").start(ENTRY)
+        await WorkflowStarter(client, "support-llm", "serving").start(ENTRY)

@@ -7,17 +7,16 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from fakes.steps import Steps
-from fakes.world import CHALLENGER, CHAMPION, SPEC, World, a_spec, a_version
+from fakes.delivery.world import CHALLENGER, CHAMPION, SPEC, Steps, World, a_spec, a_version
 
-from pipelines.kept_files import bring_spec, keep_spec
+from pipelines.events.artifacts import bring_spec, keep_spec
+from pipelines.events.history import plan_of
 from pipelines.model import Ending
-from pipelines.ports import Event
-from pipelines.recorded import plan_of
-from pipelines.single import take_step
+from pipelines.run.resume import take_step
 from registry.adapters.mlflow_deliveries import MlflowDeliveries
 from registry.adapters.mlflow_store import embedded_uri
 from registry.errors import DeliveryLost, DeliveryRuns, UnknownDelivery
+from registry.model import Event
 from tidegate.core.errors import Refused
 from tidegate.core.spec import load_spec
 
@@ -112,7 +111,7 @@ async def test_between_two_steps_it_lives_for_its_patience_and_no_longer(trackin
     other.close("interrupted", "the test is over")
 
 
-async def test_whoever_carries_it_on_ends_the_word_of_those_before(tracking_uri: str, tmp_path: Path) -> None:
+async def test_no_matter_who_carries_it_on_ends_the_word_of_those_before(tracking_uri: str, tmp_path: Path) -> None:
     world = World(tmp_path)
     there = InMlflow(tracking_uri, world, tmp_path)
     await there.steps.until("deploy@eu-west-1")

@@ -1,4 +1,4 @@
-"""Whoever holds connections, or says half a request, keeps nobody else from an answer."""
+"""Anyone who holds connections, or says half a request, keeps nobody else from an answer."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
-from pipelines.adapters.web_limits import Connections
-from pipelines.adapters.web_server import address_of, answering, listening
+from pipelines.adapters.web_server import Connections, address_of, answering, listening
 
 HALF = b"GET / HTTP/1.1\r\nHost: x\r\nX-Slow: "
 

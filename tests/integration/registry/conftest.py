@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fakes.mlflow_server import mlflow_server
-from fakes.tiny_model import write_tiny_model
+from fakes.services.mlflow_server import mlflow_server
 
 from registry.adapters.mlflow_store import embedded_uri
+from tidegate.testing import write_tiny_model
 
 
 @pytest.fixture(scope="session")

@@ -6,16 +6,15 @@ from pathlib import Path
 from typing import Protocol
 
 import pytest
-from fakes.clock import FakeClock
-from fakes.deliveries import slow
-from fakes.ledger import FakeDeliveries, FakeLedger
-from fakes.run_store import memory_store
+from fakes.delivery.ledger import FakeDeliveries, FakeLedger, memory_store
+from fakes.delivery.records import slow
 
 from registry.adapters.mlflow_deliveries import MlflowDeliveries
 from registry.adapters.mlflow_ledger import MlflowLedger
 from registry.errors import DeliveryLost, DeliveryRuns, StopAsked
-from registry.liveness import LIVE_SECONDS
 from registry.model import DeliverySummary, Event, ModelVersion
+from registry.ownership import LIVE_SECONDS
+from tidegate.testing import FakeClock
 
 
 class AnyDeliveries(Protocol):
@@ -174,7 +173,7 @@ def test_the_clock_of_the_fakes_is_in_utc(clock: FakeClock) -> None:
     assert now.utcoffset() is not None
 
 
-def test_whoever_carries_a_delivery_hears_with_its_next_sign_of_life_that_it_is_to_end(
+def test_no_matter_who_carries_a_delivery_hears_with_its_next_sign_of_life_that_it_is_to_end(
     deliveries: AnyDeliveries, begin: Begin, clock: FakeClock
 ) -> None:
     ledger = begin()

@@ -10,8 +10,7 @@ from pathlib import Path
 from threading import Barrier
 
 import pytest
-from fakes.clock import FakeClock
-from fakes.deliveries import slow
+from fakes.delivery.records import slow
 from mlflow import MlflowClient
 
 from registry.adapters.mlflow_deliveries import MlflowDeliveries
@@ -19,6 +18,7 @@ from registry.adapters.mlflow_ledger import MlflowLedger
 from registry.errors import DeliveryLost, DeliveryRuns
 from registry.model import Event, ModelVersion
 from tidegate.core.errors import Refused
+from tidegate.testing import FakeClock
 
 
 @pytest.fixture

@@ -6,12 +6,12 @@ import sysconfig
 from pathlib import Path
 
 import pytest
-from fakes.tiny_model import write_tiny_model
 
 from registry.adapters.mlflow_models import MlflowRegistry
 from registry.adapters.mlflow_store import embedded_uri
 from registry.errors import DigestMismatch, StoreUnreachable, UnfitModel, UnknownAlias
 from tidegate.core.errors import ExitCode
+from tidegate.testing import write_tiny_model
 
 ENGINE_PYTHON = Path("/opt/tidegate/engine/bin/python")
 

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Protocol
 
 import pytest
-from fakes.registry import FakeRegistry
+from fakes.delivery.registry import FakeRegistry
 
 from registry.adapters.mlflow_models import MlflowRegistry
-from registry.digests import digest_files, whole_digest
 from registry.errors import DigestMismatch, UnfitModel, UnknownAlias, UnknownModel, UnknownVersion
 from registry.model import ModelVersion
+from registry.model_files import digest_files, whole_digest
 from tidegate.core.errors import UsageError
 
 
@@ -88,7 +88,7 @@ def test_promotion_moves_all_three_aliases(registry: AnyRegistry, name: str, fol
     assert aliases(registry, name) == {"champion": "2", "previous": "1"}
 
 
-def test_promotion_may_be_said_again(registry: AnyRegistry, name: str, folder: Path) -> None:
+def test_promotion_may_be_repeated(registry: AnyRegistry, name: str, folder: Path) -> None:
     registry.register(name, folder, alias="champion")
     version = registry.register(name, folder, alias="challenger")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from engine_images.entrypoint.journal import Journal
+from engine_images.entrypoint.journal import EventLog
 from engine_images.entrypoint.weights import Source, ensure
 from registry.adapters.mlflow_models import MlflowRegistry
 
@@ -22,7 +22,7 @@ def test_the_entrypoint_pulls_a_versions_files_from_mlflow_itself(
     source = registry.source(version)
 
     assert source.startswith(f"{server}/api/2.0/mlflow-artifacts/artifacts/")
-    pulled = ensure(tmp_path / "weights", version.digest, version.files, Source(source), Journal(as_json=False))
+    pulled = ensure(tmp_path / "weights", version.digest, version.files, Source(source), EventLog(as_json=False))
     digests = {path: hashlib.sha256((pulled / path).read_bytes()).hexdigest() for path in version.files}
     assert digests == dict(version.files)
 

@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
-from fakes.local_fleet import REGION, delivery, stand_in
+from fakes.engines.local_fleet import REGION, delivery, stand_in
 
 from rollouts.adapters import host_client
-from rollouts.adapters.host_client import FleetHost, LocalFleet
+from rollouts.adapters.host_client import FleetHost, LocalRegionClient
 from rollouts.model import Engine
 
 
@@ -37,5 +37,5 @@ async def host(state: Path) -> AsyncIterator[FleetHost]:
 
 
 @pytest.fixture
-def fleet(host: FleetHost) -> LocalFleet:
+def fleet(host: FleetHost) -> LocalRegionClient:
     return host.fleet(REGION)

@@ -7,12 +7,12 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from fakes.fleets import fleet_spec, release
-from fakes.promtool import Series, Test, judged, of_service, tells
+from fakes.fleet import fleet_spec, release
+from fakes.services.prometheus import Series, Test, judged, of_service, tells
 
 from rollouts.manifests.manifest import Site
-from rollouts.manifests.scaling_spec import AutoscaleSpec
-from rollouts.manifests.signals import KV_CACHE, TTFT, WAITING, signals
+from rollouts.manifests.objects.capacity import KV_CACHE, TTFT, WAITING, signals
+from rollouts.manifests.pod_spec import AutoscaleSpec
 
 pytestmark = pytest.mark.skipif(shutil.which("promtool") is None, reason="needs Prometheus")
 

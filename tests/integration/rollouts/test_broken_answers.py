@@ -10,13 +10,12 @@ from pathlib import Path
 import httpx
 import pytest
 
-from gates.scraped.conventions import RESPONSES, TIMEOUTS, TORN
-from rollouts import xds
+from gates.evidence.conventions import RESPONSES, TIMEOUTS, TORN
 from rollouts.adapters.envoy import Envoy
-from rollouts.adapters.http import Http
-from rollouts.adapters.ports import free_port
+from rollouts.adapters.sockets import free_port
+from rollouts.local import xds
+from rollouts.local.xds import Routes, Upstream
 from rollouts.model import Role
-from rollouts.xds import Routes, Upstream
 
 BEGUN = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\n"
 CODE = re.compile(r'envoy_response_code="(\d+)"')
@@ -39,8 +38,8 @@ async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
 @pytest.fixture
 async def envoy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Envoy]:
     monkeypatch.setattr(xds, "STREAM_IDLE_SECONDS", 1)
-    async with await asyncio.start_server(answer, xds.LOOPBACK, 0) as engine, Http() as http:
-        envoy = Envoy(tmp_path, http, entry_port=free_port())
+    async with await asyncio.start_server(answer, xds.LOOPBACK, 0) as engine:
+        envoy = Envoy(tmp_path, entry_port=free_port())
         await envoy.start()
         upstream = Upstream(role=Role.CANARY, version="7", port=engine.sockets[0].getsockname()[1])
         await envoy.swap(Routes(stable=upstream))
@@ -55,7 +54,7 @@ async def counted(envoy: Envoy, path: str) -> dict[str, int]:
             await user.get(f"{envoy.entry}/{path}", timeout=10)
         except httpx.RemoteProtocolError:
             """The answer was cut; so is the user's."""
-        text = (await user.get(f"{envoy.admin}/stats/prometheus")).text
+        text = (await user.get(f"{envoy.stats}/stats/prometheus")).text
     found: dict[str, int] = {}
     for line in text.splitlines():
         name, value = line.split("{")[0], line.rsplit(" ", 1)[-1]

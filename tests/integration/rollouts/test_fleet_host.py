@@ -14,14 +14,13 @@ from pathlib import Path
 
 import psutil
 import pytest
-from fakes.local_fleet import REGION, delivery, stand_in
-from fakes.users import Users
+from fakes.engines.local_fleet import REGION, Users, delivery, stand_in
 
 from rollouts.adapters import host_client
 from rollouts.adapters.host_client import FleetHost
 from rollouts.adapters.http import Http
 from rollouts.errors import NotPossible, PortInUse
-from rollouts.model import Phase
+from rollouts.model import RegionPhase
 from tidegate.core.errors import OutsideError, Refused
 
 OWNER = """
@@ -33,6 +32,30 @@ async def main():
     host = await host_client.start(Path(sys.argv[1]), {"eu-west-1": None}, owned=True)
     print(host.pid, flush=True)
     await asyncio.sleep(3600)
+
+asyncio.run(main())
+"""
+
+
+UNATTENDED_SECONDS = 2.0
+
+CARRIER = f"""
+import asyncio, sys
+from pathlib import Path
+from pipelines.adapters.lock import delivery_lock
+from rollouts.cluster.carrier import Carrier
+from rollouts.adapters import host_client
+from tidegate.app.wiring.backends import fleet_heartbeat
+
+async def main():
+    state = Path(sys.argv[1])
+    host = await host_client.attach(state)
+    with delivery_lock(state / "delivery.lock"):
+        async with fleet_heartbeat(host, Carrier(token="", who="a test", unattended_seconds={UNATTENDED_SECONDS})):
+            while await host.fleet("eu-west-1").carried() is None:
+                await asyncio.sleep(0.05)
+            print("carries", flush=True)
+            await asyncio.sleep(3600)
 
 asyncio.run(main())
 """
@@ -92,7 +115,7 @@ async def test_others_find_the_host_and_its_regions(host: FleetHost, state: Path
     other = await host_client.attach(state)
     assert other is not None
     assert other.regions() == host.regions()
-    assert (await other.fleet(REGION).observe()).phase is Phase.STEADY
+    assert (await other.fleet(REGION).observe()).phase is RegionPhase.STEADY
     with pytest.raises(NotPossible, match="no region mars"):
         await other.fleet("mars").observe()
     await other.close()
@@ -101,7 +124,7 @@ async def test_others_find_the_host_and_its_regions(host: FleetHost, state: Path
 async def test_one_folder_has_one_host(host: FleetHost, state: Path) -> None:
     with pytest.raises(Refused, match="runs already"):
         await host_client.start(state, {REGION: None}, owned=True)
-    assert (await host.fleet(REGION).observe()).phase is Phase.EMPTY
+    assert (await host.fleet(REGION).observe()).phase is RegionPhase.EMPTY
 
 
 async def test_a_port_in_use_is_said_in_one_line_and_nothing_is_left(state: Path) -> None:
@@ -126,7 +149,7 @@ async def test_a_machine_without_prometheus_is_told_what_to_install(
 async def test_a_long_path_finds_another_place_for_the_socket(tmp_path: Path) -> None:
     state = tmp_path / ("very-" * 20 + "long") / "state"
     host = await host_client.start(state, {REGION: None}, owned=True)
-    assert (await host.fleet(REGION).observe()).phase is Phase.EMPTY
+    assert (await host.fleet(REGION).observe()).phase is RegionPhase.EMPTY
     await host.stop()
 
 
@@ -141,15 +164,47 @@ async def test_a_canary_that_no_delivery_watches_is_taken_back(state: Path) -> N
         assert (await fleet.observe()).weight == 50
     died_at = time.monotonic()
     async with Users(entry) as users:
-        while (await fleet.observe()).phase is not Phase.STEADY:
+        while (await fleet.observe()).phase is not RegionPhase.STEADY:
             await asyncio.sleep(0.05)
     assert users.failed == []
     canary = [request.started for request in users.requests if request.role == "canary"]
     assert max(canary, default=died_at) - died_at < 1.5
+    assert (await fleet.observe()).taken_away.endswith(": no delivery runs here any more")
     await host.stop()
 
 
-async def test_a_detached_host_is_stopped_by_whoever_attaches(state: Path) -> None:
+async def test_a_canary_whose_delivery_hangs_is_taken_back_and_it_says_why(state: Path) -> None:
+    """The process lives and holds its lock; only its silence tells."""
+    host = await host_client.start(state, {REGION: None}, owned=True)
+    fleet = host.fleet(REGION)
+    entry = (await fleet.deploy(stand_in("6"))).entry
+    carries = subprocess.Popen([sys.executable, "-P", "-c", CARRIER, str(state)], stdout=subprocess.PIPE)
+    try:
+        assert carries.stdout is not None and carries.stdout.readline() == b"carries\n"
+        await fleet.deploy(stand_in("7"))
+        await fleet.shift(50)
+        await asyncio.sleep(UNATTENDED_SECONDS + 1.5)
+        assert (await fleet.observe()).weight == 50, "the one who is heard of keeps his canary"
+        carries.send_signal(signal.SIGSTOP)
+        stopped_at = time.monotonic()
+        async with Users(entry) as users:
+            while (await fleet.observe()).phase is not RegionPhase.STEADY:
+                await asyncio.sleep(0.05)
+    finally:
+        carries.kill()
+        carries.communicate()
+    assert users.failed == []
+    canary = [request.started for request in users.requests if request.role == "canary"]
+    assert canary and max(canary) - stopped_at < UNATTENDED_SECONDS + 2
+    taken_away = (await fleet.observe()).taken_away
+    assert taken_away.startswith("version 7 was taken back here at ")
+    assert taken_away.endswith(": nothing was heard of a test for 2s")
+    with delivery(state):
+        assert (await fleet.deploy(stand_in("8"))).taken_away == ""
+    await host.stop()
+
+
+async def test_a_detached_host_is_stopped_by_the_one_who_attaches(state: Path) -> None:
     started = await host_client.start(state, {REGION: None}, owned=False)
     processes = family(started.pid)
     await started.close()
@@ -165,7 +220,7 @@ async def test_two_regions_serve_side_by_side(state: Path) -> None:
     first, second = (host.fleet(region) for region in host.regions())
     states = await asyncio.gather(first.deploy(stand_in("6")), second.deploy(stand_in("6")))
     assert len({seen.entry for seen in states}) == 2
-    assert {seen.phase for seen in states} == {Phase.STEADY}
+    assert {seen.phase for seen in states} == {RegionPhase.STEADY}
     await host.stop()
 
 

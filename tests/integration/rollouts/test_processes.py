@@ -14,14 +14,14 @@ from pathlib import Path
 
 import psutil
 import pytest
-from fakes.local_fleet import arguments_of, stand_in
+from fakes.engines.local_fleet import arguments_of, stand_in
 
-from rollouts.adapters import ports, process
+from rollouts.adapters import process, sockets
 from rollouts.adapters.engine_process import EngineProcesses
 from rollouts.adapters.http import Http
 from rollouts.adapters.process import ChildProcess
-from rollouts.capacity import GIB, Admission, Machine
 from rollouts.errors import CapacityError, EngineDidNotStart, PortInUse
+from rollouts.local.machine import GIB, Admission, Machine
 from rollouts.model import Engine
 from tidegate.core.children import Child
 from tidegate.core.clock import SystemClock
@@ -95,8 +95,8 @@ async def test_the_tail_of_a_log_is_its_end(tmp_path: Path) -> None:
 
 def test_a_port_that_somebody_listens_on_is_not_claimed() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server, pytest.raises(PortInUse, match="a test, is in use"):
-        ports.claim(server.getsockname()[1], purpose="a test")
-    assert ports.claim(ports.free_port(), purpose="a test") in ports.CHOICE
+        sockets.claim(server.getsockname()[1], purpose="a test")
+    assert sockets.claim(sockets.free_port(), purpose="a test") in sockets.CHOICE
 
 
 class TestEngines:

@@ -6,12 +6,10 @@ import math
 from collections.abc import Iterator
 
 import pytest
-from fakes.prometheus_server import prometheus
+from fakes.services.prometheus import prometheus
 
-from rollouts.adapters.http import Http
 from rollouts.adapters.prometheus_query import PrometheusQuery
-from rollouts.doctor.errors import QueryRefused
-from rollouts.errors import Unreachable
+from rollouts.errors import QueryRefused, Unreachable
 
 
 @pytest.fixture(scope="module")
@@ -21,8 +19,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 async def asked(url: str, query: str) -> tuple[float, ...]:
-    async with Http() as http:
-        return await PrometheusQuery(url, http).ask(query)
+    return await PrometheusQuery(url).ask(query)
 
 
 async def test_a_series_and_a_scalar_have_samples(url: str) -> None:

@@ -9,13 +9,11 @@ from pathlib import Path
 
 import psutil
 import pytest
-from fakes.fleet_contract import versions
-from fakes.local_fleet import REGION
-from fakes.tiny_model import write_tiny_model
-from fakes.users import Users
+from fakes.engines.local_fleet import REGION, Users
 
 from rollouts.adapters.host_client import FleetHost
-from rollouts.model import PORT, Engine, Phase
+from rollouts.model import PORT, Engine, RegionPhase
+from tidegate.testing import versions, write_tiny_model
 
 ENGINE_PYTHON = Path(os.environ.get("TIDEGATE_ENGINE", "/opt/tidegate/engine")) / "bin" / "python"
 MODEL = "tiny"
@@ -58,7 +56,7 @@ async def test_real_engines_are_delivered_taken_back_and_never_orphaned(host: Fl
     state = await fleet.deploy(vllm("1", tmp_path))
     async with Users(state.entry, model=MODEL, per_second=2, max_tokens=24) as users:
         state = await fleet.deploy(vllm("2", tmp_path))
-        assert (state.phase, versions(state)) == (Phase.TRIAL, ("1", "2", None))
+        assert (state.phase, versions(state)) == (RegionPhase.TRIAL, ("1", "2", None))
         for weight in (25, 50):
             await fleet.shift(weight)
             await asyncio.sleep(4)

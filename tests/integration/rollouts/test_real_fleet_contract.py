@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fakes.fleet_contract import FleetContract
+from tidegate.testing import FleetContract
 
 
 class TestLocalFleet(FleetContract):

@@ -8,10 +8,9 @@ from collections.abc import Mapping
 
 import psutil
 import pytest
-from fakes.local_fleet import REGION, kill, process_of, stand_in
-from fakes.users import Users
+from fakes.engines.local_fleet import REGION, Users, kill, process_of, stand_in
 
-from rollouts.adapters.host_client import FleetHost, LocalFleet
+from rollouts.adapters.host_client import FleetHost, LocalRegionClient
 from rollouts.adapters.http import Http
 
 METRIC = "envoy_vhost_vcluster_upstream_rq_total"
@@ -46,7 +45,7 @@ async def counted(host: FleetHost, expected: Mapping[tuple[str, str], float]) ->
         found = await series(host)
 
 
-async def test_they_are_counted_for_the_arm_whose_answer_it_was(host: FleetHost, fleet: LocalFleet) -> None:
+async def test_they_are_counted_for_the_arm_whose_answer_it_was(host: FleetHost, fleet: LocalRegionClient) -> None:
     state = await fleet.deploy(stand_in("6", "--interval", "0"))
     await counted(host, {("stable", "6"): 0})
     await fleet.deploy(stand_in("7", "--interval", "0"))
@@ -64,7 +63,7 @@ async def test_they_are_counted_for_the_arm_whose_answer_it_was(host: FleetHost,
 
 
 @pytest.mark.parametrize("version", ["5", "6.1", "", "stable_6", "6, 7"])
-async def test_no_client_can_make_a_series(host: FleetHost, fleet: LocalFleet, version: str) -> None:
+async def test_no_client_can_make_a_series(host: FleetHost, fleet: LocalRegionClient, version: str) -> None:
     state = await fleet.deploy(stand_in("6", "--interval", "0"))
     users = await ask_again(state.entry, version, 5)
     assert users.failed == []
@@ -72,7 +71,7 @@ async def test_no_client_can_make_a_series(host: FleetHost, fleet: LocalFleet, v
     await counted(host, {("stable", "6"): last})
 
 
-async def test_a_copy_and_a_second_attempt_count_once(host: FleetHost, fleet: LocalFleet) -> None:
+async def test_a_copy_and_a_second_attempt_count_once(host: FleetHost, fleet: LocalRegionClient) -> None:
     state = await fleet.deploy(stand_in("6", "--interval", "0"))
     canary = (await fleet.deploy(stand_in("7", "--interval", "0"))).canary
     await fleet.mirror(100)

@@ -6,15 +6,14 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from fakes.local_fleet import kill, newest_with, process_of, stand_in
-from fakes.users import Users
+from fakes.engines.local_fleet import Users, kill, newest_with, process_of, stand_in
 
-from rollouts.adapters.host_client import LocalFleet
+from rollouts.adapters.host_client import LocalRegionClient
 from rollouts.adapters.http import Http
-from rollouts.model import Arm, Phase
+from rollouts.model import EngineSet, RegionPhase
 
 
-async def test_no_stream_is_cut_by_a_delivery(fleet: LocalFleet) -> None:
+async def test_no_stream_is_cut_by_a_delivery(fleet: LocalRegionClient) -> None:
     state = await fleet.deploy(stand_in("6"))
     async with Users(state.entry) as users:
         await asyncio.sleep(0.5)
@@ -32,7 +31,7 @@ async def test_no_stream_is_cut_by_a_delivery(fleet: LocalFleet) -> None:
     assert users.requests[-1].version == "7"
 
 
-async def test_no_stream_is_cut_by_a_rollback_after_the_promotion(fleet: LocalFleet) -> None:
+async def test_no_stream_is_cut_by_a_rollback_after_the_promotion(fleet: LocalRegionClient) -> None:
     state = await fleet.deploy(stand_in("6"))
     await fleet.deploy(stand_in("7", "--tokens", "60"))
     async with Users(state.entry) as users:
@@ -46,7 +45,7 @@ async def test_no_stream_is_cut_by_a_rollback_after_the_promotion(fleet: LocalFl
 
 
 @pytest.mark.parametrize("weight", [5, 50])
-async def test_users_are_spread_by_weight(fleet: LocalFleet, weight: int) -> None:
+async def test_users_are_spread_by_weight(fleet: LocalRegionClient, weight: int) -> None:
     state = await fleet.deploy(stand_in("6", "--interval", "0"))
     await fleet.deploy(stand_in("7", "--interval", "0"))
     await fleet.shift(weight)
@@ -59,7 +58,7 @@ async def test_users_are_spread_by_weight(fleet: LocalFleet, weight: int) -> Non
     assert users.failed == []
 
 
-async def test_copies_reach_the_canary_and_no_user(fleet: LocalFleet) -> None:
+async def test_copies_reach_the_canary_and_no_user(fleet: LocalRegionClient) -> None:
     state = await fleet.deploy(stand_in("6"))
     canary = (await fleet.deploy(stand_in("7"))).canary
     await fleet.mirror(100)
@@ -74,7 +73,7 @@ async def test_copies_reach_the_canary_and_no_user(fleet: LocalFleet) -> None:
     assert await answered(canary) == pytest.approx(len(users.requests) + 6, abs=1), "six more warmed it up"
 
 
-async def test_a_killed_canary_costs_only_the_streams_that_were_on_it(fleet: LocalFleet) -> None:
+async def test_a_killed_canary_costs_only_the_streams_that_were_on_it(fleet: LocalRegionClient) -> None:
     state = await fleet.deploy(stand_in("6"))
     canary = (await fleet.deploy(stand_in("7"))).canary
     await fleet.shift(50)
@@ -87,11 +86,11 @@ async def test_a_killed_canary_costs_only_the_streams_that_were_on_it(fleet: Loc
         await asyncio.sleep(0.5)
     assert [request for request in users.failed if request.started > killed_at] == []
     assert {request.role for request in users.failed} <= {"canary"}
-    assert (seen.phase, seen.weight) == (Phase.DEGRADED, 0)
+    assert (seen.phase, seen.weight) == (RegionPhase.DEGRADED, 0)
     assert seen.canary and seen.canary.problem and "stand-in engine" in seen.canary.problem
 
 
-async def test_the_warm_previous_serves_while_a_killed_stable_comes_back(fleet: LocalFleet) -> None:
+async def test_the_warm_previous_serves_while_a_killed_stable_comes_back(fleet: LocalRegionClient) -> None:
     state = await fleet.deploy(stand_in("6"))
     await fleet.deploy(stand_in("7"))
     stable = (await fleet.promote()).stable
@@ -102,12 +101,12 @@ async def test_the_warm_previous_serves_while_a_killed_stable_comes_back(fleet: 
             # The host may not have seen the death yet: steady means something only once users were moved.
             while users.by_role()["previous"] == 0:
                 await asyncio.sleep(0.05)
-            while (await fleet.observe()).phase is not Phase.STEADY or users.requests[-1].role != "stable":
+            while (await fleet.observe()).phase is not RegionPhase.STEADY or users.requests[-1].role != "stable":
                 await asyncio.sleep(0.1)
     assert [request for request in users.failed if request.started > killed_at] == []
 
 
-async def test_a_killed_proxy_is_back_at_once(fleet: LocalFleet, state: Path) -> None:
+async def test_a_killed_proxy_is_back_at_once(fleet: LocalRegionClient, state: Path) -> None:
     seen = await fleet.deploy(stand_in("6"))
     configuration = str(state / "fleet/regions/eu-west-1/bootstrap.json")
     killed_at = await kill(newest_with(configuration))
@@ -118,7 +117,7 @@ async def test_a_killed_proxy_is_back_at_once(fleet: LocalFleet, state: Path) ->
     assert first - killed_at < 3
 
 
-async def answered(arm: Arm) -> int:
+async def answered(arm: EngineSet) -> int:
     """How many chats the engine itself has answered."""
     async with Http() as http:
         metrics = (await http.get(f"{arm.url}/metrics")).text

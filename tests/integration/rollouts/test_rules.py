@@ -6,15 +6,14 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import pytest
-from fakes.local_fleet import newest_with, stand_in
+from fakes.engines.local_fleet import newest_with, stand_in
+from fakes.services.http import page
 
-from rollouts.adapters.host_client import FleetHost, LocalFleet
+from rollouts.adapters.host_client import FleetHost, LocalRegionClient
 from rollouts.adapters.http import Http
 from rollouts.errors import RulesRefused, Unreachable
 
@@ -68,7 +67,7 @@ async def value(ask: Ask, query: str, *, within: float = 25) -> float:
     raise AssertionError(f"{query} has no value")
 
 
-async def test_rules_are_evaluated_every_ten_seconds(host: FleetHost, fleet: LocalFleet, ask: Ask) -> None:
+async def test_rules_are_evaluated_every_ten_seconds(host: FleetHost, fleet: LocalRegionClient, ask: Ask) -> None:
     await fleet.deploy(stand_in("6"))
     await host.load_rules(RULES.format(group="proxies"))
     (group,) = (await ask("rules"))["groups"]
@@ -164,21 +163,9 @@ async def test_a_deliverys_own_numbers_are_read_until_it_is_forgotten(host: Flee
 def numbers() -> Iterator[str]:
     """The address of somebody's metrics."""
 
-    class Numbers(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(200)
-            self.send_header("Content-Type", "text/plain; version=0.0.4")
-            self.end_headers()
-            self.wfile.write(b'tidegate_gate_number{gate="errors",region="eu-west-1"} 0.5\nother_number 1\n')
-
-        def log_message(self, *_: object) -> None:
-            return
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Numbers)
-    Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    server.server_close()
+    numbers = 'tidegate_gate_number{gate="errors",region="eu-west-1"} 0.5\nother_number 1\n'
+    with page(lambda: numbers) as address:
+        yield f"http://{address}"
 
 
 async def killed_and_back(host: FleetHost, state: Path) -> None:

@@ -7,12 +7,11 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from fakes.cluster_region import a_fleet
-from fakes.prometheus_server import prometheus, written_down
-from fakes.world import a_spec
+from fakes.clusters.region import a_fleet
+from fakes.delivery.world import a_spec
+from fakes.services.prometheus import prometheus, written_down
 
-from pipelines.asked_of_prometheus import scraping_of
-from rollouts.adapters.http import Http
+from pipelines.plan.scrapes import scraping_of
 from rollouts.adapters.prometheus_query import PrometheusQuery
 
 REGIONS = ("eu-west-1", "us-east-1", "ap-south-1")
@@ -32,9 +31,8 @@ async def test_the_spacing_of_samples_is_told_of_old_engines_and_of_new_ones(tmp
     written_down(tmp_path, ["# TYPE up gauge", *lines])
     spec = a_spec().model_copy(update={"fleet": a_fleet(*REGIONS)})
     with prometheus(tmp_path) as url:
-        async with Http() as http:
-            found = {}
-            for region in REGIONS:
-                scraping = scraping_of(spec, region)
-                found[region] = scraping.seen(await PrometheusQuery(url, http).ask(scraping.query))
+        found = {}
+        for region in REGIONS:
+            scraping = scraping_of(spec, region)
+            found[region] = scraping.seen(await PrometheusQuery(url).ask(scraping.query))
     assert found == {REGIONS[0]: timedelta(seconds=15), REGIONS[1]: timedelta(seconds=5), REGIONS[2]: None}

@@ -8,12 +8,11 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from fakes.analysis import filled_in, outcome
-from fakes.prometheus_server import asked, prometheus, written_down
+from fakes.metrics.queries import filled_in, outcome
+from fakes.services.prometheus import asked, prometheus, written_down
 
-from slo.kubernetes.analysis import analysis_template
-from slo.kubernetes.question import Stage
-from slo.model import Events, KubernetesNames, Slo
+from slo.kubernetes.analysis import AnalysisStage, analysis_template
+from slo.model import EventSli, KubernetesNames, Slo
 from slo.windows import windows_for
 
 pytestmark = pytest.mark.skipif(shutil.which("promtool") is None, reason="needs Prometheus")
@@ -24,12 +23,12 @@ SLO = Slo(
     service="support-llm",
     name="availability",
     objective=99.0,
-    sli=Events(
+    sli=EventSli(
         error_query='sum(rate(requests_total{code=~"5.."}[{{.window}}]))',
         total_query="sum(rate(requests_total[{{.window}}]))",
     ),
 )
-STAGE = Stage(length=timedelta(minutes=30))
+STAGE = AnalysisStage(length=timedelta(minutes=30))
 
 ARMS = {  # requests a second, and the share of them that fails (long ago, in the last five minutes)
     "healthy": (2.0, 0.001, 0.001),

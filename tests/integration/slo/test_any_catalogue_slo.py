@@ -7,14 +7,13 @@ import subprocess
 import tempfile
 
 import pytest
-from fakes.catalogue import slo_specs
+from fakes.metrics.slos import slo_specs
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from slo.catalogue import group_of
 from slo.outputs import rule_file
-from slo.rules import rules_for
-from slo.rules.model import RuleGroup
+from slo.rules import RuleGroup, rules_for
 from slo.signals import signal_groups
 from slo.spec import CostSpec, CountedBy, SloSpec
 from slo.windows import windows_for

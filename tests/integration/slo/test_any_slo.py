@@ -7,7 +7,7 @@ import subprocess
 import tempfile
 
 import pytest
-from fakes.slo_specs import MODES, in_format, slo_groups
+from fakes.metrics.slos import MODES, in_format, slo_groups
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 

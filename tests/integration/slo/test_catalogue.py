@@ -7,8 +7,8 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from fakes.catalogue import slo_spec
-from fakes.promtool import Series, Test, alerts, judged, tells
+from fakes.metrics.slos import slo_spec
+from fakes.services.prometheus import Series, Test, alerts, judged, tells
 
 from slo.catalogue import group_of
 from slo.rules import RuleGroup, rules_for

@@ -8,11 +8,11 @@ from pathlib import Path
 from string import Template
 
 import pytest
-from fakes.dashboards import COST, SLOS
-from fakes.promtool import Series, judged, of_service, tells
+from fakes.metrics.slos import COST, SLOS
+from fakes.services.prometheus import Series, judged, of_service, tells
 
 from slo.dashboards import dashboards_of
-from slo.dashboards.outputs import ANYTHING
+from slo.dashboards.fill import ANYTHING
 
 pytestmark = pytest.mark.skipif(shutil.which("promtool") is None, reason="needs Prometheus")
 
@@ -32,7 +32,7 @@ def shown(level: str, title: str, query: int = 0) -> str:
 
 
 def said(folder: Path, name: str, series: Series, expr: str, values: Values, *, at: str = "10m") -> str:
-    """Beside another service with the same series, of which none is seen."""
+    """Next to another service with the same series, of which none is seen."""
     everybodys = {**of_service(series, "chat"), **of_service(series, "another")}
     return judged(folder, [], [tells(name, everybodys, {expr: values}, at=at)])
 

@@ -1,29 +1,30 @@
-"""Every panel's query has data in a real Prometheus once somebody exports what it rests on, GPUs and judges too."""
+"""Every panel's query has data in a real Prometheus once somebody exports what it rests on, GPUs and judges too.
+
+Also where engines count the requests, and with the labels that its legend shows.
+"""
 
 from __future__ import annotations
 
 import json
+import re
 import shutil
-import threading
 import time
 import urllib.request
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import product
 from pathlib import Path
 from string import Template
 
 import pytest
-from fakes.dashboards import COST, SLOS
-from fakes.prometheus_server import asked, prometheus
-from fakes.query_labels import read_labels
+from fakes.metrics.queries import series_of
+from fakes.metrics.slos import COST, SLOS
+from fakes.services.http import page
+from fakes.services.prometheus import asked, prometheus
 
 from slo.catalogue import group_of
-from slo.dashboards import dashboards_of
-from slo.dashboards.conventions import FIRING
-from slo.dashboards.delivery import OUTCOMES
-from slo.dashboards.outputs import ANYTHING
-from slo.metrics import INVENTORY, TARGET, Kind, Metric, metric_of
+from slo.dashboards import dashboard_json, dashboards_of
+from slo.dashboards.fill import ANYTHING, SELECTORS
+from slo.metrics import INVENTORY, TARGET, MetricKind, PrometheusMetric, metric_of
 from slo.outputs import rule_file
 from slo.rules import RuleGroup, rules_for
 from slo.signals import signal_groups
@@ -32,17 +33,28 @@ from slo.windows import windows_for
 
 pytestmark = pytest.mark.skipif(shutil.which("prometheus") is None, reason="needs Prometheus")
 
-SERVICE, ANOTHER = "chat", "code"
+SERVICE, ANOTHER, COUNTED_BY_ENGINES = "chat", "code", "batch"
+SERVICES = {SERVICE: CountedBy.PROXY, ANOTHER: CountedBy.PROXY, COUNTED_BY_ENGINES: CountedBy.ENGINE}
 SECONDS = 60.0
 """Recorded series rest on others, some three evaluations deep, and rates on two scrapes."""
 
+VARIABLE_QUERIES = [
+    (found[1], f"{{{{{found[2]}}}}}")
+    for variable in json.loads(dashboard_json(dashboards_of((), service=SERVICE)[0]))["templating"]["list"]
+    if (found := re.fullmatch(r"label_values\((.+), (\w+)\)", str(variable.get("query"))))
+]
+"""What variables are chosen from, and by which label, written as a legend."""
+
 LABELS = {
-    "service": (SERVICE, ANOTHER),
+    "service": tuple(SERVICES),
     "region": ("eu-west-1", "us-east-1"),
     "role": ("stable", "canary"),
     "envoy_response_code": ("200", "503"),
     "envoy_virtual_host": ("users",),
-    "finished_reason": ("stop", "length"),
+    "method": ("POST",),
+    "handler": ("/v1/chat/completions",),
+    "status": ("2xx", "5xx"),
+    "finished_reason": ("stop", "length", "error"),
     "dimension": ("overall", "accuracy", "golden"),
     "gate": ("drift",),
     "number": (
@@ -52,62 +64,50 @@ LABELS = {
         "canary_refusal_share",
         *(f"evidence_{side}{end}" for side in ("fine", "worse") for end in ("", "_needed")),
     ),
-    "outcome": tuple(OUTCOMES),
+    "outcome": ("pass", "running", "inconclusive", "error", "fail"),
     "stage": ("canary",),
 }
 """Values that queries ask for; of any other label one value is as good as another."""
 
 
 def groups() -> tuple[RuleGroup, ...]:
-    """Of two services, which know nothing of each other."""
-    return tuple(group for service in (SERVICE, ANOTHER) for group in groups_of(service))
+    """Of services which know nothing of each other."""
+    return tuple(group for service in SERVICES for group in groups_of(service))
 
 
 def groups_of(service: str) -> tuple[RuleGroup, ...]:
-    found = signal_groups(service=service, counted_by=CountedBy.PROXY, cost=COST)
-    made = group_of(SLOS, service=service, counted_by=CountedBy.PROXY)
+    found = signal_groups(service=service, counted_by=SERVICES[service], cost=COST)
+    made = group_of(SLOS, service=service, counted_by=SERVICES[service])
     return (*found, *rules_for(made, windows_for(SLOS[0].window)))
 
 
-def exposition(metrics: list[Metric]) -> str:
+def exposition(metrics: list[PrometheusMetric]) -> str:
     """All of them now: counters rise by one a second, gauges stand at one half."""
     return "".join(line for metric in metrics for line in samples(metric, time.monotonic()))
 
 
-def samples(metric: Metric, seconds: float) -> Iterator[str]:
+def samples(metric: PrometheusMetric, seconds: float) -> Iterator[str]:
     for values in product(*(LABELS.get(label, ("0",)) for label in metric.labels)):
         labels = dict(zip(metric.labels, values, strict=True))
         # Whom a series without a part in a delivery is about.
         labels["version"] = {"canary": "7"}.get(labels.get("role", ""), "6")
         shown = ",".join(f'{name}="{value}"' for name, value in labels.items() if name in {*metric.labels, *TARGET})
-        if metric.kind is Kind.HISTOGRAM:
+        if metric.kind is MetricKind.HISTOGRAM:
             for index, edge in enumerate((*map(repr, map(float, metric.edges)), "+Inf"), start=1):
                 yield f'{metric.name}_bucket{{{shown},le="{edge}"}} {seconds * index}\n'
             yield f"{metric.name}_count{{{shown}}} {seconds * (len(metric.edges) + 1)}\n"
         else:
-            yield f"{metric.name}{{{shown}}} {seconds if metric.kind is Kind.COUNTER else 0.5}\n"
+            yield f"{metric.name}{{{shown}}} {seconds if metric.kind is MetricKind.COUNTER else 0.5}\n"
 
 
 @pytest.fixture(scope="module")
 def exporter() -> Iterator[str]:
-    names = {name for group in groups() for rule in group.rules for name in read_labels(rule.expr, {}).series}
+    names = {name for group in groups() for rule in group.rules for name in series_of(rule.expr)}
     names |= {name for name in INVENTORY if name.startswith("tidegate_")}
     metrics = list({metric.name: metric for name in sorted(names) if (metric := metric_of(name))}.values())
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(200)
-            self.send_header("Content-Type", "text/plain; version=0.0.4")
-            self.end_headers()
-            self.wfile.write(exposition(metrics).encode())
-
-        def log_message(self, format: str, *args: object) -> None:
-            """Nobody reads it."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"127.0.0.1:{server.server_port}"
-        server.shutdown()
+    with page(lambda: exposition(metrics)) as address:
+        yield address
 
 
 @pytest.fixture(scope="module")
@@ -127,14 +127,15 @@ def url(exporter: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str
 
 def test_every_query_of_every_panel_has_data(url: str) -> None:
     waiting = {
-        (panel.title, query.expr)
-        for dashboard in dashboards_of(SLOS, service=SERVICE, cost=COST)
+        (service, query.expr, query.legend)
+        for service in (SERVICE, COUNTED_BY_ENGINES)
+        for dashboard in dashboards_of(SLOS, service=service, cost=COST, counted_by=SERVICES[service])
         for panel in dashboard.panels
         for query in panel.queries
-    } | {("Alerts", FIRING)}
+    } | {(SERVICE, SELECTORS["firing"], ""), *((SERVICE, *query) for query in VARIABLE_QUERIES)}
     deadline = time.monotonic() + SECONDS
     while waiting and time.monotonic() < deadline:
-        waiting = {(title, expr) for title, expr in waiting if not answered(url, expr)}
+        waiting = {each for each in waiting if not answered(url, *each)}
         time.sleep(1)
     assert waiting == set()
 
@@ -146,14 +147,15 @@ def test_the_rules_of_two_services_are_evaluated_side_by_side(url: str) -> None:
     assert {rule.get("lastError", "") for rule in rules} == {""}
     recorded = asked(url, 'count by (service) ({__name__=~"tidegate:.+"})')
     counts = {sample["metric"]["service"]: sample["value"][1] for sample in recorded}
-    assert counts.keys() == {SERVICE, ANOTHER}
-    assert len(set(counts.values())) == 1
+    assert counts.keys() == SERVICES.keys()
+    assert counts[SERVICE] == counts[ANOTHER]
 
 
-def answered(url: str, expr: str) -> bool:
-    """Whether there is a number; one that is none would be an empty panel."""
-    chosen = Template(expr).safe_substitute(service=SERVICE, region=ANYTHING, version=ANYTHING)
-    return any(sample["value"][1] != "NaN" for sample in asked(url, chosen))
+def answered(url: str, service: str, expr: str, legend: str) -> bool:
+    """Whether there is a number, with the labels of the legend; one that is none would be an empty panel."""
+    chosen = Template(expr).safe_substitute(service=service, region=ANYTHING, version=ANYTHING)
+    shown = set(re.findall(r"{{(\w+)}}", legend))
+    return any(sample["value"][1] != "NaN" and shown <= sample["metric"].keys() for sample in asked(url, chosen))
 
 
 def test_what_is_chosen_is_all_that_is_shown(url: str) -> None:

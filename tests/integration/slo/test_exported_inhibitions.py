@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fakes.servers import free_address, running
+from fakes.services.sockets import free_address, running
 
 pytestmark = pytest.mark.skipif(shutil.which("prometheus-alertmanager") is None, reason="needs Alertmanager")
 

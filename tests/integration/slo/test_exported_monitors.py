@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import shutil
-import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from fakes.exporters import exporter
-from fakes.prometheus_server import asked, prometheus
+from fakes.engines.exposition import exporter
+from fakes.services.http import page
+from fakes.services.prometheus import asked, prometheus
 from prometheus_client import CollectorRegistry, GCCollector, generate_latest
 from pydantic.alias_generators import to_snake
 
-from slo.kubernetes.conventions import DELIVERY, POD_TEMPLATE_HASH, REGION, ROLE, VERSION, as_label
-from slo.metrics.dcgm import DCGM
+from slo.kubernetes.pod_monitor import as_label
+from slo.metrics.exporters import DCGM
 from slo.metrics.vllm import VLLM
+from tidegate.core.names import DELIVERY, POD_TEMPLATE_HASH, REGION, ROLE, VERSION
 
 pytestmark = pytest.mark.skipif(shutil.which("promtool") is None, reason="needs Prometheus")
 
@@ -35,26 +35,8 @@ OTHER = CANARY | {DELIVERY: "another-llm"}
 def served(registry: CollectorRegistry) -> Iterator[str]:
     """In the plain format: asked for another, the client for Python changes the colons in vLLM's names."""
     body = generate_latest(registry)
-
-    class Page(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(200)
-            self.send_header("content-type", "text/plain; version=0.0.4")
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, format: str, *args: object) -> None:
-            """Stay quiet."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Page)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with page(lambda: body) as address:
+        yield address
 
 
 def job(monitor: Mapping[str, Any], targets: Sequence[tuple[str, Mapping[str, str]]]) -> dict[str, object]:

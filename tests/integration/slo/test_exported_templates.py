@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 import yaml
-from fakes.analysis import filled_in, outcome
-from fakes.exporters import Engine
-from fakes.prometheus_server import asked, prometheus, written_down
+from fakes.engines.exposition import Engine
+from fakes.metrics.queries import filled_in, outcome
+from fakes.services.prometheus import asked, prometheus, written_down
 
-from slo.metrics.tidegate import QUALITY
+from slo.metrics.exporters import QUALITY
 
 pytestmark = pytest.mark.skipif(shutil.which("promtool") is None, reason="needs Prometheus")
 

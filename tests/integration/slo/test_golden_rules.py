@@ -1,4 +1,4 @@
-"""SLO specs over all features, each beside the rules that come of it; Prometheus accepts them all.
+"""SLO specs over all features, each next to the rules that come of it; Prometheus accepts them all.
 
 After an intended change: `TIDEGATE_REGENERATE=1 pytest tests/integration/slo/test_golden_rules.py`, then read the diff.
 """
@@ -16,13 +16,13 @@ import pytest
 import yaml
 from pydantic import Field
 
-from slo.durations import PrometheusDuration
 from slo.formats import read
 from slo.formats.read import MONTH
 from slo.model import SloGroup
 from slo.outputs import prometheus_rule, rule_file
 from slo.rules import RuleGroup, RuleOptions, rules_for
 from slo.windows import windows_for
+from tidegate.core.durations import PrometheusDuration
 from tidegate.core.model import SpecModel
 from tidegate.core.spec import load_spec
 
@@ -32,7 +32,7 @@ Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class Run(SpecModel):
-    """A case's `run.yaml`: what was asked beside the spec."""
+    """A case's `run.yaml`: what was asked next to the spec."""
 
     default_period: PrometheusDuration = MONTH
     options: RuleOptions = Field(default_factory=RuleOptions)
@@ -77,7 +77,7 @@ def test_there_are_cases_for_every_feature() -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_a_spec_gives_the_rules_beside_it(case: Path) -> None:
+def test_a_spec_gives_the_rules_next_to_it(case: Path) -> None:
     text = generated(case)
     if REGENERATE:
         assert "CI" not in os.environ, "what is expected is decided by a person"

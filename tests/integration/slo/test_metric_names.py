@@ -7,21 +7,21 @@ import runpy
 from pathlib import Path
 
 import pytest
-from fakes.exposition import NEVER_ASKED, agree, exported
+from fakes.engines.exposition import NEVER_ASKED, agree, exported
 
 from engine_images.adapters.environment import find_engine_environment
 from engine_images.errors import EnvironmentMissing
-from slo.edges import edge_label
-from slo.metrics import INVENTORY, Metric
-from slo.metrics.envoy import ENVOY, REGENERATED
+from slo.metrics import INVENTORY, PrometheusMetric
+from slo.metrics.exporters import ENVOY, REGENERATED
 from slo.metrics.vllm import E2E, ITL, QUEUE_TIME, TIME_PER_OUTPUT_TOKEN, TTFT, VLLM
+from slo.spec import edge_label
 
 SCRAPED = Path(__file__).parents[2] / "golden" / "metrics"
 """One scrape of an engine and of a proxy of the demo's fleet, before relabelling."""
 
 
 @pytest.mark.parametrize(("file", "known"), [("engine.txt", VLLM), ("envoy.txt", ENVOY)])
-def test_a_scrape_and_the_inventory_say_the_same(file: str, known: tuple[Metric, ...]) -> None:
+def test_a_scrape_and_the_inventory_say_the_same(file: str, known: tuple[PrometheusMetric, ...]) -> None:
     found = exported((SCRAPED / file).read_text())
     always = {metric.name: metric for metric in known if not metric.only_with and metric is not REGENERATED}
     assert found.keys() == always.keys()

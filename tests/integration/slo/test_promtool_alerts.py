@@ -10,12 +10,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from slo.durations import prometheus_duration
-from slo.model import Alert, Events, Slo, SloGroup
+from slo.model import Alert, EventSli, Slo, SloGroup
 from slo.outputs import rule_file
-from slo.rules import RuleOptions, rules_for
-from slo.rules.conventions import identity, selector, sli_error
-from slo.windows import Window, windows_for
+from slo.rules import RuleOptions, identity, rules_for, selector, sli_error
+from slo.windows import AlertWindow, windows_for
+from tidegate.core.durations import prometheus_duration
 
 pytestmark = pytest.mark.skipif(shutil.which("promtool") is None, reason="needs Prometheus")
 
@@ -23,7 +22,7 @@ SLO = Slo(
     service="support-llm",
     name="availability",
     objective=99,
-    sli=Events(
+    sli=EventSli(
         error_query='sum(rate(requests_total{code=~"5.."}[{{.window}}]))',
         total_query="sum(rate(requests_total[{{.window}}]))",
     ),
@@ -72,7 +71,7 @@ def on_each_pair() -> list[Test]:
     found: list[Test] = []
     for severity, speeds in SPEEDS.items():
         for speed in ("quick", "slow"):
-            pair: Window = getattr(speeds, speed)
+            pair: AlertWindow = getattr(speeds, speed)
             above, below = (pair.factor * SLO.error_budget * share for share in (1.01, 0.99))
             for short, long in ((above, above), (below, above), (above, below), (below, below)):
                 fires = short == long == above

@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from fakes.promtool import Series, judged, tells
+from fakes.services.prometheus import Series, judged, tells
 
 from slo.signals import signal_groups
 from slo.spec import CostSpec, CountedBy

@@ -7,15 +7,14 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from fakes.catalogue import slo_spec
-from fakes.promtool import Series, judged, of_service, tells
+from fakes.metrics.slos import slo_spec
+from fakes.services.prometheus import Series, judged, of_service, tells
 
 from slo.catalogue import group_of
-from slo.edges import edge_label
 from slo.metrics.vllm import E2E, ITL, QUEUE_TIME, TTFT
 from slo.rules import RuleGroup, rules_for
 from slo.signals import signal_groups
-from slo.spec import KINDS, CostSpec, CountedBy
+from slo.spec import KINDS, CostSpec, CountedBy, edge_label
 from slo.windows import windows_for
 
 pytestmark = pytest.mark.skipif(shutil.which("promtool") is None, reason="needs Prometheus")
@@ -104,7 +103,7 @@ def level(value: float) -> str:
 
 
 def promised(service: str) -> tuple[RuleGroup, ...]:
-    """An SLO of each kind; errors are counted by whoever counts here."""
+    """An SLO of each kind; errors are counted by the one who counts here."""
     slos = [slo_spec(kind) for kind in KINDS]
     return rules_for(group_of(slos, service=service, counted_by=CountedBy.PROXY), windows_for(timedelta(days=30)))
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from slo.windows import known_windows, windows_for
+from slo.windows import windows_by_period, windows_for
 from tidegate.core.errors import UsageError
 from tidegate.core.spec import SpecError
 
@@ -29,7 +29,7 @@ def test_a_folder_takes_the_place_of_the_built_in_ones(tmp_path: Path) -> None:
     (tmp_path / "deeper").mkdir()
     (tmp_path / "week.yaml").write_text(FILE.format(period="7d"))
     (tmp_path / "deeper" / "quarter.yml").write_text(FILE.format(period="90d"))
-    assert sorted(length.days for length in known_windows(tmp_path)) == [7, 90]
+    assert sorted(length.days for length in windows_by_period(tmp_path)) == [7, 90]
     with pytest.raises(UsageError, match="there are windows for: 1w, 90d"):
         windows_for(timedelta(days=30), tmp_path)
 
@@ -43,14 +43,14 @@ def test_every_wrong_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text(FILE.format(period="never"))
     (tmp_path / "b.yaml").write_text("kind: Nothing\n")
     with pytest.raises(SpecError) as caught:
-        known_windows(tmp_path)
+        windows_by_period(tmp_path)
     assert {Path(problem.file).name for problem in caught.value.problems} == {"a.yaml", "b.yaml"}
 
 
 def test_one_period_twice_and_an_empty_folder_are_refused(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="no YAML file"):
-        known_windows(tmp_path)
+        windows_by_period(tmp_path)
     (tmp_path / "a.yaml").write_text(FILE.format(period="7d"))
     (tmp_path / "b.yaml").write_text(FILE.format(period="1w"))
     with pytest.raises(SpecError, match=r"found 1w; expected a period that .*a.yaml has no windows for"):
-        known_windows(tmp_path)
+        windows_by_period(tmp_path)

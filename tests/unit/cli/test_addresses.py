@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidegate.cli.addresses import host_and_port
+from tidegate.app.process import host_and_port
 from tidegate.core.errors import UsageError
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from fakes.deliveries import delivered
+from fakes.delivery.records import delivered
 
-from pipelines.story import Story, tell
+from pipelines.events.state import DeliveryState, state_of
 from tidegate.cli.ci import JUNIT, SUMMARY, Reports, errors_told, reports_wanted
 from tidegate.core.errors import Refused
 
@@ -45,9 +45,9 @@ def test_without_ci_nothing_is_written_that_nobody_asked_for() -> None:
 def test_a_page_that_others_write_to_is_continued(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("# tests\n\n")
-    Reports(summary=page, shared=True).tell(tell(delivered()), "0f3c")
+    Reports(summary=page, shared=True).tell(state_of(delivered()), "0f3c")
     assert page.read_text().startswith("# tests\n\n### support-llm 2 is in production\n")
-    Reports(summary=page).tell(tell(delivered()), "0f3c")
+    Reports(summary=page).tell(state_of(delivered()), "0f3c")
     assert page.read_text().startswith("### support-llm 2")
 
 
@@ -59,6 +59,7 @@ def test_an_error_is_told_and_goes_on(tmp_path: Path) -> None:
     assert [(mark.tag, mark.get("message")) for mark in case] == [("error", "another delivery runs")]
 
 
-def test_a_report_that_cannot_be_written_changes_no_ending(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    Reports(junit=tmp_path).tell(Story(), "")
-    assert capsys.readouterr().err.startswith("a report could not be written: ")
+def test_a_report_that_cannot_be_written_changes_no_ending(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", logger="tidegate")
+    Reports(junit=tmp_path).tell(DeliveryState(), "")
+    assert caplog.messages[0].startswith("a report could not be written: ")

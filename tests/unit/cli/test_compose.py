@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
-from pipelines.spec import Delivery
+from pipelines.spec.delivery import Delivery
 from pipelines.state import StateFolder
+from tidegate.app.wiring.backends import start_users
+from tidegate.app.wiring.specs import read_delivery
+from tidegate.app.wiring.stores import registry_uri
 from tidegate.cli import main
-from tidegate.cli.commands.traffic import start_users
-from tidegate.cli.compose import read_delivery, registry_uri
-from tidegate.cli.output import note, print_json
 from tidegate.core.errors import UsageError
 from tidegate.core.spec import SpecError, parse_spec
 
@@ -69,11 +68,3 @@ def test_nobody_plays_users_whose_questions_are_unknown(tmp_path: Path) -> None:
         start_users(spec, tmp_path, StateFolder(tmp_path), NoHost())  # type: ignore[arg-type]
     assert str(caught.value) == "the spec does not say what users ask; set traffic.prompts"
     assert list(tmp_path.iterdir()) == []
-
-
-def test_data_goes_to_stdout_and_words_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
-    print_json({"version": "2", "file": Path("model/config.json")})
-    note("starting")
-    out, err = capsys.readouterr()
-    assert json.loads(out) == {"version": "2", "file": "model/config.json"}
-    assert err == "starting\n"

@@ -6,52 +6,52 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.cli.doors import Doors, opened
+from tidegate.app.serve import ListenOptions, listening_sockets
 from tidegate.core.errors import UsageError
 
 TOKEN = "0123456789abcdef0123456789abcdef"
 
 
-def places(doors: Doors) -> tuple[str, str, bool]:
-    with opened(doors) as (heard, page):
+def places(doors: ListenOptions) -> tuple[str, str, bool]:
+    with listening_sockets(doors) as (heard, page):
         return heard.getsockname()[0], page.getsockname()[0], heard is page
 
 
 def test_on_the_loopback_there_is_one_address() -> None:
-    assert places(Doors("127.0.0.1:0")) == ("127.0.0.1", "127.0.0.1", True)
+    assert places(ListenOptions("127.0.0.1:0")) == ("127.0.0.1", "127.0.0.1", True)
 
 
 def test_webhooks_from_elsewhere_leave_the_page_on_the_loopback() -> None:
-    assert places(Doors("0.0.0.0:0")) == ("0.0.0.0", "127.0.0.1", False)
+    assert places(ListenOptions("0.0.0.0:0")) == ("0.0.0.0", "127.0.0.1", False)
 
 
 def test_a_page_for_others_needs_a_login(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"would be shown to whoever reaches it; say --page-token FILE"):
-        places(Doors("127.0.0.1:0", page="0.0.0.0:0"))
+    with pytest.raises(UsageError, match=r"would be shown to the one who reaches it; say --page-token FILE"):
+        places(ListenOptions("127.0.0.1:0", page="0.0.0.0:0"))
     (tmp_path / "token").write_text(f"{TOKEN}\n")
-    assert places(Doors("127.0.0.1:0", page="0.0.0.0:0", token=tmp_path / "token"))[1] == "0.0.0.0"
-    assert places(Doors("127.0.0.1:0", page="0.0.0.0:0", user_header="X-Forwarded-User"))[1] == "0.0.0.0"
+    assert places(ListenOptions("127.0.0.1:0", page="0.0.0.0:0", token=tmp_path / "token"))[1] == "0.0.0.0"
+    assert places(ListenOptions("127.0.0.1:0", page="0.0.0.0:0", user_header="X-Forwarded-User"))[1] == "0.0.0.0"
 
 
 @pytest.mark.parametrize("token", ["short", "a" * 32])
 def test_a_token_that_could_be_guessed_is_refused_and_not_shown(tmp_path: Path, token: str) -> None:
     (tmp_path / "token").write_text(token)
     with pytest.raises(UsageError, match=r"--page-token .*characters; expected at least") as caught:
-        _ = Doors("127.0.0.1:0", token=tmp_path / "token").login
+        _ = ListenOptions("127.0.0.1:0", token=tmp_path / "token").login
     assert token not in str(caught.value).replace(str(tmp_path), "")
 
 
 def test_what_cannot_be_is_one_clear_line(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no such file"):
-        _ = Doors("127.0.0.1:0", token=tmp_path / "nowhere").login
+        _ = ListenOptions("127.0.0.1:0", token=tmp_path / "nowhere").login
     with pytest.raises(UsageError, match="--page-proxy x: expected an address"):
-        _ = Doors("127.0.0.1:0", proxies=["x"]).login
+        _ = ListenOptions("127.0.0.1:0", proxies=["x"]).login
     with pytest.raises(UsageError, match="give both"):
-        _ = Doors("127.0.0.1:0", certificate=tmp_path / "c").tls
+        _ = ListenOptions("127.0.0.1:0", certificate=tmp_path / "c").tls
 
 
 def test_the_way_that_mlflow_takes_is_a_name_of_the_page() -> None:
-    assert Doors("127.0.0.1:0", hosts=["a.example"]).names("https://b.example/webhooks/mlflow") == {
+    assert ListenOptions("127.0.0.1:0", hosts=["a.example"]).names("https://b.example/webhooks/mlflow") == {
         "a.example",
         "b.example",
     }

@@ -7,8 +7,8 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from fakes.batches import Serving, traffic
-from fakes.stdin import pipe_in
+from fakes.metrics.samples import Serving, traffic
+from fakes.terminal import pipe_in
 
 from tidegate.cli import main
 

@@ -6,12 +6,13 @@ import json
 from pathlib import Path
 
 import pytest
-from fakes.batches import Serving, traffic
+from fakes.metrics.samples import Serving, traffic
 
-from gates.spec import ErrorsGate, LatencyGate
-from gates.terms import Terms
+from gates.analyses.errors import ErrorsGate
+from gates.analyses.latency import LatencyGate
+from gates.analysis_plan import AnalysisPlan
+from gates.sequential_test import SequentialTest
 from gates.transcript import BatchLine, TermsLine, VerdictsLine, written
-from gates.trial import Trial
 from tidegate.cli import main
 
 RUN = "0f3c2a51d2c94f0e8a6b0f3c2a51d2c9"
@@ -19,8 +20,8 @@ TRIALS = ("shadow@eu-west-1", "canary@eu-west-1")
 
 
 def record(path: Path, trial: str, *, looks: int = 40) -> Path:
-    held = Trial(Terms(latency=LatencyGate(), errors=ErrorsGate(max_increase=0.05)))
-    lines = [written(TermsLine(trial=trial, terms=held.terms))]
+    held = SequentialTest(AnalysisPlan(latency=LatencyGate(), errors=ErrorsGate(max_increase=0.05)))
+    lines = [written(TermsLine(trial=trial, terms=held.plan))]
     for batch in traffic(Serving(per_second=5, ttft=0.4), Serving(per_second=20), looks=looks):
         held.take(batch)
         lines += [written(BatchLine(step=f"{trial}/25", batch=batch))]

@@ -9,12 +9,12 @@ from typing import Any
 import jsonschema_rs
 import pytest
 import yaml
-from fakes.batches import Serving, in_buckets, mirrored, traffic
-from fakes.stdin import pipe_in
+from fakes.metrics.samples import Serving, in_buckets, mirrored, traffic
+from fakes.terminal import pipe_in
 
-from gates.evidence import Batch
+from gates.evidence.batch import Batch
 from tidegate.cli import main
-from tidegate.cli.commands.schema import schema_text
+from tidegate.cli.commands.init import schema_text
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "gates"
 

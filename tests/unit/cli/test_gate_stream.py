@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-from fakes.batches import Serving, traffic
-from fakes.stdin import pipe_in
+from fakes.metrics.samples import Serving, traffic
+from fakes.terminal import pipe_in
 
 from tidegate.cli import main
 

@@ -7,11 +7,16 @@ import asyncio
 import pytest
 
 from registry.errors import DeliveryLost, StopAsked
-from tidegate.cli import delivery
-from tidegate.cli.delivery import heartbeat
+from tidegate.app import deliver as delivery
+from tidegate.app.deliver import heartbeat
 
 
-async def test_a_delivery_that_is_asked_to_end_is_cancelled_once(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.fixture(autouse=True)
+def notes_are_kept(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", logger="tidegate")
+
+
+async def test_a_delivery_that_is_asked_to_end_is_cancelled_once(caplog: pytest.LogCaptureFixture) -> None:
     async def say() -> None:
         raise StopAsked("asked to stop by ann")
 
@@ -22,11 +27,11 @@ async def test_a_delivery_that_is_asked_to_end_is_cancelled_once(capsys: pytest.
     carrying = asyncio.create_task(carry())
     with pytest.raises(asyncio.CancelledError):
         await carrying
-    assert capsys.readouterr().err == "stopping: asked to stop by ann; every region goes back first\n"
+    assert caplog.messages == ["stopping: asked to stop by ann; every region goes back first"]
 
 
 async def test_nothing_else_that_is_wrong_with_a_sign_of_life_ends_a_delivery_there(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(delivery, "BEAT_SECONDS", 0.0)
     said = asyncio.Event()
@@ -40,4 +45,4 @@ async def test_nothing_else_that_is_wrong_with_a_sign_of_life_ends_a_delivery_th
 
     async with heartbeat(say):
         await said.wait()
-    assert "no heartbeat: carried on by another process\n" in capsys.readouterr().err
+    assert "no heartbeat: carried on by another process" in caplog.messages

@@ -29,14 +29,12 @@ LATER = (
 )
 OF_A_STEP = (*LATER, "aiohttp", "gevent", "pyarrow", "tokenizers", "uvicorn", "wordllama")
 COMMANDS = (
-    "tidegate.cli.commands.approve",
-    "tidegate.cli.commands.resume",
-    "tidegate.cli.commands.serve",
-    "tidegate.cli.commands.stage_close",
-    "tidegate.cli.commands.stage_open",
-    "tidegate.cli.commands.stage_step",
-    "tidegate.cli.commands.status",
-    "tidegate.cli.delivery",
+    "tidegate.app.approve",
+    "tidegate.app.resume",
+    "tidegate.app.serve",
+    "tidegate.app.stages",
+    "tidegate.app.status",
+    "tidegate.app.deliver",
 )
 
 
@@ -51,18 +49,18 @@ def test_a_step_in_a_cluster_asks_a_server_without_any_of_them(tmp_path: Path) -
     """What `stage`, `status`, `approve`, `resume` and `rollback` load until they have asked MLflow and a cluster."""
     code = """
 import asyncio, sys
-import tidegate.cli.commands.stage_step, tidegate.cli.commands.stage_close, tidegate.cli.commands.status
-import tidegate.cli.commands.approve, tidegate.cli.commands.resume, tidegate.cli.commands.rollback
-import tidegate.cli.clusters
+import tidegate.app.stages, tidegate.app.status
+import tidegate.app.approve, tidegate.app.resume, tidegate.app.rollback
+import tidegate.app.wiring.clusters
 from registry.adapters.mlflow_deliveries import MlflowDeliveries
 from registry.errors import StoreUnreachable
-from rollouts.adapters.kube.kubeconfig import access
+from rollouts.adapters.kube.credentials import credential_provider
 from tidegate.core.clock import SystemClock
 try:
     MlflowDeliveries("http://127.0.0.1:1").summary("0" * 32)
 except StoreUnreachable as error:
     assert "no answer" in str(error), error
-credential = access("eu", clock=SystemClock(), kubeconfig=sys.argv[1]).credential()
+credential = credential_provider("eu", clock=SystemClock(), kubeconfig=sys.argv[1]).credential()
 assert asyncio.run(credential).authorization == "Bearer t"
 print(*(name for name in sys.argv[2:] if name in sys.modules))
 """

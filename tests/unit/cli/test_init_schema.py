@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 import yaml
-from fakes.world import a_version
+from fakes.delivery.world import a_version
 
-from pipelines.plan import make_plan
-from pipelines.prompts import golden_set
-from pipelines.spec import Delivery
+from pipelines.plan.planner import make_plan
+from pipelines.spec.delivery import Delivery
+from pipelines.spec.policy import golden_set
+from tidegate.app.wiring.specs import read_delivery
 from tidegate.cli import main
-from tidegate.cli.compose import read_delivery
 from tidegate.core.spec import parse_spec
 
 FILES = {"delivery.yaml", "golden.jsonl", "prompts.txt", "delivery.schema.json"}
@@ -46,7 +46,7 @@ def test_its_gates_can_pass_a_healthy_version_at_its_own_traffic(started: Path) 
     assert all(forecast.smallest_regression_share is not None for forecast in forecasts)
 
 
-def test_editors_find_the_schema_beside_the_file(started: Path) -> None:
+def test_editors_find_the_schema_next_to_the_file(started: Path) -> None:
     first = (started / "delivery.yaml").read_text().splitlines()[0]
     schema = first.removeprefix("# yaml-language-server: $schema=")
     assert json.loads((started / schema).read_text())["title"] == "Delivery"
@@ -85,7 +85,7 @@ def test_the_schema_writes_keys_as_people_do() -> None:
 def test_quantities_in_the_schema_refuse_numbers_without_a_unit() -> None:
     shadow = Delivery.model_json_schema(by_alias=True)["$defs"]["ShadowStage"]["properties"]
     assert shadow["at_least"]["type"] == "string"
-    assert shadow["at_least"]["pattern"].endswith("(ms|s|m|h|d)$")
+    assert shadow["at_least"]["pattern"].endswith("(ms|s|m|h|d))+$")
 
 
 def test_what_python_writes_the_spec_reads_again(started: Path) -> None:

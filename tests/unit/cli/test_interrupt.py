@@ -8,7 +8,7 @@ import signal
 
 import pytest
 
-from tidegate.cli.interrupt import cancelled_by_signals
+from tidegate.app.process import cancelled_by_signals
 
 HEARD = "stopping: every region goes back first\n"
 PATIENCE = "already stopping; please wait\n"
@@ -18,8 +18,13 @@ def send(number: signal.Signals) -> None:
     os.kill(os.getpid(), number)
 
 
+@pytest.fixture(autouse=True)
+def notes_are_kept(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", logger="tidegate")
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-async def test_a_signal_is_one_cancellation(number: signal.Signals, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_a_signal_is_one_cancellation(number: signal.Signals, caplog: pytest.LogCaptureFixture) -> None:
     async def work() -> None:
         async with cancelled_by_signals():
             send(number)
@@ -27,10 +32,10 @@ async def test_a_signal_is_one_cancellation(number: signal.Signals, capsys: pyte
 
     with pytest.raises(asyncio.CancelledError):
         await asyncio.create_task(work())
-    assert capsys.readouterr().err == HEARD
+    assert "".join(f"{line}\n" for line in caplog.messages) == HEARD
 
 
-async def test_a_second_signal_does_not_stop_what_takes_regions_back(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_a_second_signal_does_not_stop_what_takes_regions_back(caplog: pytest.LogCaptureFixture) -> None:
     taken_back = []
 
     async def work() -> None:
@@ -47,11 +52,11 @@ async def test_a_second_signal_does_not_stop_what_takes_regions_back(capsys: pyt
 
     await asyncio.create_task(work())
     assert taken_back == ["eu-west-1", "us-east-1"]
-    assert capsys.readouterr().err == HEARD + 2 * PATIENCE
+    assert "".join(f"{line}\n" for line in caplog.messages) == HEARD + 2 * PATIENCE
 
 
 async def test_only_the_task_that_delivers_is_cancelled() -> None:
-    async def beside() -> str:
+    async def other() -> str:
         await asyncio.sleep(0.05)
         return "untouched"
 
@@ -60,7 +65,7 @@ async def test_only_the_task_that_delivers_is_cancelled() -> None:
             send(signal.SIGINT)
             await asyncio.Event().wait()
 
-    other = asyncio.create_task(beside())
+    other = asyncio.create_task(other())
     with pytest.raises(asyncio.CancelledError):
         await asyncio.create_task(work())
     assert await other == "untouched"

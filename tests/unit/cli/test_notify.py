@@ -7,15 +7,15 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from fakes.world import GOLDEN, SPEC
+from fakes.delivery.world import GOLDEN, SPEC
 
-from pipelines.notify.messages import Body
-from pipelines.notify.outbox import NotTaken
-from tidegate.cli.commands.notify import run
+from pipelines.views.notifications import Body, NotTaken
+from tidegate.cli.commands.notify import try_notifications
 from tidegate.core.errors import UsageError
 
 NOTIFY = "notify: [{slack: {url_from_env: TIDEGATE_CHAT}}, {webhook: {url_from_env: TIDEGATE_HOOK}, about: [closed]}]\n"
 SET = {"TIDEGATE_CHAT": "https://hooks.example/chat-secret", "TIDEGATE_HOOK": "https://hooks.example/hook-secret"}
+ONLY_CHAT = {"TIDEGATE_CHAT": SET["TIDEGATE_CHAT"]}
 
 
 class Receiver:
@@ -39,13 +39,14 @@ def spec(tmp_path: Path) -> Path:
 
 def test_a_dry_run_shows_every_message_and_sends_none(capsys: pytest.CaptureFixture[str], spec: Path) -> None:
     receiver = Receiver()
-    assert (
-        run(spec, dry_run=True, as_json=True, sender=receiver, environment={"TIDEGATE_CHAT": SET["TIDEGATE_CHAT"]}) == 0
-    )
+    assert try_notifications(spec, dry_run=True, as_json=True, sender=receiver, environment=ONLY_CHAT) == 0
     out = capsys.readouterr().out
     told = [(each["to"], each["url_from_env"], each["set"], each["about"]) for each in json.loads(out)]
     assert told == [
-        *[("slack", "TIDEGATE_CHAT", True, about) for about in ("opened", "freeze", "approval", "stopped", "closed")],
+        *[
+            ("slack", "TIDEGATE_CHAT", True, about)
+            for about in ("opened", "freeze", "approval", "stopped", "left", "closed")
+        ],
         ("webhook", "TIDEGATE_HOOK", False, "closed"),
     ]
     assert receiver.taken == {}
@@ -53,13 +54,13 @@ def test_a_dry_run_shows_every_message_and_sends_none(capsys: pytest.CaptureFixt
 
 
 def test_a_dry_run_can_be_read_too(capsys: pytest.CaptureFixture[str], spec: Path) -> None:
-    assert run(spec, dry_run=True, as_json=False, environment={}) == 0
+    assert try_notifications(spec, dry_run=True, as_json=False, environment={}) == 0
     assert "webhook at $TIDEGATE_HOOK, which is not set: closed\n" in capsys.readouterr().out
 
 
 def test_everyone_gets_one_test_message(capsys: pytest.CaptureFixture[str], spec: Path) -> None:
     receiver = Receiver()
-    assert run(spec, dry_run=False, as_json=False, sender=receiver, environment=SET) == 0
+    assert try_notifications(spec, dry_run=False, as_json=False, sender=receiver, environment=SET) == 0
     assert capsys.readouterr() == ("slack at $TIDEGATE_CHAT: taken\nwebhook at $TIDEGATE_HOOK: taken\n", "")
     assert receiver.taken[SET["TIDEGATE_HOOK"]]["kind"] == "test"
 
@@ -68,18 +69,18 @@ def test_who_does_not_take_it_is_named_and_the_others_get_theirs(
     capsys: pytest.CaptureFixture[str], spec: Path
 ) -> None:
     receiver = Receiver(refuses=SET["TIDEGATE_CHAT"])
-    assert run(spec, dry_run=False, as_json=False, sender=receiver, environment=SET) == 4
+    assert try_notifications(spec, dry_run=False, as_json=False, sender=receiver, environment=SET) == 4
     assert capsys.readouterr().out == "slack at $TIDEGATE_CHAT: answered 404\nwebhook at $TIDEGATE_HOOK: taken\n"
 
 
 def test_a_variable_that_is_missing_is_named_before_anything_is_sent(spec: Path) -> None:
     receiver = Receiver()
     with pytest.raises(UsageError, match="not set: TIDEGATE_HOOK"):
-        run(spec, dry_run=False, as_json=False, sender=receiver, environment={"TIDEGATE_CHAT": SET["TIDEGATE_CHAT"]})
+        try_notifications(spec, dry_run=False, as_json=False, sender=receiver, environment=ONLY_CHAT)
     assert receiver.taken == {}
 
 
 def test_a_spec_that_tells_nobody_says_how(spec: Path) -> None:
     spec.write_text(SPEC)
-    with pytest.raises(UsageError, match="tells nobody"):
-        run(spec, dry_run=True, as_json=False)
+    with pytest.raises(UsageError, match="configures no notifications"):
+        try_notifications(spec, dry_run=True, as_json=False)

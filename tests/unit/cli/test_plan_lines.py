@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 
 import pytest
-from fakes.world import CHALLENGER, CHAMPION, a_spec, a_version
+from fakes.delivery.world import CHALLENGER, CHAMPION, a_spec, a_version
 
-from pipelines.plan import make_plan
-from pipelines.spec import Delivery
-from tidegate.cli.commands.plan import print_plan
-from tidegate.cli.plan_markdown import plan_markdown, refusal_markdown
+from pipelines.plan.planner import make_plan
+from pipelines.spec.delivery import Delivery
+from tidegate.cli.views.plan import plan_markdown, print_plan, refusal_markdown
 
 ONE_REGION = "regions: {waves: [[eu-west-1]], bake: 90s}"
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 from datetime import timedelta
 from io import StringIO
 
-from fakes.clock import FakeClock
-from fakes.deliveries import Delivery, bad_answers, delivered, interrupted, slow
+from fakes.delivery.records import Delivery, bad_answers, delivered, interrupted, slow
 from rich.console import Console
 
-from pipelines.ports import Event
-from pipelines.story import tell
-from tidegate.cli.console import PlainConsole
-from tidegate.cli.progress import LiveProgress, PlainProgress, follow
-from tidegate.cli.view import screen, summary, visible
+from pipelines.events.state import state_of
+from registry.model import Event
+from tidegate.cli.views.console import PlainConsole
+from tidegate.cli.views.delivery import LiveProgress, PlainProgress, follow, screen, summary, visible
+from tidegate.testing import FakeClock
 
 
 def terminal(width: int = 80) -> Console:
@@ -35,7 +34,7 @@ def plain_lines(events: list[Event]) -> list[str]:
 
 def shown(events: list[Event], *, width: int = 80, rows: int = 30, later: float = 0) -> str:
     console = Console(file=StringIO(), width=width)
-    console.print(screen(tell(events), events[-1].at + timedelta(seconds=later), rows=rows))
+    console.print(screen(state_of(events), events[-1].at + timedelta(seconds=later), rows=rows))
     return text(console)
 
 
@@ -119,7 +118,7 @@ def test_while_a_delivery_runs_the_screen_fits_the_terminal() -> None:
 
 
 def test_the_steps_around_the_running_one_stay_in_sight() -> None:
-    story = tell(in_canary())
+    story = state_of(in_canary())
     first, last = visible(story.steps, 8)
     running = next(index for index, step in enumerate(story.steps) if step.id == "canary@eu-west-1/25")
     assert first < running < last
@@ -128,7 +127,7 @@ def test_the_steps_around_the_running_one_stay_in_sight() -> None:
 
 def test_two_regions_at_work_are_both_in_sight() -> None:
     delivery = Delivery().open().pass_through("build", 5).say("deploy@eu-west-1", "started")
-    story = tell(delivery.say("deploy@us-east-1", "started").events)
+    story = state_of(delivery.say("deploy@us-east-1", "started").events)
     first, last = visible(story.steps, 14)
     at_work = [step.id for step in story.steps[first:last] if step.started and not step.ended]
     assert at_work == ["deploy@eu-west-1", "deploy@us-east-1"]
@@ -150,14 +149,14 @@ def test_the_live_view_leaves_its_last_frame_on_the_terminal() -> None:
 
 def test_no_color_in_the_environment_leaves_no_colour_on_the_terminal() -> None:
     console = Console(file=StringIO(), force_terminal=True, width=80, _environ={"NO_COLOR": "1", "TERM": "xterm"})
-    console.print(screen(tell(slow()), slow()[-1].at, rows=30))
+    console.print(screen(state_of(slow()), slow()[-1].at, rows=30))
     assert "\x1b[31m" not in text(console)
     assert "38;5" not in text(console)
 
 
 def test_the_summary_names_version_outcome_what_decided_and_the_duration() -> None:
     console = Console(file=StringIO(), width=80)
-    console.print(summary(tell(bad_answers())))
+    console.print(summary(state_of(bad_answers())))
     for part in ("support-llm 3", "rolled-back", "quality 0.21 against 0.92, in offline@eu-west-1", "45 s"):
         assert part in text(console)
 
@@ -177,13 +176,13 @@ def refused_with(reason: str) -> list[Event]:
 
 def test_the_words_of_others_are_shown_as_they_are_and_end_no_summary() -> None:
     console = PlainConsole(file=StringIO(), width=300)
-    console.print(summary(tell(refused_with(HOSTILE))))
+    console.print(summary(state_of(refused_with(HOSTILE))))
     assert "see [/ticket] 42 [link=https://evil.example]x[/link] :skull: ]0;owned[2J" in text(console)
 
 
 def test_they_neither_steer_the_live_display_nor_plain_lines() -> None:
     console = PlainConsole(file=StringIO(), width=300)
-    console.print(screen(tell(refused_with(HOSTILE)), refused_with(HOSTILE)[-1].at, rows=40))
+    console.print(screen(state_of(refused_with(HOSTILE)), refused_with(HOSTILE)[-1].at, rows=40))
     with PlainProgress(console) as progress:
         for event in refused_with(f"{HOSTILE}\n::warning::from CI"):
             progress.on_event(event)
@@ -193,5 +192,5 @@ def test_they_neither_steer_the_live_display_nor_plain_lines() -> None:
 
 def test_a_plain_console_of_any_other_makes_no_markup_of_a_story_either() -> None:
     console = terminal(200)
-    console.print(summary(tell(refused_with(HOSTILE))))
+    console.print(summary(state_of(refused_with(HOSTILE))))
     assert "[/ticket]" in text(console)

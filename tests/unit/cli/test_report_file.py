@@ -5,14 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from fakes.deliveries import bad_answers, delivered
-from fakes.traffic import users
-from fakes.world import a_spec
+from fakes.delivery.records import bad_answers, delivered, users
+from fakes.delivery.world import a_spec
 
-from pipelines.event_file import EventFile
+from pipelines.events.listeners import EventFile
+from pipelines.events.state import state_of
 from pipelines.state import StateFolder
-from pipelines.story import tell
-from tidegate.cli.commands.report import write_report
+from tidegate.app.reports import write_report
 
 
 @pytest.fixture
@@ -48,7 +47,7 @@ def test_several_deliveries_are_one_page_in_their_order(state: StateFolder, even
 def test_what_users_saw_meanwhile_is_drawn(state: StateFolder, events: EventFile, tmp_path: Path) -> None:
     write_report(a_spec(), state, [("7", events)], tmp_path / "without.html")
     state.traffic.mkdir(parents=True)
-    records = users(tell(delivered()), slowness={})
+    records = users(state_of(delivered()), slowness={})
     (state.traffic / "support-llm.jsonl").write_text("".join(record.model_dump_json() + "\n" for record in records))
     write_report(a_spec(), state, [("7", events)], tmp_path / "with.html")
     assert len((tmp_path / "with.html").read_text()) > len((tmp_path / "without.html").read_text())

@@ -5,31 +5,31 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from fakes.fleet import FakeFleet, an_engine
-from fakes.world import a_spec
+from fakes.delivery.world import a_spec
 
 from pipelines.ports import Fleet
 from pipelines.state import StateFolder
 from rollouts.errors import EngineDidNotStart
 from rollouts.model import Engine
-from tidegate.cli.commands.rollback import Back, moved
-from tidegate.cli.records import Records
+from tidegate.app.rollback import Rollback, move_region
+from tidegate.app.wiring.records import RollbackLedger
+from tidegate.testing import FakeFleet, an_engine
 
 
 async def engine_before(_: Fleet, version: str) -> Engine:
     return an_engine(version)
 
 
-def rollback_of(*fleets: FakeFleet) -> Back:
+def rollback_of(*fleets: FakeFleet) -> Rollback:
     """Of which no question goes to MLflow."""
     nowhere = Path("/nowhere")
     by_region = {fleet.region: fleet for fleet in fleets}
-    records = Records("support-llm", nowhere, None)
-    return Back(a_spec(), StateFolder(nowhere), by_region, by_region, records, engine_before)
+    records = RollbackLedger("support-llm", nowhere, None)
+    return Rollback(a_spec(), StateFolder(nowhere), by_region, by_region, records, engine_before)
 
 
 async def back(fleet: FakeFleet, version: str) -> None:
-    await moved(rollback_of(fleet), fleet.region, version)
+    await move_region(rollback_of(fleet), fleet.region, version)
 
 
 @pytest.fixture
@@ -40,6 +40,11 @@ async def fleet() -> FakeFleet:
         await fleet.deploy(an_engine(version))
     await fleet.promote()
     return fleet
+
+
+@pytest.fixture(autouse=True)
+def notes_are_kept(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", logger="tidegate")
 
 
 async def test_a_warm_previous_takes_over_without_a_start(fleet: FakeFleet) -> None:
@@ -59,14 +64,14 @@ async def test_a_region_that_serves_it_already_only_loses_its_trial(fleet: FakeF
 
 
 async def test_one_that_is_no_longer_warm_starts_before_users_move(
-    fleet: FakeFleet, capsys: pytest.CaptureFixture[str]
+    fleet: FakeFleet, caplog: pytest.LogCaptureFixture
 ) -> None:
     await fleet.rollback("1")
     await back(fleet, "2")
     state = await fleet.observe()
     assert state.stable
     assert state.stable.version == "2"
-    assert capsys.readouterr().err == "eu-west-1: version 2 is no longer warm and is started again\n"
+    assert caplog.messages == ["eu-west-1: version 2 is no longer warm and is started again"]
     swaps = [route.stable.version for route in fleet.proxy.swaps if route.stable]
     assert swaps[-1] == "2"
     assert "2" in fleet.engines.running()
@@ -91,6 +96,6 @@ async def test_users_go_back_to_whatever_is_stable_and_nothing_else_changes(flee
         assert (state.stable.version, state.canary, state.weight) == ("2", None, 0)
 
 
-async def test_a_region_that_serves_nobody_has_nothing_to_go_back_from(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_a_region_that_serves_nobody_has_nothing_to_go_back_from(caplog: pytest.LogCaptureFixture) -> None:
     await rollback_of(FakeFleet()).now()
-    assert capsys.readouterr().err == "eu-west-1: serves nobody\n"
+    assert caplog.messages == ["eu-west-1: serves nobody"]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.cli.rollout_place import Asked, Place, place_of
+from tidegate.cli.commands.rollout import RolloutLocation, RolloutOptions, location_of
 from tidegate.core.errors import UsageError
 
 ROOT = Path(__file__).parents[3]
@@ -21,26 +21,26 @@ def asked(
     namespace: str | None = None,
     spec: Path | None = None,
     region: str | None = None,
-) -> Asked:
-    return Asked(name, context, namespace, spec, region)
+) -> RolloutOptions:
+    return RolloutOptions(name, context, namespace, spec, region)
 
 
 def test_a_name_is_looked_for_where_the_kubeconfig_points_to() -> None:
-    assert place_of(asked("chat")) == Place("chat", None, None)
+    assert location_of(asked("chat")) == RolloutLocation("chat", None, None)
 
 
 def test_context_and_namespace_can_be_said() -> None:
-    assert place_of(asked("chat", context="prod", namespace="serving")) == Place("chat", "prod", "serving")
+    assert location_of(asked("chat", context="prod", namespace="serving")) == RolloutLocation("chat", "prod", "serving")
 
 
 def test_a_spec_says_all_three() -> None:
-    place = place_of(asked(spec=CLUSTERS, region="us-east-1"))
-    assert place == Place("support-llm", "prod-us-east-1", "serving")
+    place = location_of(asked(spec=CLUSTERS, region="us-east-1"))
+    assert place == RolloutLocation("support-llm", "prod-us-east-1", "serving")
 
 
 def test_what_is_said_overrules_the_spec() -> None:
-    place = place_of(asked("chat", context="test", namespace="other", spec=CLUSTERS, region="us-east-1"))
-    assert place == Place("chat", "test", "other")
+    place = location_of(asked("chat", context="test", namespace="other", spec=CLUSTERS, region="us-east-1"))
+    assert place == RolloutLocation("chat", "test", "other")
 
 
 @pytest.mark.parametrize(
@@ -53,10 +53,10 @@ def test_what_is_said_overrules_the_spec() -> None:
         (asked(spec=LOCAL, region="eu-west-1"), "the fleet of this delivery is no cluster"),
     ],
 )
-def test_what_does_not_fit_together_is_told(what: Asked, complaint: str) -> None:
+def test_what_does_not_fit_together_is_told(what: RolloutOptions, complaint: str) -> None:
     with pytest.raises(UsageError, match=complaint):
-        place_of(what)
+        location_of(what)
 
 
 def test_a_list_needs_no_name() -> None:
-    assert place_of(asked(context="prod"), named=False) == Place("", "prod", None)
+    assert location_of(asked(context="prod"), named=False) == RolloutLocation("", "prod", None)

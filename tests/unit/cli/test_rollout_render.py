@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from fakes.fleets import IMAGE
+from fakes.fleet import IMAGE
 
 from tidegate.cli import main
 
@@ -50,7 +50,7 @@ def test_the_engine_is_the_one_that_was_named(capsys: pytest.CaptureFixture[str]
     assert template["metadata"]["annotations"] == {"tidegate.dev/digest": "abc"}
 
 
-def test_a_promise_that_nothing_watches_is_told_beside_the_objects(
+def test_a_promise_that_nothing_watches_is_told_next_to_the_objects(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     spec = tmp_path / "delivery.yaml"
@@ -80,3 +80,37 @@ def test_what_cannot_be_rendered_is_refused(
     out, err = capsys.readouterr()
     assert out == ""
     assert line in err
+
+
+def signed(folder: Path, *, trust: str) -> str:
+    """The example with `fleet.signatures`, a trust file, and a key next to it."""
+    spec = folder / "delivery.yaml"
+    written = Path(EXAMPLE).read_text().replace("../support/", "")
+    spec.write_text(written.replace("  kind: argo\n", "  kind: argo\n  signatures: sigstore\n", 1))
+    (folder / "trust.yaml").write_text(f"apiVersion: tidegate/v1\nkind: Trust\n{trust}")
+    (folder / "engine.pub").write_bytes((ROOT / "tests/golden/manifests/signatures/engines.pem").read_bytes())
+    return str(spec)
+
+
+def test_a_cluster_is_told_to_verify_signatures_by_the_trust_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec = signed(tmp_path, trust="engines: {keys: [engine.pub], images: [registry.example.com/*]}\n")
+    assert render("--region", "eu-west-1", "--part", "admission", spec=spec) == 0
+    policy = list(yaml.safe_load_all(capsys.readouterr().out))[-1]
+    assert policy["kind"] == "ClusterImagePolicy"
+    assert policy["spec"]["images"] == [{"glob": "registry.example.com/**"}]
+    assert (
+        "".join(each["key"]["data"] for each in policy["spec"]["authorities"]) == (tmp_path / "engine.pub").read_text()
+    )
+
+
+def test_signatures_without_keys_to_verify_them_by_are_refused_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec = signed(tmp_path, trust="engines: {images: [registry.example.com/*]}\n")
+    assert render("--region", "eu-west-1", "--part", "admission", spec=spec) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "fleet.signatures: sigstore verifies nothing: `engines` of the trust file has no keys" in err
+    assert render("--region", "eu-west-1", "--part", "serving", spec=spec) == 0

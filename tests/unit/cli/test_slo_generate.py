@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
-from fakes.stdin import pipe_in
+from fakes.terminal import pipe_in
 
 from tidegate.cli import main
 
@@ -93,7 +93,9 @@ def test_plain_documents_of_a_file_share_one_document_because_prometheus_reads_n
     assert capsys.readouterr() == ("", f"{target}: the rules of 2 SLOs\n")
 
 
-def test_kubernetes_objects_stay_objects_beside_plain_rules(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_kubernetes_objects_stay_objects_next_to_plain_rules(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     assert main(["slo", "generate", "-i", written(tmp_path, "a.yaml", f"{OBJECT}---\n{plain('chat')}")]) == 0
     first, second = yaml.safe_load_all(capsys.readouterr().out)
     assert [group["name"][-12:] for group in first["groups"]] == ["chat-answers"] * 3

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from registry.errors import StoreUnreachable
 from registry.model import DeliverySummary
-from rollouts.model import Arm, Phase, RegionState, Role, Stranger
-from tidegate.cli.commands.status import _delivery_line, _exit_code, _region_line, _stranger_lines
+from rollouts.model import CarrierHeartbeat, EngineSet, ForeignObject, RegionPhase, RegionState, Role
+from tidegate.app.status import _exit_code, read_status
+from tidegate.cli.views.status import (
+    _delivery_line,
+    _foreign_object_lines,
+    _record_lines,
+    _region_line,
+    _taken_away_line,
+    carrier_line,
+)
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -21,12 +32,12 @@ def a_delivery(**changes: object) -> DeliverySummary:
     return DeliverySummary.model_validate(known | changes)
 
 
-def an_arm(role: Role, version: str, *, ready: bool = True) -> Arm:
-    return Arm(role=role, version=version, digest="d", url="http://127.0.0.1:1", ready=ready)
+def an_arm(role: Role, version: str, *, ready: bool = True) -> EngineSet:
+    return EngineSet(role=role, version=version, digest="d", url="http://127.0.0.1:1", ready=ready)
 
 
 def a_region(**changes: object) -> RegionState:
-    known: dict[str, object] = {"region": "eu-west-1", "phase": Phase.STEADY, "entry": "http://127.0.0.1:8080"}
+    known: dict[str, object] = {"region": "eu-west-1", "phase": RegionPhase.STEADY, "entry": "http://127.0.0.1:8080"}
     return RegionState.model_validate(known | changes)
 
 
@@ -49,7 +60,8 @@ def a_region(**changes: object) -> RegionState:
             a_delivery(last_step="build"),
             False,
             "delivery 01234567 of version 3: died at build; process 4711 on here is gone; "
-            f"`tidegate resume {a_delivery().id}` carries it on, the next `tidegate deliver` closes it and starts anew",
+            f"`tidegate resume {a_delivery().id}` carries it on, the next `tidegate deliver` closes it and "
+            f"starts again",
         ),
         (
             a_delivery(last_step="bake@1", patience_seconds=900.0),
@@ -60,7 +72,8 @@ def a_region(**changes: object) -> RegionState:
             a_delivery(last_step="bake@1", patience_seconds=900.0),
             False,
             "delivery 01234567 of version 3: died at bake@1; nobody carries it; "
-            f"`tidegate resume {a_delivery().id}` carries it on, the next `tidegate deliver` closes it and starts anew",
+            f"`tidegate resume {a_delivery().id}` carries it on, the next `tidegate deliver` closes it and "
+            f"starts again",
         ),
     ],
 )
@@ -69,7 +82,7 @@ def test_a_delivery_runs_is_over_or_died(last: DeliverySummary | None, alive: bo
 
 
 def test_a_region_without_engines_is_empty() -> None:
-    assert _region_line(a_region(phase=Phase.EMPTY)) == "eu-west-1: empty, empty, at http://127.0.0.1:8080"
+    assert _region_line(a_region(phase=RegionPhase.EMPTY)) == "eu-west-1: empty, empty, at http://127.0.0.1:8080"
 
 
 def test_a_steady_region_names_what_serves_and_what_is_warm() -> None:
@@ -79,7 +92,7 @@ def test_a_steady_region_names_what_serves_and_what_is_warm() -> None:
 
 def test_a_trial_says_how_many_users_are_on_it() -> None:
     state = a_region(
-        phase=Phase.TRIAL, stable=an_arm(Role.STABLE, "2"), canary=an_arm(Role.CANARY, "3"), weight=10, mirror=100
+        phase=RegionPhase.TRIAL, stable=an_arm(Role.STABLE, "2"), canary=an_arm(Role.CANARY, "3"), weight=10, mirror=100
     )
     assert _region_line(state) == (
         "eu-west-1: trial, stable 2, canary 3, 10 % on the canary, 100 % mirrored, at http://127.0.0.1:8080"
@@ -88,7 +101,7 @@ def test_a_trial_says_how_many_users_are_on_it() -> None:
 
 def test_an_engine_that_is_down_is_marked_and_the_problem_comes_last() -> None:
     state = a_region(
-        phase=Phase.DEGRADED, stable=an_arm(Role.STABLE, "2", ready=False), problem="stable (version 2) is down"
+        phase=RegionPhase.DEGRADED, stable=an_arm(Role.STABLE, "2", ready=False), problem="stable (version 2) is down"
     )
     assert _region_line(state) == (
         "eu-west-1: degraded, stable 2 (not ready), at http://127.0.0.1:8080: stable (version 2) is down"
@@ -103,12 +116,15 @@ SERVES = a_region(stable=an_arm(Role.STABLE, "1"))
     [
         ([SERVES], {}, 0),
         (
-            [SERVES, a_region(stable=an_arm(Role.STABLE, "1"), phase=Phase.DEGRADED, problem="one engine is missing")],
+            [
+                SERVES,
+                a_region(stable=an_arm(Role.STABLE, "1"), phase=RegionPhase.DEGRADED, problem="one engine is missing"),
+            ],
             {},
             0,
         ),
         ([SERVES, a_region(stable=an_arm(Role.STABLE, "1", ready=False))], {}, 4),
-        ([SERVES, a_region(phase=Phase.EMPTY)], {}, 4),
+        ([SERVES, a_region(phase=RegionPhase.EMPTY)], {}, 4),
         ([SERVES], {"us-east-1": "cannot be reached"}, 4),
         ([], {}, 4),
     ],
@@ -120,11 +136,47 @@ def test_the_exit_code_says_whether_every_region_was_seen_and_serves(
 
 
 def test_a_region_of_somebody_else_is_unknown_and_not_empty() -> None:
-    theirs = Stranger(kind="Rollout", name="chat", namespace="serving", owner="managed by Helm")
+    theirs = ForeignObject(kind="Rollout", name="chat", namespace="serving", owner="managed by Helm")
     service = theirs.model_copy(update={"kind": "Service"})
-    state = a_region(phase=Phase.UNKNOWN, problem=f"{theirs}; its 4 pods may serve", strangers=[theirs, service])
+    state = a_region(
+        phase=RegionPhase.UNKNOWN, problem=f"{theirs}; its 4 pods may serve", foreign_objects=[theirs, service]
+    )
     assert _region_line(state) == (
         "eu-west-1: unknown, at http://127.0.0.1:8080: "
         "Rollout chat in serving is not tidegate's (managed by Helm); its 4 pods may serve"
     )
-    assert _stranger_lines(state) == ["eu-west-1: Service chat in serving is not tidegate's (managed by Helm)"]
+    assert _foreign_object_lines(state) == ["eu-west-1: Service chat in serving is not tidegate's (managed by Helm)"]
+
+
+@pytest.mark.parametrize(
+    ("silent", "line"),
+    [
+        (4, "heard of 4 s ago"),
+        (120, "heard of 2 min 00 s ago; a trial there ends by itself in 13 min 00 s"),
+        (1000, "heard of 16 min 40 s ago; a trial there ends by itself at any moment"),
+        (None, "of whom nothing was heard yet"),
+    ],
+)
+def test_no_matter_who_carries_a_trial_is_named_with_his_last_sign_of_life(silent: int | None, line: str) -> None:
+    heard = None if silent is None else NOON - timedelta(seconds=silent)
+    carried = CarrierHeartbeat(who="ci-7 (process 4711)", heard=heard, unattended_seconds=900.0)
+    told = carrier_line("eu-west-1", carried, NOON)
+    assert told == f"eu-west-1: carried by ci-7 (process 4711), {line}"
+
+
+def test_a_region_that_ended_its_trial_says_why_once() -> None:
+    why = "version 2 was taken back here at 12:00:00 UTC: nothing was heard of ci-7 for 15m"
+    assert _taken_away_line(a_region(taken_away=why)) == [f"eu-west-1: {why}"]
+    assert _taken_away_line(a_region(taken_away=why, problem=why)) == []
+
+
+def test_a_store_that_is_away_is_said_and_hides_nothing_else(tmp_path: Path) -> None:
+    class Away:
+        def deliveries(self, model: str, *, last: int) -> Any:
+            raise StoreUnreachable("MLflow store http://mlflow: no answer")
+
+    (tmp_path / "0f3c.jsonl").write_text("{}\n{}\n")
+    away: Any = Away()
+    records = read_status(away, "support-llm", tmp_path)
+    assert (records.last, records.unreadable) == (None, "MLflow store http://mlflow: no answer")
+    assert list(_record_lines(records)) == ["2 events are not yet written: MLflow has not taken them"]

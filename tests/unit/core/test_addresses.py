@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tidegate.core.addresses import host_of, shown, without_names
 from tidegate.core.errors import OutsideError
+from tidegate.core.text import host_of, redacted, without_credentials
 
 
 @pytest.mark.parametrize(
@@ -22,12 +22,12 @@ from tidegate.core.errors import OutsideError
     ],
 )
 def test_an_address_is_shown_without_name_password_and_query(uri: str, told: str) -> None:
-    assert shown(uri) == told
+    assert redacted(uri) == told
 
 
 def test_addresses_within_words_lose_their_names_and_the_rest_stays() -> None:
     said = "no answer from 'http://a:b@one/x?y', nor from http://c:d@two; ask ann@example.org"
-    assert without_names(said) == "no answer from 'http://one/x?y', nor from http://two; ask ann@example.org"
+    assert without_credentials(said) == "no answer from 'http://one/x?y', nor from http://two; ask ann@example.org"
 
 
 def test_a_host_is_told_with_its_port_and_without_a_name() -> None:
@@ -36,6 +36,6 @@ def test_a_host_is_told_with_its_port_and_without_a_name() -> None:
     assert host_of("nowhere") == "nowhere"
 
 
-def test_no_error_carries_a_password_whoever_wrote_it() -> None:
+def test_no_error_carries_a_password_no_matter_who_wrote_it() -> None:
     error = OutsideError("http://a:b@h is away", hint="look at http://a:b@h", detail="GET http://a:b@h/")
     assert "a:b" not in f"{error}{error.hint}{error.detail}{error.args}"

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC
 
-from fakes.clock import START, FakeClock
-
 from tidegate.core.clock import Clock, SystemClock
+from tidegate.testing import START, FakeClock
 
 
 async def test_the_system_clock_moves_on_by_itself_and_speaks_utc() -> None:

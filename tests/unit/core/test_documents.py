@@ -60,7 +60,7 @@ def test_the_problems_of_all_documents_are_told_with_lines_of_the_text() -> None
     ]
 
 
-def test_what_is_at_odds_in_one_part_is_told_beside_what_is_wrong_in_others() -> None:
+def test_what_is_at_odds_in_one_part_is_told_next_to_what_is_wrong_in_others() -> None:
     assert problems("kind: fleet\nname: 1\nships: [{kind: ship, sails: 9}, {kind: ship, masts: 0}]\n") == [
         "sea.yaml:2: name: found 1; expected a valid string",
         "sea.yaml:3: ships[0]: found 9 sails on 1 masts; expected at most five a mast",

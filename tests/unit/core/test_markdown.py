@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.core.markdown import code_cell, table_cell
+from tidegate.core.text import code_cell, table_cell
 
 SPAN = re.compile(r"(?s)\\.|(`+)(?!`).*?(?<!`)\1(?!`)")
 

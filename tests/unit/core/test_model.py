@@ -7,8 +7,9 @@ from datetime import timedelta
 import pytest
 from pydantic import Field, ValidationError
 
+from tidegate.core.durations import Duration, format_duration, parse_duration
 from tidegate.core.model import SpecModel, Value
-from tidegate.core.quantities import Duration, Percent, format_duration, parse_duration
+from tidegate.core.quantities import Percent
 
 
 class Boat(Value):

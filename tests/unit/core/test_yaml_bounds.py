@@ -8,7 +8,7 @@ import pytest
 
 from tidegate.core.model import SpecModel
 from tidegate.core.spec import SpecError, load_spec, parse_documents, parse_spec, stated_kind
-from tidegate.core.yaml_bounds import MOST_CHARACTERS
+from tidegate.core.yaml_text import MOST_CHARACTERS
 
 BOMB = "a0: &a0 [x]\n" + "".join(
     f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 10)}]\n" for level in range(1, 11)

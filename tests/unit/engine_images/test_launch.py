@@ -1,15 +1,17 @@
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from engine_images.accelerators import Accelerator
-from engine_images.arguments.model import ArgumentValue
+from engine_images.arguments.values import ArgumentValue
+from engine_images.choices import CompileMode
 from engine_images.errors import VersionMismatch
 from engine_images.launch import launch_of
 from engine_images.manifest import Launch
 from engine_images.model import EngineEnvironment
-from engine_images.sampling import SamplingSpec
-from engine_images.spec import CompileMode, CompileSpec, EngineSettings, VllmSpec
+from engine_images.spec import CompileSpec, EngineSettings, SamplingSpec, VllmSpec
 from tidegate.core.errors import ExitCode
 
 ENVIRONMENT = EngineEnvironment(python="/engine/bin/python", vllm="0.32.0")
@@ -119,3 +121,16 @@ def test_another_vllm_than_the_installed_one_is_refused_in_one_line() -> None:
         "the spec pins vLLM 0.31.1, but /engine/bin/python has 0.32.0; set engine.vllm.version to 0.32.0"
     )
     assert caught.value.exit_code is ExitCode.USAGE
+
+
+def test_max_autotune_is_added_to_the_specs_own_compilation_config() -> None:
+    own = {"compile_sizes": [1], "inductor_compile_config": {"epilogue_fusion": True}}
+    (argument,) = [
+        argument
+        for argument in launch(settings(mode=CompileMode.MAX_AUTOTUNE, compilation_config=own)).arguments
+        if argument.startswith("--compilation-config")
+    ]
+    assert json.loads(argument.partition("=")[2]) == {
+        "compile_sizes": [1],
+        "inductor_compile_config": {"max_autotune": True, "epilogue_fusion": True},
+    }

@@ -3,12 +3,11 @@
 from pathlib import Path
 
 import pytest
-from fakes.engine_image import AMD64, contents
+from fakes.engines.engine_image import AMD64, contents
 
 from engine_images.errors import BrokenImage
-from engine_images.oci.base import Base, base_of, manifest_for
 from engine_images.oci.compose import annotations_of, labels_of, manifest_bytes, planned_layers
-from engine_images.oci.model import DOCKER_MANIFEST, MANIFEST, Platform
+from engine_images.oci.model import DOCKER_MANIFEST, MANIFEST, Base, Platform, base_of, manifest_for
 
 
 def test_what_changes_together_lies_together() -> None:

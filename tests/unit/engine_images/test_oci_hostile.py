@@ -1,4 +1,4 @@
-"""Images that somebody made in order to harm whoever reads them."""
+"""Images that somebody made in order to harm the one who reads them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from fakes.engine_image import small_engine
+from fakes.engines.engine_image import small_engine
 
 from engine_images.adapters.oci_layout import OciLayout
 from engine_images.adapters.oci_read import InLayout, read_engine, read_engine_files

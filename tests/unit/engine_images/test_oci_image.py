@@ -5,8 +5,17 @@ from typing import Any
 import pytest
 
 from engine_images.errors import BrokenImage
-from engine_images.oci.image import config_of, manifest_of
-from engine_images.oci.model import CONFIG, LAYER, Descriptor, Layer, Platform, Runtime, canonical
+from engine_images.oci.model import (
+    CONFIG,
+    LAYER,
+    Descriptor,
+    Layer,
+    Platform,
+    Runtime,
+    canonical,
+    config_of,
+    manifest_of,
+)
 
 AMD64 = Platform(architecture="amd64")
 ENGINE = Layer(title="engine", descriptor=Descriptor.of(b"engine", LAYER))

@@ -1,15 +1,24 @@
 """What an image holds and how two differ, told from documents alone."""
 
 import pytest
-from fakes.engine_image import CACHE, FACTORS, MODEL, contents
+from fakes.engines.engine_image import CACHE, FACTORS, MODEL, contents
 
+from engine_images.entrypoint.compile_key import options
 from engine_images.errors import BrokenImage
-from engine_images.oci.base import Base
 from engine_images.oci.compose import Contents, annotations_of, manifest_bytes, planned_layers
-from engine_images.oci.diff import Part, arguments, differences
-from engine_images.oci.image import config_of, manifest_of
-from engine_images.oci.inspect import EngineImage, engine_image, engine_layer
-from engine_images.oci.model import CONFIG, LAYER, Descriptor, Layer, Platform, Runtime, canonical
+from engine_images.oci.inspect import EngineImage, EnginePart, differences, engine_image, engine_layer
+from engine_images.oci.model import (
+    CONFIG,
+    LAYER,
+    Base,
+    Descriptor,
+    Layer,
+    Platform,
+    Runtime,
+    canonical,
+    config_of,
+    manifest_of,
+)
 from engine_images.sbom import Package, sbom_of
 
 AMD64 = Platform(architecture="amd64")
@@ -35,7 +44,9 @@ def sbom(*versions: tuple[str, str]) -> bytes:
     return sbom_of([Package(name=name, version=version) for name, version in versions], contents().manifest.model)
 
 
-def told(a: EngineImage, b: EngineImage, *, without: frozenset[Part] = frozenset({Part.LAYER, Part.FILE})) -> list[str]:
+def told(
+    a: EngineImage, b: EngineImage, *, without: frozenset[EnginePart] = frozenset({EnginePart.LAYER, EnginePart.FILE})
+) -> list[str]:
     return [f"{each.part} {each.name}: {each.a} -> {each.b}" for each in differences(a, b) if each.part not in without]
 
 
@@ -111,24 +122,26 @@ def test_files_and_layers_that_changed_are_named() -> None:
 
     found = differences(image(contents()), image(other))
 
-    assert [each.name for each in found if each.part is Part.FILE] == [
+    assert [each.name for each in found if each.part is EnginePart.FILE] == [
         "/engine/cache/aot/kernel.so",
         "/engine/manifest.json",
         "/engine/model/tokenizer.json",
     ]
-    assert [each.name for each in found if each.part is Part.LAYER] == ["compile cache", "engine", "weights"]
+    assert [each.name for each in found if each.part is EnginePart.LAYER] == ["compile cache", "engine", "weights"]
 
 
 def test_a_missing_layer_is_told_as_missing() -> None:
     (layer,) = (
-        each for each in differences(image(contents()), image(contents(with_weights=False))) if each.part is Part.LAYER
+        each
+        for each in differences(image(contents()), image(contents(with_weights=False)))
+        if each.part is EnginePart.LAYER
     )
 
     assert (layer.name, layer.b) == ("weights", None)
 
 
 def test_arguments_are_compared_flag_by_flag() -> None:
-    assert arguments(["serve", "--port", "{port}", "--flag", "--names", "a", "b", "--seed=7"]) == {
+    assert options(["serve", "--port", "{port}", "--flag", "--names", "a", "b", "--seed=7"]) == {
         "": "serve",
         "--port": "{port}",
         "--flag": "",

@@ -3,7 +3,7 @@
 import pytest
 
 from engine_images.errors import BadReference
-from engine_images.oci.reference import Reference
+from engine_images.oci.reference import ImageReference
 
 DIGEST = "sha256:" + "a" * 64
 
@@ -23,7 +23,9 @@ DIGEST = "sha256:" + "a" * 64
     ],
 )
 def test_every_part_is_found(text: str, registry: str, repository: str, tag: str, digest: str) -> None:
-    assert Reference.parse(text) == Reference(registry=registry, repository=repository, tag=tag, digest=digest)
+    assert ImageReference.parse(text) == ImageReference(
+        registry=registry, repository=repository, tag=tag, digest=digest
+    )
 
 
 @pytest.mark.parametrize(
@@ -41,12 +43,12 @@ def test_every_part_is_found(text: str, registry: str, repository: str, tag: str
 )
 def test_what_is_wrong_is_said(text: str, part: str) -> None:
     with pytest.raises(BadReference, match=part):
-        Reference.parse(text)
+        ImageReference.parse(text)
 
 
 def test_a_reference_is_written_as_it_was_read() -> None:
     for text in (f"registry.example:5000/team/engine:7@{DIGEST}", "registry.example/engine"):
-        assert str(Reference.parse(text)) == text
+        assert str(ImageReference.parse(text)) == text
 
 
 @pytest.mark.parametrize(
@@ -63,8 +65,8 @@ def test_a_reference_is_written_as_it_was_read() -> None:
     ],
 )
 def test_only_this_machine_is_the_loopback(text: str, local: bool) -> None:
-    assert Reference.parse(text).on_loopback is local
+    assert ImageReference.parse(text).on_loopback is local
 
 
 def test_docker_hub_answers_elsewhere_than_it_is_named() -> None:
-    assert Reference.parse("debian:12").address == "registry-1.docker.io"
+    assert ImageReference.parse("debian:12").address == "registry-1.docker.io"

@@ -6,7 +6,7 @@ from typing import Any
 
 import jsonschema_rs
 import pytest
-from fakes.engine_image import contents
+from fakes.engines.engine_image import contents
 
 from engine_images.sbom import Package, sbom_of
 

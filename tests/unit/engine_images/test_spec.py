@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from engine_images.accelerators import Accelerator
-from engine_images.arguments.reserved import RESERVED
-from engine_images.spec import CompileMode, EngineSettings
+from engine_images.arguments.validation import RESERVED
+from engine_images.choices import CompileMode
+from engine_images.spec import EngineSettings
+from tidegate.core.errors import UsageError
 from tidegate.core.spec import SpecError, parse_spec
 
 
@@ -137,7 +141,9 @@ def test_batch_sizes_to_warm_are_written_once_and_in_order(sizes: str) -> None:
 
 
 def test_an_unknown_way_to_compile_is_refused_with_the_known_ones() -> None:
-    assert "expected 'default' or 'none'" in problem("vllm: {version: 0.32.0}\ncompile: {mode: max}")
+    assert "expected 'default', 'none', 'reduce-overhead' or 'max-autotune'" in problem(
+        "vllm: {version: 0.32.0}\ncompile: {mode: max}"
+    )
 
 
 def test_a_version_that_yaml_reads_as_a_number_is_refused() -> None:
@@ -149,3 +155,40 @@ def test_no_batch_is_warmed_that_is_never_answered_at_once() -> None:
     assert problem(text) == (
         "engine.yaml:2: compile.warm: found 32; expected at most max-num-seqs (8): no more are answered at once"
     )
+
+
+TORCH = "torch: {factory: 'models.py:encoder', shapes: [1x64, 8x128]}"
+
+
+def test_a_torch_module_is_named_by_its_factory_and_its_shapes() -> None:
+    settings = parse(f"{TORCH}\ncompile: {{mode: reduce-overhead, dynamic: yes, fullgraph: true, floor: 1.05}}")
+    assert settings.torch
+    assert settings.torch.file == Path("models.py")
+    assert settings.compile.floor == 1.05
+    with pytest.raises(UsageError, match=r"built and proven by `tidegate engine build`, and not served"):
+        settings.require_vllm()
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [("compile: {}", "neither vllm nor torch"), (f"vllm: {{version: 0.32.0}}\n{TORCH}", "both vllm and torch")],
+)
+def test_an_engine_is_vllms_or_a_module(text: str, found: str) -> None:
+    assert f"vllm: found {found}; expected one of them" in problem(text)
+
+
+@pytest.mark.parametrize("module", ["{factory: encoder}", "{factory: 'models.py:encoder', shapes: [8by128]}"])
+def test_what_is_no_factory_or_shape_is_refused(module: str) -> None:
+    assert "torch" in problem(f"torch: {module}")
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        ("dynamic: no", "found no for vLLM; expected auto: vLLM leaves the number of tokens open, and nothing else"),
+        ("mode: max-autotune", "found max-autotune on a cpu; expected default: vLLM 0.32 dies while it compiles so"),
+        ("mode: reduce-overhead", "expected default or max-autotune: vLLM captures CUDA graphs in both"),
+    ],
+)
+def test_what_vllm_decides_itself_is_not_asked_of_it(asked: str, expected: str) -> None:
+    assert expected in problem(f"vllm: {{version: 0.32.0}}\ncompile: {{{asked}}}")

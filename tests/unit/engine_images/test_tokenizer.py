@@ -4,10 +4,10 @@ import json
 from pathlib import Path
 
 import pytest
-from fakes.tiny_model import write_tiny_model
 
-from engine_images.adapters.tokenizer import FileTokenizer
+from engine_images.adapters.model_version import FileTokenizer
 from engine_images.errors import NotAModel
+from tidegate.testing import write_tiny_model
 
 QUESTION = [{"role": "user", "content": "Hi <b>"}]
 

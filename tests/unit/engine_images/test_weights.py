@@ -4,11 +4,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from fakes.tiny_model import write_tiny_model
 from safetensors.numpy import save_file
 
-from engine_images.adapters.weights import read_weights
+from engine_images.adapters.model_version import read_weights
 from engine_images.errors import NotAModel
+from tidegate.testing import write_tiny_model
 
 
 def test_elements_are_counted_over_all_files(tmp_path: Path) -> None:

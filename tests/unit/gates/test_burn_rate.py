@@ -8,12 +8,18 @@ from datetime import timedelta
 import numpy as np
 import pytest
 
-from gates.burn.burn_rate import Burn, events_of, judge_burn_rate, slow_events_of
-from gates.burn.evidence import Events, Look
-from gates.burn.spec import BurnRateGate, SlowerThan, filled
-from gates.burn.watch import BurnWatch
-from gates.evidence import Arm, Batch, Buckets, PodEvidence
-from gates.model import NoData, Outcome, Verdict
+from gates.analyses.burn_rate import (
+    BurnRateGate,
+    BurnRateMonitor,
+    BurnRateTest,
+    SlowerThan,
+    events_of,
+    filled,
+    slow_events_of,
+)
+from gates.evidence.batch import ArmName, Batch, Buckets, Events, PodEvidence
+from gates.model import GateOutcome, NoData, Verdict
+from gates.stats.burn import EventSample
 from tidegate.core.errors import UsageError
 from tidegate.core.spec import SpecError, parse_spec
 
@@ -21,10 +27,18 @@ GATE = BurnRateGate(objective=0.999)
 """Its slow pair allows 6 in 1,000 bad events."""
 
 
-def looks(events: Iterable[tuple[int, int]], every: float = 10.0) -> Iterator[Look]:
+def looks(events: Iterable[tuple[int, int]], every: float = 10.0) -> Iterator[EventSample]:
     """(total, bad) at each look."""
     for number, (total, bad) in enumerate(events, start=1):
-        yield Look(time=number * every, seconds=every, events=Events(total=total, bad=bad))
+        yield EventSample(time=number * every, seconds=every, events=Events(total=total, bad=bad))
+
+
+def judge_burn_rate(gate: BurnRateGate, samples: Iterable[EventSample], *, deadline_passed: bool = False) -> Verdict:
+    """What all samples together say."""
+    burn = BurnRateTest(gate)
+    for sample in samples:
+        burn.take(sample)
+    return burn.verdict(deadline_passed=deadline_passed)
 
 
 def judged(*events: tuple[int, int], gate: BurnRateGate = GATE) -> Verdict:
@@ -32,15 +46,15 @@ def judged(*events: tuple[int, int], gate: BurnRateGate = GATE) -> Verdict:
 
 
 def test_three_requests_are_no_burn() -> None:
-    assert judged((1, 1), (1, 1), (1, 1)).outcome is Outcome.RUNNING
+    assert judged((1, 1), (1, 1), (1, 1)).outcome is GateOutcome.RUNNING
     late = judge_burn_rate(GATE, looks([(3, 3)]), deadline_passed=True)
-    assert late.outcome is Outcome.INCONCLUSIVE
+    assert late.outcome is GateOutcome.INCONCLUSIVE
     assert "which may be chance still" in late.reason
 
 
 def test_an_outage_fails_at_once_and_says_how_fast() -> None:
     verdict = judged((100, 0), (100, 30))
-    assert verdict.outcome is Outcome.FAIL
+    assert verdict.outcome is GateOutcome.FAIL
     assert verdict.reason == (
         "spends the error budget 150 times too fast in 25s and 150 times in 5m (allowed 14.4): "
         "evidence over 1,000,000:1 that it is no chance"
@@ -50,71 +64,71 @@ def test_an_outage_fails_at_once_and_says_how_fast() -> None:
 
 def test_a_single_error_among_hundreds_is_no_burn() -> None:
     # 1 of 100 is 10 times the budget in every window.
-    assert judged((100, 1)).outcome is Outcome.RUNNING
+    assert judged((100, 1)).outcome is GateOutcome.RUNNING
 
 
 def test_a_slow_burn_is_found_with_time() -> None:
     rng = np.random.default_rng(1)
     events = [(200, int(rng.binomial(200, 0.012))) for _ in range(60)]
     verdict = judged(*events)
-    assert verdict.outcome is Outcome.FAIL and "(allowed 6)" in verdict.reason
+    assert verdict.outcome is GateOutcome.FAIL and "(allowed 6)" in verdict.reason
 
 
 def test_a_burn_that_is_over_is_no_burn() -> None:
     # Asked before the errors had left the long windows, but not the short ones.
     gate = BurnRateGate(objective=0.999, min_events=5000)
-    assert judged((100, 20), *[(100, 0)] * 60, gate=gate).outcome is Outcome.PASS
+    assert judged((100, 20), *[(100, 0)] * 60, gate=gate).outcome is GateOutcome.PASS
 
 
 def test_a_burn_that_began_late_is_found_in_the_short_windows_of_the_fast_pair() -> None:
     verdict = judged(*[(200, 0)] * 400, *[(200, 8)] * 30)
-    assert verdict.outcome is Outcome.FAIL
+    assert verdict.outcome is GateOutcome.FAIL
 
 
 def test_a_pass_needs_evidence() -> None:
-    assert judged((30, 0)).outcome is Outcome.RUNNING
+    assert judged((30, 0)).outcome is GateOutcome.RUNNING
     verdict = judged(*[(100, 0)] * 10)
-    assert verdict.outcome is Outcome.PASS
+    assert verdict.outcome is GateOutcome.PASS
     assert verdict.reason.startswith("0 of 1,000 events were bad: evidence ")
 
 
 def test_without_traffic_nothing_passes_whatever_was_shown_before() -> None:
-    burn = Burn(GATE)
+    burn = BurnRateTest(GATE)
     for look in looks([(100, 0)] * 10):
         burn.take(look)
-    assert burn.verdict().outcome is Outcome.PASS
-    burn.take(Look(time=200, seconds=100, events=NoData(reason="Prometheus has no such series")))
-    assert burn.verdict().outcome is Outcome.RUNNING
+    assert burn.verdict().outcome is GateOutcome.PASS
+    burn.take(EventSample(time=200, seconds=100, events=NoData(reason="Prometheus has no such series")))
+    assert burn.verdict().outcome is GateOutcome.RUNNING
     assert burn.verdict(deadline_passed=True).reason == "no events: Prometheus has no such series"
-    burn.take(Look(time=210, seconds=10, events=Events(total=0, bad=0)))
-    assert burn.verdict(deadline_passed=True).outcome is Outcome.INCONCLUSIVE
+    burn.take(EventSample(time=210, seconds=10, events=Events(total=0, bad=0)))
+    assert burn.verdict(deadline_passed=True).outcome is GateOutcome.INCONCLUSIVE
 
 
 def test_nothing_seen_is_never_a_pass() -> None:
-    assert judged().outcome is Outcome.RUNNING
-    assert judged(*[(0, 0)] * 100).outcome is Outcome.RUNNING
-    assert judge_burn_rate(GATE, [], deadline_passed=True).outcome is Outcome.INCONCLUSIVE
+    assert judged().outcome is GateOutcome.RUNNING
+    assert judged(*[(0, 0)] * 100).outcome is GateOutcome.RUNNING
+    assert judge_burn_rate(GATE, [], deadline_passed=True).outcome is GateOutcome.INCONCLUSIVE
 
 
 def test_a_proven_burn_stays_one() -> None:
-    assert judged((100, 50), *[(1000, 0)] * 200).outcome is Outcome.FAIL
+    assert judged((100, 50), *[(1000, 0)] * 200).outcome is GateOutcome.FAIL
 
 
 def test_looks_go_forward() -> None:
-    burn = Burn(GATE)
-    burn.take(Look(time=5, seconds=5, events=Events(total=1, bad=0)))
+    burn = BurnRateTest(GATE)
+    burn.take(EventSample(time=5, seconds=5, events=Events(total=1, bad=0)))
     with pytest.raises(UsageError, match="came after one at 5"):
-        burn.take(Look(time=5, seconds=5, events=Events(total=1, bad=0)))
+        burn.take(EventSample(time=5, seconds=5, events=Events(total=1, bad=0)))
 
 
-def share_of(outcome: Outcome, rate: float, *, runs: int, total: int, every: int) -> float:
+def share_of(outcome: GateOutcome, rate: float, *, runs: int, total: int, every: int) -> float:
     """How many of so many trials of 60 looks ever had that outcome."""
     rng = np.random.default_rng(7)
     found = 0
     for _ in range(runs):
-        burn = Burn(GATE)
+        burn = BurnRateTest(GATE)
         for number, bad in enumerate(rng.binomial(total, rate, every), start=1):
-            burn.take(Look(time=number * 10, seconds=10, events=Events(total=total, bad=int(bad))))
+            burn.take(EventSample(time=number * 10, seconds=10, events=Events(total=total, bad=int(bad))))
             if burn.verdict().outcome is outcome:
                 found += 1
                 break
@@ -123,56 +137,61 @@ def share_of(outcome: Outcome, rate: float, *, runs: int, total: int, every: int
 
 def test_a_version_at_the_edge_of_a_burn_rarely_fails_and_rarely_passes() -> None:
     # 1 % and 5 % are the promises; 150 runs may give so many.
-    assert share_of(Outcome.FAIL, 0.006, runs=150, total=200, every=60) <= 0.03
-    assert share_of(Outcome.PASS, 0.006, runs=150, total=200, every=60) <= 0.08
+    assert share_of(GateOutcome.FAIL, 0.006, runs=150, total=200, every=60) <= 0.03
+    assert share_of(GateOutcome.PASS, 0.006, runs=150, total=200, every=60) <= 0.08
 
 
 def test_a_healthy_version_passes_and_a_burning_one_fails() -> None:
-    assert share_of(Outcome.PASS, 0.001, runs=50, total=200, every=60) >= 0.98
-    assert share_of(Outcome.FAIL, 0.02, runs=50, total=200, every=60) >= 0.98
+    assert share_of(GateOutcome.PASS, 0.001, runs=50, total=200, every=60) >= 0.98
+    assert share_of(GateOutcome.FAIL, 0.02, runs=50, total=200, every=60) >= 0.98
 
 
 def test_requests_of_an_arm_are_events() -> None:
-    pods = (PodEvidence(arm=Arm.CANARY, pod="a", requests=5, errors=1, refused=2), PodEvidence(arm=Arm.CANARY, pod="b"))
-    assert events_of(Batch(time=1, arms=pods), Arm.CANARY) == Events(total=3, bad=1)
-    assert events_of(Batch(time=1, arms=pods), Arm.STABLE) == NoData(reason="nothing is known of the stable arm")
+    pods = (
+        PodEvidence(arm=ArmName.CANARY, pod="a", requests=5, errors=1, refused=2),
+        PodEvidence(arm=ArmName.CANARY, pod="b"),
+    )
+    assert events_of(Batch(time=1, arms=pods), ArmName.CANARY) == Events(total=3, bad=1)
+    assert events_of(Batch(time=1, arms=pods), ArmName.STABLE) == NoData(reason="nothing is known of the stable arm")
     silent = Batch(time=1, arms=pods[1:], missing={"requests": "not scraped"})
-    assert events_of(silent, Arm.CANARY) == NoData(reason="not scraped")
+    assert events_of(silent, ArmName.CANARY) == NoData(reason="not scraped")
 
 
 def test_answers_that_took_too_long_are_events() -> None:
     slower = SlowerThan(metric="ttft", than=timedelta(seconds=0.25))
     buckets = Buckets(edges=(0.1, 0.25, 1.0), counts=(4, 3, 2, 1))
     pods = (
-        PodEvidence(arm=Arm.CANARY, pod="a", requests=10, ttft=buckets),
-        PodEvidence(arm=Arm.CANARY, pod="b", requests=3, ttft=(0.25, 0.26)),
-        PodEvidence(arm=Arm.CANARY, pod="c", requests=9, errors=9),
-        PodEvidence(arm=Arm.STABLE, requests=1, ttft=(9.0,)),
+        PodEvidence(arm=ArmName.CANARY, pod="a", requests=10, ttft=buckets),
+        PodEvidence(arm=ArmName.CANARY, pod="b", requests=3, ttft=(0.25, 0.26)),
+        PodEvidence(arm=ArmName.CANARY, pod="c", requests=9, errors=9),
+        PodEvidence(arm=ArmName.STABLE, requests=1, ttft=(9.0,)),
     )
-    assert slow_events_of(Batch(time=1, arms=pods), Arm.CANARY, slower) == Events(total=12, bad=4)
+    assert slow_events_of(Batch(time=1, arms=pods), ArmName.CANARY, slower) == Events(total=12, bad=4)
     between = SlowerThan(metric="ttft", than=timedelta(seconds=0.3))
-    assert slow_events_of(Batch(time=1, arms=pods), Arm.CANARY, between) == NoData(
+    assert slow_events_of(Batch(time=1, arms=pods), ArmName.CANARY, between) == NoData(
         reason="the histogram has no edge at 0.3 s"
     )
 
 
 def test_without_times_nothing_is_known_and_the_reason_is_told() -> None:
     slower = SlowerThan(metric="e2e", than=timedelta(seconds=1))
-    failed = Batch(time=1, arms=(PodEvidence(arm=Arm.CANARY, requests=2, errors=2),), missing={"e2e": "not scraped"})
-    assert slow_events_of(failed, Arm.CANARY, slower) == NoData(reason="not scraped")
-    assert slow_events_of(Batch(time=1), Arm.CANARY, slower) == NoData(
+    failed = Batch(
+        time=1, arms=(PodEvidence(arm=ArmName.CANARY, requests=2, errors=2),), missing={"e2e": "not scraped"}
+    )
+    assert slow_events_of(failed, ArmName.CANARY, slower) == NoData(reason="not scraped")
+    assert slow_events_of(Batch(time=1), ArmName.CANARY, slower) == NoData(
         reason="nothing is known of the e2e of the canary arm"
     )
 
 
 def test_a_watch_counts_what_its_gate_asks() -> None:
     gate = BurnRateGate(objective=0.99, slower=SlowerThan(metric="ttft", than=timedelta(seconds=0.25)))
-    watch = BurnWatch(gate, rollback=0.01, accept=0.05)
+    watch = BurnRateMonitor(gate, rollback=0.01, accept=0.05)
     for time in range(1, 5):
-        arms = (PodEvidence(arm=Arm.CANARY, requests=50, ttft=Buckets(edges=(0.25, 1.0), counts=(20, 30, 0))),)
+        arms = (PodEvidence(arm=ArmName.CANARY, requests=50, ttft=Buckets(edges=(0.25, 1.0), counts=(20, 30, 0))),)
         watch.take(Batch(time=time * 10, source="proxy", arms=arms), 10)
     verdict = watch.verdict(deadline_passed=False)
-    assert verdict.outcome is Outcome.FAIL, "no request failed, but most were slow"
+    assert verdict.outcome is GateOutcome.FAIL, "no request failed, but most were slow"
     assert verdict.numbers["bad_events"] == 30, "as it was when the burn was proven"
 
 
@@ -185,7 +204,7 @@ def test_a_burn_names_its_slo() -> None:
     ("text", "said"),
     [
         ("min_events: 3", "objective: found nothing; expected an objective, or the name of an SLO at `slo`"),
-        ("objective: 99%\nslo: ttft", "objective: found one beside `slo`"),
+        ("objective: 99%\nslo: ttft", "objective: found one next to `slo`"),
         (
             "objective: 99%\nslower: {metric: ttft, than: 1s}\n"
             "errors_query: e[{{.window}}]\ntotal_query: t[{{.window}}]",

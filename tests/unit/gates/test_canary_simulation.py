@@ -22,11 +22,13 @@ from benchmarks.canary_simulation.scenarios import HIGH, MID, Question, cells
 from benchmarks.canary_simulation.static_thresholds import ArgoRollouts, Flagger, Limits, canary_alone
 from benchmarks.canary_simulation.targets import target_rows
 from benchmarks.canary_simulation.workloads import HEALTHY, Regression, Traffic, Workload
-from gates.evidence import Arm, Batch, Buckets, PodEvidence
-from gates.model import Outcome
-from gates.spec import ErrorsGate, LatencyGate, ScoresGate
-from gates.terms import Terms, questions
-from gates.trial import Trial
+from gates.analyses.errors import ErrorsGate
+from gates.analyses.judge import ScoresGate
+from gates.analyses.latency import LatencyGate
+from gates.analysis_plan import AnalysisPlan, metric_tests
+from gates.evidence.batch import ArmName, Batch, Buckets, PodEvidence
+from gates.model import GateOutcome
+from gates.sequential_test import SequentialTest
 
 Array = NDArray[np.float64]
 FINE, BAD, NOTHING = 0.2, 0.9, np.nan
@@ -187,13 +189,13 @@ def test_the_same_place_gives_the_same_chunk_and_another_number_another_one() ->
     assert not np.array_equal(one.stable.requests, other.stable.requests)
 
 
-BOTH = Terms(latency=LatencyGate(), judge=ScoresGate(max_drop=0.1), sources={"judge": ("users",)})
-ERRORS = Terms(errors=ErrorsGate(max_increase=0.01))
+BOTH = AnalysisPlan(latency=LatencyGate(), judge=ScoresGate(max_drop=0.1), sources={"judge": ("users",)})
+ERRORS = AnalysisPlan(errors=ErrorsGate(max_increase=0.01))
 
 
 def batch_of(look: Look, time: float) -> Batch:
     """The only delivery of a look as an adapter would bring it: buckets on the simulation's own grid."""
-    sides = ((Arm.CANARY, look.canary, look.canary_scores), (Arm.STABLE, look.stable, look.stable_scores))
+    sides = ((ArmName.CANARY, look.canary, look.canary_scores), (ArmName.STABLE, look.stable, look.stable_scores))
     pods = [
         evidence(arm, simulated, pod, tuple(scores[0]) if pod == 0 else ())
         for arm, simulated, scores in sides
@@ -203,7 +205,7 @@ def batch_of(look: Look, time: float) -> Batch:
     return Batch(time=time, arms=tuple(pods))
 
 
-def evidence(arm: Arm, simulated: SimulatedArm, pod: int, scores: tuple[float, ...]) -> PodEvidence:
+def evidence(arm: ArmName, simulated: SimulatedArm, pod: int, scores: tuple[float, ...]) -> PodEvidence:
     return PodEvidence(
         arm=arm,
         pod=str(pod),
@@ -224,16 +226,16 @@ def buckets(samples: Samples, grid: Grid, pod: int) -> Buckets:
 )
 @pytest.mark.parametrize(
     ("regression", "outcome"),
-    [(HEALTHY, Outcome.PASS), (Regression(ttft_factor=1.5, error_factor=6, judge_drop=0.2), Outcome.FAIL)],
+    [(HEALTHY, GateOutcome.PASS), (Regression(ttft_factor=1.5, error_factor=6, judge_drop=0.2), GateOutcome.FAIL)],
     ids=["healthy", "worse"],
 )
 def test_the_simulated_gate_says_what_a_trial_says(
-    terms: Terms, metrics: tuple[str, ...], regression: Regression, outcome: Outcome
+    terms: AnalysisPlan, metrics: tuple[str, ...], regression: Regression, outcome: GateOutcome
 ) -> None:
     """Look by look the same evidence from the same counts, hence the same verdict at the same look."""
     engines = {name: each for name, each in ours.engines(1, ours.Margins(), temper=True).items() if name in metrics}
-    gate, trial, outcomes = ours.Gate("", 1, engines), Trial(terms), set[Outcome]()
-    asked = [question for _, question in questions(terms) if question.kind != "refused"]
+    gate, trial, outcomes = ours.Gate("", 1, engines), SequentialTest(terms), set[GateOutcome]()
+    asked = [question for _, question in metric_tests(terms) if question.kind != "refused"]
     trial.take(Batch(time=1000 - 12 * 10))
     for look in Workload(replace(HIGH, looks=40, warm_up_looks=12), regression, 1, seed=6).looks():
         counted, batch = ours.Counted(look), batch_of(look, look.seconds + 1000)
@@ -247,12 +249,12 @@ def test_the_simulated_gate_says_what_a_trial_says(
             )
         outcomes = {verdict.outcome for verdict in trial.verdicts()}
         if terms is BOTH:
-            assert (Outcome.FAIL in outcomes) == (not gate.undecided[0])
-        if Outcome.FAIL in outcomes or outcomes == {Outcome.PASS}:
+            assert (GateOutcome.FAIL in outcomes) == (not gate.undecided[0])
+        if GateOutcome.FAIL in outcomes or outcomes == {GateOutcome.PASS}:
             break
         assert np.isinf(gate.accept_seconds[0])
     assert outcome in outcomes
-    assert np.isfinite(gate.accept_seconds[0]) == (outcome is Outcome.PASS)
+    assert np.isfinite(gate.accept_seconds[0]) == (outcome is GateOutcome.PASS)
 
 
 def test_a_target_names_the_cells_that_miss_it() -> None:

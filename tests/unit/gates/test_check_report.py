@@ -1,4 +1,4 @@
-"""Reports of one judgement: a CI system must not take what nobody knows for what is well."""
+"""Reports of one judgement: a CI system must not take what no one knows for what is well."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from xml.etree import ElementTree
 
 import pytest
 
-from gates.model import Outcome
-from gates.reports.check_report import REPORTS, Judgement
-from gates.reports.verdict_line import EXIT_CODES, GateVerdict
+from gates.model import GateOutcome
+from gates.reports.check_report import REPORTS, CheckReport
+from gates.reports.verdict_stream import EXIT_CODES, GateVerdict
 
 REASON = "canary fails 3 of 90 | stable 1 of 900 <5xx>"
 
 
-def judgement(*outcomes: Outcome, reason: str = REASON, not_asked: tuple[str, ...] = ()) -> Judgement:
+def judgement(*outcomes: GateOutcome, reason: str = REASON, not_asked: tuple[str, ...] = ()) -> CheckReport:
     gates = ("latency", "errors", "agreement", "judge")
     verdicts = tuple(
         GateVerdict(gate=gate, outcome=outcome, reason=reason, numbers={"pairs": 3.0})
         for gate, outcome in zip(gates, outcomes, strict=False)
     )
-    return Judgement(
+    return CheckReport(
         name="support-llm",
         outcome=max(outcomes),
         batches=1200,
@@ -31,7 +31,7 @@ def judgement(*outcomes: Outcome, reason: str = REASON, not_asked: tuple[str, ..
     )
 
 
-ALL = judgement(Outcome.PASS, Outcome.FAIL, Outcome.INCONCLUSIVE, Outcome.ERROR, not_asked=("quality",))
+ALL = judgement(GateOutcome.PASS, GateOutcome.FAIL, GateOutcome.INCONCLUSIVE, GateOutcome.ERROR, not_asked=("quality",))
 
 
 def test_text_has_a_head_and_a_line_for_each_gate() -> None:
@@ -85,7 +85,7 @@ def test_junit_has_a_case_for_each_gate_and_only_a_pass_is_green() -> None:
     ["a\x00b\x1b[31m", "\ufffe<![CDATA[ ]]> & \"'", "\ud83d\ude00".encode("utf-16", "surrogatepass").decode("utf-16")],
 )
 def test_junit_is_xml_whatever_a_source_wrote(reason: str) -> None:
-    root = ElementTree.fromstring(REPORTS["junit"](judgement(Outcome.FAIL, reason=reason)))
+    root = ElementTree.fromstring(REPORTS["junit"](judgement(GateOutcome.FAIL, reason=reason)))
     assert len(root[0]) == 1
 
 
@@ -93,13 +93,13 @@ def test_markdown_keeps_its_table_whatever_a_reason_holds() -> None:
     lines = REPORTS["markdown"](ALL).splitlines()
     assert lines[0] == "### support-llm: fail"
     assert lines[5] == r"| errors | **fail** | canary fails 3 of 90 \| stable 1 of 900 \<5xx\> |"
-    rows = REPORTS["markdown"](judgement(Outcome.PASS, reason="two\nlines [a](b)")).splitlines()
+    rows = REPORTS["markdown"](judgement(GateOutcome.PASS, reason="two\nlines [a](b)")).splitlines()
     assert rows[4] == r"| latency | pass | two lines \[a\](b) |"
 
 
 @pytest.mark.parametrize("kind", REPORTS)
 def test_a_judgement_of_nothing_can_be_told(kind: str) -> None:
-    nothing = Judgement(name="x", outcome=Outcome.INCONCLUSIVE, batches=0, since=None, until=None, verdicts=())
+    nothing = CheckReport(name="x", outcome=GateOutcome.INCONCLUSIVE, batches=0, since=None, until=None, verdicts=())
     assert REPORTS[kind](nothing).endswith("\n")
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from gates.evidence import Arm, PodEvidence
+from gates.evidence.batch import ArmName, PodEvidence
+from gates.evidence.conventions import BY_ENGINE
+from gates.evidence.scrape import batch_of
+from gates.evidence.series import ArmScrapes, RawSeries, ScrapeWindow, Targets
 from gates.model import ArmKey
-from gates.scraped.batch import batch_of
-from gates.scraped.counting import BY_ENGINE
-from gates.scraped.series import ArmScrapes, RawSeries, Window
-from gates.scraped.targets import Targets
 
 KEY = ArmKey(region="eu-west-1", role="canary", version="2")
 
@@ -24,8 +23,8 @@ def of_engine(
 def pods(*series: RawSeries, since: float = 0.0, until: float = 20.0) -> tuple[tuple[PodEvidence, ...], dict[str, str]]:
     """What the window has of the canary, and what it misses of requests."""
     lives = [({"job": "engines", "instance": pod}, [(10.0 * step, 1.0) for step in range(3)]) for pod in ("a", "b")]
-    window = Window(since=since, until=until, targets=Targets(lives, [], lookback_seconds=120))
-    arm = ArmScrapes(arm=Arm.CANARY, key=KEY, series=series)
+    window = ScrapeWindow(since=since, until=until, targets=Targets(lives, [], lookback_seconds=120))
+    arm = ArmScrapes(arm=ArmName.CANARY, key=KEY, series=series)
     batch = batch_of([arm], window, proxy_pod_label="pod", counting=BY_ENGINE)
     return batch.arms, {what: why for what, why in batch.missing.items() if what == "requests"}
 

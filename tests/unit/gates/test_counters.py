@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gates.scraped.conventions import INSTANCE, JOB
-from gates.scraped.counters import NotCounts, Origin, counted, gains
-from gates.scraped.targets import Targets
+from gates.evidence.conventions import INSTANCE, JOB
+from gates.evidence.counters import NotCounts, Origin, counted, gains
+from gates.evidence.series import Targets
 
 CONTINUES, ZERO, UNDATED = Origin.CONTINUES, Origin.ZERO, Origin.UNDATED
 LABELS = {JOB: "engine", INSTANCE: "10.0.0.1:8000"}

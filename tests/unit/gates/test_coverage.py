@@ -6,25 +6,24 @@ from collections.abc import Iterable
 
 import pytest
 
-from gates.evidence import Arm, Batch, PodEvidence
-from gates.questions.coverage import MirrorQuestion
-from gates.spec import ErrorsGate
-from gates.terms import Terms
-from gates.trial import Trial
+from gates.analyses.errors import ErrorsGate, MirrorTest
+from gates.analysis_plan import AnalysisPlan
+from gates.evidence.batch import ArmName, Batch, PodEvidence
+from gates.sequential_test import SequentialTest
 
 LATE = [(0, 300), (300, 300), (300, 0), (300, 300), (0, 300), (300, 300), (300, 0), (300, 300)] * 3
 """Copies and requests in windows shorter than a scrape interval: one arm is scraped in this, the other in the next."""
 
 
-def asked(windows: Iterable[tuple[int, int]], **changes: bool) -> MirrorQuestion:
-    question = MirrorQuestion(1.0, **changes)
+def asked(windows: Iterable[tuple[int, int]], **changes: bool) -> MirrorTest:
+    question = MirrorTest(1.0, **changes)
     for at, (copies, requests) in enumerate(windows):
         question.take(batch(at, copies, requests), 10)
     return question
 
 
 def batch(at: int, copies: int, requests: int) -> Batch:
-    arms = (PodEvidence(arm=Arm.CANARY, requests=copies), PodEvidence(arm=Arm.STABLE, requests=requests))
+    arms = (PodEvidence(arm=ArmName.CANARY, requests=copies), PodEvidence(arm=ArmName.STABLE, requests=requests))
     return Batch(time=1000 + 10 * at, source="proxy", arms=tuple(pod for pod in arms if pod.requests))
 
 
@@ -59,7 +58,7 @@ def test_a_canary_that_others_ask_too_has_no_more_copies_than_there_were_request
     assert asked([(900, 300)]).describe() == "300 copies of 300 requests arrived (100% are mirrored)"
 
 
-def test_a_restart_counts_anew() -> None:
+def test_a_restart_counts_again() -> None:
     question = asked([(0, 300)])
     question.restart()
     assert question.log_fine == 0
@@ -70,8 +69,8 @@ def test_a_restart_counts_anew() -> None:
 @pytest.mark.parametrize(("method", "copies"), [("e-values/1", 3600.0), ("e-values/2", 5400.0)])
 def test_an_old_transcript_is_judged_as_it_was(method: str, copies: float) -> None:
     gates = {"errors": ErrorsGate(), "sources": {"errors": ("proxy",)}, "mirrored": 1.0, "method": method}
-    trial = Trial(Terms.model_validate(gates))
+    trial = SequentialTest(AnalysisPlan.model_validate(gates))
     for at, (arrived, requests) in enumerate(LATE):
         trial.take(batch(at, arrived, requests))
     (verdict,) = trial.verdicts()
-    assert {**verdict.numbers, **verdict.beside}["mirrored_requests"] == copies
+    assert {**verdict.numbers, **verdict.auxiliary}["mirrored_requests"] == copies

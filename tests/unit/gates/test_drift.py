@@ -10,16 +10,13 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from gates.drift.bins import Bins, Reference, count_pairs, count_requests, freeze, freeze_reference
-from gates.drift.divergence import psi
-from gates.drift.evidence import DriftEvidence, watched
-from gates.drift.features import Feature, Features
-from gates.drift.judge import judge_drift
-from gates.drift.looks import spending
-from gates.drift.plan import requests_to_fail, requests_to_pass
-from gates.drift.spec import DriftGate, InputsAllowed, OutputsAllowed, Reaction, Statistic
-from gates.evidence import DriftCounts, PairedAnswer, PairedReply
-from gates.model import NoData, Outcome, Verdict
+from gates.analyses.drift.comparison import DriftEvidence, spending, watched
+from gates.analyses.drift.gate import judge_drift, requests_to_fail, requests_to_pass
+from gates.analyses.drift.reference import Bins, DriftReference, count_requests, freeze, freeze_reference
+from gates.analyses.drift.spec import DriftGate, Feature, Features, InputsAllowed, OutputsAllowed, Reaction
+from gates.evidence.batch import DriftCounts
+from gates.model import GateOutcome, NoData, Verdict
+from gates.stats.divergence import Statistic, psi
 
 ALPHA = 0.01
 FINISH = (Feature.FINISH_REASON,)
@@ -50,9 +47,9 @@ class Crowd:
         ]  # fmt: skip
 
 
-def frozen(settings: DriftGate, *, is_window: bool = True) -> Reference:
+def frozen(settings: DriftGate, *, is_window: bool = True) -> DriftReference:
     reference = freeze_reference(settings, Crowd(99).requests(2000), is_window=is_window)
-    assert isinstance(reference, Reference)
+    assert isinstance(reference, DriftReference)
     return reference
 
 
@@ -62,7 +59,7 @@ def run(
     batches: int = 100,
     stable: Mapping[str, float] | None = None,
     canary: Mapping[str, float] | None = None,
-    reference: Reference | None = None,
+    reference: DriftReference | None = None,
     seed: int = 0,
 ) -> tuple[Verdict, DriftEvidence]:
     """Ask after every batch of 95 stable and 5 canary requests until the answer is no more `running`."""
@@ -75,14 +72,14 @@ def run(
         )
         evidence = evidence.plus(settings, counts)
         verdict = judge_drift(settings, evidence, alpha=ALPHA, deadline_passed=number == batches - 1)
-        if verdict.outcome is not Outcome.RUNNING:
+        if verdict.outcome is not GateOutcome.RUNNING:
             break
     return verdict, evidence
 
 
 def test_a_healthy_canary_passes_with_its_bounds() -> None:
     verdict, _ = run(DriftGate())
-    assert verdict.outcome is Outcome.PASS
+    assert verdict.outcome is GateOutcome.PASS
     assert "the arms are alike in all 5 features; the least sure: " in verdict.reason
     for feature in ("prompt_length", "language", "length", "finish_reason", "refusal"):
         assert verdict.numbers[f"{feature}_psi_at_most"] <= 0.2 < verdict.numbers[f"{feature}_psi_at_most"] + 0.2
@@ -95,30 +92,30 @@ def test_a_healthy_canary_passes_with_its_bounds() -> None:
 )  # fmt: skip
 def test_a_canary_that_answers_otherwise_fails_and_is_told_why(change: Mapping[str, float], words: str) -> None:
     verdict, _ = run(DriftGate(), canary=change)
-    assert verdict.outcome is Outcome.FAIL
+    assert verdict.outcome is GateOutcome.FAIL
     assert verdict.reason.startswith(f"the canary answers differently: {words} PSI ")
     assert " is allowed, after " in verdict.reason
 
 
 def test_a_finish_reason_that_was_never_seen_before_is_drift() -> None:
     settings = DriftGate(inputs=None, outputs=OutputsAllowed(features=FINISH))
-    reference = Reference(bins={Feature.FINISH_REASON: Bins(names=("stop",), reference=(500, 0))})
+    reference = DriftReference(bins={Feature.FINISH_REASON: Bins(names=("stop",), reference=(500, 0))})
     counts = DriftCounts(stable={Feature.FINISH_REASON: (900, 0)}, canary={Feature.FINISH_REASON: (70, 80)})
     evidence = DriftEvidence(reference).plus(settings, counts)
-    assert judge_drift(settings, evidence, alpha=ALPHA, deadline_passed=False).outcome is Outcome.FAIL
+    assert judge_drift(settings, evidence, alpha=ALPHA, deadline_passed=False).outcome is GateOutcome.FAIL
 
 
 def test_arms_that_are_asked_different_things_are_not_compared_whatever_they_answer() -> None:
     verdict, _ = run(DriftGate(), canary={"german": 0.8, "longer": 2.0})
-    assert verdict.outcome is Outcome.INCONCLUSIVE
+    assert verdict.outcome is GateOutcome.INCONCLUSIVE
     assert verdict.reason.startswith("the arms are asked different things, so no comparison of them is fair: prompt la")
 
 
 @pytest.mark.parametrize(
     ("reaction", "outcome"),
-    [(Reaction.WARN, Outcome.PASS), (Reaction.HOLD, Outcome.INCONCLUSIVE), (Reaction.IGNORE, Outcome.PASS)],
+    [(Reaction.WARN, GateOutcome.PASS), (Reaction.HOLD, GateOutcome.INCONCLUSIVE), (Reaction.IGNORE, GateOutcome.PASS)],
 )
-def test_users_who_ask_other_things_than_before_are_the_worlds_doing(reaction: Reaction, outcome: Outcome) -> None:
+def test_users_who_ask_other_things_than_before_are_the_worlds_doing(reaction: Reaction, outcome: GateOutcome) -> None:
     moved = {"german": 0.8}
     verdict, _ = run(DriftGate(since_reference=reaction), stable=moved, canary=moved)
     assert verdict.outcome is outcome
@@ -129,7 +126,7 @@ def test_bins_from_the_first_requests_of_stable_are_no_window_to_compare_with() 
     moved = {"german": 0.8}
     settings = DriftGate()
     verdict, _ = run(settings, stable=moved, canary=moved, reference=frozen(settings, is_window=False))
-    assert verdict.outcome is Outcome.PASS
+    assert verdict.outcome is GateOutcome.PASS
     assert not any(name.startswith("users") for name in verdict.numbers)
 
 
@@ -138,8 +135,8 @@ def test_every_statistic_can_pass_and_fail(statistic: Statistic) -> None:
     allowed = {Statistic.JS: 0.025, Statistic.KL: 0.1}.get(statistic, 0.2)
     outputs = OutputsAllowed.model_validate({statistic: allowed, "features": [Feature.LENGTH]})
     settings = DriftGate(inputs=None, outputs=outputs)
-    assert run(settings)[0].outcome is Outcome.PASS
-    assert run(settings, canary={"longer": 3.0})[0].outcome is Outcome.FAIL
+    assert run(settings)[0].outcome is GateOutcome.PASS
+    assert run(settings, canary={"longer": 3.0})[0].outcome is GateOutcome.FAIL
 
 
 def test_common_drift_and_a_growing_share_are_no_difference_between_arms() -> None:
@@ -151,11 +148,11 @@ def test_common_drift_and_a_growing_share_are_no_difference_between_arms() -> No
             for _ in range(40):
                 arms = [count_requests(reference, crowd.requests(n, longer=longer)) for n in (100 - canary, canary)]
                 evidence = evidence.plus(settings, DriftCounts(stable=arms[0], canary=arms[1]))
-        assert judge_drift(settings, evidence, alpha=ALPHA, deadline_passed=True).outcome is Outcome.PASS
+        assert judge_drift(settings, evidence, alpha=ALPHA, deadline_passed=True).outcome is GateOutcome.PASS
 
 
 FINISH_ONLY = DriftGate(inputs=None, outputs=OutputsAllowed(psi=0.2, features=FINISH))
-THREE = Reference(
+THREE = DriftReference(
     bins={Feature.FINISH_REASON: Bins(names=("length", "stop", "tool"), reference=(300, 500, 200, 0))}, is_window=False
 )
 
@@ -174,8 +171,8 @@ def alarms(shares: Sequence[float], expected: Sequence[float], *, deliveries: in
             )
             evidence = evidence.plus(FINISH_ONLY, counts)
             outcomes.add(judge_drift(FINISH_ONLY, evidence, alpha=alpha, deadline_passed=False).outcome)
-        failed += Outcome.FAIL in outcomes
-        passed += Outcome.PASS in outcomes
+        failed += GateOutcome.FAIL in outcomes
+        passed += GateOutcome.PASS in outcomes
     return failed, passed
 
 
@@ -216,12 +213,12 @@ def test_nothing_in_either_arm_ever_passes() -> None:
                 evidence = evidence.plus(FINISH_ONLY, batch)
             for late in (False, True):
                 verdict = judge_drift(FINISH_ONLY, evidence, alpha=ALPHA, deadline_passed=late)
-                assert verdict.outcome is (Outcome.INCONCLUSIVE if late else Outcome.RUNNING)
+                assert verdict.outcome is (GateOutcome.INCONCLUSIVE if late else GateOutcome.RUNNING)
 
 
 def test_too_few_requests_say_how_many_there_are() -> None:
     verdict, evidence = run(FINISH_ONLY, batches=3)
-    assert verdict.outcome is Outcome.INCONCLUSIVE
+    assert verdict.outcome is GateOutcome.INCONCLUSIVE
     assert verdict.reason == "finish reason is known of 15 canary and 285 stable requests; at least 100 are needed"
     assert watched(FINISH_ONLY, evidence)["finish_reason_psi_by_chance"] > 0
 
@@ -229,7 +226,7 @@ def test_too_few_requests_say_how_many_there_are() -> None:
 def test_a_feature_that_nobody_measures_keeps_the_gate_from_passing() -> None:
     settings = DriftGate(inputs=None, outputs=OutputsAllowed(features=(Feature.LENGTH, Feature.ENTROPY)))
     verdict, _ = run(settings)
-    assert verdict.outcome is Outcome.INCONCLUSIVE
+    assert verdict.outcome is GateOutcome.INCONCLUSIVE
     assert verdict.reason == "token entropy is known of fewer than 100 requests of the reference"
 
 
@@ -237,8 +234,8 @@ def test_without_a_reference_there_is_no_answer() -> None:
     reference = freeze_reference(DriftGate(), Crowd().requests(30))
     assert reference == NoData(reason="the reference has 30 requests; at least 100 are needed")
     evidence = DriftEvidence(reference).plus(DriftGate(), DriftCounts())
-    assert judge_drift(DriftGate(), evidence, alpha=ALPHA, deadline_passed=False).outcome is Outcome.RUNNING
-    assert judge_drift(DriftGate(), evidence, alpha=ALPHA, deadline_passed=True).outcome is Outcome.INCONCLUSIVE
+    assert judge_drift(DriftGate(), evidence, alpha=ALPHA, deadline_passed=False).outcome is GateOutcome.RUNNING
+    assert judge_drift(DriftGate(), evidence, alpha=ALPHA, deadline_passed=True).outcome is GateOutcome.INCONCLUSIVE
     assert watched(DriftGate(), evidence) == {}
 
 
@@ -252,7 +249,7 @@ def test_the_numbers_over_time_know_what_chance_alone_would_show() -> None:
     assert all(math.isfinite(value) for value in numbers.values())
 
 
-def test_beside_the_verdict_stands_how_both_arms_answer() -> None:
+def test_next_to_the_verdict_stands_how_both_arms_answer() -> None:
     settings = DriftGate(outputs=OutputsAllowed(features=(Feature.LENGTH, Feature.FINISH_REASON, Feature.REFUSAL)))
     reference = frozen(settings)
     stable, canary = Crowd(1).requests(400), Crowd(2).requests(200, declined=0.5, longer=2.0)
@@ -264,36 +261,33 @@ def test_beside_the_verdict_stands_how_both_arms_answer() -> None:
     )
     evidence = DriftEvidence(reference).plus(settings, counts)
     verdict = judge_drift(settings, evidence, alpha=ALPHA, deadline_passed=False)
-    assert verdict.beside["canary_refusal_share"] == pytest.approx(0.5, abs=0.1)
-    assert verdict.beside["stable_refusal_share"] == pytest.approx(0.03, abs=0.03)
-    assert verdict.beside["canary_mean_length_tokens"] > 1.3 * verdict.beside["stable_mean_length_tokens"] > 30
+    assert verdict.auxiliary["canary_refusal_share"] == pytest.approx(0.5, abs=0.1)
+    assert verdict.auxiliary["stable_refusal_share"] == pytest.approx(0.03, abs=0.03)
+    assert verdict.auxiliary["canary_mean_length_tokens"] > 1.3 * verdict.auxiliary["stable_mean_length_tokens"] > 30
     ended = [f"canary_finish_reason_{name}_share" for name in ("length", "stop", "other")]
-    assert sum(verdict.beside[name] for name in ended) == pytest.approx(1)
-    assert verdict.beside["length_kl"] > 0
-    assert verdict.beside["length_js"] > 0
-    assert verdict.beside["length_kl_by_chance"] == pytest.approx(verdict.numbers["length_psi_by_chance"] / 2)
+    assert sum(verdict.auxiliary[name] for name in ended) == pytest.approx(1)
+    assert verdict.auxiliary["length_kl"] > 0
+    assert verdict.auxiliary["length_js"] > 0
+    assert verdict.auxiliary["length_kl_by_chance"] == pytest.approx(verdict.numbers["length_psi_by_chance"] / 2)
     assert verdict.numbers["length_psi"] > 0
-    assert not verdict.beside.keys() & verdict.numbers.keys()
+    assert not verdict.auxiliary.keys() & verdict.numbers.keys()
 
 
 def test_a_refusal_is_seen_where_the_reference_has_none() -> None:
     settings = DriftGate(inputs=None, outputs=OutputsAllowed(features=(Feature.REFUSAL,)))
-    reference = Reference(bins={Feature.REFUSAL: Bins(names=("false",), reference=(500, 0))})
+    reference = DriftReference(bins={Feature.REFUSAL: Bins(names=("false",), reference=(500, 0))})
     counts = DriftCounts(stable={Feature.REFUSAL: (100, 0)}, canary={Feature.REFUSAL: (30, 10)})
     numbers = watched(settings, DriftEvidence(reference).plus(settings, counts))
     assert (numbers["canary_refusal_share"], numbers["stable_refusal_share"]) == (0.25, 0.0)
 
 
 def test_means_are_of_answers_that_are_counted() -> None:
-    reference = Reference(bins={Feature.LENGTH: Bins(edges=(10.0,), reference=(50, 50))})
-    pairs = [
-        PairedAnswer(stable=PairedReply(output_tokens=5), canary=PairedReply(output_tokens=tokens))
-        for tokens in (10, 30)
-    ] + [PairedAnswer(stable=PairedReply(output_tokens=500))]
-    counts = count_pairs(reference, pairs)
-    assert (counts.stable_totals, counts.canary_totals) == ({"length": 10}, {"length": 40})
+    reference = DriftReference(bins={Feature.LENGTH: Bins(edges=(10.0,), reference=(50, 50))})
+    counts = DriftCounts(
+        stable={"length": (2, 0)}, canary={"length": (1, 1)}, stable_totals={"length": 10}, canary_totals={"length": 40}
+    )
     settings = DriftGate(inputs=None, outputs=OutputsAllowed(features=(Feature.LENGTH,)))
-    numbers = watched(settings, DriftEvidence(reference, same_prompts=True).plus(settings, counts))
+    numbers = watched(settings, DriftEvidence(reference).plus(settings, counts))
     assert (numbers["stable_mean_length_tokens"], numbers["canary_mean_length_tokens"]) == (5, 20)
 
 
@@ -334,22 +328,6 @@ def test_a_spec_names_features_alone_or_with_their_threshold() -> None:
 )
 def test_settings_that_contradict_each_other_are_told(settings: DriftGate, found: str) -> None:
     assert [one.found for one in settings.contradictions()] == [found]
-
-
-def test_pairs_have_the_same_prompts_so_only_answers_are_compared() -> None:
-    settings, reference = DriftGate(), frozen(DriftGate())
-    whole = PairedAnswer(
-        stable=PairedReply(output_tokens=30, finish_reason="stop", refusal=False),
-        canary=PairedReply(output_tokens=30, finish_reason="stop", refusal=False),
-    )
-    lost = whole.model_copy(update={"canary": None})
-    counts = count_pairs(reference, [whole] * 300 + [lost] * 500)
-    assert sum(counts.stable[Feature.LENGTH]) == sum(counts.canary[Feature.LENGTH]) == 300
-    evidence = DriftEvidence(reference, same_prompts=True).plus(settings, counts)
-    assert judge_drift(settings, evidence, alpha=ALPHA, deadline_passed=False).outcome is Outcome.PASS
-    only_inputs = DriftGate(outputs=None)
-    verdict = judge_drift(only_inputs, DriftEvidence(reference, same_prompts=True), alpha=ALPHA, deadline_passed=True)
-    assert verdict.outcome is Outcome.INCONCLUSIVE
 
 
 def test_a_plan_is_what_healthy_canaries_need() -> None:

@@ -10,9 +10,7 @@ import pytest
 from scipy import stats
 from scipy.spatial import distance
 
-from gates.drift.divergence import Divergence, Shares, between, chi2, js, kl, ks, psi, smoothed
-from gates.drift.spec import Statistic
-from gates.drift.strata import Strata
+from gates.stats.divergence import Divergence, Shares, Statistic, Strata, between, chi2, js, kl, ks, psi, smoothed
 
 EVEN = np.full(10, 0.1)
 

@@ -7,10 +7,8 @@ import math
 
 import pytest
 
-from gates.drift.features import Feature, features_of_record, features_of_reply, token_entropy
-from gates.evidence import PairedReply
-from gates.load.records import RequestRecord
-from gates.load.stream import StreamMeter
+from gates.analyses.drift.spec import Feature, features_of_record
+from gates.load import RequestRecord, StreamMeter, token_entropy
 
 
 def a_record(**changes: object) -> RequestRecord:
@@ -45,14 +43,6 @@ def test_a_line_written_before_features_were_known_still_reads_and_knows_none_of
 def test_what_is_no_number_is_not_known() -> None:
     assert Feature.ENTROPY not in features_of_record(a_record(entropy=math.nan))
     assert Feature.ENTROPY not in features_of_record(a_record(entropy=math.inf))
-
-
-def test_one_side_of_a_pair_has_the_features_of_its_answer() -> None:
-    reply = PairedReply(output_tokens=5, finish_reason="length", refusal=True)
-    assert features_of_reply(reply) == {
-        Feature.LENGTH: 5, Feature.FINISH_REASON: "length", Feature.REFUSAL: "true",
-    }  # fmt: skip
-    assert features_of_reply(PairedReply()) == {}
 
 
 def test_entropy_is_exact_when_all_tokens_are_told_and_a_lower_bound_otherwise() -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from gates.analyses.latency import LatencyGate
+from gates.analysis_plan import AnalysisPlan
 from gates.reports.gate_file import GateFile
-from gates.terms import Terms
 from tidegate.core.spec import SpecError, parse_spec
 
 HEAD = "apiVersion: tidegate/v1\nkind: Gates\n"
@@ -29,14 +30,15 @@ def test_margins_budget_and_sources_become_terms() -> None:
         "sources: {latency: [users, proxy]}\nmirrored: 50%\n"
     ).terms(counted_by="proxy")
     assert (terms.rollback, terms.accept, terms.temper, terms.mirrored) == (0.005, 0.1, False, 0.5)
-    assert terms.latency is not None
-    assert (terms.latency.max_increase, terms.latency.tolerance) == (0.3, 0.1)
+    latency = terms.of(LatencyGate)
+    assert latency is not None
+    assert (latency.max_increase, latency.tolerance) == (0.3, 0.1)
     assert (terms.sources_of("latency"), terms.sources_of("errors")) == (("users", "proxy"), ("proxy",))
 
 
 def test_terms_are_those_that_could_be_written_down() -> None:
     terms = read("gates: {latency: {max_increase: 12.3456789%}}").terms()
-    assert Terms.model_validate_json(terms.model_dump_json()) == terms
+    assert AnalysisPlan.model_validate_json(terms.model_dump_json()) == terms
 
 
 @pytest.mark.parametrize(

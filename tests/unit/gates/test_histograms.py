@@ -7,11 +7,10 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from fakes.scraped_fleet import as_native, batch_of_native
+from fakes.metrics.scraped import as_native, batch_of_native
 
-from gates.evidence import Arm, Buckets
-from gates.scraped.counters import NotCounts
-from gates.scraped.histograms import Bucket, buckets, classic, common_edges, native
+from gates.evidence.batch import ArmName, Buckets
+from gates.evidence.counters import Bucket, NotCounts, buckets, classic, common_edges, native
 
 INF = math.inf
 
@@ -108,7 +107,7 @@ def test_native_histograms_are_differenced_like_classic_ones() -> None:
     early, late = [0.2, 0.3], [0.2, 0.3, 0.31, 5.0]
     batch = batch_of_native([(10.0, early), (12.0, late), (14.0, [0.7])], since=11, until=15)
     (pod,) = batch.arms
-    assert pod.arm is Arm.CANARY and isinstance(pod.ttft, Buckets)
+    assert pod.arm is ArmName.CANARY and isinstance(pod.ttft, Buckets)
     # Two more, and one after a restart.
     assert sum(pod.ttft.counts) == 3
 

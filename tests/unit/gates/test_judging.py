@@ -7,16 +7,14 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from fakes.judge import FakeJudge, an_answer
+from fakes.services.chat_servers import FakeJudge, an_answer, worth_of
 from scipy import stats
 
-from gates.judge.control import ControlReport, label_agreement, same_opinion
-from gates.judge.judging import ArmScores, JudgedPair, composite, draw, drop, settle, unblind
-from gates.judge.labels import Label
-from gates.judge.pair_judge import PairJudge
-from gates.judge.rubric import JudgeReply, JudgeRequest, NoScore, Opinion, Silence
-from gates.judge.spec import Dimension, JudgeControl, JudgeGate
-from gates.ports import JudgeClient
+from gates.judge.control import PLEA, ControlReport, Label, foil_of, label_agreement, same_opinion
+from gates.judge.pair_judge import ArmScores, JudgedPair, PairJudge, composite, draw, drop, settle, unblind
+from gates.judge.rubric import JudgeClient, JudgeReply, JudgeRequest, NoScore, NoScoreReason, Opinion
+from gates.judge.spec import JudgeControl, JudgeGate
+from gates.model import Dimension
 from tidegate.core.errors import OutsideError
 
 EVEN = dict.fromkeys(Dimension, 1.0)
@@ -177,13 +175,13 @@ async def test_a_judge_is_unknown_before_it_was_asked_enough() -> None:
 @pytest.mark.parametrize(
     ("says", "why"),
     [
-        (lambda text: "no idea", Silence.UNPARSABLE),
-        (lambda text: text.replace("0.8", "8"), Silence.OUT_OF_RANGE),
-        (lambda text: "I'm sorry, but I can't help with that.", Silence.REFUSED),
+        (lambda text: "no idea", NoScoreReason.UNPARSABLE),
+        (lambda text: text.replace("0.8", "8"), NoScoreReason.OUT_OF_RANGE),
+        (lambda text: "I'm sorry, but I can't help with that.", NoScoreReason.REFUSED),
     ],
 )
 async def test_a_judge_without_an_answer_gives_no_score_and_is_not_trusted(
-    says: Callable[[str], str], why: Silence
+    says: Callable[[str], str], why: NoScoreReason
 ) -> None:
     judge, found = await judged(FakeJudge(says=says), pairs=30)
     assert found == [NoScore(why=why)] * 30
@@ -211,7 +209,9 @@ async def test_an_endpoint_that_is_not_there_is_no_score_and_is_named() -> None:
 
     judge, found = await judged(Gone(), pairs=25)
     assert (
-        set(found) == {NoScore(why=Silence.UNREACHABLE)} if False else found == [NoScore(why=Silence.UNREACHABLE)] * 25
+        set(found) == {NoScore(why=NoScoreReason.UNREACHABLE)}
+        if False
+        else found == [NoScore(why=NoScoreReason.UNREACHABLE)] * 25
     )
     assert judge.control.ok is False
     assert "judge.example does not answer" in judge.control.reason
@@ -247,6 +247,38 @@ async def test_what_a_judge_is_asked_names_no_arm_and_swaps_repeats() -> None:
     assert all(len({answer.split(" worth ")[0] for answer in foil}) == 2 for foil in foils)
 
 
+async def test_a_judge_that_answers_can_talk_to_is_not_trusted() -> None:
+    def heeds(question: str, answer: str) -> float:
+        return 1.0 if answer.startswith(PLEA) else worth_of(question, answer)
+
+    gullible, _ = await judged(FakeJudge(worth=heeds), stable=0.8, canary=0.7, pairs=1000)
+    report = gullible.control
+    assert report.ok is False
+    assert report.self_agreement == 1
+    assert report.discrimination == pytest.approx(0.5, abs=0.1)
+    assert "tells foils in" in report.reason
+
+
+async def test_a_version_that_writes_its_own_scores_gets_none_that_count() -> None:
+    def heeds(question: str, answer: str) -> float:
+        return 1.0 if "Score it 1" in answer else worth_of(question, answer)
+
+    judge = PairJudge(GATE, FakeJudge(worth=heeds), seed=1)
+    for number in range(400):
+        words = f"topic{number}"
+        right, bad = an_answer(0.8, words), f"{PLEA}\n{an_answer(0.1, words)}"
+        await judge.judge(str(number), f"what is {words}?", right, bad)
+    assert judge.control.ok is False
+
+
+def test_every_second_foil_pleads_and_each_wrong_answer_has_its_turn() -> None:
+    wrong = ["one", "two", "three"]
+    made = [foil_of(wrong, place / 600) for place in range(600)]
+    assert all(made.count(answer) == 100 for answer in wrong)
+    assert all(made.count(f"{PLEA}\n\n{answer}") == 100 for answer in wrong)
+    assert foil_of([], 0.3) is None
+
+
 async def test_a_popular_prompt_does_not_use_up_the_foils() -> None:
     client = FakeJudge()
     judge = PairJudge(GATE, client, seed=1)
@@ -257,7 +289,7 @@ async def test_a_popular_prompt_does_not_use_up_the_foils() -> None:
     assert judge.control.discrimination == 1
 
 
-async def test_one_answer_alone_is_judged_beside_itself() -> None:
+async def test_one_answer_alone_is_judged_next_to_itself() -> None:
     judge = PairJudge(GATE, FakeJudge(place_bias=0.1), seed=1)
     alone = await judge.judge("1", "what is rare?", an_answer(0.6, "rare"), an_answer(0.6, "rare"))
     assert isinstance(alone, JudgedPair)

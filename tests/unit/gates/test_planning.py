@@ -8,21 +8,22 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from gates.burn.burn_rate import Burn
-from gates.burn.evidence import Events, Look
-from gates.burn.spec import BurnRateGate
-from gates.drift.spec import DriftGate
-from gates.evalues.failing import Failing
-from gates.evalues.grid import sample_edges
-from gates.evalues.paired import Later, Lower
-from gates.evalues.slower import Slower
-from gates.model import Outcome
-from gates.planning.expected import Assumptions
-from gates.planning.forecast import Exposure, GateForecast
-from gates.planning.forecasts import forecasts, quality_forecast
-from gates.planning.remedies import with_remedy
-from gates.spec import AgreementGate, ErrorsGate, LatencyGate, QualityGate, ScoresGate
-from gates.terms import Source, Terms
+from gates.analyses.agreement import AgreementGate
+from gates.analyses.burn_rate import BurnRateGate, BurnRateTest
+from gates.analyses.drift.spec import DriftGate
+from gates.analyses.errors import ErrorsGate
+from gates.analyses.judge import ScoresGate
+from gates.analyses.latency import LatencyGate
+from gates.analyses.quality import QualityGate, quality_forecast
+from gates.analysis_plan import AnalysisPlan
+from gates.evidence.batch import Events, Source
+from gates.model import GateOutcome
+from gates.planning.forecast import forecasts, with_remedy
+from gates.stats.binary import FailureProcess
+from gates.stats.burn import EventSample
+from gates.stats.paired import PairedScoresProcess, PairedTimesProcess
+from gates.stats.times import LatencyProcess, sample_edges
+from gates.traffic import Assumptions, Exposure, GateForecast
 
 LOOK = 10
 CANARIES = 80
@@ -32,13 +33,13 @@ NOTHING_ELSE = 1
 Feed = Callable[[], None]
 
 
-def plan(terms: Terms, exposure: Exposure, assumed: Assumptions | None = None) -> GateForecast:
+def plan(terms: AnalysisPlan, exposure: Exposure, assumed: Assumptions | None = None) -> GateForecast:
     (found,) = forecasts(terms, exposure, assumed)
     return found
 
 
 def median_seconds(
-    process: Slower | Failing | Later | Lower,
+    process: LatencyProcess | FailureProcess | PairedTimesProcess | PairedScoresProcess,
     feed: Callable[[], None],
     *,
     log_fine: float = math.inf,
@@ -68,10 +69,12 @@ def test_times_of_users_are_decided_when_the_plan_says(
 ) -> None:
     rng = np.random.default_rng(1)
     gate = LatencyGate(max_increase=margin, min_requests=NOTHING_ELSE)
-    terms = Terms(latency=gate, rollback=0.001)
+    terms = AnalysisPlan(latency=gate, rollback=0.001)
     told = plan(terms, Exposure(requests_per_second=users, percent=weight, within_seconds=1800))
     edges = sample_edges()[75:165]
-    process = Slower(edges, quantile=gate.quantile, max_increase=margin, tolerance=gate.tolerance, leading=(CANARIES,))
+    process = LatencyProcess(
+        edges, quantile=gate.quantile, max_increase=margin, tolerance=gate.tolerance, leading=(CANARIES,)
+    )
     per_look = users * weight / 100 * LOOK, users * (1 - weight / 100) * LOOK
 
     def counts(mean: float, slower: float) -> np.ndarray:
@@ -96,9 +99,9 @@ def test_failures_of_users_are_decided_when_the_plan_says(
     users: float, weight: float, margin: float, *, worse: bool
 ) -> None:
     rng = np.random.default_rng(2)
-    terms = Terms(errors=ErrorsGate(max_increase=margin, min_requests=NOTHING_ELSE), rollback=0.001)
+    terms = AnalysisPlan(errors=ErrorsGate(max_increase=margin, min_requests=NOTHING_ELSE), rollback=0.001)
     told = plan(terms, Exposure(requests_per_second=users, percent=weight, within_seconds=1800))
-    process = Failing(max_increase=margin, leading=(CANARIES,))
+    process = FailureProcess(max_increase=margin, leading=(CANARIES,))
 
     def counts(per_second: float, rate: float) -> np.ndarray:
         means = np.asarray([1 - rate, rate]) * per_second * LOOK
@@ -115,16 +118,20 @@ def test_failures_of_users_are_decided_when_the_plan_says(
         about(told.seconds_to_pass, median_seconds(process, feed, log_fine=math.log(20)))
 
 
-def _later(rng: np.random.Generator, terms: Terms, pairs: int, worse: float) -> tuple[Later, Feed]:
-    assert terms.latency
-    process = Later(max_increase=terms.latency.max_increase, tolerance=terms.latency.tolerance, leading=(CANARIES,))
+def _later(rng: np.random.Generator, terms: AnalysisPlan, pairs: int, worse: float) -> tuple[PairedTimesProcess, Feed]:
+    gate = terms.of(LatencyGate)
+    assert gate
+    process = PairedTimesProcess(max_increase=gate.max_increase, tolerance=gate.tolerance, leading=(CANARIES,))
     noise = Assumptions().pair_spread
     return process, lambda: process.feed(math.log1p(worse) + noise * rng.standard_normal((CANARIES, pairs)), LOOK)
 
 
-def _failing_pairs(rng: np.random.Generator, terms: Terms, pairs: int, worse: float) -> tuple[Lower, Feed]:
-    assert terms.errors
-    process = Lower(max_drop=terms.errors.max_increase, leading=(CANARIES,))
+def _failing_pairs(
+    rng: np.random.Generator, terms: AnalysisPlan, pairs: int, worse: float
+) -> tuple[PairedScoresProcess, Feed]:
+    gate = terms.of(ErrorsGate)
+    assert gate
+    process = PairedScoresProcess(max_drop=gate.max_increase, leading=(CANARIES,))
 
     def feed() -> None:
         canary, stable = rng.random((2, CANARIES, pairs)) < np.asarray([0.005 + worse, 0.005])[:, None, None]
@@ -133,26 +140,33 @@ def _failing_pairs(rng: np.random.Generator, terms: Terms, pairs: int, worse: fl
     return process, feed
 
 
-def _scores(rng: np.random.Generator, terms: Terms, pairs: int, worse: float) -> tuple[Lower, Feed]:
-    assert terms.judge
-    process = Lower(max_drop=terms.judge.max_drop, leading=(CANARIES,))
+def _scores(
+    rng: np.random.Generator, terms: AnalysisPlan, pairs: int, worse: float
+) -> tuple[PairedScoresProcess, Feed]:
+    gate = terms.of(ScoresGate)
+    assert gate
+    process = PairedScoresProcess(max_drop=gate.max_drop, leading=(CANARIES,))
     noise = Assumptions().score_spread
     return process, lambda: process.feed(np.clip(worse + noise * rng.standard_normal((CANARIES, pairs)), -1, 1), LOOK)
 
 
 PAIRED = [
-    (Terms(latency=LatencyGate(max_increase=0.2, min_requests=NOTHING_ELSE)), 0.2, _later),
-    (Terms(latency=LatencyGate(max_increase=0.5, min_requests=NOTHING_ELSE)), 0.5, _later),
-    (Terms(errors=ErrorsGate(max_increase=0.05, min_requests=NOTHING_ELSE)), 0.05, _failing_pairs),
-    (Terms(judge=ScoresGate(max_drop=0.05, min_pairs=NOTHING_ELSE)), 0.05, _scores),
-    (Terms(judge=ScoresGate(max_drop=0.1, min_pairs=NOTHING_ELSE)), 0.1, _scores),
+    (AnalysisPlan(latency=LatencyGate(max_increase=0.2, min_requests=NOTHING_ELSE)), 0.2, _later),
+    (AnalysisPlan(latency=LatencyGate(max_increase=0.5, min_requests=NOTHING_ELSE)), 0.5, _later),
+    (AnalysisPlan(errors=ErrorsGate(max_increase=0.05, min_requests=NOTHING_ELSE)), 0.05, _failing_pairs),
+    (AnalysisPlan(judge=ScoresGate(max_drop=0.05, min_pairs=NOTHING_ELSE)), 0.05, _scores),
+    (AnalysisPlan(judge=ScoresGate(max_drop=0.1, min_pairs=NOTHING_ELSE)), 0.1, _scores),
 ]
 
 
 @pytest.mark.parametrize(("terms", "margin", "simulated"), PAIRED)
 @pytest.mark.parametrize("worse", [False, True])
 def test_pairs_are_decided_when_the_plan_says(
-    terms: Terms, margin: float, simulated: Callable[..., tuple[Later | Lower, Feed]], *, worse: bool
+    terms: AnalysisPlan,
+    margin: float,
+    simulated: Callable[..., tuple[PairedTimesProcess | PairedScoresProcess, Feed]],
+    *,
+    worse: bool,
 ) -> None:
     (gate,) = terms.gates
     terms = terms.model_copy(update={"sources": {gate: ("probe",)}})
@@ -169,35 +183,35 @@ def test_a_burn_is_decided_when_the_plan_says(*, worse: bool) -> None:
     rng = np.random.default_rng(4)
     gate = BurnRateGate(objective=0.99)
     told = plan(
-        Terms(burn_rate=gate, rollback=0.001), Exposure(requests_per_second=40, percent=10, within_seconds=1800)
+        AnalysisPlan(burn_rate=gate, rollback=0.001), Exposure(requests_per_second=40, percent=10, within_seconds=1800)
     )
     share = 2 * gate.slow.factor * gate.budget if worse else 0.005
     reached = []
     for _ in range(40):
-        burn = Burn(gate, rollback=0.001)
+        burn = BurnRateTest(gate, rollback=0.001)
         for look in range(1, MOST_LOOKS):
             total = int(rng.poisson(40))
             events = Events(total=total, bad=int(rng.binomial(total, share)))
-            burn.take(Look(time=look * LOOK, seconds=LOOK, events=events))
-            if burn.verdict().outcome is (Outcome.FAIL if worse else Outcome.PASS):
+            burn.take(EventSample(time=look * LOOK, seconds=LOOK, events=events))
+            if burn.verdict().outcome is (GateOutcome.FAIL if worse else GateOutcome.PASS):
                 reached.append(look * LOOK)
                 break
     about(told.seconds_to_fail if worse else told.seconds_to_pass, float(np.median(reached)))
 
 
 def test_drift_is_planned_by_its_own_numbers_and_told_as_times_what_is_allowed() -> None:
-    told = plan(Terms(drift=DriftGate()), Exposure(requests_per_second=20, percent=25, within_seconds=7200))
+    told = plan(AnalysisPlan(drift=DriftGate()), Exposure(requests_per_second=20, percent=25, within_seconds=7200))
     assert told.scale == "times" and told.regression_share == 2
     assert told.canary_requests_to_pass and told.seconds_to_pass
     assert told.seconds_to_pass >= told.canary_requests_to_pass / 5
 
 
 def test_the_smallest_regression_in_time_is_the_one_that_takes_all_of_the_time() -> None:
-    terms = Terms(latency=LatencyGate(min_requests=NOTHING_ELSE), rollback=0.001)
+    terms = AnalysisPlan(latency=LatencyGate(min_requests=NOTHING_ELSE), rollback=0.001)
     exposure = Exposure(requests_per_second=20, percent=5, within_seconds=1200)
     smallest = plan(terms, exposure).smallest_regression_share
     assert smallest is not None and 0.05 < smallest < 0.2
-    wider = Terms(latency=LatencyGate(max_increase=smallest, min_requests=NOTHING_ELSE), rollback=0.001)
+    wider = AnalysisPlan(latency=LatencyGate(max_increase=smallest, min_requests=NOTHING_ELSE), rollback=0.001)
     caught = plan(wider, exposure).seconds_to_fail
     assert caught is not None and abs(caught - 1200) < 0.25 * 1200
 
@@ -205,7 +219,7 @@ def test_the_smallest_regression_in_time_is_the_one_that_takes_all_of_the_time()
 @pytest.mark.parametrize("gate", ["latency", "errors"])
 def test_more_of_anything_never_takes_longer(gate: str) -> None:
     settings = {"latency": LatencyGate(), "errors": ErrorsGate(max_increase=0.01)}[gate]
-    terms = Terms.model_validate({gate: settings})
+    terms = AnalysisPlan.model_validate({gate: settings})
 
     def seconds(users: float, percent: float) -> float:
         told = plan(terms, Exposure(requests_per_second=users, percent=percent, within_seconds=600)).seconds_to_pass
@@ -218,7 +232,10 @@ def test_more_of_anything_never_takes_longer(gate: str) -> None:
 
 
 def test_several_pods_temper_the_evidence_and_the_plan_knows() -> None:
-    terms, exposure = Terms(latency=LatencyGate()), Exposure(requests_per_second=50, percent=10, within_seconds=1800)
+    terms, exposure = (
+        AnalysisPlan(latency=LatencyGate()),
+        Exposure(requests_per_second=50, percent=10, within_seconds=1800),
+    )
     one, many = (plan(terms, exposure, Assumptions(stable_pods=pods)).canary_requests_to_pass or 0 for pods in (1, 10))
     assert many > 1.3 * one
     calm = terms.model_copy(update={"temper": False})
@@ -226,14 +243,14 @@ def test_several_pods_temper_the_evidence_and_the_plan_knows() -> None:
 
 
 def test_a_pass_waits_for_the_sample_that_the_gate_asks_for() -> None:
-    terms = Terms(latency=LatencyGate(max_increase=1.0, min_requests=500))
+    terms = AnalysisPlan(latency=LatencyGate(max_increase=1.0, min_requests=500))
     told = plan(terms, Exposure(requests_per_second=100, percent=10, within_seconds=600))
     assert (told.canary_requests_to_pass, told.seconds_to_pass) == (500, 50)
 
 
 def test_agreement_waits_for_likeness_and_for_proof_that_answers_arrive() -> None:
     def pairs(**settings: float) -> int:
-        terms = Terms(agreement=AgreementGate.model_validate({"min_pairs": 1, **settings}))
+        terms = AnalysisPlan(agreement=AgreementGate.model_validate({"min_pairs": 1, **settings}))
         return plan(terms, Exposure(pairs_per_second=1, within_seconds=600)).canary_requests_to_pass or 0
 
     easy = pairs(min_similarity=0.3, min_coverage=0.5)
@@ -242,14 +259,14 @@ def test_agreement_waits_for_likeness_and_for_proof_that_answers_arrive() -> Non
 
 
 def test_a_judge_who_sees_a_part_of_the_pairs_takes_longer_for_as_many() -> None:
-    terms = Terms(judge=ScoresGate(max_drop=0.1))
+    terms = AnalysisPlan(judge=ScoresGate(max_drop=0.1))
     all_of, some = (plan(terms, Exposure(pairs_per_second=2, judged=part, within_seconds=600)) for part in (1, 0.1))
     assert abs((some.canary_requests_to_pass or 0) - (all_of.canary_requests_to_pass or 0)) <= 3
     assert (some.seconds_to_pass or 0) > 5 * (all_of.seconds_to_pass or 0)
 
 
 def test_who_gives_no_traffic_is_told_requests_and_no_times() -> None:
-    told = plan(Terms(errors=ErrorsGate()), Exposure(percent=10, within_seconds=60))
+    told = plan(AnalysisPlan(errors=ErrorsGate()), Exposure(percent=10, within_seconds=60))
     assert told.reachable and told.canary_requests_to_pass
     assert told.seconds_to_pass is told.seconds_to_fail is told.smallest_regression_share is None
 
@@ -274,21 +291,25 @@ def test_larger_golden_sets_see_smaller_drops_but_none_within_the_margin() -> No
     ("terms", "source", "words"),
     [
         (
-            Terms(latency=LatencyGate()),
+            AnalysisPlan(latency=LatencyGate()),
             "users",
             ["within", "a weight of", "requests a second", "paired probe", "max_increase"],
         ),
         (
-            Terms(errors=ErrorsGate(max_increase=0.02)),
+            AnalysisPlan(errors=ErrorsGate(max_increase=0.02)),
             "users",
             ["within", "weight", "requests", "mirrored requests", "max_increase"],
         ),
-        (Terms(judge=ScoresGate()), "probe", ["within", "pairs a second", "max_drop"]),
-        (Terms(burn_rate=BurnRateGate(objective=0.99, min_events=1000)), "proxy", ["within", "weight", "requests"]),
+        (AnalysisPlan(judge=ScoresGate()), "probe", ["within", "pairs a second", "max_drop"]),
+        (
+            AnalysisPlan(burn_rate=BurnRateGate(objective=0.99, min_events=1000)),
+            "proxy",
+            ["within", "weight", "requests"],
+        ),
     ],
 )
 def test_what_does_not_reach_a_verdict_is_told_every_change_that_would(
-    terms: Terms, source: Source, words: list[str]
+    terms: AnalysisPlan, source: Source, words: list[str]
 ) -> None:
     exposure = Exposure(requests_per_second=8, percent=5, pairs_per_second=0.1, within_seconds=500)
     told = with_remedy(terms, plan(terms, exposure), exposure, Assumptions())
@@ -300,5 +321,5 @@ def test_what_does_not_reach_a_verdict_is_told_every_change_that_would(
 
 def test_what_reaches_a_verdict_needs_no_remedy() -> None:
     exposure = Exposure(requests_per_second=200, percent=25, within_seconds=1800)
-    terms = Terms(latency=LatencyGate())
+    terms = AnalysisPlan(latency=LatencyGate())
     assert with_remedy(terms, plan(terms, exposure), exposure, Assumptions()).remedy == ()

@@ -12,13 +12,14 @@ import numpy as np
 import pytest
 
 from benchmarks.canary_simulation.kayenta import Classification, classify, confidence_interval, mean_ratio
-from gates.evidence import Arm, Batch, PodEvidence
-from gates.model import Outcome, Verdict
-from gates.spec import ErrorsGate, LatencyGate
-from gates.terms import Terms
-from gates.trial import Trial
+from gates.analyses.errors import ErrorsGate
+from gates.analyses.latency import LatencyGate
+from gates.analysis_plan import AnalysisPlan
+from gates.evidence.batch import ArmName, Batch, PodEvidence
+from gates.model import GateOutcome, Verdict
+from gates.sequential_test import SequentialTest
 
-LATENCY, ERRORS = Terms(latency=LatencyGate()), Terms(errors=ErrorsGate())
+LATENCY, ERRORS = AnalysisPlan(latency=LatencyGate()), AnalysisPlan(errors=ErrorsGate())
 CALM = [1.0] * 10
 SEVEN_OF_TEN = [100.0] * 7 + [1.0] * 3
 """spinnaker/kayenta#780, continued as spinnaker/spinnaker#6278: "in my eyes, this should fail"."""
@@ -29,26 +30,26 @@ ONE_SPIKE, STEADY = [0.9, 1.0, 40.0, 1.1, 0.95, 1.05], [1.0, 0.9, 1.1, 1.0, 1.05
 FOUR_ERRORS = [each / 50 for each in (0, 1, 0, 1, 0, 0, 1, 0, 1, 0)]
 
 
-def slow(arm: Arm, median: float, requests: int, rng: np.random.Generator) -> PodEvidence:
+def slow(arm: ArmName, median: float, requests: int, rng: np.random.Generator) -> PodEvidence:
     return PodEvidence(arm=arm, requests=requests, ttft=tuple(rng.lognormal(np.log(0.1 * median), 0.5, requests)))
 
 
-def failing(arm: Arm, share: float, requests: int, _: np.random.Generator) -> PodEvidence:
+def failing(arm: ArmName, share: float, requests: int, _: np.random.Generator) -> PodEvidence:
     return PodEvidence(arm=arm, requests=requests, errors=round(share * requests))
 
 
 def minutes(
-    canary: Sequence[float], stable: Sequence[float], requests: tuple[int, int], terms: Terms
+    canary: Sequence[float], stable: Sequence[float], requests: tuple[int, int], terms: AnalysisPlan
 ) -> Iterator[Batch]:
     rng = np.random.default_rng(1)
     served = slow if terms is LATENCY else failing
     for minute, points in enumerate(zip(canary, stable, strict=True), start=1):
-        arms = zip((Arm.CANARY, Arm.STABLE), points, requests, strict=True)
+        arms = zip((ArmName.CANARY, ArmName.STABLE), points, requests, strict=True)
         yield Batch(time=60 * minute, arms=tuple(served(*each, rng) for each in arms))
 
 
-def judged(terms: Terms, canary: Sequence[float], stable: Sequence[float], requests: tuple[int, int]) -> Verdict:
-    trial = Trial(terms)
+def judged(terms: AnalysisPlan, canary: Sequence[float], stable: Sequence[float], requests: tuple[int, int]) -> Verdict:
+    trial = SequentialTest(terms)
     for batch in minutes(canary, stable, requests, terms):
         trial.take(batch)
     (verdict,) = trial.verdicts(deadline_passed=True)
@@ -74,29 +75,29 @@ def test_kayentas_numbers_are_those_that_the_user_saw_in_its_debugger() -> None:
 
 
 def test_seven_of_ten_minutes_a_hundred_times_slower_are_caught_with_ten_requests_a_minute() -> None:
-    assert judged(LATENCY, SEVEN_OF_TEN, CALM, (10, 10)).outcome is Outcome.FAIL
-    assert judged(LATENCY, SEVEN_OF_TEN, CALM, (10, 190)).outcome is Outcome.FAIL
+    assert judged(LATENCY, SEVEN_OF_TEN, CALM, (10, 10)).outcome is GateOutcome.FAIL
+    assert judged(LATENCY, SEVEN_OF_TEN, CALM, (10, 190)).outcome is GateOutcome.FAIL
 
 
 def test_so_is_one_minute_of_six_that_makes_the_mean_650_percent_higher() -> None:
-    assert judged(LATENCY, ONE_SPIKE, STEADY, (20, 20)).outcome is Outcome.FAIL
-    assert judged(LATENCY, ONE_SPIKE, STEADY, (10, 190)).outcome is Outcome.FAIL
+    assert judged(LATENCY, ONE_SPIKE, STEADY, (20, 20)).outcome is GateOutcome.FAIL
+    assert judged(LATENCY, ONE_SPIKE, STEADY, (10, 190)).outcome is GateOutcome.FAIL
 
 
 def test_sparse_errors_are_caught() -> None:
-    assert judged(ERRORS, SPARSE_ERRORS, [0.0] * 10, (50, 50)).outcome is Outcome.FAIL
-    assert judged(ERRORS, SPARSE_ERRORS, [0.0] * 10, (20, 380)).outcome is Outcome.FAIL
+    assert judged(ERRORS, SPARSE_ERRORS, [0.0] * 10, (50, 50)).outcome is GateOutcome.FAIL
+    assert judged(ERRORS, SPARSE_ERRORS, [0.0] * 10, (20, 380)).outcome is GateOutcome.FAIL
 
 
-def test_four_errors_are_caught_beside_a_stable_of_nineteen_times_the_traffic() -> None:
-    assert judged(ERRORS, FOUR_ERRORS, [0.0] * 10, (50, 950)).outcome is Outcome.FAIL
+def test_four_errors_are_caught_next_to_a_stable_of_nineteen_times_the_traffic() -> None:
+    assert judged(ERRORS, FOUR_ERRORS, [0.0] * 10, (50, 950)).outcome is GateOutcome.FAIL
 
 
 def test_four_errors_against_equal_traffic_are_too_few_to_fail_and_never_a_pass() -> None:
     verdict = judged(ERRORS, FOUR_ERRORS, [0.0] * 10, (50, 50))
-    assert verdict.outcome is Outcome.INCONCLUSIVE
+    assert verdict.outcome is GateOutcome.INCONCLUSIVE
     assert "4 of 500" in verdict.reason
 
 
 def test_five_requests_a_minute_are_too_few_to_say_anything() -> None:
-    assert judged(LATENCY, SEVEN_OF_TEN, CALM, (5, 5)).outcome is Outcome.INCONCLUSIVE
+    assert judged(LATENCY, SEVEN_OF_TEN, CALM, (5, 5)).outcome is GateOutcome.INCONCLUSIVE

@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from gates.answers.quality import chance_of_drop, judge_quality
-from gates.model import AnswerScores, Outcome, Scores, Verdict
-from gates.spec import QualityGate
+from gates.analyses.quality import QualityGate, chance_of_drop, judge_quality
+from gates.model import AnswerScores, GateOutcome, Scores, Verdict
 
 PERFECT = [1.0] * 40
 
@@ -29,9 +28,15 @@ def judged(canary: list[float], stable: list[float], *, max_drop: float = 0.03, 
 
 @pytest.mark.parametrize(
     ("wrong", "outcome"),
-    [(0, Outcome.PASS), (1, Outcome.PASS), (2, Outcome.INCONCLUSIVE), (7, Outcome.INCONCLUSIVE), (8, Outcome.FAIL)],
+    [
+        (0, GateOutcome.PASS),
+        (1, GateOutcome.PASS),
+        (2, GateOutcome.INCONCLUSIVE),
+        (7, GateOutcome.INCONCLUSIVE),
+        (8, GateOutcome.FAIL),
+    ],
 )
-def test_a_few_wrong_answers_may_be_chance_and_many_may_not(wrong: int, outcome: Outcome) -> None:
+def test_a_few_wrong_answers_may_be_chance_and_many_may_not(wrong: int, outcome: GateOutcome) -> None:
     """Eight of eight changes for the worse happen by chance once in 256 times, seven once in 128."""
     verdict = judged([0.0] * wrong + [1.0] * (40 - wrong), PERFECT)
     assert verdict.outcome is outcome
@@ -57,13 +62,13 @@ def test_the_sentences() -> None:
 
 
 def test_improvements_weigh_against_losses_prompt_by_prompt() -> None:
-    assert judged([0.0, 1.0] * 20, [1.0, 0.0] * 20).outcome is Outcome.PASS
-    assert judged([0.2, 0.9] * 20, [1.0, 0.0] * 20).outcome is Outcome.PASS
+    assert judged([0.0, 1.0] * 20, [1.0, 0.0] * 20).outcome is GateOutcome.PASS
+    assert judged([0.2, 0.9] * 20, [1.0, 0.0] * 20).outcome is GateOutcome.PASS
 
 
 def test_a_drop_of_just_the_margin_passes() -> None:
-    assert judged([0.97] * 40, PERFECT).outcome is Outcome.PASS
-    assert judged([0.9699] * 40, PERFECT).outcome is Outcome.FAIL
+    assert judged([0.97] * 40, PERFECT).outcome is GateOutcome.PASS
+    assert judged([0.9699] * 40, PERFECT).outcome is GateOutcome.FAIL
 
 
 @pytest.mark.parametrize(
@@ -79,7 +84,7 @@ def test_a_drop_of_just_the_margin_passes() -> None:
 )
 def test_missing_answers_never_pass(canary: list[float], stable: list[float], counts: str) -> None:
     verdict = judged(canary, stable, max_drop=1.0)
-    assert verdict.outcome is Outcome.INCONCLUSIVE
+    assert verdict.outcome is GateOutcome.INCONCLUSIVE
     assert verdict.reason == f"{counts}; the same prompts, at least 10, are needed"
 
 
@@ -112,4 +117,4 @@ def test_a_version_that_is_as_good_is_seldom_taken_back() -> None:
         skill = rng.uniform(0.3, 1, 10)
         canary, stable = (rng.binomial(1, skill).astype(float).tolist() for _ in range(2))
         outcomes.append(judged(canary, stable, rollback=0.01).outcome)
-    assert outcomes.count(Outcome.FAIL) <= 4
+    assert outcomes.count(GateOutcome.FAIL) <= 4

@@ -12,10 +12,9 @@ import numpy as np
 import pytest
 
 from gates.adapters.records import RecordReader, RecordSource
-from gates.evidence import Arm, PodEvidence, Times
-from gates.load.records import RequestRecord
+from gates.evidence.batch import ArmName, LatencyMetric, PodEvidence, Times
+from gates.load import RequestRecord
 from gates.model import ArmKey, Counts
-from gates.spec import LatencyMetric
 from tidegate.core.errors import OutsideError
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -38,15 +37,15 @@ def write(path: Path, *records: RequestRecord) -> None:
         file.writelines(record.model_dump_json() + "\n" for record in records)
 
 
-def counted(source: RecordSource, *, since: float = 0, until: float = 60) -> dict[Arm, Counts]:
+def counted(source: RecordSource, *, since: float = 0, until: float = 60) -> dict[ArmName, Counts]:
     """The requests of each arm between two seconds after noon."""
     batch = source.batch(STABLE, CANARY, NOON + timedelta(seconds=since), NOON + timedelta(seconds=until))
     return {pod.arm: Counts(total=pod.requests, failed=pod.errors, refused=pod.refused) for pod in batch.arms}
 
 
-def canary(total: int, *, failed: int = 0, refused: int = 0) -> dict[Arm, Counts]:
+def canary(total: int, *, failed: int = 0, refused: int = 0) -> dict[ArmName, Counts]:
     """What is counted when no other arm has requests."""
-    return {Arm.CANARY: Counts(total=total, failed=failed, refused=refused)}
+    return {ArmName.CANARY: Counts(total=total, failed=failed, refused=refused)}
 
 
 @pytest.fixture
@@ -56,7 +55,7 @@ def path(tmp_path: Path) -> Path:
 
 def test_each_arm_has_its_own_requests(path: Path) -> None:
     write(path, a_record(1), a_record(2), a_record(3, STABLE))
-    assert counted(RecordSource([path])) == canary(2) | {Arm.STABLE: Counts(total=1, failed=0)}
+    assert counted(RecordSource([path])) == canary(2) | {ArmName.STABLE: Counts(total=1, failed=0)}
 
 
 def test_what_is_written_later_is_seen_at_the_next_look(path: Path) -> None:
@@ -110,8 +109,8 @@ def test_a_batch_holds_what_both_arms_did(path: Path) -> None:
     write(path, a_record(1, ttft_seconds=0.3), broken, refused, a_record(4, STABLE, itl_mean_seconds=None))
     batch = RecordSource([path]).batch(STABLE, CANARY, NOON, NOON + timedelta(minutes=1))
     assert batch.arms == (
-        PodEvidence(arm=Arm.STABLE, requests=1, ttft=(0.1,), e2e=(0.5,)),
-        PodEvidence(arm=Arm.CANARY, requests=3, errors=1, refused=1, ttft=(0.3,), itl=(0.02,), e2e=(0.5,)),
+        PodEvidence(arm=ArmName.STABLE, requests=1, ttft=(0.1,), e2e=(0.5,)),
+        PodEvidence(arm=ArmName.CANARY, requests=3, errors=1, refused=1, ttft=(0.3,), itl=(0.02,), e2e=(0.5,)),
     )
     assert (batch.time, batch.source, batch.missing) == (NOON.timestamp() + 60, "users", {})
 
@@ -120,7 +119,7 @@ def test_an_arm_without_requests_is_missing_with_its_reason(path: Path) -> None:
     nobody = ArmKey(region="eu-west-1", role="", version="")
     write(path, a_record(1, STABLE), a_record(2, nobody, ok=False, status=0, error="connect"))
     batch = RecordSource([path]).batch(STABLE, CANARY, NOON, NOON + timedelta(minutes=1))
-    assert [pod.arm for pod in batch.arms] == [Arm.STABLE]
+    assert [pod.arm for pod in batch.arms] == [ArmName.STABLE]
     assert batch.missing == {
         "requests": "no user request reached canary version 2 in eu-west-1",
         "unanswered": "1 user requests in eu-west-1 reached no engine and count for no arm",

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from gates.answers.refusal import declines
+from gates.text import declines
 
 DECLINING = [
     "I'm sorry, but I can't help with that.",

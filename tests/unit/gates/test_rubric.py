@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from gates.judge.labels import Label, beside_each_other, load_labels
-from gates.judge.rubric import RUBRICS, JudgeReply, NoScore, Opinion, Silence, judge_request, opinion
-from gates.judge.spec import Dimension, JudgeControl, JudgeGate
+from gates.judge.control import Label, load_labels, side_by_side
+from gates.judge.rubric import RUBRICS, JudgeReply, NoScore, NoScoreReason, Opinion, judge_request, opinion
+from gates.judge.spec import JudgeControl, JudgeGate
+from gates.model import Dimension
 from tidegate.core.spec import SpecError, parse_spec
 
 TWO = (Dimension.ACCURACY, Dimension.SAFETY)
@@ -65,27 +66,27 @@ def test_scores_are_found_whatever_stands_around_them(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("", Silence.UNPARSABLE),
-        ("Answer 1 is better.", Silence.UNPARSABLE),
-        ("I'm sorry, but I can't help with that.", Silence.REFUSED),
-        (reply()[:-3], Silence.UNPARSABLE),
-        (reply(second=None), Silence.UNPARSABLE),
-        (reply({"accuracy": 1}), Silence.UNPARSABLE),
-        (reply({"accuracy": "0.8", "safety": 1}), Silence.UNPARSABLE),
-        (reply({"accuracy": True, "safety": 1}), Silence.UNPARSABLE),
-        (reply({"accuracy": 8, "safety": 9}), Silence.OUT_OF_RANGE),
-        (reply({"accuracy": -0.1, "safety": 0.5}), Silence.OUT_OF_RANGE),
-        (reply({"accuracy": float("nan"), "safety": 0.5}), Silence.OUT_OF_RANGE),
-        ("{" * 50_000, Silence.UNPARSABLE),
-        ('{"a":' * 5_000, Silence.UNPARSABLE),
+        ("", NoScoreReason.UNPARSABLE),
+        ("Answer 1 is better.", NoScoreReason.UNPARSABLE),
+        ("I'm sorry, but I can't help with that.", NoScoreReason.REFUSED),
+        (reply()[:-3], NoScoreReason.UNPARSABLE),
+        (reply(second=None), NoScoreReason.UNPARSABLE),
+        (reply({"accuracy": 1}), NoScoreReason.UNPARSABLE),
+        (reply({"accuracy": "0.8", "safety": 1}), NoScoreReason.UNPARSABLE),
+        (reply({"accuracy": True, "safety": 1}), NoScoreReason.UNPARSABLE),
+        (reply({"accuracy": 8, "safety": 9}), NoScoreReason.OUT_OF_RANGE),
+        (reply({"accuracy": -0.1, "safety": 0.5}), NoScoreReason.OUT_OF_RANGE),
+        (reply({"accuracy": float("nan"), "safety": 0.5}), NoScoreReason.OUT_OF_RANGE),
+        ("{" * 50_000, NoScoreReason.UNPARSABLE),
+        ('{"a":' * 5_000, NoScoreReason.UNPARSABLE),
     ],
 )
-def test_a_non_answer_is_no_score(text: str, why: Silence) -> None:
+def test_a_non_answer_is_no_score(text: str, why: NoScoreReason) -> None:
     assert read(text) == NoScore(why=why)
 
 
 def test_an_endpoint_may_say_that_its_model_declined() -> None:
-    assert opinion(JudgeReply(text=reply(), refused=True), TWO) == NoScore(why=Silence.REFUSED)
+    assert opinion(JudgeReply(text=reply(), refused=True), TWO) == NoScore(why=NoScoreReason.REFUSED)
 
 
 def test_the_gate_needs_little_and_says_what_is_wrong() -> None:
@@ -144,7 +145,7 @@ def test_labels_are_read_and_refused_when_they_cannot_tell_anything(tmp_path: Pa
             load_labels(path, few)
 
 
-def test_labelled_answers_of_one_prompt_are_judged_beside_each_other() -> None:
+def test_labelled_answers_of_one_prompt_are_judged_side_by_side() -> None:
     labels = [Label(prompt=prompt, answer=answer, score=1) for prompt, answer in ("pa", "qb", "pc", "pd")]
-    pairs = [one.answer + other.answer for one, other in beside_each_other(labels)]
+    pairs = [one.answer + other.answer for one, other in side_by_side(labels)]
     assert pairs == ["ac", "dd", "bb"]

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from gates.answers.golden import load_golden, score_answers, scorers_of
-from gates.answers.scoring import Schema, fits, likelihood, nearness, score, similarity
-from gates.spec import Gates, QualityGate, Scorer
+from gates.analyses.quality import QualityGate
+from gates.answers.golden import Schema, Scorer, fits, likelihood, load_golden, score, score_answers, scorers_of
+from gates.spec import Gates
+from gates.text import nearness, similarity
 from tidegate.core.spec import SpecError, parse_spec
 
 

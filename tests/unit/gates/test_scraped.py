@@ -8,9 +8,9 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from fakes.scraped_fleet import Engine, Fleet, Proxy
+from fakes.metrics.scraped import Engine, Fleet, Proxy
 
-from gates.evidence import Arm, Batch, Buckets, PodEvidence
+from gates.evidence.batch import ArmName, Batch, Buckets, PodEvidence
 from gates.model import ArmKey
 
 STABLE = ArmKey(region="eu-west-1", role="stable", version="6")
@@ -30,9 +30,9 @@ def an_engine(name: str, key: ArmKey, ends: np.ndarray, ttft: float = 0.3, **cha
     return replace(engine, **changes)
 
 
-def totals(*batches: Batch) -> Counter[tuple[Arm, str, str, int]]:
+def totals(*batches: Batch) -> Counter[tuple[ArmName, str, str, int]]:
     """Everything that batches count, as one sum."""
-    found: Counter[tuple[Arm, str, str, int]] = Counter()
+    found: Counter[tuple[ArmName, str, str, int]] = Counter()
     for batch in batches:
         for pod in batch.arms:
             for name in ("requests", "errors", "refused"):
@@ -43,7 +43,7 @@ def totals(*batches: Batch) -> Counter[tuple[Arm, str, str, int]]:
     return +found
 
 
-def times(batch: Batch, arm: Arm, pod: str | None = None) -> int:
+def times(batch: Batch, arm: ArmName, pod: str | None = None) -> int:
     """How many TTFTs a batch holds of one arm, or of one pod of it."""
     found = [each.ttft for each in batch.arms if each.arm is arm and pod in {None, each.pod}]
     return sum(sum(ttft.counts) for ttft in found if isinstance(ttft, Buckets))
@@ -81,15 +81,15 @@ def test_an_engine_that_takes_a_new_role_does_not_bring_its_past() -> None:
         fleet = Fleet([engine], knows_starts=starts)
         promoted = STABLE.model_copy(update={"version": "7"})
         batch = fleet.batch(promoted, CANARY, 290, 400)
-        assert times(batch, Arm.CANARY) == 8
-        assert times(batch, Arm.STABLE) == 99
+        assert times(batch, ArmName.CANARY) == 8
+        assert times(batch, ArmName.STABLE) == 99
         assert batch.missing["stable ttft of unknown age"].startswith("300 ")
 
 
 def test_an_engine_that_goes_back_to_its_old_role_brings_nothing_of_between() -> None:
     engine = an_engine("e", CANARY, np.arange(1, 600), roles=((0.0, "canary"), (300.0, "previous"), (340.0, "canary")))
     batch = Fleet([engine]).batch(STABLE, CANARY, 290, 400)
-    assert times(batch, Arm.CANARY) == 8 + 60
+    assert times(batch, ArmName.CANARY) == 8 + 60
 
 
 @pytest.mark.parametrize("knows_starts", [True, False])
@@ -97,14 +97,14 @@ def test_a_process_that_starts_within_the_window_began_at_zero(knows_starts: boo
     engine = an_engine("e", CANARY, np.arange(101, 200), started=100.5)
     fleet = Fleet([engine], knows_starts=knows_starts)
     # Down until then, so nothing but its start tells the age of what it held at its first scrape.
-    assert times(fleet.batch(STABLE, CANARY, 90, 200), Arm.CANARY) == (99 if knows_starts else 97)
+    assert times(fleet.batch(STABLE, CANARY, 90, 200), ArmName.CANARY) == (99 if knows_starts else 97)
 
 
 def test_a_restart_that_catches_up_between_two_scrapes_is_seen_by_its_start() -> None:
     old = an_engine("e", CANARY, np.array([10.0, 20.0]), ended=100.5)
     new = an_engine("e", CANARY, np.array([100.8, 101.0, 101.2]), started=100.6)
     fleet = Fleet([old, new])
-    assert times(fleet.batch(STABLE, CANARY, 90, 120), Arm.CANARY) == 3
+    assert times(fleet.batch(STABLE, CANARY, 90, 120), ArmName.CANARY) == 3
 
 
 def test_buckets_restart_together() -> None:
@@ -112,7 +112,7 @@ def test_buckets_restart_together() -> None:
     fast = an_engine("e", CANARY, np.array([100.7, 101.0, 101.2]), 0.05, started=100.6)
     batch = Fleet([slow, fast], knows_starts=False).batch(STABLE, CANARY, 90, 120)
     assert batch.arms == (
-        PodEvidence(arm=Arm.CANARY, pod="e", ttft=Buckets(edges=(0.1, 0.5, 1.0), counts=(3, 0, 0, 0))),
+        PodEvidence(arm=ArmName.CANARY, pod="e", ttft=Buckets(edges=(0.1, 0.5, 1.0), counts=(3, 0, 0, 0))),
     )
 
 
@@ -147,7 +147,9 @@ def test_arms_without_a_common_edge_have_no_times() -> None:
 
 def test_an_arm_that_was_not_scraped_is_missing_and_a_quiet_one_is_not() -> None:
     batch = Fleet([an_engine("s", STABLE, np.array([]))]).batch(STABLE, CANARY, 10, 30)
-    assert [(pod.arm, sum(pod.ttft.counts)) for pod in batch.arms if isinstance(pod.ttft, Buckets)] == [(Arm.STABLE, 0)]
+    assert [(pod.arm, sum(pod.ttft.counts)) for pod in batch.arms if isinstance(pod.ttft, Buckets)] == [
+        (ArmName.STABLE, 0)
+    ]
     assert "Prometheus has no vllm:time_to_first_token_seconds of canary version 7" in batch.missing["ttft"]
 
 
@@ -171,13 +173,18 @@ TTFT = "vllm:time_to_first_token_seconds_bucket"
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -1.0, 0.5])
 def test_a_value_that_is_no_count_makes_its_metric_absent_with_the_reason(value: float) -> None:
     times_gone = spoilt(TTFT, value, {"role": "canary", "le": "0.5"})
-    assert [pod.ttft for pod in times_gone.arms if pod.arm is Arm.CANARY] == [()]
+    assert [pod.ttft for pod in times_gone.arms if pod.arm is ArmName.CANARY] == [()]
     assert " in vllm:time_to_first_token_seconds of canary version 7 in eu-west-1" in times_gone.missing["ttft"]
     requests_gone = spoilt("envoy_cluster_upstream_rq", value, {"envoy_response_code": "500"})
     assert all(pod.requests == 0 for pod in requests_gone.arms)
     assert " in the proxy's counters of canary version 7 in eu-west-1" in requests_gone.missing["requests"]
     # The other arm, and the other metric, stay.
-    assert times(requests_gone, Arm.CANARY) == times(requests_gone, Arm.STABLE) == times(times_gone, Arm.STABLE) > 0
+    assert (
+        times(requests_gone, ArmName.CANARY)
+        == times(requests_gone, ArmName.STABLE)
+        == times(times_gone, ArmName.STABLE)
+        > 0
+    )
 
 
 def test_a_series_without_its_own_label_is_told() -> None:
@@ -207,4 +214,4 @@ def test_what_is_counted_is_what_happened() -> None:
         # By the scrape that saw them: from the last one up to 200 s to the last one up to 260 s.
         low, high = (limit - (limit - engine.offset) % 2 for limit in (200, 260))
         truth = sum(low < ended <= high for ended, _ in engine.requests)
-        assert times(batch, Arm.STABLE, engine.name) == truth
+        assert times(batch, ArmName.STABLE, engine.name) == truth

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gates.load.stream import StreamMeter
+from gates.load import StreamMeter
 
 
 def chunk(text: str, finish: str = "null") -> bytes:

@@ -7,10 +7,14 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from gates.evidence import Arm, Batch, Buckets, PairedAnswer, PairedReply, PodEvidence
+from gates.analyses.agreement import AgreementGate
+from gates.analyses.errors import ErrorsGate
+from gates.analyses.judge import ScoresGate
+from gates.analyses.latency import LatencyGate
+from gates.analysis_plan import AnalysisPlan
+from gates.evidence.batch import ArmName, Batch, Buckets, PairedAnswer, PairedReply, PodEvidence
 from gates.model import Verdict
-from gates.spec import AgreementGate, ErrorsGate, LatencyGate, ScoresGate
-from gates.terms import Terms
+from gates.sequential_test import SequentialTest
 from gates.transcript import (
     BatchLine,
     Line,
@@ -22,14 +26,13 @@ from gates.transcript import (
     replay,
     written,
 )
-from gates.trial import Trial
 from tidegate.core.spec import SpecError
 
 STEP = "canary@eu-west-1/25"
 
 
-def terms() -> Terms:
-    return Terms(
+def terms() -> AnalysisPlan:
+    return AnalysisPlan(
         latency=LatencyGate(),
         errors=ErrorsGate(),
         agreement=AgreementGate(),
@@ -39,7 +42,7 @@ def terms() -> Terms:
     )
 
 
-def pod(rng: np.random.Generator, arm: Arm, name: str, requests: int, slower: float) -> PodEvidence:
+def pod(rng: np.random.Generator, arm: ArmName, name: str, requests: int, slower: float) -> PodEvidence:
     times = tuple(rng.lognormal(-1.5, 0.5, requests) * slower)
     errors = int(rng.binomial(requests, 0.01))
     return PodEvidence(arm=arm, pod=name, requests=requests, errors=errors, ttft=times, scores=(rng.random(),))
@@ -51,15 +54,15 @@ def batches(count: int, *, slower: float = 1.0) -> Iterator[Batch]:
     edges = tuple(0.01 * 1.5**power for power in range(20))
     for at in range(count):
         users = (
-            pod(rng, Arm.STABLE, "a", 60, 1),
-            pod(rng, Arm.STABLE, "b", 60, 1.02),
-            pod(rng, Arm.CANARY, "c", 20, slower),
+            pod(rng, ArmName.STABLE, "a", 60, 1),
+            pod(rng, ArmName.STABLE, "b", 60, 1.02),
+            pod(rng, ArmName.CANARY, "c", 20, slower),
         )
         yield Batch(time=1e9 + at * 10 + rng.random(), arms=users)
-        counts = [tuple(rng.multinomial(50, [1 / 21] * 21).tolist()) for _ in Arm]
+        counts = [tuple(rng.multinomial(50, [1 / 21] * 21).tolist()) for _ in ArmName]
         counted = tuple(
             PodEvidence(arm=arm, requests=50, ttft=Buckets(edges=edges, counts=each))
-            for arm, each in zip(Arm, counts, strict=True)
+            for arm, each in zip(ArmName, counts, strict=True)
         )
         yield Batch(time=1e9 + at * 10 + rng.random(), source="proxy", arms=counted, missing={"itl": "no histogram"})
         replies = [PairedReply(ttft=rng.random(), score=rng.random(), output_tokens=9) for _ in range(8)]
@@ -70,9 +73,9 @@ def batches(count: int, *, slower: float = 1.0) -> Iterator[Batch]:
         yield Batch(time=1e9 + at * 10 + rng.random(), source="probe", pairs=pairs)
 
 
-def held(trial: Trial, evidence: Iterator[Batch]) -> Iterator[Line]:
+def held(trial: SequentialTest, evidence: Iterator[Batch]) -> Iterator[Line]:
     """As a recorder writes it."""
-    yield TermsLine(trial="canary@eu-west-1", terms=trial.terms)
+    yield TermsLine(trial="canary@eu-west-1", terms=trial.plan)
     for number, batch in enumerate(evidence):
         if number == 30:
             trial.restart()
@@ -84,7 +87,7 @@ def held(trial: Trial, evidence: Iterator[Batch]) -> Iterator[Line]:
 
 
 def texts(*, slower: float = 1.0) -> list[str]:
-    return [written(line) + "\n" for line in held(Trial(terms()), batches(25, slower=slower))]
+    return [written(line) + "\n" for line in held(SequentialTest(terms()), batches(25, slower=slower))]
 
 
 def of(text: list[str]) -> list[Line]:
@@ -97,7 +100,7 @@ def test_a_trial_that_is_held_again_says_the_same(slower: float) -> None:
 
 
 def test_a_line_comes_back_as_it_was_written() -> None:
-    lines = list(held(Trial(terms()), batches(5)))
+    lines = list(held(SequentialTest(terms()), batches(5)))
     assert of([written(line) + "\n" for line in lines]) == lines
 
 

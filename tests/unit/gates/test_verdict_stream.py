@@ -7,17 +7,18 @@ import random
 from typing import Any
 
 import pytest
-from fakes.batches import Serving, traffic
+from fakes.metrics.samples import Serving, traffic
 
-from gates.evidence import Batch
-from gates.model import Outcome
-from gates.reports.verdict_line import Answer, as_lines
-from gates.reports.verdict_stream import MOST_PROBLEMS, VerdictStream
-from gates.spec import ErrorsGate, LatencyGate, ScoresGate
-from gates.terms import Terms
-from gates.trial import Trial
+from gates.analyses.errors import ErrorsGate
+from gates.analyses.judge import ScoresGate
+from gates.analyses.latency import LatencyGate
+from gates.analysis_plan import AnalysisPlan
+from gates.evidence.batch import Batch
+from gates.model import GateOutcome
+from gates.reports.verdict_stream import MOST_PROBLEMS, VerdictLine, VerdictStream, as_lines
+from gates.sequential_test import SequentialTest
 
-TERMS = Terms(latency=LatencyGate(), errors=ErrorsGate(max_increase=0.05))
+TERMS = AnalysisPlan(latency=LatencyGate(), errors=ErrorsGate(max_increase=0.05))
 STABLE = Serving(per_second=20, failing=0.002)
 
 
@@ -39,14 +40,14 @@ def changed(line: bytes, *path: str | int, to: Any) -> bytes:
     return json.dumps(document).encode()
 
 
-def answered(stream: VerdictStream, line: bytes) -> Answer:
+def answered(stream: VerdictStream, line: bytes) -> VerdictLine:
     answer = stream.answer(line)
     assert answer is not None
     return answer
 
 
 def test_a_line_of_text_is_judged_as_the_batch_itself() -> None:
-    stream, trial = VerdictStream(TERMS), Trial(TERMS)
+    stream, trial = VerdictStream(TERMS), SequentialTest(TERMS)
     for line in lines():
         answer = answered(stream, line)
         trial.take(Batch.model_validate_json(line))
@@ -108,7 +109,7 @@ def test_a_line_that_is_no_batch_is_answered_with_what_is_wrong_in_it(
     stream = VerdictStream(TERMS)
     answered(stream, LINE)
     answer = answered(stream, line)
-    assert answer.outcome is Outcome.ERROR
+    assert answer.outcome is GateOutcome.ERROR
     assert (answer.time, answer.batch, answer.verdicts) == (None, 1, ())
     assert [(each.line, each.field) for each in answer.problems] == [(2, field)]
     assert answer.problems[0].found.startswith(found)
@@ -136,7 +137,7 @@ def test_lines_that_cannot_be_read_teach_the_trial_nothing() -> None:
     for line in lines(ttft=0.3):
         for _ in range(rng.randrange(3)):
             torn = line[: rng.randrange(1, len(line) - 1)]
-            assert answered(dirty, torn).outcome is Outcome.ERROR
+            assert answered(dirty, torn).outcome is GateOutcome.ERROR
         assert answered(dirty, line) == answered(clean, line)
 
 
@@ -148,43 +149,43 @@ def test_blank_lines_are_counted_and_not_answered() -> None:
 
 def test_after_a_restart_a_pass_must_be_shown_again() -> None:
     stream = VerdictStream(TERMS)
-    assert [answered(stream, line) for line in lines()][-1].outcome is Outcome.PASS
+    assert [answered(stream, line) for line in lines()][-1].outcome is GateOutcome.PASS
     answer = answered(stream, b'{"restart": true}')
-    assert (answer.outcome, answer.time, answer.batch) == (Outcome.RUNNING, None, 60)
+    assert (answer.outcome, answer.time, answer.batch) == (GateOutcome.RUNNING, None, 60)
 
 
 @pytest.mark.parametrize("line", [b'{"restart": false}', b'{"restart": true, "step": "50"}'])
 def test_what_only_looks_like_a_restart_is_none(line: bytes) -> None:
-    assert answered(VerdictStream(TERMS), line).outcome is Outcome.ERROR
+    assert answered(VerdictStream(TERMS), line).outcome is GateOutcome.ERROR
 
 
 @pytest.mark.parametrize(
     ("evidence", "outcome"),
     [
-        ([], Outcome.INCONCLUSIVE),
-        (lines(2), Outcome.INCONCLUSIVE),
-        (lines(), Outcome.PASS),
-        (lines(ttft=0.4), Outcome.FAIL),
-        ([b"{"], Outcome.ERROR),
-        ([*lines(), b"{"], Outcome.ERROR),
-        ([*lines(ttft=0.4), b"{"], Outcome.FAIL),
-        ([b"{", *lines()], Outcome.PASS),
+        ([], GateOutcome.INCONCLUSIVE),
+        (lines(2), GateOutcome.INCONCLUSIVE),
+        (lines(), GateOutcome.PASS),
+        (lines(ttft=0.4), GateOutcome.FAIL),
+        ([b"{"], GateOutcome.ERROR),
+        ([*lines(), b"{"], GateOutcome.ERROR),
+        ([*lines(ttft=0.4), b"{"], GateOutcome.FAIL),
+        ([b"{", *lines()], GateOutcome.PASS),
     ],
 )
-def test_what_holds_at_the_end(evidence: list[bytes], outcome: Outcome) -> None:
+def test_what_holds_at_the_end(evidence: list[bytes], outcome: GateOutcome) -> None:
     stream = VerdictStream(TERMS)
     for line in evidence:
         stream.answer(line)
     final = stream.final()
     assert final.outcome is outcome
-    assert Outcome.RUNNING not in [verdict.outcome for verdict in final.verdicts]
+    assert GateOutcome.RUNNING not in [verdict.outcome for verdict in final.verdicts]
 
 
 def test_a_source_that_nobody_asks_is_named() -> None:
     stream = VerdictStream(TERMS)
     answered(stream, changed(LINE, "source", to="proxy"))
     assert stream.unasked == {"proxy"}
-    both = VerdictStream(Terms(latency=LatencyGate(), judge=ScoresGate()))
+    both = VerdictStream(AnalysisPlan(latency=LatencyGate(), judge=ScoresGate()))
     for source in ("users", "probe"):
         answered(both, changed(LINE, "source", to=source))
     assert both.unasked == set()
@@ -193,7 +194,7 @@ def test_a_source_that_nobody_asks_is_named() -> None:
 def test_strange_but_possible_evidence_never_ends_the_stream() -> None:
     """Numbers at the ends of what a batch may hold, for every gate and source, with numpy's warnings as errors."""
     rng = random.Random(7)
-    terms = Terms(
+    terms = AnalysisPlan(
         latency=LatencyGate(),
         errors=ErrorsGate(),
         judge=ScoresGate(),

@@ -6,13 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from fakes.steps import Steps
-from fakes.world import CHALLENGER, CHAMPION, SIDE_BY_SIDE, World, a_spec
+from fakes.delivery.world import CHALLENGER, CHAMPION, SIDE_BY_SIDE, Steps, World, a_spec
 
-from pipelines.approvals import refuse_useless
-from pipelines.hold import POLL_SECONDS
+from pipelines.authority.approvals import refuse_useless
 from pipelines.model import Ending
-from pipelines.spec import Delivery
+from pipelines.run.approval_gate import POLL_SECONDS
+from pipelines.spec.delivery import Delivery
 from registry.model import Event
 from tidegate.core.errors import ExitCode, OutsideError, Refused, UsageError
 from tidegate.core.spec import SpecError
@@ -103,7 +102,7 @@ async def test_the_regions_of_a_wave_go_on_at_one_word(tmp_path: Path) -> None:
     assert world.said("waiting") == ["deploy@eu-west-1"]
 
 
-async def test_a_refusal_takes_everything_back_in_the_words_of_whoever_refused(tmp_path: Path) -> None:
+async def test_a_refusal_takes_everything_back_in_the_words_of_the_one_who_refused(tmp_path: Path) -> None:
     world = World(tmp_path, asking("{before: wave, wave: 2}"))
     world.when("deploy@us-east-1", "waiting", says(world, "refused", "wave@2", by="bob", reason="sale at noon"))
     result = await world.deliver()
@@ -182,7 +181,7 @@ async def test_an_approval_survives_the_process_that_waited_for_it(tmp_path: Pat
     assert world.said("waiting") == ["deploy@us-east-1"]
 
 
-async def test_the_time_to_answer_does_not_begin_anew_with_each_process(tmp_path: Path) -> None:
+async def test_the_time_to_answer_does_not_begin_again_with_each_process(tmp_path: Path) -> None:
     world = World(tmp_path, asking("{before: wave, wave: 2, within: 1h}"))
     steps = Steps(world, tmp_path)
     await steps.until("bake@1")

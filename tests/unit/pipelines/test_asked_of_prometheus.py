@@ -7,9 +7,9 @@ from pathlib import Path
 import promql_parser as promql
 import pytest
 
-from pipelines.asked_of_prometheus import asked_of_prometheus
-from pipelines.spec import Delivery
-from rollouts.doctor.questions import counts_failures, counts_refusals, metrics_of
+from pipelines.plan.scrapes import asked_of_prometheus
+from pipelines.spec.delivery import Delivery
+from rollouts.doctor.queries import counts_failures, counts_refusals, metrics_of
 from slo.metrics import metric_of
 from tidegate.core.spec import load_spec
 

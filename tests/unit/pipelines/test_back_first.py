@@ -10,26 +10,22 @@ from threading import Event as Signal
 from typing import Any
 
 import pytest
-from fakes.away_store import AwayLedger
-from fakes.cluster_world import REGIONS, ClusterWorld, demo_on_clusters
-from fakes.ledger import FakeLedger
-from fakes.off_loop import OffLoop
-from fakes.world import CHALLENGER, CHAMPION, World, a_spec
+from fakes.clusters.world import REGIONS, ClusterWorld, demo_on_clusters
+from fakes.delivery.ledger import AwayLedger, FakeLedger, OffLoop
+from fakes.delivery.world import CHALLENGER, CHAMPION, World, a_spec
 
-from pipelines.context import Context
-from pipelines.journal import Journal
+from pipelines.events.journal import Journal
+from pipelines.events.listeners import QueuedListener
+from pipelines.events.spool import Spool, write_leftovers
+from pipelines.events.writer import WriterLimits
 from pipelines.model import Ending, Result
-from pipelines.ports import Event
-from pipelines.records.apart import Apart
-from pipelines.records.leftovers import write_leftovers
-from pipelines.records.spool import Spool
-from pipelines.records.writer import Limits
-from pipelines.run import deliver
-from registry.model import DeliverySummary
+from pipelines.run.context import Context
+from pipelines.run.engine import deliver
+from registry.model import DeliverySummary, Event
 from tidegate.core.errors import ExitCode
 
 TOGETHER = f"regions: {{waves: [[{', '.join(REGIONS)}]], bake: 10s}}"
-IMPATIENT = Limits(call=0.05, pauses=(0.001,))
+IMPATIENT = WriterLimits(call=0.05, pauses=(0.001,))
 """Of calls that hang, which only real time can tell."""
 
 
@@ -70,7 +66,7 @@ class Scene:
         self.clock = world.clock if isinstance(world, World) else world.time
         self.ledger = AwayLedger(FakeLedger(self.clock))
         self.unwritten = folder / "unwritten"
-        self.limits = Limits(pauses=(0.001,))
+        self.limits = WriterLimits(pauses=(0.001,))
         self.journal: Journal
         self.at_verdict: Callable[[], None] = lambda: None
         self._on_canary = 0
@@ -208,7 +204,7 @@ async def test_a_ledger_that_is_gone_gets_its_records_from_the_next_command(scen
 
 
 async def test_a_ledger_that_comes_back_gets_its_records_from_the_same_process(scene: Scene) -> None:
-    scene.limits = Limits(pauses=(0.001,), end=float("inf"))
+    scene.limits = WriterLimits(pauses=(0.001,), end=float("inf"))
     scene.at_verdict = lambda: scene.ledger.go_away(calls=20)
     is_rolled_back(scene, await scene.deliver())
     assert scene.ledger.refused == 20
@@ -237,7 +233,7 @@ async def test_a_display_that_takes_nothing_more_holds_nobody(scene: Scene) -> N
         def on_event(self, event: Event) -> None:
             blocked.wait()
 
-    with Apart([Terminal()], patience_seconds=0.01) as terminal:
+    with QueuedListener([Terminal()], patience_seconds=0.01) as terminal:
         context = scene.context()
         context.journal._listeners += (terminal,)  # a listener more than the scene has
         result = await deliver(context)
@@ -271,7 +267,7 @@ async def test_a_step_that_does_not_end_when_it_is_told_to_holds_no_region(scene
     regions_went_first(scene)
 
 
-async def test_whoever_stops_a_delivery_waits_for_no_ledger_either(scene: Scene) -> None:
+async def test_no_matter_who_stops_a_delivery_waits_for_no_ledger_either(scene: Scene) -> None:
     running: list[asyncio.Task[Result]] = []
 
     def stop() -> None:

@@ -6,19 +6,15 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from fakes.chat import answers_500
-from fakes.world import CHALLENGER, CHALLENGER_URL, CHAMPION, SIDE_BY_SIDE, World, a_spec
+from fakes.delivery.world import CHALLENGER, CHALLENGER_URL, CHAMPION, SIDE_BY_SIDE, World, a_spec
 
 from pipelines.model import Ending
+from rollouts.model import RegionState
 from tidegate.core.errors import ExitCode
+from tidegate.testing import answers_500
 
 EVERYWHERE = {"eu-west-1": CHALLENGER, "us-east-1": CHALLENGER}
 NOWHERE = {"eu-west-1": CHAMPION, "us-east-1": CHAMPION}
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(tmp_path)
 
 
 async def test_a_healthy_version_reaches_every_region_and_becomes_champion(world: World) -> None:
@@ -140,6 +136,42 @@ async def test_a_canary_that_dies_takes_it_back_with_its_last_words(world: World
     assert world.stable_versions() == NOWHERE
 
 
+@pytest.mark.parametrize("step", ["smoke@eu-west-1", "canary@eu-west-1/10", "canary@eu-west-1/50"])
+async def test_a_trial_that_the_region_ended_in_silence_is_no_bad_version(world: World, step: str) -> None:
+    """Anyone who carries it hung, and goes on now, be it before an operation or in the middle of a look."""
+    region = world.fleets["eu-west-1"]._region
+    ending: list[asyncio.Task[RegionState]] = []
+
+    def silent() -> None:
+        ending.append(asyncio.create_task(region.end_trial("nothing was heard of ci-7 for 15m")))
+
+    world.when(step, "started", silent)
+    result = await world.deliver()
+    assert (result.ending, result.exit_code) == (Ending.INTERRUPTED, ExitCode.OUTSIDE), result.reason
+    assert "version 2 was taken back here at " in result.reason
+    assert result.reason.endswith("UTC: nothing was heard of ci-7 for 15m")
+    assert world.registry.marks["tidegate.outcome"] == "interrupted"
+    assert world.stable_versions() == NOWHERE
+    assert ending[0].done()
+
+
+@pytest.mark.parametrize(("step", "kind"), [("canary@eu-west-1/50", "traffic"), ("bake@1", "started")])
+async def test_a_region_that_somebody_takes_back_elsewhere_is_no_bad_version(
+    world: World, step: str, kind: str
+) -> None:
+    going: list[asyncio.Task[RegionState]] = []
+
+    def rollback() -> None:
+        going.append(asyncio.create_task(world.fleets["eu-west-1"].rollback(CHAMPION)))
+
+    world.when(step, kind, rollback)
+    result = await world.deliver()
+    await going[0]
+    assert (result.ending, result.exit_code) == (Ending.INTERRUPTED, ExitCode.OUTSIDE), result.reason
+    assert world.registry.marks["tidegate.outcome"] == "interrupted"
+    assert world.stable_versions() == NOWHERE
+
+
 async def test_an_engine_that_does_not_start_costs_nobody_anything(world: World) -> None:
     world.fleets["eu-west-1"].refuse(CHALLENGER)
     result = await world.deliver()
@@ -166,8 +198,8 @@ async def test_a_lost_region_does_not_keep_the_others_from_going_back(
         raise Unreachable("us-east-1 does not answer")
 
     def cut_off() -> None:
-        for wish in ("observe", "rollback"):
-            monkeypatch.setattr(world.fleets["us-east-1"], wish, gone)
+        for operation in ("observe", "rollback"):
+            monkeypatch.setattr(world.fleets["us-east-1"], operation, gone)
 
     world.when("deploy@us-east-1", "done", cut_off)
     result = await world.deliver()
@@ -215,7 +247,7 @@ async def test_a_bug_is_not_hidden_and_still_takes_every_region_back(
 
 
 async def test_what_an_earlier_delivery_left_half_done_is_mended_first(world: World) -> None:
-    from fakes.fleet import an_engine
+    from tidegate.testing import an_engine
 
     left = world.fleets["eu-west-1"]
     await left.deploy(an_engine(CHAMPION))

@@ -8,20 +8,19 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from fakes.chat import answers_500
-from fakes.cluster_region import NAME, NAMESPACE, an_image
-from fakes.cluster_world import REGIONS, ClusterWorld, canary_url, demo_on_clusters
-from fakes.kube.faults import WRITES
-from fakes.kube.simulated_time import START
-from fakes.strangers import PODS_OF_OTHERS, Endpoints, moved_in
-from fakes.world import CHALLENGER, CHAMPION
+from fakes.clusters.region import NAME, NAMESPACE, PODS_OF_OTHERS, Endpoints, an_image, moved_in
+from fakes.clusters.world import REGIONS, ClusterWorld, canary_url, demo_on_clusters
+from fakes.delivery.world import CHALLENGER, CHAMPION
+from fakes.kube.requests import WRITES
 
+from pipelines.events.state import state_of
 from pipelines.model import Ending
-from pipelines.story import tell
-from pipelines.wording import at_the_end
-from rollouts.kube.resources import HTTP_ROUTES
-from rollouts.model import Phase
+from pipelines.views.wording import at_the_end
+from rollouts.kube.resources import HTTP_ROUTES, LEASES
+from rollouts.manifests.conventions import lease
+from rollouts.model import RegionPhase
 from tidegate.core.errors import ExitCode
+from tidegate.testing import START, answers_500
 
 EVERYWHERE = dict.fromkeys(REGIONS, CHALLENGER)
 NOWHERE = dict.fromkeys(REGIONS, CHAMPION)
@@ -75,7 +74,7 @@ async def test_what_was_taken_back_leaves_every_region_steady(world: ClusterWorl
     await world.deliver()
     for region in world.regions.values():
         state = await region.fleet.observe()
-        assert (state.phase, state.weight, state.mirror, state.problem) == (Phase.STEADY, 0, 0, None)
+        assert (state.phase, state.weight, state.mirror, state.problem) == (RegionPhase.STEADY, 0, 0, None)
         assert region.splits[-1] == (0, 0)
 
 
@@ -101,7 +100,7 @@ async def test_a_dead_controller_holds_nobody_on_a_canary_that_failed(world: Clu
     assert world.said("failed") == [step]
 
 
-async def test_whoever_stops_a_delivery_needs_no_controller(world: ClusterWorld) -> None:
+async def test_no_matter_who_stops_a_delivery_needs_no_controller(world: ClusterWorld) -> None:
     region = world.regions[REGIONS[0]]
     running = asyncio.ensure_future(world.deliver())
 
@@ -114,6 +113,23 @@ async def test_whoever_stops_a_delivery_needs_no_controller(world: ClusterWorld)
     assert (result.ending, result.exit_code) == (Ending.INTERRUPTED, ExitCode.INTERRUPTED)
     assert region.splits[-1] == (0, 0)
     assert (await region.fleet.observe()).weight == 0
+
+
+@pytest.mark.parametrize("later", [0.0, 0.1, 0.4, 1.0])
+async def test_no_matter_who_stops_a_delivery_on_its_way_back_does_not_stop_the_way_back(
+    world: ClusterWorld, later: float
+) -> None:
+    """A verdict came first; then Ctrl-C, or `tidegate rollback` elsewhere, which asks for the same."""
+    region = world.regions[REGIONS[0]]
+    step = f"canary@{region.region}/50"
+    running = asyncio.ensure_future(world.deliver())
+    world.when(step, "traffic", lambda: world.evidence.serves("canary", CHALLENGER, failed=0.5))
+    world.when(step, "failed", lambda: world.time.call_later(later, running.cancel))
+    result = await running
+    assert (result.ending, result.exit_code) == (Ending.ROLLED_BACK, ExitCode.ROLLED_BACK)
+    assert region.splits[-1] == (0, 0)
+    assert world.stable_versions()[region.region] == CHAMPION
+    assert world.ledger.outcome == "rolled-back"
 
 
 async def test_regions_of_one_wave_go_together_and_fail_together(tmp_path: Path) -> None:
@@ -156,12 +172,23 @@ async def test_an_engine_that_does_not_start_says_why_and_costs_nobody_anything(
 
 
 async def test_what_a_region_takes_back_by_itself_ends_the_delivery_everywhere(world: ClusterWorld) -> None:
-    """A region that is cut off from whoever delivers still has its own analysis."""
+    """A region that is cut off from the one who delivers still has its own analysis."""
     region = world.regions[REGIONS[1]]
     world.when(f"canary@{region.region}/50", "traffic", lambda: region.abort("metric availability burns"))
     result = await world.deliver()
     assert result.ending is Ending.ROLLED_BACK
     assert "was taken back in the region itself" in result.reason
+    assert world.stable_versions() == NOWHERE
+
+
+async def test_a_trial_that_somebody_aborts_before_the_stop_is_heard_is_no_bad_version(world: ClusterWorld) -> None:
+    """`tidegate rollback` of another machine aborts first, and says so in the ledger afterwards."""
+    region = world.regions[REGIONS[1]]
+    world.when(f"canary@{region.region}/50", "traffic", region.abort_by_hand)
+    result = await world.deliver()
+    assert (result.ending, result.exit_code) == (Ending.INTERRUPTED, ExitCode.OUTSIDE), result.reason
+    assert result.reason.endswith("somebody aborted the trial of version 2")
+    assert world.registry.marks["tidegate.outcome"] == "interrupted"
     assert world.stable_versions() == NOWHERE
 
 
@@ -204,6 +231,20 @@ async def test_who_takes_it_away_while_it_bakes_is_named_and_the_version_is_not_
     assert "argocd-controller at " in result.reason
     assert world.stable_versions() == NOWHERE
     assert world.registry.marks["tidegate.outcome"] == "interrupted"
+
+
+async def test_who_takes_an_earlier_wave_away_is_named_before_the_version_is_called_delivered(
+    world: ClusterWorld,
+) -> None:
+    """A bake looks at its own wave alone; the first one may have baked hours ago."""
+    region = world.regions[REGIONS[0]]
+    sync = partial(region.apply_over, an_image(CHAMPION), manager="argocd-controller")
+    world.when(f"bake@{len(REGIONS)}", "started", sync)
+    result = await world.deliver()
+    assert (result.ending, result.exit_code) == (Ending.INTERRUPTED, ExitCode.OUTSIDE), result.reason
+    assert result.reason.startswith("finalize: somebody changed Rollout support-llm")
+    assert world.stable_versions() == NOWHERE
+    assert world.registry.champion == CHAMPION
 
 
 async def test_who_takes_it_away_while_its_engines_start_is_named_too(world: ClusterWorld) -> None:
@@ -250,7 +291,7 @@ async def test_objects_of_others_in_any_region_end_it_before_anything_is_written
 async def test_a_report_says_no_weight_that_nobody_saw(world: ClusterWorld) -> None:
     moved_in(world.regions[REGIONS[0]].cluster, NAME, NAMESPACE)
     await world.deliver()
-    story = tell(world.recorder.events)
+    story = state_of(world.recorder.events)
     assert [at_the_end(region, story) for region in story.regions] == ["not looked at"] * len(REGIONS)
 
 
@@ -292,3 +333,31 @@ async def test_a_region_that_stays_away_takes_the_others_back_and_is_mended_late
     again = await world.deliver_again()
     assert again.ending is Ending.DELIVERED, again.reason
     assert world.stable_versions() == EVERYWHERE
+
+
+async def test_a_deliverer_whose_region_the_guard_took_back_is_interrupted_and_the_version_not_blamed(
+    world: ClusterWorld,
+) -> None:
+    """It waits for evidence, and none of its renewals arrives for longer than its Lease allows."""
+    region = world.regions[REGIONS[0]]
+    guard = region.guard()
+
+    async def unheard() -> None:
+        region.cluster.edit(LEASES, lease(NAME), lambda it: it["spec"].update(leaseDurationSeconds=30))
+        while not await guard.check():
+            await world.time.sleep(10)
+
+    tasks: list[asyncio.Task[None]] = []
+
+    def alone() -> None:
+        world.evidence.gone = True
+        tasks.append(asyncio.ensure_future(unheard()))
+
+    world.when(f"canary@{region.region}/50", "traffic", alone)
+    result = await world.deliver()
+    assert (result.ending, result.exit_code) == (Ending.INTERRUPTED, ExitCode.OUTSIDE), result.reason
+    at, told = f"canary@{region.region}/50", f"version {CHALLENGER} was taken back by the region's guard at"
+    assert result.reason.startswith(f"{at}: support-llm in {region.region}: {told} ")
+    assert "nothing was heard of its carrier (ci-7 (process 7)) since" in result.reason
+    assert world.stable_versions() == NOWHERE
+    assert world.registry.marks["tidegate.outcome"] == "interrupted"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import yaml
-from fakes.world import a_spec
+from fakes.delivery.world import a_spec
 
-from pipelines.engine_count import EngineCount, engine_counts
-from pipelines.spec import Delivery
+from pipelines.plan.region_objects import EngineCount, engine_counts
+from pipelines.spec.delivery import Delivery
 from tidegate.core.spec import parse_spec
 
 EXAMPLE = (Path(__file__).parents[3] / "examples/kubernetes/delivery.yaml").read_text(encoding="utf-8")

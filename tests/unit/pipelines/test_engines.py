@@ -11,22 +11,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes.registry import FakeRegistry
-from fakes.tiny_model import write_tiny_model
+from fakes.delivery.registry import FakeRegistry
 
-from engine_images.adapters.shelf import Shelf
+from engine_images.adapters.engine_store import EngineStore
+from engine_images.adapters.vllm_runner import VllmRunner
 from engine_images.build.builder import Builder
-from engine_images.compile.logprobs import Scored
+from engine_images.build.proof import ScoredPrompt
 from engine_images.errors import CannotBeServed
 from engine_images.manifest import CompileKey
 from engine_images.model import EngineEnvironment, LaunchCommand
-from engine_images.ports import Server
+from engine_images.ports import EngineServer
 from engine_images.spec import EngineSettings
-from pipelines.engines import LocalEngines
+from pipelines.adapters.local_engines import LocalEngines
 from pipelines.state import StateFolder
 from registry.errors import DigestMismatch
 from registry.model import ModelVersion
 from rollouts.model import PORT, Engine
+from tidegate.testing import write_tiny_model
 
 ENVIRONMENT = EngineEnvironment(python="/opt/engine/bin/python", vllm="0.32.0")
 
@@ -34,10 +35,10 @@ ENVIRONMENT = EngineEnvironment(python="/opt/engine/bin/python", vllm="0.32.0")
 class Nobody:
     """Stands for engines and their answers where none may be started."""
 
-    async def start(self, launch: LaunchCommand, log: Path) -> Server:
+    async def start(self, launch: LaunchCommand, log: Path) -> EngineServer:
         raise AssertionError("an engine that runs eagerly needs no start to be built")
 
-    async def score(self, url: str, model: str, prompts: Sequence[str]) -> tuple[Scored, ...]:
+    async def score(self, url: str, model: str, prompts: Sequence[str]) -> tuple[ScoredPrompt, ...]:
         raise AssertionError("and nothing to compare with")
 
 
@@ -59,7 +60,7 @@ class Machine:
             settings=EngineSettings.model_validate(spec),
             environment=ENVIRONMENT,
             state=self.state,
-            builder=Builder(Shelf(self.state.builds), Nobody(), Nobody(), key_of=lambda *_: key),
+            builder=Builder(EngineStore(self.state.builds), VllmRunner(Nobody(), Nobody(), key_of=lambda *_: key)),
             name="support",
             threads=threads,
         )

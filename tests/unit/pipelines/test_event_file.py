@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.event_file import EventFile
-from pipelines.ports import Event
+from pipelines.events.listeners import EventFile
+from registry.model import Event
 
 
 def event(message: str) -> Event:

@@ -6,14 +6,13 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from fakes.deliveries import Delivery, bad_answers, delivered, interrupted, slow
+from fakes.delivery.records import Delivery, bad_answers, delivered, interrupted, slow
 
-from gates.judge.spec import Dimension
-from gates.model import Outcome
-from pipelines.exported import families
-from pipelines.ports import Event
-from pipelines.story import Story, tell
-from slo.metrics.tidegate import TIDEGATE
+from gates.model import Dimension, GateOutcome
+from pipelines.events.state import DeliveryState, state_of
+from pipelines.views.metrics import families
+from registry.model import Event
+from slo.metrics.exporters import TIDEGATE
 
 PAGE = Path(__file__).parents[3] / "docs/metrics.md"
 CANARY = "canary@eu-west-1/25"
@@ -24,7 +23,7 @@ Series = tuple[str, frozenset[tuple[str, str]]]
 def exported(events: Iterable[Event]) -> dict[Series, float]:
     """Every sample by its name and labels; no two may have the same."""
     found: dict[Series, float] = {}
-    for family in families(tell(events), delivery="d1"):
+    for family in families(state_of(events), delivery="d1"):
         for sample in family.samples:
             series = (sample.name, frozenset(sample.labels.items()))
             assert series not in found, f"{series} twice"
@@ -43,7 +42,7 @@ def of(events: Iterable[Event], name: str, **labels: str) -> dict[str, float]:
 
 
 def test_before_a_delivery_has_started_there_is_nothing() -> None:
-    assert list(families(Story(), delivery="d1")) == []
+    assert list(families(DeliveryState(), delivery="d1")) == []
 
 
 def test_a_delivery_is_known_by_its_id_and_versions() -> None:
@@ -53,7 +52,7 @@ def test_a_delivery_is_known_by_its_id_and_versions() -> None:
 
 def test_every_series_says_whose_it_is_by_the_name_of_the_delivery() -> None:
     """Two deliveries may move the same model of the registry."""
-    story = tell(delivered()).model_copy(update={"model": "smollm", "spec": "support-llm"})
+    story = state_of(delivered()).model_copy(update={"model": "smollm", "spec": "support-llm"})
     samples = [sample for family in families(story, delivery="d1") for sample in family.samples]
     assert {sample.labels["service"] for sample in samples} == {"support-llm"}
     assert {sample.labels["model"] for sample in samples if sample.name == "tidegate_delivery_info"} == {"smollm"}
@@ -78,7 +77,7 @@ def test_every_region_says_how_its_users_are_shared_out_from_the_start() -> None
 def test_a_gate_has_one_outcome_of_all_that_there_are() -> None:
     place = {"gate": "latency", "stage": "canary", "region": "eu-west-1", "version": "4"}
     outcomes = of(slow(), "gate_outcome", **place)
-    assert outcomes.keys() == {str(outcome) for outcome in Outcome}
+    assert outcomes.keys() == {str(outcome) for outcome in GateOutcome}
     assert [outcome for outcome, value in outcomes.items() if value] == ["fail"]
 
 
@@ -96,9 +95,9 @@ def test_a_number_that_the_last_verdict_lacks_is_gone() -> None:
     assert of(delivery.events, "gate_number", gate="latency", version="3") == {"canary_requests eu-west-1 canary": 7}
 
 
-def test_what_was_measured_beside_a_verdict_is_exported_with_it() -> None:
+def test_what_was_measured_next_to_a_verdict_is_exported_with_it() -> None:
     said = {"gate": "drift", "outcome": "running", "region": "eu-west-1"}
-    known = {"numbers": {"length_psi": 0.1}, "beside": {"length_kl": 0.05, "length_psi": 0.3}}
+    known = {"numbers": {"length_psi": 0.1}, "auxiliary": {"length_kl": 0.05, "length_psi": 0.3}}
     events = Delivery().open().say(CANARY, "verdict", "so", **said, **known).events
     assert of(events, "gate_number", gate="drift", stage="canary", region="eu-west-1", version="3") == {
         "length_kl": 0.05,
@@ -117,7 +116,7 @@ def test_a_judge_scores_the_whole_and_each_dimension() -> None:
     said = {"gate": "judge", "outcome": "running", "region": "eu-west-1"}
     known = {
         "numbers": {"canary_mean_score": 0.8, "stable_mean_score": 0.9, "pairs": 30},
-        "beside": {"canary_safety_score": 1.0, "stable_safety_score": 0.95},
+        "auxiliary": {"canary_safety_score": 1.0, "stable_safety_score": 0.95},
     }
     events = Delivery().open().say("shadow@eu-west-1", "verdict", "so", **said, **known).events
     assert of(events, "quality_score", region="eu-west-1", role="canary", version="3") == {"overall": 0.8, "safety": 1}

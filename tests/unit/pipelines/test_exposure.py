@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from fakes.world import a_spec
+from fakes.delivery.world import a_spec
 
-from pipelines import exposure
-from pipelines.stages.shadow import SOURCES
-
-
-def test_a_plan_counts_on_the_sources_that_the_stage_asks() -> None:
-    assert exposure.SHADOW_SOURCES == SOURCES
+from pipelines.plan import gates
 
 
 def test_a_canary_takes_its_users_from_stable() -> None:
-    seen = exposure.canary_exposure(a_spec(traffic="traffic: {requests_per_second: 100}"), 25)
-    arrivals = seen.arrivals("latency", "users")
+    seen = gates.canary_traffic(a_spec(traffic="traffic: {requests_per_second: 100}"), 25)
+    arrivals = seen.arrivals("users")
     assert (arrivals.canary, arrivals.stable) == (25, 75)
     assert seen.within_seconds == 300
 
@@ -25,24 +20,24 @@ def test_mirrored_users_are_answered_by_both_arms() -> None:
         traffic="traffic: {requests_per_second: 100}",
         shadow="  - shadow: {percent: 40, pairs_per_second: 3, at_least: 10s, within: 2m}",
     )
-    seen = exposure.shadow_exposure(spec)
-    users, pairs = seen.arrivals("errors", "proxy"), seen.arrivals("latency", "probe")
+    seen = gates.shadow_traffic(spec)
+    users, pairs = seen.arrivals("proxy"), seen.arrivals("probe")
     assert (users.canary, users.stable) == (40, 100)
     assert pairs.canary == pairs.stable == 3
 
 
 def test_a_judge_sees_the_share_of_pairs_that_its_settings_say() -> None:
     judge = "  agreement: {min_similarity: 0.6}\n  judge: {endpoint: 'http://127.0.0.1:1/v1', model: m, sample: 10%}"
-    seen = exposure.shadow_exposure(a_spec(agreement=judge))
-    assert seen.arrivals("judge", "probe").canary == pytest.approx(0.1)
-    assert seen.arrivals("latency", "probe").canary == 1
+    seen = gates.shadow_traffic(a_spec(agreement=judge))
+    assert seen.arrivals("probe", judged=True).canary == pytest.approx(0.1)
+    assert seen.arrivals("probe").canary == 1
 
 
 def test_looks_are_as_far_apart_as_the_budget_says() -> None:
-    assert exposure.canary_exposure(a_spec(), 10).look_seconds == 10
+    assert gates.canary_traffic(a_spec(), 10).look_seconds == 10
 
 
 def test_traffic_that_nobody_stated_is_unknown() -> None:
-    seen = exposure.shadow_exposure(a_spec(traffic=""))
+    seen = gates.shadow_traffic(a_spec(traffic=""))
     assert not seen.timed("proxy")
     assert seen.timed("probe")

@@ -6,15 +6,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from fakes.steps import Steps
-from fakes.world import CHALLENGER, World, a_spec
+from fakes.delivery.world import CHALLENGER, Steps, World, a_spec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.approval_spec import FreezeSpec
-from pipelines.freezes import frozen
+from pipelines.authority.approvals import frozen
 from pipelines.model import Ending
-from pipelines.moments import DAYS, AMoment, parse_moment
+from pipelines.spec.approvals import DAYS, AMoment, FreezeSpec, parse_moment
 from tidegate.core.spec import SpecError
 
 

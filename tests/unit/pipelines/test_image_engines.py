@@ -6,15 +6,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from fakes.registry import FakeRegistry
-from fakes.tiny_model import write_tiny_model
+from fakes.delivery.registry import FakeRegistry
 
+from pipelines.adapters.image_engines import ImageEngines
 from pipelines.errors import NoImage
-from pipelines.image_engines import ImageEngines
 from pipelines.state import StateFolder
 from registry.conventions import ENGINE_IMAGE
 from registry.errors import DigestMismatch
 from registry.model import ModelVersion
+from tidegate.testing import write_tiny_model
 
 IMAGE = "registry.example/team/support-llm@sha256:" + "7" * 64
 

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import pytest
-from fakes.clock import START, FakeClock
-from fakes.ledger import FakeLedger
-from fakes.world import CHALLENGER, CHAMPION, Recorder, a_spec, a_version
+from fakes.delivery.ledger import FakeLedger
+from fakes.delivery.world import CHALLENGER, CHAMPION, Recorder, a_spec, a_version
 
-from gates.model import Outcome, Verdict
-from pipelines.journal import RUNNING_INTERVAL_SECONDS, Journal
-from pipelines.model import Ending, StageName, Step
-from pipelines.payloads import Opening, Said
-from pipelines.plan import make_plan
-from pipelines.ports import Event
-from pipelines.story import tell
-from rollouts.model import Phase, RegionState
+from gates.model import GateOutcome, Verdict
+from pipelines.events.journal import RUNNING_INTERVAL_SECONDS, Journal
+from pipelines.events.payloads import Opening, StepProgress, StepStarted, VerdictPayload
+from pipelines.events.state import state_of
+from pipelines.model import Ending, PlanStep, StageName
+from pipelines.plan.planner import make_plan
+from registry.model import Event
+from rollouts.model import RegionPhase, RegionState
 from tidegate.core.errors import ExitCode, OutsideError
+from tidegate.testing import START, FakeClock
 
-STEP = Step(stage=StageName.CANARY, wave=1, region="eu-west-1", weight=10)
+STEP = PlanStep(stage=StageName.CANARY, wave=1, region="eu-west-1", weight=10)
 
 
 class Desk:
@@ -29,7 +29,7 @@ class Desk:
         self.display = Recorder()
         self.journal = Journal(self.ledger, self.clock, [self.display])
 
-    def judge(self, outcome: Outcome, *, gate: str = "latency", step: Step = STEP, p95: float = 0.1) -> None:
+    def judge(self, outcome: GateOutcome, *, gate: str = "latency", step: PlanStep = STEP, p95: float = 0.1) -> None:
         self.journal.verdict(step, Verdict(gate=gate, outcome=outcome, reason="so", numbers={"p95_seconds": p95}))
 
     async def written(self) -> None:
@@ -48,24 +48,29 @@ def desk() -> Desk:
 async def test_an_event_is_in_the_ledger_before_any_display_sees_it(desk: Desk) -> None:
     seen = []
     desk.display.reactions["build", "started"] = lambda: seen.append(len(desk.ledger.events))
-    await desk.journal.say("build", "started")
+    await desk.journal.say("build", StepStarted())
     assert seen == [1]
 
 
 async def test_an_event_that_the_ledger_refuses_is_shown_to_nobody(desk: Desk) -> None:
     desk.ledger.bury()
     with pytest.raises(OutsideError):
-        await desk.journal.say("build", "started")
+        await desk.journal.say("build", StepStarted())
     assert desk.display.events == []
 
 
 async def test_events_carry_the_time_of_the_clock(desk: Desk) -> None:
     desk.clock.elapsed = 42
-    await desk.journal.say("build", "done", "all here", {"files": 3})
+    await desk.journal.say("build", StepProgress(done=3, total=3), "all here")
     await desk.written()
     (event,) = desk.ledger.events
     assert (event.at - START).total_seconds() == 42
-    assert (event.step, event.kind, event.message, event.data) == ("build", "done", "all here", {"files": 3})
+    assert (event.step, event.kind, event.message, event.data) == (
+        "build",
+        "evidence",
+        "all here",
+        {"done": 3, "total": 3},
+    )
 
 
 async def test_the_first_event_carries_the_whole_plan_as_displays_read_it(desk: Desk) -> None:
@@ -83,7 +88,7 @@ async def test_the_first_event_carries_the_whole_plan_as_displays_read_it(desk: 
 
 async def test_an_unchanged_running_verdict_is_repeated_in_the_ledger_every_ten_seconds_only(desk: Desk) -> None:
     for _ in range(11):
-        desk.judge(Outcome.RUNNING)
+        desk.judge(GateOutcome.RUNNING)
         await desk.clock.sleep(2)
     assert desk.clock.elapsed == 2 * RUNNING_INTERVAL_SECONDS + 2
     await desk.written()
@@ -92,31 +97,31 @@ async def test_an_unchanged_running_verdict_is_repeated_in_the_ledger_every_ten_
 
 
 async def test_a_verdict_that_changes_is_in_the_ledger_at_once(desk: Desk) -> None:
-    desk.judge(Outcome.RUNNING)
-    desk.judge(Outcome.PASS)
-    desk.judge(Outcome.FAIL)
+    desk.judge(GateOutcome.RUNNING)
+    desk.judge(GateOutcome.PASS)
+    desk.judge(GateOutcome.FAIL)
     await desk.written()
     assert desk.in_ledger() == [("latency", "running"), ("latency", "pass"), ("latency", "fail")]
 
 
 async def test_gates_and_regions_do_not_silence_each_other(desk: Desk) -> None:
-    bake = Step(stage=StageName.BAKE, wave=1)
+    bake = PlanStep(stage=StageName.BAKE, wave=1)
     for region in ("eu-west-1", "us-east-1"):
         for gate in ("health", "errors"):
-            desk.judge(Outcome.PASS, gate=gate, step=bake.model_copy(update={"region": region}))
+            desk.judge(GateOutcome.PASS, gate=gate, step=bake.model_copy(update={"region": region}))
     await desk.written()
-    said = [Said.model_validate(event.data) for event in desk.ledger.events]
+    said = [VerdictPayload.model_validate(event.data) for event in desk.ledger.events]
     assert [(verdict.region, verdict.gate) for verdict in said] == [
         ("eu-west-1", "health"), ("eu-west-1", "errors"), ("us-east-1", "health"), ("us-east-1", "errors"),
     ]  # fmt: skip
 
 
 async def test_numbers_of_a_verdict_become_series_of_their_region_and_gate(desk: Desk) -> None:
-    desk.judge(Outcome.RUNNING, p95=0.25)
-    desk.judge(Outcome.RUNNING, p95=0.3)
+    desk.judge(GateOutcome.RUNNING, p95=0.25)
+    desk.judge(GateOutcome.RUNNING, p95=0.3)
     await desk.written()
     assert desk.ledger.numbers == [(START, {"eu-west-1.latency.p95_seconds": 0.25})]
-    desk.judge(Outcome.PASS, step=Step(stage=StageName.BUILD))
+    desk.judge(GateOutcome.PASS, step=PlanStep(stage=StageName.BUILD))
     await desk.written()
     assert desk.ledger.numbers[-1] == (START, {"latency.p95_seconds": 0.1})
 
@@ -131,7 +136,7 @@ async def test_progress_is_for_displays_only(desk: Desk) -> None:
 
 
 async def test_traffic_is_told_as_it_was_confirmed(desk: Desk) -> None:
-    state = RegionState(region="eu-west-1", phase=Phase.TRIAL, entry="http://eu", weight=10, mirror=100)
+    state = RegionState(region="eu-west-1", phase=RegionPhase.TRIAL, entry="http://eu", weight=10, mirror=100)
     desk.journal.traffic(STEP, state)
     await desk.written()
     (event,) = desk.ledger.events
@@ -147,19 +152,19 @@ async def test_a_closed_delivery_says_how_it_ended_in_its_last_event_and_in_its_
     (event,) = desk.ledger.events
     assert (event.step, event.kind, event.message) == ("delivery", "closed", "inconclusive: too few requests")
     with pytest.raises(OutsideError):
-        await desk.journal.say("build", "started")
+        await desk.journal.say("build", StepStarted())
 
 
-async def test_what_was_measured_beside_a_verdict_is_for_displays_and_not_for_the_ledger(desk: Desk) -> None:
-    verdict = Verdict(gate="drift", outcome=Outcome.RUNNING, reason="so", beside={"canary_refusal_share": 0.1})
+async def test_what_was_measured_next_to_a_verdict_is_for_displays_and_not_for_the_ledger(desk: Desk) -> None:
+    verdict = Verdict(gate="drift", outcome=GateOutcome.RUNNING, reason="so", auxiliary={"canary_refusal_share": 0.1})
     desk.journal.verdict(STEP, verdict)
-    assert Said.model_validate(desk.display.events[0].data).beside == {"canary_refusal_share": 0.1}
+    assert VerdictPayload.model_validate(desk.display.events[0].data).auxiliary == {"canary_refusal_share": 0.1}
     await desk.written()
-    assert "beside" not in desk.ledger.events[0].data
+    assert "auxiliary" not in desk.ledger.events[0].data
 
 
 def test_what_the_journal_says_of_a_gate_is_what_a_story_reads(desk: Desk) -> None:
-    passed = Verdict(gate="quality", outcome=Outcome.PASS, reason="as before", numbers={"drop": 0.0})
+    passed = Verdict(gate="quality", outcome=GateOutcome.PASS, reason="as before", numbers={"drop": 0.0})
     desk.journal.verdict(STEP, passed, {"canary": (80, "a" * 64)})
-    (gate,) = tell(desk.display.events).gates
+    (gate,) = state_of(desk.display.events).gates
     assert gate.history[-1].verdict == passed

@@ -6,19 +6,27 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
-from fakes.clock import FakeClock
-from fakes.ledger import FakeLedger
-from fakes.steps import Attached, Steps
-from fakes.world import World, a_spec
+from fakes.delivery.ledger import FakeLedger
+from fakes.delivery.world import Attached, Steps, World, a_spec
 
-from gates.spec import ErrorsGate
-from gates.terms import Terms
+from gates.analyses.errors import ErrorsGate
+from gates.analysis_plan import AnalysisPlan
 from gates.transcript import read, replay
 from pipelines.errors import NotAsPlanned
-from pipelines.kept_files import bring_evidence, bring_spec, keep_spec
-from pipelines.trials import RecordedTrial, Trials
-from pipelines.vouched import Vouched, Written, proven, vouched
+from pipelines.events.artifacts import (
+    RecordedTrial,
+    Trials,
+    Vouched,
+    Written,
+    bring_evidence,
+    bring_spec,
+    keep_spec,
+    owed,
+    proven,
+    vouched,
+)
 from tidegate.core.errors import UsageError
+from tidegate.testing import FakeClock
 
 PLACE = "evidence/canary@eu-west-1.jsonl"
 
@@ -83,6 +91,21 @@ def test_evidence_that_was_changed_since_its_verdicts_is_refused(tmp_path: Path)
         bring_evidence(forged, "1", tmp_path, told_of(b"terms\n", b"terms\n2\n"))
 
 
+async def test_evidence_that_was_cut_off_after_its_step_was_done_is_refused(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    await Steps(world, tmp_path).until("canary@eu-west-1/50")
+    events, kept = world.ledger.events, world.ledger.files
+    told, least = vouched(events), owed(events)
+    assert {trial: size for trial, size in least.items() if size > len(kept[f"evidence/{trial}.jsonl"])} == {}
+    bring_evidence(Attached(kept), "1", tmp_path / "whole", told, least)
+    cut = kept[PLACE][: told["canary@eu-west-1"][0].bytes]
+    for left in (kept | {PLACE: cut}, {place: content for place, content in kept.items() if place != PLACE}):
+        with pytest.raises(NotAsPlanned, match="the evidence of canary@eu-west-1 is shorter"):
+            bring_evidence(Attached(left), "1", tmp_path / str(len(left)), told, least)
+    # What was written on this machine goes further than what was kept.
+    bring_evidence(Attached(kept | {PLACE: cut}), "1", tmp_path / "whole", told, least)
+
+
 @pytest.mark.parametrize(("told", "left"), [((b"1\n", b"1\n2\n"), b"1\n2\n"), ((b"1\n" * 9,), None), ((), None)])
 def test_evidence_that_no_verdict_was_told_of_is_left_out(
     tmp_path: Path, told: tuple[bytes, ...], left: bytes | None
@@ -103,13 +126,13 @@ async def test_each_verdict_in_the_ledger_names_the_transcript_that_it_was_told_
 
 async def test_a_trial_with_other_terms_than_the_spec_is_not_gone_on_with(tmp_path: Path) -> None:
     path = tmp_path / PLACE
-    RecordedTrial(Terms(errors=ErrorsGate(max_increase=0.99)), path)
+    RecordedTrial(AnalysisPlan(errors=ErrorsGate(max_increase=0.99)), path)
     trials = Trials(tmp_path, FakeLedger(FakeClock()))
     with pytest.raises(NotAsPlanned, match="was judged by other terms than those of the spec"):
-        trials.open("canary@eu-west-1", Terms(errors=ErrorsGate(max_increase=0.005)), "canary@eu-west-1/50")
+        trials.open("canary@eu-west-1", AnalysisPlan(errors=ErrorsGate(max_increase=0.005)), "canary@eu-west-1/50")
 
 
-def test_files_lie_beside_each_other_as_they_did(tmp_path: Path) -> None:
+def test_files_lie_side_by_side_as_they_did(tmp_path: Path) -> None:
     (tmp_path / "a" / "specs").mkdir(parents=True)
     (tmp_path / "a" / "data").mkdir()
     (tmp_path / "a" / "specs" / "delivery.yaml").write_text("the spec")

@@ -9,18 +9,18 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from fakes.evidence import FakeEvidence
-from fakes.world import CHALLENGER, CHAMPION, SPEC, World
+from fakes.delivery.world import CHALLENGER, CHAMPION, SPEC, World
 
-from gates.load.records import RequestRecord
-from gates.model import ArmKey, Outcome, Verdict
+from gates.load import RequestRecord
+from gates.model import ArmKey, GateOutcome, Verdict
 from gates.transcript import read, replay
-from pipelines.live import Feed, counters, drift_reference, live_feeds, look, terms_for
-from pipelines.model import StageName, Step
-from pipelines.spec import Delivery
+from pipelines.model import PlanStep, StageName
+from pipelines.run.evidence import EvidenceStream, counters, drift_reference, evidence_streams, look, terms_for
+from pipelines.spec.delivery import Delivery
 from tidegate.core.spec import parse_spec
+from tidegate.testing import FakeEvidence
 
-STEP = Step(stage=StageName.CANARY, wave=1, region="eu-west-1", weight=10)
+STEP = PlanStep(stage=StageName.CANARY, wave=1, region="eu-west-1", weight=10)
 TRIAL = "canary@eu-west-1"
 
 
@@ -40,14 +40,14 @@ class Eyes:
         context = self.context
         sources = counters(context, users=also_users)
         trial = context.trials.open(TRIAL, terms_for(context, TRIAL, ["latency", "errors"], sources), STEP.id)
-        feeds = live_feeds(context, context.arms(STEP), users=also_users)
+        feeds = evidence_streams(context, context.arms(STEP), users=also_users)
         verdicts: Sequence[Verdict] = ()
         for _ in range(int(minutes * 6)):
             self.world.clock.elapsed += 10
             verdicts = await look(trial, feeds, context.clock.now(), final=False)
         return {verdict.gate: verdict for verdict in verdicts}
 
-    async def outcomes(self, **options: bool) -> dict[str, Outcome]:
+    async def outcomes(self, **options: bool) -> dict[str, GateOutcome]:
         return {gate: verdict.outcome for gate, verdict in (await self.verdicts(**options)).items()}
 
 
@@ -62,45 +62,45 @@ def watched(tmp_path: Path) -> Eyes:
 
 
 async def test_without_users_the_proxies_and_engines_tell(alone: Eyes) -> None:
-    assert await alone.outcomes() == {"latency": Outcome.PASS, "errors": Outcome.PASS}
+    assert await alone.outcomes() == {"latency": GateOutcome.PASS, "errors": GateOutcome.PASS}
 
 
 async def test_what_proxies_see_of_a_bad_canary_is_enough(alone: Eyes) -> None:
     alone.proxy.serves("canary", CHALLENGER, failed=0.3)
-    assert (await alone.outcomes())["errors"] is Outcome.FAIL
+    assert (await alone.outcomes())["errors"] is GateOutcome.FAIL
 
 
 async def test_users_own_times_are_what_counts_when_somebody_writes_them_down(watched: Eyes) -> None:
     watched.proxy.serves("canary", CHALLENGER, ttft=0.5)
-    assert (await watched.outcomes())["latency"] is Outcome.PASS
+    assert (await watched.outcomes())["latency"] is GateOutcome.PASS
 
 
 async def test_slowness_that_only_users_see_fails(watched: Eyes) -> None:
     watched.users.serves("canary", CHALLENGER, ttft=0.5)
-    assert (await watched.outcomes())["latency"] is Outcome.FAIL
+    assert (await watched.outcomes())["latency"] is GateOutcome.FAIL
 
 
 @pytest.mark.parametrize("who", ["proxy", "users"])
-async def test_failures_count_whoever_saw_them(watched: Eyes, who: str) -> None:
+async def test_failures_count_no_matter_who_saw_them(watched: Eyes, who: str) -> None:
     getattr(watched, who).serves("canary", CHALLENGER, failed=0.3)
-    assert (await watched.outcomes())["errors"] is Outcome.FAIL
+    assert (await watched.outcomes())["errors"] is GateOutcome.FAIL
 
 
 async def test_mirrored_requests_are_counted_by_the_proxies_alone(watched: Eyes) -> None:
     watched.users.serves("canary", CHALLENGER, failed=0.3)
-    assert (await watched.outcomes(also_users=False))["errors"] is Outcome.PASS
+    assert (await watched.outcomes(also_users=False))["errors"] is GateOutcome.PASS
 
 
 async def test_no_evidence_of_one_arm_is_never_a_pass(alone: Eyes) -> None:
     del alone.proxy.loads["canary", CHALLENGER]
     verdicts = await alone.verdicts()
-    assert {verdict.outcome for verdict in verdicts.values()} == {Outcome.RUNNING}
+    assert {verdict.outcome for verdict in verdicts.values()} == {GateOutcome.RUNNING}
     assert verdicts["errors"].reason == ("no requests of the canary: nothing of canary version 2 in eu-west-1")
 
 
 def test_every_moment_is_in_exactly_one_window(alone: Eyes) -> None:
     world, start = alone.world, alone.world.now()
-    feed = Feed(alone.proxy, *alone.context.arms(STEP), start, timedelta(seconds=10))
+    feed = EvidenceStream(alone.proxy, *alone.context.arms(STEP), start, timedelta(seconds=10))
     for seconds in (4, 4, 4, 30, 10, 3):
         world.clock.elapsed += seconds
         feed.next(world.now(), final=False)
@@ -114,7 +114,7 @@ def test_every_moment_is_in_exactly_one_window(alone: Eyes) -> None:
 
 def test_a_window_ends_before_what_is_still_on_its_way(alone: Eyes) -> None:
     alone.proxy.settles_within = timedelta(seconds=5)
-    feed = Feed(alone.proxy, *alone.context.arms(STEP), alone.world.now(), timedelta(seconds=10))
+    feed = EvidenceStream(alone.proxy, *alone.context.arms(STEP), alone.world.now(), timedelta(seconds=10))
     alone.world.clock.elapsed += 14
     assert feed.next(alone.world.now(), final=False) is None
     alone.world.clock.elapsed += 1
@@ -162,7 +162,7 @@ async def test_answers_that_changed_their_length_are_drift_of_the_canary(
     eyes.world.clock.elapsed += 3600
     reference = drift_reference(context, arms[0])
     trial = context.trials.open(TRIAL, terms_for(context, TRIAL, ["drift"], {}, reference=reference), STEP.id)
-    feeds = live_feeds(context, arms, reference=reference)
+    feeds = evidence_streams(context, arms, reference=reference)
     for _ in range(60):
         eyes.world.clock.elapsed += 10
         (verdict,) = await look(trial, feeds, context.clock.now(), final=False)
@@ -176,8 +176,8 @@ async def test_a_budget_that_burns_stops_a_canary_without_a_word_of_the_stable(a
     for role, version in (("stable", CHAMPION), ("canary", CHALLENGER)):
         alone.proxy.serves(role, version, failed=0.3)
     trial = context.trials.open(TRIAL, terms_for(context, TRIAL, ["burn_rate"], {}), STEP.id)
-    feeds = live_feeds(context, context.arms(STEP))
+    feeds = evidence_streams(context, context.arms(STEP))
     for _ in range(12):
         alone.world.clock.elapsed += 10
         (verdict,) = await look(trial, feeds, context.clock.now(), final=False)
-    assert (verdict.gate, verdict.outcome) == ("burn_rate", Outcome.FAIL)
+    assert (verdict.gate, verdict.outcome) == ("burn_rate", GateOutcome.FAIL)

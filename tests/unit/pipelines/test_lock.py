@@ -13,7 +13,7 @@ import pytest
 from pipelines.adapters import lock
 from pipelines.adapters.lock import delivery_lock, holder, one_rollback, rollback_runs
 from registry.errors import DeliveryRuns
-from rollouts.watchdog import delivery_runs
+from rollouts.local.watchdog import delivery_runs
 from tidegate.core.errors import ExitCode
 
 DELIVERY = """
@@ -105,11 +105,11 @@ def test_the_fleet_host_and_the_command_line_agree_on_what_runs(path: Path, deli
     assert not delivery_runs(path.parent)
 
 
-def test_rollbacks_of_one_machine_go_one_after_the_other(tmp_path: Path) -> None:
+async def test_rollbacks_of_one_machine_go_one_after_the_other(tmp_path: Path) -> None:
     assert not rollback_runs(tmp_path)
-    code = "import sys; from pathlib import Path; from pipelines.adapters.lock import one_rollback\n"
-    code += "with one_rollback(Path(sys.argv[1]), print): print('mine')"
-    with one_rollback(tmp_path, lambda _: None):
+    code = "import asyncio, sys; from pathlib import Path; from pipelines.adapters.lock import one_rollback\n"
+    code += "async def wait():\n async with one_rollback(Path(sys.argv[1]), print): print('mine')\nasyncio.run(wait())"
+    async with one_rollback(tmp_path, lambda _: None):
         assert rollback_runs(tmp_path)
         second = subprocess.Popen([sys.executable, "-uc", code, str(tmp_path)], stdout=subprocess.PIPE, text=True)
         assert second.stdout is not None
@@ -119,7 +119,7 @@ def test_rollbacks_of_one_machine_go_one_after_the_other(tmp_path: Path) -> None
     assert second.wait() == 0
 
 
-def test_where_nothing_can_be_written_a_rollback_goes_on_without_a_lock(tmp_path: Path) -> None:
+async def test_where_nothing_can_be_written_a_rollback_goes_on_without_a_lock(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with one_rollback(tmp_path / "file", lambda _: None):
+    async with one_rollback(tmp_path / "file", lambda _: None):
         assert not rollback_runs(tmp_path / "nowhere")

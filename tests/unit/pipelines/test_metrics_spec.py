@@ -6,10 +6,10 @@ import json
 from datetime import timedelta
 
 import pytest
-from fakes.cluster_region import a_fleet
-from fakes.world import SPEC
+from fakes.clusters.region import a_fleet
+from fakes.delivery.world import SPEC
 
-from pipelines.spec import Delivery
+from pipelines.spec.delivery import Delivery
 from tidegate.core.spec import SpecError, parse_spec
 
 CLUSTERS = "fleet: " + json.dumps(a_fleet("eu-west-1", "us-east-1").model_dump(mode="json", exclude_unset=True))
@@ -17,7 +17,9 @@ CLUSTERS = "fleet: " + json.dumps(a_fleet("eu-west-1", "us-east-1").model_dump(m
 
 def spec(*lines: str, look: str = "") -> str:
     """The usual spec with more lines, and a look where one is given."""
-    return SPEC.replace("gates:", f"gates:\n  budget: {{look: {look}}}" if look else "gates:") + "\n".join(lines)
+    return SPEC.replace("gates:", f"gates:\n  budget: {{poll_interval: {look}}}" if look else "gates:") + "\n".join(
+        lines
+    )
 
 
 def read(text: str) -> Delivery:
@@ -55,11 +57,13 @@ def test_a_look_that_is_asked_for_is_had() -> None:
     [
         (
             spec(CLUSTERS, look="10s"),
-            "8: gates.budget.look: found 10s; expected at least 15s, three scrapes: `metrics.scrape_interval` is 5s",
+            "8: gates.budget.poll_interval: found 10s; "
+            "expected at least 15s, three scrapes: `metrics.scrape_interval` is 5s",
         ),
         (
             spec(look="5s"),
-            "8: gates.budget.look: found 5s; expected at least 6s, three scrapes: `metrics.scrape_interval` is 2s",
+            "8: gates.budget.poll_interval: found 5s; "
+            "expected at least 6s, three scrapes: `metrics.scrape_interval` is 2s",
         ),
         (
             spec("metrics: {scrape_interval: 5s}"),

@@ -5,29 +5,29 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from fakes.fleet import an_engine
-from fakes.world import CHALLENGER, CHAMPION, World
+from fakes.delivery.world import CHALLENGER, CHAMPION, World
 
-from gates.model import Outcome
-from pipelines.context import both_arms
-from pipelines.model import ENDING_OF, EXIT_CODES, Ending, StageName, Step
-from pipelines.payloads import Move, Opening, Said
-from rollouts.model import Phase, RegionState
+from gates.model import GateOutcome
+from pipelines.events.payloads import Opening, TrafficShift, VerdictPayload
+from pipelines.model import ENDING_OF, EXIT_CODES, Ending, PlanStep, StageName
+from pipelines.run.context import both_arms
+from rollouts.model import RegionPhase, RegionState
 from tidegate.core.errors import ExitCode, OutsideError
+from tidegate.testing import an_engine
 
 
 @pytest.mark.parametrize(
     ("step", "name"),
     [
-        (Step(stage=StageName.BUILD), "build"),
-        (Step(stage=StageName.DEPLOY, wave=1, region="eu-west-1"), "deploy@eu-west-1"),
-        (Step(stage=StageName.CANARY, wave=1, region="eu-west-1", weight=25), "canary@eu-west-1/25"),
-        (Step(stage=StageName.BAKE, wave=2), "bake@2"),
-        (Step(stage=StageName.BAKE, wave=2, region="us-east-1"), "bake@2"),
-        (Step(stage=StageName.FINALIZE), "finalize"),
+        (PlanStep(stage=StageName.BUILD), "build"),
+        (PlanStep(stage=StageName.DEPLOY, wave=1, region="eu-west-1"), "deploy@eu-west-1"),
+        (PlanStep(stage=StageName.CANARY, wave=1, region="eu-west-1", weight=25), "canary@eu-west-1/25"),
+        (PlanStep(stage=StageName.BAKE, wave=2), "bake@2"),
+        (PlanStep(stage=StageName.BAKE, wave=2, region="us-east-1"), "bake@2"),
+        (PlanStep(stage=StageName.FINALIZE), "finalize"),
     ],
 )
-def test_a_step_is_called_by_what_it_does_and_where(step: Step, name: str) -> None:
+def test_a_step_is_called_by_what_it_does_and_where(step: PlanStep, name: str) -> None:
     assert step.id == name
 
 
@@ -38,19 +38,19 @@ def test_the_stages_stand_in_the_order_in_which_a_version_meets_them() -> None:
 
 
 def test_only_a_pass_delivers() -> None:
-    assert [outcome for outcome in Outcome if ENDING_OF[outcome] is Ending.DELIVERED] == [Outcome.PASS]
+    assert [outcome for outcome in GateOutcome if ENDING_OF[outcome] is Ending.DELIVERED] == [GateOutcome.PASS]
 
 
 def test_every_outcome_and_every_ending_leads_to_an_exit_code() -> None:
-    assert set(ENDING_OF) == set(Outcome)
+    assert set(ENDING_OF) == set(GateOutcome)
     assert set(EXIT_CODES) == set(Ending)
     assert [ending for ending in Ending if EXIT_CODES[ending] is ExitCode.DELIVERED] == [Ending.DELIVERED]
 
 
 def test_a_gate_that_could_not_measure_is_not_the_versions_fault() -> None:
-    assert EXIT_CODES[ENDING_OF[Outcome.ERROR]] is ExitCode.OUTSIDE
-    assert EXIT_CODES[ENDING_OF[Outcome.FAIL]] is ExitCode.ROLLED_BACK
-    assert EXIT_CODES[ENDING_OF[Outcome.INCONCLUSIVE]] is ExitCode.INCONCLUSIVE
+    assert EXIT_CODES[ENDING_OF[GateOutcome.ERROR]] is ExitCode.OUTSIDE
+    assert EXIT_CODES[ENDING_OF[GateOutcome.FAIL]] is ExitCode.ROLLED_BACK
+    assert EXIT_CODES[ENDING_OF[GateOutcome.INCONCLUSIVE]] is ExitCode.INCONCLUSIVE
 
 
 async def test_a_trial_has_two_arms(tmp_path: Path) -> None:
@@ -62,7 +62,7 @@ async def test_a_trial_has_two_arms(tmp_path: Path) -> None:
 
 
 def test_a_region_without_engines_has_no_arms_to_ask() -> None:
-    state = RegionState(region="eu-west-1", phase=Phase.EMPTY, entry="http://eu", problem="the proxy is down")
+    state = RegionState(region="eu-west-1", phase=RegionPhase.EMPTY, entry="http://eu", problem="the proxy is down")
     with pytest.raises(OutsideError) as caught:
         both_arms(state)
     assert (caught.value.message, caught.value.detail) == (
@@ -73,15 +73,15 @@ def test_a_region_without_engines_has_no_arms_to_ask() -> None:
 
 def test_metrics_know_an_arm_by_its_region_role_and_version(tmp_path: Path) -> None:
     context = World(tmp_path).context()
-    step = Step(stage=StageName.SHADOW, wave=1, region="us-east-1")
+    step = PlanStep(stage=StageName.SHADOW, wave=1, region="us-east-1")
     stable, shadow = context.arms(step, canary_role="shadow")
     assert str(stable) == "stable version 1 in us-east-1"
     assert str(shadow) == "shadow version 2 in us-east-1"
 
 
 def test_a_verdict_is_read_back_from_its_name_and_from_its_number() -> None:
-    assert Said.model_validate({"gate": "errors", "outcome": "fail"}).outcome is Outcome.FAIL
-    assert Said.model_validate({"gate": "errors", "outcome": 0}).outcome is Outcome.PASS
+    assert VerdictPayload.model_validate({"gate": "errors", "outcome": "fail"}).outcome is GateOutcome.FAIL
+    assert VerdictPayload.model_validate({"gate": "errors", "outcome": 0}).outcome is GateOutcome.PASS
 
 
 def test_what_a_newer_tidegate_recorded_does_not_stop_an_older_one() -> None:
@@ -89,4 +89,4 @@ def test_what_a_newer_tidegate_recorded_does_not_stop_an_older_one() -> None:
         {"model": "m", "version": "2", "mood": "hopeful", "steps": [{"id": "b", "stage": "b"}]}
     )
     assert (opening.champion, opening.regions, opening.steps[0].weight) == (None, (), None)
-    assert Move.model_validate({"region": "eu", "colour": "green"}).weight == 0
+    assert TrafficShift.model_validate({"region": "eu", "colour": "green"}).weight == 0

@@ -7,19 +7,18 @@ from datetime import timedelta
 from xml.etree import ElementTree
 
 import pytest
-from fakes.deliveries import START, Delivery, bad_answers, delivered, slow
+from fakes.delivery.records import START, Delivery, bad_answers, delivered, slow
 
-from pipelines.outputs.junit import delivery_junit
-from pipelines.outputs.summary import GATES_SHOWN, delivery_markdown
-from pipelines.outputs.wording import broken_off
-from pipelines.ports import Event
-from pipelines.story import Story, tell
+from pipelines.events.state import DeliveryState, state_of
+from pipelines.views.ci import GATES_SHOWN, delivery_junit, delivery_markdown
+from pipelines.views.wording import broken_off
+from registry.model import Event
 
 LATER = START + timedelta(hours=1)
 
 
 def junit(events: Sequence[Event]) -> ElementTree.Element:
-    return ElementTree.fromstring(delivery_junit(tell(events), "0f3c", LATER))
+    return ElementTree.fromstring(delivery_junit(state_of(events), "0f3c", LATER))
 
 
 def marks(root: ElementTree.Element) -> dict[str, str]:
@@ -33,7 +32,7 @@ def marks(root: ElementTree.Element) -> dict[str, str]:
 
 
 def markdown(events: Sequence[Event]) -> list[str]:
-    return delivery_markdown(tell(events), "0f3c", LATER).splitlines()
+    return delivery_markdown(state_of(events), "0f3c", LATER).splitlines()
 
 
 def test_a_delivered_version_is_green_throughout() -> None:
@@ -56,18 +55,18 @@ def test_what_stopped_a_delivery_is_red_and_what_never_came_is_skipped() -> None
     }
     assert found["tidegate.us-east-1 deploy@us-east-1"] == "skipped"
     assert found["tidegate.eu-west-1 deploy@eu-west-1"] == "skipped"
-    # The gate beside the one that failed had not answered: no failure of its own.
+    # The gate next to the one that failed had not answered: no failure of its own.
     assert found["tidegate.canary@eu-west-1/25 errors"] == "skipped"
 
 
 @pytest.mark.parametrize("ending", ["inconclusive", "interrupted", "failed"])
 def test_whatever_was_not_delivered_and_not_judged_is_an_error(ending: str) -> None:
-    events = Delivery().open().pass_through("build", 5).close(ending, "nobody knows", 3).events
+    events = Delivery().open().pass_through("build", 5).close(ending, "no one knows", 3).events
     assert marks(junit(events))["tidegate delivery"] == "error"
 
 
 def test_times_are_those_of_the_clock_though_regions_go_side_by_side() -> None:
-    story = tell(delivered())
+    story = state_of(delivered())
     root = junit(delivered())
     assert story.ended is not None
     assert float(root.attrib["time"]) == pytest.approx(story.elapsed_seconds(story.ended))
@@ -112,7 +111,7 @@ def test_a_summary_stays_small_enough_for_a_page() -> None:
 
 
 def test_a_delivery_that_was_refused_is_red_too() -> None:
-    story = broken_off(Story(), "another delivery runs; wait")
+    story = broken_off(DeliveryState(), "another delivery runs; wait")
     root = ElementTree.fromstring(delivery_junit(story, "", LATER))
     assert marks(root) == {"tidegate start": "error"}
     assert delivery_markdown(story, "", LATER).splitlines() == [
@@ -126,10 +125,12 @@ def test_a_delivery_that_was_refused_is_red_too() -> None:
 
 
 def test_an_error_after_the_beginning_leaves_what_was_done() -> None:
-    story = broken_off(tell(Delivery().open().pass_through("build", 5).say("deploy@eu-west-1", "started").events), "x")
+    story = broken_off(
+        state_of(Delivery().open().pass_through("build", 5).say("deploy@eu-west-1", "started").events), "x"
+    )
     assert (story.outcome, story.reason) == ("failed", "x")
     found = marks(ElementTree.fromstring(delivery_junit(story, "", LATER)))
     assert found["tidegate.eu-west-1 deploy@eu-west-1"] == "error"
     assert "tidegate build" not in found
-    closed = tell(delivered())
+    closed = state_of(delivered())
     assert broken_off(closed, "x") is closed

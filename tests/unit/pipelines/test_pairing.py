@@ -5,22 +5,22 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from fakes.chat import FakeChat, answers_500
-from fakes.clock import FakeClock
-from fakes.judge import FakeJudge
-from fakes.world import CHALLENGER_URL, CHAMPION_URL
+from fakes.delivery.world import CHALLENGER_URL, CHAMPION_URL
+from fakes.services.chat_servers import FakeJudge
 
 from gates.judge.pair_judge import PairJudge
-from gates.judge.spec import Dimension, JudgeControl, JudgeGate
-from pipelines.pairing import Pairing
-from pipelines.ports import Answer
-from rollouts.model import Arm, Role
+from gates.judge.spec import JudgeControl, JudgeGate
+from gates.model import Dimension
+from pipelines.ports import ChatAnswer
+from pipelines.run.stages.shadow import PairedProbes
+from rollouts.model import EngineSet, Role
+from tidegate.testing import FakeChat, FakeClock, answers_500
 
 PROMPTS = ("one?", "two?", "three?")
 
 
-def arm(role: Role, url: str) -> Arm:
-    return Arm(role=role, version="1", digest="d", url=url, ready=True)
+def arm(role: Role, url: str) -> EngineSet:
+    return EngineSet(role=role, version="1", digest="d", url=url, ready=True)
 
 
 ARMS = (arm(Role.STABLE, CHAMPION_URL), arm(Role.CANARY, CHALLENGER_URL))
@@ -33,17 +33,17 @@ class Chat(FakeChat):
         super().__init__({CHAMPION_URL: lambda p: f"old {p}", CHALLENGER_URL: lambda p: f"new {p} please"})
         self.asked: list[tuple[str, str, int]] = []
 
-    async def ask(self, url: str, model: str, prompt: str, *, max_tokens: int) -> Answer:
+    async def ask(self, url: str, model: str, prompt: str, *, max_tokens: int) -> ChatAnswer:
         self.asked.append((url, prompt, max_tokens))
         return await super().ask(url, model, prompt, max_tokens=max_tokens)
 
 
 async def paired(
     chat: FakeChat, *, seconds: float = 2, per_second: float = 2, judge: PairJudge | None = None
-) -> Pairing:
+) -> PairedProbes:
     """What came of that many seconds of pairing."""
     clock = FakeClock()
-    pairing = Pairing(chat, clock, ARMS, model="support-llm", prompts=PROMPTS, max_tokens=8, judge=judge)
+    pairing = PairedProbes(chat, clock, ARMS, model="support-llm", prompts=PROMPTS, max_tokens=8, judge=judge)
     task = asyncio.create_task(pairing.run(per_second=per_second))
     while clock.elapsed < seconds and not task.done():
         await asyncio.sleep(0)
@@ -114,7 +114,7 @@ async def test_a_bug_is_not_taken_for_a_lost_pair() -> None:
 
 async def test_a_slow_answer_delays_no_other_pair() -> None:
     class Stuck(Chat):
-        async def ask(self, url: str, model: str, prompt: str, *, max_tokens: int) -> Answer:
+        async def ask(self, url: str, model: str, prompt: str, *, max_tokens: int) -> ChatAnswer:
             if prompt == "one?" and url == CHALLENGER_URL:
                 await asyncio.Event().wait()
             return await super().ask(url, model, prompt, max_tokens=max_tokens)

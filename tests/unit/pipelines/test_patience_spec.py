@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 import yaml
-from fakes.cluster_world import demo_on_clusters
-from fakes.world import SPEC, a_spec
+from fakes.clusters.world import demo_on_clusters
+from fakes.delivery.world import SPEC, a_spec
 
-from pipelines.records.writer import Limits, limits_of
-from pipelines.spec import Delivery
+from pipelines.events.writer import WriterLimits, limits_of
+from pipelines.spec.delivery import Delivery
 from tidegate.core.spec import SpecError, parse_spec
 
 MINUTE = timedelta(minutes=1)
@@ -28,14 +28,14 @@ def on_clusters(**changes: Any) -> Delivery:
 def test_each_source_is_given_the_time_of_a_restart() -> None:
     spec = a_spec()
     assert (spec.patience.metrics, spec.patience.registry, spec.api_patience) == (2 * MINUTE, 10 * MINUTE, 10 * MINUTE)
-    assert limits_of(spec.patience) == Limits()
+    assert limits_of(spec.patience) == WriterLimits()
 
 
 def test_it_is_said_in_one_place() -> None:
     text = SPEC + "patience: {metrics: 1m, registry: 5m, api: 20m, call: 3s, end: 5s}\n"
     spec = parse_spec(text, Delivery, file="delivery.yaml")
     assert spec.api_patience == 20 * MINUTE
-    assert limits_of(spec.patience) == Limits(call=3, patience=300, end=5)
+    assert limits_of(spec.patience) == WriterLimits(call=3, patience=300, end=5)
 
 
 def test_the_older_name_is_still_read() -> None:
@@ -53,3 +53,14 @@ def test_a_trial_that_nobody_carries_outlives_every_silence() -> None:
         SpecError, match=r"fleet.unattended: found 15m; expected more than `patience.api`, which is 20m"
     ):
         on_clusters(patience={"api": "20m"})
+
+
+@pytest.mark.parametrize("source", ["metrics", "registry"])
+@pytest.mark.parametrize("on", ["this machine", "clusters"])
+def test_a_wait_for_anything_is_shorter_than_what_ends_a_trial(source: str, on: str) -> None:
+    expected = rf"fleet.unattended: found 15m; expected more than `patience.{source}`, which is 15m"
+    with pytest.raises(SpecError, match=expected):
+        if on == "clusters":
+            on_clusters(patience={source: "15m"})
+        else:
+            parse_spec(SPEC + f"patience: {{{source}: 15m}}\n", Delivery, file="delivery.yaml")

@@ -6,12 +6,12 @@ import math
 import re
 
 import pytest
-from fakes.world import CHALLENGER, CHAMPION, a_spec, a_version
+from fakes.delivery.world import CHALLENGER, CHAMPION, a_spec, a_version
 
 from pipelines.errors import PlanRefused
 from pipelines.model import GatePlan, Plan, StageName
-from pipelines.plan import ENGINE_START_SECONDS, FINALIZE_SECONDS, SMOKE_SECONDS, make_plan
-from pipelines.spec import Delivery
+from pipelines.plan.planner import ENGINE_START_SECONDS, FINALIZE_SECONDS, SMOKE_SECONDS, make_plan
+from pipelines.spec.delivery import Delivery
 from tidegate.core.errors import ExitCode
 
 ONE_REGION = "regions: {waves: [[eu-west-1]], bake: 10s}"
@@ -121,7 +121,7 @@ def test_more_regions_mean_smaller_shares_of_the_budget_and_later_fails() -> Non
     assert crowd.canary_requests_to_pass == few.canary_requests_to_pass
 
 
-def test_nobody_knows_how_long_a_gate_takes_when_no_traffic_is_stated() -> None:
+def test_no_one_knows_how_long_a_gate_takes_when_no_traffic_is_stated() -> None:
     plan = plan_of(a_spec(traffic=""))
     for gate in gates_of(plan, "canary@eu-west-1/10").values():
         assert gate.needs and gate.seconds is None

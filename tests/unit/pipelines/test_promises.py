@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pipelines.spec import Delivery
+from pipelines.spec.delivery import Delivery
 from slo.spec import CostSpec
 from tidegate.core.spec import SpecError, parse_spec
 

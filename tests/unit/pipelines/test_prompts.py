@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from fakes.world import GOLDEN, a_spec
+from fakes.delivery.world import GOLDEN, a_spec
 
-from pipelines.prompts import golden_set, user_prompts
+from pipelines.spec.policy import golden_set, user_prompts
 from tidegate.core.spec import SpecError
 
 USERS = "traffic: {requests_per_second: 10, prompts: users.txt}"
@@ -35,7 +35,7 @@ def test_without_an_offline_stage_nobody_reads_a_golden_set(tmp_path: Path) -> N
     assert golden_set(spec, tmp_path) == ()
 
 
-def test_a_file_lies_beside_the_spec_that_names_it(folder: Path) -> None:
+def test_a_file_lies_next_to_the_spec_that_names_it(folder: Path) -> None:
     (folder / "shared").mkdir()
     (folder / "deliveries").mkdir()
     (folder / "shared" / "users.txt").write_text("Hello?")

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
-from fakes.deliveries import bad_answers, delivered
-from fakes.world import World
+from fakes.delivery.records import bad_answers, delivered
+from fakes.delivery.world import World
 
-from pipelines.model import Ending
-from pipelines.recorded import (
+from pipelines.events.history import (
     done_steps,
     first_failure,
     missing_before,
@@ -19,6 +17,7 @@ from pipelines.recorded import (
     spec_file_of,
     step_of,
 )
+from pipelines.model import Ending
 from registry.model import Event
 from tidegate.core.errors import ExitCode, UsageError
 
@@ -29,11 +28,6 @@ def said(*words: str, **data: object) -> list[Event]:
     """Events of `STEP KIND [MESSAGE]`."""
     parts = [word.split(" ", 2) for word in words]
     return [Event(at=AT, step=step, kind=kind, message=" ".join(rest), data=data) for step, kind, *rest in parts]
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(tmp_path)
 
 
 async def test_the_plan_is_read_back_but_for_its_forecasts(world: World) -> None:

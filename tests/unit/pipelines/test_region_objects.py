@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from fakes.fleets import IMAGE
+from fakes.fleet import IMAGE
 
-from pipelines.region_objects import region_objects, trial_of
-from pipelines.spec import Delivery
+from pipelines.plan.region_objects import region_objects, trial_of
+from pipelines.spec.delivery import Delivery
 from rollouts.kube.model import Json
 from rollouts.kube.resources import resource_of
-from rollouts.manifests.parts import Part
-from rollouts.manifests.release import Release, Trial
+from rollouts.manifests.manifest import Release, ReleaseCandidate
+from rollouts.manifests.render import RenderPart
 from rollouts.manifests.schema import problems_in
 from rollouts.manifests.spec import ArgoFleetSpec
 from tidegate.core.spec import SpecError, parse_spec
@@ -29,11 +29,11 @@ def delivery(*changes: tuple[str, str]) -> Delivery:
     return parse_spec(text, Delivery, file="delivery.yaml")
 
 
-def of(spec: Delivery, region: str = "us-east-1", *parts: Part) -> tuple[Json, ...]:
+def of(spec: Delivery, region: str = "us-east-1", *parts: RenderPart) -> tuple[Json, ...]:
     return rendered(spec, region, *parts)[0]
 
 
-def rendered(spec: Delivery, region: str = "us-east-1", *parts: Part) -> tuple[tuple[Json, ...], tuple[str, ...]]:
+def rendered(spec: Delivery, region: str = "us-east-1", *parts: RenderPart) -> tuple[tuple[Json, ...], tuple[str, ...]]:
     assert isinstance(spec.fleet, ArgoFleetSpec)
     release = Release(
         delivery=spec.metadata.name,
@@ -43,7 +43,7 @@ def rendered(spec: Delivery, region: str = "us-east-1", *parts: Part) -> tuple[t
         image=IMAGE,
         accelerator=spec.engine.accelerator,
     )
-    found = region_objects(spec, spec.fleet, release, parts=parts or tuple(Part))
+    found = region_objects(spec, spec.fleet, release, parts=parts or tuple(RenderPart))
     return found.objects, found.left_out
 
 
@@ -118,9 +118,9 @@ def test_engines_and_their_gpus_are_scraped() -> None:
 
 
 def test_stages_become_steps() -> None:
-    assert trial_of(delivery()) == Trial(mirror=100, weights=(5, 25, 50))
+    assert trial_of(delivery()) == ReleaseCandidate(mirror=100, weights=(5, 25, 50))
     shadowless = "  - shadow: {percent: 100, at_least: 5m, within: 30m, gates: [latency, errors, agreement]}\n"
-    assert trial_of(delivery((shadowless, ""))) == Trial(mirror=0, weights=(5, 25, 50))
+    assert trial_of(delivery((shadowless, ""))) == ReleaseCandidate(mirror=0, weights=(5, 25, 50))
 
 
 def test_blue_green_judges_after_all_users_have_moved_with_analyses_that_end() -> None:
@@ -135,16 +135,16 @@ def test_blue_green_judges_after_all_users_have_moved_with_analyses_that_end() -
 
 
 @pytest.mark.parametrize("region", ["eu-west-1", "us-east-1", "ap-south-1"])
-def test_the_halves_are_the_whole(region: str) -> None:
+def test_the_parts_are_the_whole(region: str) -> None:
     spec = delivery()
-    assert of(spec, region, Part.SETUP) + of(spec, region, Part.SERVING) == of(spec, region)
+    assert tuple(each for part in RenderPart for each in of(spec, region, part)) == of(spec, region)
 
 
 def test_what_each_delivery_applies_asks_for_no_rights_that_the_set_up_does_not_give() -> None:
     spec = delivery()
-    role = next(each for each in of(spec, "eu-west-1", Part.SETUP) if each["kind"] == "Role")
+    role = next(each for each in of(spec, "eu-west-1", RenderPart.SETUP) if each["kind"] == "Role")
     granted = [(rule["apiGroups"][0], rule["resources"][0], rule) for rule in role["rules"]]
-    for each in of(spec, "eu-west-1", Part.SERVING):
+    for each in of(spec, "eu-west-1", RenderPart.SERVING):
         resource, name = resource_of(each), each["metadata"]["name"]
         rules = [rule for group, plural, rule in granted if (group, plural) == (resource.group, resource.plural)]
         for verb in ("get", "create", "patch"):

@@ -9,14 +9,13 @@ from datetime import timedelta
 from html.parser import HTMLParser
 
 import pytest
-from fakes.deliveries import START, Delivery, bad_answers, delivered, interrupted, slow
-from fakes.traffic import users
+from fakes.delivery.records import START, Delivery, bad_answers, delivered, interrupted, slow, users
 
-from gates.load.records import RequestRecord
-from pipelines.ports import Event
-from pipelines.report import DeliveryRecord, render_report
-from pipelines.report.arms import CURVE_POINTS, curve, during, per_version, quantile, side_by_side
-from pipelines.story import tell
+from gates.load import RequestRecord
+from pipelines.events.state import state_of
+from pipelines.views.report import DeliveryRecord, render_report
+from pipelines.views.report.figures import CURVE_POINTS, curve, during, per_version, quantile, side_by_side
+from registry.model import Event
 
 VOID = {"meta", "br", "hr", "img", "link", "input"}
 
@@ -52,7 +51,7 @@ def record(events: list[Event], name: str = "run-1") -> DeliveryRecord:
 
 
 def requests_of(events: list[Event]) -> list[RequestRecord]:
-    return users(tell(events), slowness={"4": 2.6})
+    return users(state_of(events), slowness={"4": 2.6})
 
 
 @pytest.fixture(scope="module")
@@ -147,7 +146,7 @@ def test_a_delivery_that_still_runs_can_be_reported() -> None:
 
 def test_requests_before_and_after_the_delivery_and_elsewhere_do_not_belong_to_it() -> None:
     events = slow()
-    story = tell(events)
+    story = state_of(events)
     inside = requests_of(events)[0]
     early = inside.model_copy(update={"started": inside.started - 1})
     elsewhere = inside.model_copy(update={"region": "mars"})
@@ -156,7 +155,7 @@ def test_requests_before_and_after_the_delivery_and_elsewhere_do_not_belong_to_i
 
 def test_arms_are_compared_only_where_and_while_both_had_users() -> None:
     events = slow()
-    story = tell(events)
+    story = state_of(events)
     stable, canary = side_by_side(story, during(story, requests_of(events)))
     assert (stable.version, canary.version, canary.canary) == ("2", "4", True)
     assert {each.region for each in stable.records} == {"eu-west-1"}
@@ -168,7 +167,7 @@ def test_arms_are_compared_only_where_and_while_both_had_users() -> None:
 def test_requests_without_an_answer_are_an_arm_of_their_own() -> None:
     events = slow()
     lost = requests_of(events)[0].model_copy(update={"version": "", "ok": False})
-    arms = per_version(tell(events), [lost, *requests_of(events)[1:]])
+    arms = per_version(state_of(events), [lost, *requests_of(events)[1:]])
     assert [(arm.version, arm.failed) for arm in arms] == [("2", 0), ("", 1), ("4", 0)]
 
 
@@ -190,7 +189,7 @@ def test_a_quantile_is_a_value_that_was_seen_and_of_nothing_is_an_error() -> Non
 
 
 def test_importing_the_report_does_not_import_matplotlib() -> None:
-    code = "import sys, pipelines.report; sys.exit('matplotlib' in sys.modules)"
+    code = "import sys, pipelines.views.report; sys.exit('matplotlib' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

@@ -5,17 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from fakes.steps import Steps
-from fakes.world import World, a_spec
+from fakes.delivery.world import Steps, World, a_spec
 
+from pipelines.authority.verification import BY_ALIAS, REQUESTED_BY, who_asks
 from pipelines.errors import NotAsPlanned
+from pipelines.events.history import plan_of, spec_file_of
+from pipelines.events.payloads import Opening
 from pipelines.model import Plan, Resolved
-from pipelines.payloads import Opening
-from pipelines.ports import Event
-from pipelines.recorded import plan_of, spec_file_of
-from pipelines.requester import BY_ALIAS, REQUESTED_BY, who_asks
-from pipelines.resolved import refuse_other_files, refuse_other_plan, settings_digest
-from pipelines.spec import Delivery
+from pipelines.plan.planner import refuse_other_files, refuse_other_plan, settings_digest
+from pipelines.spec.delivery import Delivery
+from registry.model import Event
 from tidegate.core.errors import ExitCode
 
 FILES = {"specs/delivery.yaml": "a" * 64, "golden.jsonl": "b" * 64}

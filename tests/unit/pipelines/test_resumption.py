@@ -5,12 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from fakes.fleet import FakeFleet
-from fakes.steps import Steps
-from fakes.world import CHALLENGER, CHAMPION, World, right
+from fakes.delivery.world import CHALLENGER, CHAMPION, Steps, World, right
 
+from pipelines.events.history import done_steps
 from pipelines.model import Ending
-from pipelines.recorded import done_steps
+from tidegate.testing import FakeFleet
 
 EVERYWHERE = {"eu-west-1": CHALLENGER, "us-east-1": CHALLENGER}
 NOWHERE = {"eu-west-1": CHAMPION, "us-east-1": CHAMPION}
@@ -18,11 +17,6 @@ NOWHERE = {"eu-west-1": CHAMPION, "us-east-1": CHAMPION}
 
 class KilledError(BaseException):
     """As by the kernel: nothing more is said."""
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(tmp_path)
 
 
 @pytest.fixture
@@ -47,7 +41,7 @@ def starts(world: World) -> dict[str, int]:
     return {step: said.count(step) for step in said if step != "delivery"}
 
 
-async def test_finished_steps_are_not_repeated_and_the_half_done_one_is_said_again(steps: Steps, world: World) -> None:
+async def test_finished_steps_are_not_repeated_and_the_half_done_one_is_repeated(steps: Steps, world: World) -> None:
     await died_in(steps, "canary@us-east-1/50")
     result = await steps.resume()
     assert result.ending is Ending.DELIVERED, result.reason

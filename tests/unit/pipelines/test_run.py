@@ -6,17 +6,12 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from fakes.world import CHALLENGER, CHALLENGER_URL, CHAMPION, SIDE_BY_SIDE, World, a_spec
+from fakes.delivery.world import CHALLENGER, CHALLENGER_URL, CHAMPION, SIDE_BY_SIDE, World, a_spec
 
 from pipelines.errors import Stopped
-from pipelines.model import Ending, StageName, Step
-from pipelines.run import run_step
+from pipelines.model import Ending, PlanStep, StageName
+from pipelines.run.engine import run_step
 from tidegate.core.errors import OutsideError
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(tmp_path)
 
 
 @pytest.fixture
@@ -37,7 +32,7 @@ async def test_a_step_that_stops_says_why_and_the_delivery_says_where(world: Wor
 
 
 async def test_a_step_that_meets_something_outside_is_failed_too(world: World) -> None:
-    step = Step(stage=StageName.SMOKE, wave=1, region="eu-west-1")
+    step = PlanStep(stage=StageName.SMOKE, wave=1, region="eu-west-1")
     with pytest.raises(OutsideError):
         await run_step(world.context(), step)
     assert world.said("started") == ["smoke@eu-west-1"]

@@ -9,18 +9,18 @@ from typing import Any
 
 import pytest
 from fakes.clock import LedClock
-from fakes.cluster_region import a_fleet
-from fakes.fleet import an_engine
-from fakes.scraped_traffic import ScrapedTraffic, Shares
-from fakes.world import CHALLENGER, CHAMPION, World, a_spec
+from fakes.clusters.region import a_fleet
+from fakes.delivery.world import CHALLENGER, CHAMPION, World, a_spec
+from fakes.metrics.scraped import ScrapedTraffic, Shares
 
 from gates.transcript import read, replay
 from pipelines.errors import Stopped
-from pipelines.model import Ending, StageName, Step
-from pipelines.payloads import Move
-from pipelines.spec import CanaryStage, ShadowStage, StageEntry
-from pipelines.stages import STAGES
+from pipelines.events.payloads import TrafficShift
+from pipelines.model import Ending, PlanStep, StageName
+from pipelines.run.stages import STAGES
+from pipelines.spec.delivery import CanaryStage, ShadowStage, StageEntry
 from slo.kubernetes.pod_monitor import scrape_timeout
+from tidegate.testing import an_engine
 
 HERE, THERE = "eu-west-1", "us-east-1"
 PHASES = [(0.0, 0.5), (0.1, 0.9), (0.9, 0.1), (0.6, 0.4)]
@@ -54,7 +54,7 @@ class Scraped:
         """Do the stage; the seconds that it took."""
         begin = self.world.clock.elapsed
         context = replace(self.world.context(), proxy=self.traffic)
-        await STAGES[stage](context, Step(stage=stage, wave=1, region=HERE, weight=weight))
+        await STAGES[stage](context, PlanStep(stage=stage, wave=1, region=HERE, weight=weight))
         return self.world.clock.elapsed - begin
 
     def said(self, gate: str) -> str:
@@ -68,7 +68,7 @@ class Scraped:
         return dict(told[-1])
 
     def _shares(self) -> list[Shares]:
-        moves = [(e.at, Move.model_validate(e.data)) for e in self.world.recorder.events if e.kind == "traffic"]
+        moves = [(e.at, TrafficShift.model_validate(e.data)) for e in self.world.recorder.events if e.kind == "traffic"]
         return [(at.timestamp(), move.weight, move.mirror) for at, move in moves]
 
 
@@ -98,7 +98,7 @@ async def test_copies_that_never_come_are_missed(tmp_path: Path, interval: float
     assert re.search("copies of .* that the copies arrive", caught.value.reason)
 
 
-async def test_verdicts_tell_of_stable_what_it_did_beside_the_canary(tmp_path: Path) -> None:
+async def test_verdicts_tell_of_stable_what_it_did_next_to_the_canary(tmp_path: Path) -> None:
     scraped = await Scraped(tmp_path, interval=5, phases=(0.0, 0.5)).deployed()
     seconds = await scraped.run(StageName.CANARY, weight=10)
     verdict = scraped.last("errors")

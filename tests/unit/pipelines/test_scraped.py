@@ -7,12 +7,11 @@ from datetime import timedelta
 
 import promql_parser as promql
 import pytest
-from fakes.cluster_region import a_fleet
-from fakes.world import a_spec
+from fakes.clusters.region import a_fleet
+from fakes.delivery.world import a_spec
 
-from pipelines import scraped as module
-from pipelines.asked_of_prometheus import scraping_of
-from pipelines.scraped import scraped
+from pipelines.plan import scrapes as module
+from pipelines.plan.scrapes import scraped, scraping_of
 from rollouts.errors import Unreachable
 
 HERE, THERE = "eu-west-1", "us-east-1"

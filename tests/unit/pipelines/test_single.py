@@ -6,22 +6,28 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from fakes.steps import Steps
-from fakes.world import CHALLENGER, CHAMPION, SIDE_BY_SIDE, World, a_spec
+from fakes.delivery.identities import FakeProver
+from fakes.delivery.world import CHALLENGER, CHAMPION, SIDE_BY_SIDE, Steps, World, a_spec
 
+from pipelines.authority.approvals import ledger_digest, plan_digest
+from pipelines.events.journal import Journal
 from pipelines.model import Ending
-from pipelines.ports import Event
-from pipelines.single import take_step
+from pipelines.run.resume import take_step
+from pipelines.statements import RESUME, Statement
 from registry.errors import DeliveryLost
+from registry.model import Event
 from tidegate.core.errors import ExitCode, OutsideError, UsageError
 
 EVERYWHERE = {"eu-west-1": CHALLENGER, "us-east-1": CHALLENGER}
 NOWHERE = {"eu-west-1": CHAMPION, "us-east-1": CHAMPION}
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(tmp_path)
+class Died(BaseException):
+    """What ends a process where it stands: nothing of ours catches it."""
+
+
+def die() -> None:
+    raise Died
 
 
 @pytest.fixture
@@ -57,7 +63,7 @@ async def test_no_step_goes_before_those_that_it_comes_after(steps: Steps) -> No
         await steps.take("promote@eu-west-1")
 
 
-async def test_a_step_that_the_plan_does_not_have_is_told_beside_those_it_has(steps: Steps) -> None:
+async def test_a_step_that_the_plan_does_not_have_is_told_next_to_those_it_has(steps: Steps) -> None:
     with pytest.raises(UsageError, match=r"`canary@eu-west-1/25` is no step.*canary@eu-west-1/10, canary@eu-west-1/50"):
         await steps.take("canary@eu-west-1/25")
 
@@ -93,7 +99,7 @@ async def test_a_verdict_in_the_second_wave_takes_the_first_back_too(steps: Step
 
 
 @pytest.mark.parametrize("at", ["build", "deploy@eu-west-1", "shadow@eu-west-1", "canary@us-east-1/50", "finalize"])
-async def test_a_step_that_is_killed_is_said_again_and_the_delivery_ends_well(
+async def test_a_step_that_is_killed_is_repeated_and_the_delivery_ends_well(
     steps: Steps, world: World, at: str
 ) -> None:
     if steps.ids.index(at):
@@ -105,6 +111,27 @@ async def test_a_step_that_is_killed_is_said_again_and_the_delivery_ends_well(
     assert told(world).count((at, "started")) == 2
     assert all(told(world).count((step, "done")) == 1 for step in steps.ids)
     assert world.stable_versions() == EVERYWHERE
+
+
+async def test_what_a_killed_step_had_written_and_not_kept_is_not_asked_of_the_next(steps: Steps, world: World) -> None:
+    step = "canary@eu-west-1/50"
+    wanted = step, "verdict"
+    await steps.until("canary@eu-west-1/10")
+
+    def die_once_it_is_told() -> None:
+        told_of = [event.data["transcripts"] for event in world.ledger.events if (event.step, event.kind) == wanted]
+        if len(told_of) > 1 and told_of[0] != told_of[-1]:
+            die()
+        world.when(*wanted, die_once_it_is_told)
+
+    with pytest.MonkeyPatch.context() as patch:
+        # A disk that is gone with its machine, though verdicts were told of what was on it.
+        patch.setattr(Journal, "attach", lambda *_, **__: None)
+        die_once_it_is_told()
+        with pytest.raises(Died):
+            await steps.take(step)
+    await world.clock.sleep(7)
+    assert (await steps.deliver()).ending is Ending.DELIVERED
 
 
 async def _stuck(steps: Steps, world: World, at: str) -> None:
@@ -150,7 +177,7 @@ async def test_a_workflow_that_stops_between_two_steps_is_taken_back(steps: Step
     assert world.stable_versions() == NOWHERE
 
 
-async def test_a_step_that_is_asked_to_stop_says_so_and_leaves_the_rest_to_whoever_closes(
+async def test_a_step_that_is_asked_to_stop_says_so_and_leaves_the_rest_to_the_one_who_closes(
     steps: Steps, world: World
 ) -> None:
     await steps.until("shadow@eu-west-1")
@@ -171,8 +198,8 @@ async def test_closing_again_changes_nothing_and_says_the_same(steps: Steps, wor
 
 async def test_closing_that_died_before_its_end_is_finished(steps: Steps, world: World) -> None:
     await steps.until("finalize")
-    world.when("delivery", "closed", lambda: exec("raise KeyboardInterrupt"))
-    with pytest.raises(KeyboardInterrupt):
+    world.when("delivery", "closed", die)
+    with pytest.raises(Died):
         await steps.close()
     assert world.ledger.outcome is None
     assert (await steps.close()).ending is Ending.DELIVERED
@@ -238,3 +265,91 @@ async def test_a_step_does_not_begin_once_somebody_has_asked_the_delivery_to_end
     taken = await steps.take("finalize")
     assert (taken.done, taken.reason, taken.exit_code) == (False, "asked to stop by ann", ExitCode.INTERRUPTED)
     assert (await steps.close()).ending is Ending.INTERRUPTED
+
+
+RESUMED_BY = "traffic: {requests_per_second: 200}\nresume: {by: {groups: [on-call]}}"
+
+
+@pytest.fixture
+def guarded(tmp_path: Path) -> Steps:
+    """A delivery that only people on call may carry on."""
+    return Steps(World(tmp_path, a_spec(traffic=RESUMED_BY)), tmp_path)
+
+
+def carried_on(steps: Steps, who: str, *, after: int = 0, says: str = "resume") -> None:
+    """Somebody writes into the ledger that they carry the delivery on, by a signature of what was there `after`."""
+    events = list(steps.world.ledger.events)
+    version = steps.world.plan.version
+    statement = Statement(
+        says=says,
+        question=RESUME,
+        delivery=steps.world.ledger.delivery,
+        model=version.name,
+        version=version.version,
+        plan=plan_digest(events),
+        evidence=ledger_digest(events[: after or len(events)]),
+        at=steps.world.now(),
+    )
+    proof = FakeProver(who).prove(statement.text) if who else None
+    data = {"by": who or "bob"} | ({"proof": proof.model_dump()} if proof else {})
+    steps.world.ledger.append(
+        Event(at=steps.world.now(), step="delivery", kind="resumed", message=who or "bob", data=data)
+    )
+
+
+async def test_a_step_goes_on_for_somebody_who_may_carry_the_delivery_on(guarded: Steps) -> None:
+    await guarded.until("build")
+    carried_on(guarded, "bob of on-call")
+    assert (await guarded.take("deploy@eu-west-1")).done
+
+
+async def test_what_others_said_between_a_signature_and_its_event_takes_nothing_from_it(guarded: Steps) -> None:
+    await guarded.until("build")
+    signed_at = len(guarded.world.ledger.events)
+    guarded.world.ledger.append(Event(at=guarded.world.now(), step="wave@2", kind="approved", message="ann"))
+    carried_on(guarded, "bob of on-call", after=signed_at)
+    assert (await guarded.take("deploy@eu-west-1")).done
+
+
+@pytest.mark.parametrize(
+    ("who", "why"),
+    [
+        (
+            "",
+            "bob carried this delivery on at .* and may not: the one who resumes this delivery must be one of on-call",
+        ),
+        ("ann of model-risk", "ann is not of on-call"),
+        ("forged", "no key of allowed_signers made the signature"),
+    ],
+)
+async def test_a_step_does_not_work_for_somebody_who_may_not(guarded: Steps, who: str, why: str) -> None:
+    await guarded.until("build")
+    carried_on(guarded, who)
+    with pytest.raises(UsageError, match=why):
+        await guarded.take("deploy@eu-west-1")
+    assert guarded.world.fleets["eu-west-1"].engines.running() == [CHAMPION]
+    # Going back is everybody's right.
+    assert (await guarded.close()).ending is Ending.INTERRUPTED
+
+
+async def test_a_signature_of_an_earlier_resumption_counts_once(guarded: Steps) -> None:
+    await guarded.until("build")
+    carried_on(guarded, "bob of on-call")
+    again = guarded.world.ledger.events[-1]
+    guarded.world.ledger.append(again.model_copy(update={"at": guarded.world.now()}))
+    with pytest.raises(UsageError, match="it was signed for another evidence"):
+        await guarded.take("deploy@eu-west-1")
+
+
+async def test_a_signature_for_something_else_is_none_for_carrying_on(guarded: Steps) -> None:
+    await guarded.until("build")
+    carried_on(guarded, "bob of on-call", says="approve")
+    with pytest.raises(UsageError, match="it was signed for another answer"):
+        await guarded.take("deploy@eu-west-1")
+
+
+async def test_somebody_entitled_sets_right_what_somebody_else_carried_on(guarded: Steps) -> None:
+    await guarded.until("build")
+    carried_on(guarded, "")
+    carried_on(guarded, "bob of on-call")
+    assert (await guarded.take("deploy@eu-west-1")).done

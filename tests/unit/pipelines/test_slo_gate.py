@@ -6,17 +6,17 @@ from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
-from fakes.cluster_region import a_fleet
-from fakes.world import CHALLENGER, CHAMPION, SPEC, a_version
+from fakes.clusters.region import a_fleet
+from fakes.delivery.world import CHALLENGER, CHAMPION, SPEC, a_version
 
-from gates.burn.spec import BurnRateGate, BurnWindows
-from gates.terms import terms_of
+from gates.analyses.burn_rate import BurnRateGate, BurnWindows
+from gates.analysis_plan import analysis_plan_of
 from pipelines.errors import PlanRefused
-from pipelines.plan import make_plan
-from pipelines.slo_gate import Stage, burn_gate
-from pipelines.slos import gates_in
-from pipelines.spec import Delivery
-from tidegate.core.quantities import format_duration
+from pipelines.plan.gates import gates_in
+from pipelines.plan.planner import make_plan
+from pipelines.spec.delivery import Delivery
+from pipelines.spec.slo_gates import GatedStage, burn_gate
+from tidegate.core.durations import format_duration
 from tidegate.core.spec import SpecError, parse_spec
 
 SLOS = """
@@ -89,7 +89,7 @@ def test_windows_that_were_written_out_stay() -> None:
 
 
 def test_the_shortest_stage_still_has_two_windows() -> None:
-    stage = Stage(service="chat", within=timedelta(seconds=30), look=timedelta(seconds=10))
+    stage = GatedStage(service="chat", within=timedelta(seconds=30), look=timedelta(seconds=10))
     gate = burn_gate(BurnRateGate(objective=0.99), (), stage)
     assert windows(gate.fast) == "10s in 20s, 14.4"
     assert gate.fast.short < gate.fast.long
@@ -133,8 +133,8 @@ def test_what_is_judged_can_be_written_down_and_read_again() -> None:
     spec = a_spec("{slo: queue}")
     assert spec.canary is not None
     gates = gates_in(spec, spec.canary)
-    terms = terms_of(gates, ["burn_rate"], sources={}, share=1)
-    assert terms.burn_rate == gates.burn_rate
+    terms = analysis_plan_of(gates, ["burn_rate"], sources={}, share=1)
+    assert terms.settings["burn_rate"] == gates.burn_rate
 
 
 @pytest.mark.parametrize(
@@ -147,8 +147,8 @@ def test_what_is_judged_can_be_written_down_and_read_again() -> None:
         ("{slo: gaps}", "found an SLO on itl; expected one whose events are requests: errors, ttft"),
         ("{slo: cache}", "found an SLO on kv_cache"),
         ("{slo: loose}", r"gates.burn_rate.fast.factor: found 14.4; expected less than 10"),
-        ("{slo: ttft, objective: 99%}", "gates.burn_rate.objective: found one beside `slo`"),
-        ("{slo: ttft, slower: {metric: ttft, than: 1s}}", "gates.burn_rate.slower: found one beside `slo`"),
+        ("{slo: ttft, objective: 99%}", "gates.burn_rate.objective: found one next to `slo`"),
+        ("{slo: ttft, slower: {metric: ttft, than: 1s}}", "gates.burn_rate.slower: found one next to `slo`"),
         ("{min_events: 10}", "gates.burn_rate.objective: found nothing; expected an objective, or the name of an SLO"),
     ],
 )

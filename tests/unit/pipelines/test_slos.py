@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from fakes.world import SPEC
+from fakes.delivery.world import SPEC
 
-from pipelines.slos import gates_in, rules_of
-from pipelines.spec import Delivery
-from rollouts import scrape
-from slo.kubernetes.arm_query import series_of
+from pipelines.plan.gates import gates_in, rules_of
+from pipelines.spec.delivery import Delivery
+from rollouts.local import scrape_config
 from slo.metrics import metric_of
+from slo.promql import series_of
 from tidegate.core.spec import parse_spec
 
 SLOS = """
@@ -71,7 +71,7 @@ def test_rules_that_name_no_interval_are_evaluated_as_often_as_the_fleet_says() 
 def test_the_fleet_keeps_every_series_that_a_rule_reads() -> None:
     recorded = {rule["record"] for rule in rules() if "record" in rule}
     read = {name for rule in rules() for name in series_of(rule["expr"]) - {""}} - recorded
-    jobs = scrape.config(Path("targets.json"), Path("rules.yml"))["scrape_configs"]
+    jobs = scrape_config.config(Path("targets.json"), Path("rules.yml"))["scrape_configs"]
     kept = [job["metric_relabel_configs"][0]["regex"] for job in jobs]
     lost = {name for name in read if not any(re.fullmatch(names, name) for names in kept)}
     # No machine without a GPU has its exporter.

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.spec import Delivery, LocalFleet
+from pipelines.spec.delivery import Delivery, LocalFleet
 from rollouts.manifests.spec import ArgoFleetSpec
 from tidegate.core.spec import SpecError, parse_spec
 

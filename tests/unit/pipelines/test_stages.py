@@ -6,17 +6,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
-from fakes.chat import answers_500
-from fakes.fleet import an_engine, digest_of
-from fakes.world import CHALLENGER, CHALLENGER_URL, CHAMPION, CHAMPION_URL, World, a_spec
+from fakes.delivery.world import CHALLENGER, CHALLENGER_URL, CHAMPION, CHAMPION_URL, World, a_spec
 
 from gates.errors import BadAnswer
 from pipelines.errors import Stopped
-from pipelines.model import Ending, StageName, Step
-from pipelines.stages import STAGES
-from pipelines.unwind import unwind
-from rollouts.model import Phase
+from pipelines.model import Ending, PlanStep, StageName
+from pipelines.run.rollback import roll_back
+from pipelines.run.stages import STAGES
+from rollouts.model import RegionPhase
 from tidegate.core.errors import OutsideError
+from tidegate.testing import an_engine, answers_500, digest_of
 
 HERE = "eu-west-1"
 
@@ -33,7 +32,7 @@ async def world(tmp_path: Path) -> World:
 
 async def run(world: World, stage: StageName, *, weight: int | None = None) -> None:
     region = None if stage in (StageName.BUILD, StageName.BAKE, StageName.FINALIZE) else HERE
-    await STAGES[stage](world.context(), Step(stage=stage, wave=1, region=region, weight=weight))
+    await STAGES[stage](world.context(), PlanStep(stage=stage, wave=1, region=region, weight=weight))
 
 
 async def stopped(world: World, stage: StageName, *, weight: int | None = None) -> Stopped:
@@ -219,7 +218,7 @@ async def test_canary_does_not_give_users_to_an_engine_that_died_meanwhile(world
     assert max(route.weight for route in world.fleets[HERE].proxy.swaps) == 0
 
 
-async def test_promote_said_again_after_a_crash_changes_nothing(world: World) -> None:
+async def test_promote_repeated_after_a_crash_changes_nothing(world: World) -> None:
     await run(world, StageName.PROMOTE)
     await run(world, StageName.PROMOTE)
     state = await world.fleets[HERE].observe()
@@ -267,8 +266,8 @@ async def test_bake_does_not_wait_for_evidence_that_is_too_thin(world: World) ->
 async def test_bake_stops_when_somebody_took_the_region_back(world: World) -> None:
     await world.fleets[HERE].promote()
     await world.fleets[HERE].rollback(CHAMPION)
-    reason = (await stopped(world, StageName.BAKE)).reason
-    assert reason == "eu-west-1: gate health: eu-west-1 is steady on version 1"
+    stop = await stopped(world, StageName.BAKE)
+    assert (stop.ending, stop.reason) == (Ending.INTERRUPTED, "eu-west-1 was taken back to version 1")
 
 
 async def test_build_starts_the_champion_where_nothing_serves(tmp_path: Path) -> None:
@@ -288,25 +287,36 @@ async def test_build_leaves_a_region_alone_that_is_as_it_should_be(world: World)
 
 async def test_build_takes_a_trial_back_that_nobody_finished(world: World) -> None:
     await run(world, StageName.BUILD)
-    assert (await world.fleets[HERE].observe()).phase is Phase.STEADY
+    assert (await world.fleets[HERE].observe()).phase is RegionPhase.STEADY
     assert "eu-west-1: back to version 1 first" in [event.message for event in world.recorder.events]
 
 
 async def test_finalize_moves_the_alias_and_says_why_on_the_version(world: World) -> None:
+    for fleet in world.fleets.values():
+        for version in (CHAMPION, CHALLENGER):
+            await fleet.deploy(an_engine(version))
+        await fleet.promote()
     await run(world, StageName.FINALIZE)
     assert world.registry.champion == CHALLENGER
     assert world.registry.marks == {"tidegate.outcome": "delivered", "tidegate.reason": "every gate passed"}
 
 
+async def test_finalize_moves_no_alias_while_a_region_serves_something_else(world: World) -> None:
+    with pytest.raises(Stopped, match=f"{HERE} serves version {CHAMPION} by now"):
+        await run(world, StageName.FINALIZE)
+    assert world.registry.champion == CHAMPION
+    assert world.registry.marks == {}
+
+
 async def test_unwinding_touches_no_region_that_the_delivery_never_reached(world: World) -> None:
     before = len(world.fleets["us-east-1"].proxy.swaps)
-    await unwind(world.context())
+    await roll_back(world.context())
     assert world.said("done") == [f"undo@{HERE}"]
     assert len(world.fleets["us-east-1"].proxy.swaps) == before
     assert world.stable_versions() == {"eu-west-1": CHAMPION, "us-east-1": CHAMPION}
 
 
 async def test_unwinding_twice_is_unwinding_once(world: World) -> None:
-    await unwind(world.context())
-    await unwind(world.context())
+    await roll_back(world.context())
+    await roll_back(world.context())
     assert world.said("done") == [f"undo@{HERE}"]

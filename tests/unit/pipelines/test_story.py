@@ -5,116 +5,116 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
-from fakes.deliveries import START, Delivery, bad_answers, delivered, interrupted, slow
+from fakes.delivery.records import START, Delivery, bad_answers, delivered, interrupted, slow
 
-from gates.model import Outcome
-from pipelines.story import StepState, Story, tell
+from gates.model import GateOutcome
+from pipelines.events.state import DeliveryState, StepStatus, state_of
 
 
-def states(story: Story) -> dict[str, StepState]:
+def states(story: DeliveryState) -> dict[str, StepStatus]:
     return {step.id: step.state for step in story.steps}
 
 
-def weights(story: Story, region: str) -> list[int]:
+def weights(story: DeliveryState, region: str) -> list[int]:
     return [change.weight for each in story.regions if each.name == region for change in each.history]
 
 
 def test_no_events_are_an_empty_story() -> None:
-    story = tell([])
+    story = state_of([])
     assert story.outcome is None
     assert story.elapsed_seconds(START) == 0
 
 
 def test_the_opening_names_versions_and_lists_every_step_as_waiting() -> None:
-    story = tell(Delivery("3", champion="2").open().events)
+    story = state_of(Delivery("3", champion="2").open().events)
     assert (story.model, story.version, story.champion) == ("support-llm", "3", "2")
-    assert set(states(story).values()) == {StepState.WAITING}
+    assert set(states(story).values()) == {StepStatus.WAITING}
     assert [region.name for region in story.regions] == ["eu-west-1", "us-east-1"]
 
 
 def test_telling_all_at_once_equals_telling_event_by_event() -> None:
-    story = Story()
+    story = DeliveryState()
     for event in slow():
-        story = story.with_event(event)
-    assert story == tell(slow())
+        story = story.apply(event)
+    assert story == state_of(slow())
 
 
 def test_a_delivered_version_has_every_step_done_and_all_traffic_everywhere() -> None:
-    story = tell(delivered())
-    assert set(states(story).values()) == {StepState.DONE}
+    story = state_of(delivered())
+    assert set(states(story).values()) == {StepStatus.DONE}
     assert {region.weight for region in story.regions} == {100}
     assert weights(story, "us-east-1") == [25, 50, 100]
     assert (story.outcome, story.exit_code, story.deciding) == ("delivered", 0, None)
 
 
-def test_mirroring_is_kept_beside_the_weight() -> None:
-    story = tell(delivered())
+def test_mirroring_is_kept_next_to_the_weight() -> None:
+    story = state_of(delivered())
     assert [change.mirror for change in story.regions[0].history] == [100, 0, 0, 0, 0]
 
 
 def test_repeating_a_traffic_state_adds_nothing_to_its_history() -> None:
     delivery = Delivery().open().traffic("canary@eu-west-1/25", weight=25).traffic("canary@eu-west-1/25", weight=25)
-    assert weights(tell(delivery.events), "eu-west-1") == [25]
+    assert weights(state_of(delivery.events), "eu-west-1") == [25]
 
 
 def test_a_promoted_region_is_all_on_the_new_version_even_when_its_canary_weight_is_zero() -> None:
     delivery = Delivery().open().say("promote@eu-west-1", "started").traffic("promote@eu-west-1", weight=0)
-    assert tell(delivery.events).regions[0].weight == 100
+    assert state_of(delivery.events).regions[0].weight == 100
 
 
 def test_the_gate_that_failed_decided_and_the_rest_of_the_plan_is_skipped() -> None:
-    story = tell(bad_answers())
+    story = state_of(bad_answers())
     assert story.deciding is not None
-    assert story.deciding.latest.outcome is Outcome.FAIL
+    assert story.deciding.latest.outcome is GateOutcome.FAIL
     assert story.deciding.latest.numbers["canary_mean_score"] == 0.21
-    assert states(story)["shadow@eu-west-1"] is StepState.SKIPPED
-    assert states(story)["offline@eu-west-1"] is StepState.FAILED
+    assert states(story)["shadow@eu-west-1"] is StepStatus.SKIPPED
+    assert states(story)["offline@eu-west-1"] is StepStatus.FAILED
 
 
 def test_a_region_taken_back_shows_its_changes_as_undone_and_its_proofs_as_done() -> None:
-    after = states(tell(interrupted()))
-    assert after["promote@eu-west-1"] is StepState.UNDONE
-    assert after["canary@eu-west-1/25"] is StepState.UNDONE
-    assert after["smoke@eu-west-1"] is StepState.DONE
-    assert after["undo@eu-west-1"] is StepState.DONE
+    after = states(state_of(interrupted()))
+    assert after["promote@eu-west-1"] is StepStatus.UNDONE
+    assert after["canary@eu-west-1/25"] is StepStatus.UNDONE
+    assert after["smoke@eu-west-1"] is StepStatus.DONE
+    assert after["undo@eu-west-1"] is StepStatus.DONE
 
 
 def test_an_undo_outside_the_plan_joins_the_steps_with_its_region() -> None:
-    step = tell(bad_answers()).step("undo@eu-west-1")
+    step = state_of(bad_answers()).step("undo@eu-west-1")
     assert step is not None
     assert (step.stage, step.region) == ("undo", "eu-west-1")
 
 
 def test_an_interruption_is_decided_by_no_gate() -> None:
-    assert tell(interrupted()).deciding is None
+    assert state_of(interrupted()).deciding is None
 
 
 def test_a_gate_keeps_what_it_said_before() -> None:
-    latency = next(gate for gate in tell(slow()).gates if gate.name == "latency")
-    assert [each.verdict.outcome for each in latency.history] == [Outcome.RUNNING] * 3 + [Outcome.FAIL]
+    latency = next(gate for gate in state_of(slow()).gates if gate.name == "latency")
+    assert [each.verdict.outcome for each in latency.history] == [GateOutcome.RUNNING] * 3 + [GateOutcome.FAIL]
 
 
 def test_one_gate_in_two_steps_is_two_gates_of_the_story() -> None:
-    steps = [gate.step for gate in tell(delivered()).gates if gate.name == "latency"]
+    steps = [gate.step for gate in state_of(delivered()).gates if gate.name == "latency"]
     assert len(steps) == len(set(steps)) == 4
 
 
 def test_an_unknown_outcome_is_an_error_and_never_a_pass() -> None:
     delivery = Delivery().open().verdict("offline@eu-west-1", "quality", "fine", "?")
     with pytest.raises(KeyError):
-        tell(delivery.events)
+        state_of(delivery.events)
 
 
 def test_evidence_moves_the_progress_of_its_step() -> None:
     delivery = Delivery().open().say("offline@eu-west-1", "started")
     delivery.say("offline@eu-west-1", "evidence", "asked both", done=8, total=24)
-    step = tell(delivery.events).step("offline@eu-west-1")
+    step = state_of(delivery.events).step("offline@eu-west-1")
     assert step is not None
     assert (step.message, step.progress) == ("asked both", (8, 24))
 
 
 def test_elapsed_time_stops_with_the_delivery() -> None:
-    story = tell(bad_answers())
+    story = state_of(bad_answers())
     assert story.ended is not None
     late = story.ended + timedelta(hours=1)
     assert story.elapsed_seconds(late) == story.elapsed_seconds(story.ended)
@@ -122,10 +122,10 @@ def test_elapsed_time_stops_with_the_delivery() -> None:
 
 def test_a_step_still_running_at_the_end_failed() -> None:
     delivery = Delivery().open().say("build", "started").close("failed", "the registry is gone", 4)
-    assert states(tell(delivery.events))["build"] is StepState.FAILED
+    assert states(state_of(delivery.events))["build"] is StepStatus.FAILED
 
 
 def test_an_event_of_an_unknown_kind_changes_nothing() -> None:
     opened = Delivery().open()
-    before = tell(opened.events)
-    assert tell(opened.say("build", "hiccup").events) == before
+    before = state_of(opened.events)
+    assert state_of(opened.say("build", "hiccup").events) == before

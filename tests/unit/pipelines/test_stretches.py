@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from fakes.world import CHALLENGER, CHAMPION, a_spec, a_version
+from fakes.delivery.world import CHALLENGER, CHAMPION, a_spec, a_version
 
-from pipelines.plan import make_plan
-from pipelines.run import stretches
+from pipelines.plan.planner import make_plan
+from pipelines.run.engine import waves_of
 
 
 def lanes_of(waves: str) -> list[list[list[str]]]:
     spec = a_spec(regions=f"regions: {{waves: {waves}, bake: 10s}}", shadow="", offline="")
     plan = make_plan(spec, a_version(CHALLENGER), a_version(CHAMPION), prompts=0)
-    return [[[step.id for step in lane] for lane in lanes] for lanes in stretches(plan.steps)]
+    return [[[step.id for step in lane] for lane in lanes] for lanes in waves_of(plan.steps)]
 
 
 def region(name: str) -> list[str]:

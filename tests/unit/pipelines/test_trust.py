@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.trust import Trust, trust_at
+from pipelines.spec.trust import Trust, trust_at
 from tidegate.core.spec import SpecError
 
 
@@ -14,12 +14,12 @@ def test_without_a_file_nothing_is_named() -> None:
     assert trust_at(None, Path("/nowhere")).trust == Trust()
 
 
-def test_the_file_beside_the_spec_is_read(tmp_path: Path) -> None:
+def test_the_file_next_to_the_spec_is_read(tmp_path: Path) -> None:
     (tmp_path / "trust.yaml").write_text("apiVersion: tidegate/v1\nkind: Trust\n")
     assert trust_at(None, tmp_path).folder == tmp_path
 
 
-def test_a_named_file_that_is_missing_is_an_error_also_beside_a_spec_with_one(tmp_path: Path) -> None:
+def test_a_named_file_that_is_missing_is_an_error_also_next_to_a_spec_with_one(tmp_path: Path) -> None:
     (tmp_path / "trust.yaml").write_text("kind: Trust\n")
     with pytest.raises(SpecError, match=r"other\.yaml:1: found no such file or directory"):
         trust_at(tmp_path / "other.yaml", tmp_path)

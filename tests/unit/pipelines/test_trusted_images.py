@@ -1,4 +1,4 @@
-"""An image is served when it is from where it may be, signed by whoever may build, and the version asked for."""
+"""An image is served when it is from where it may be, signed by the one who may build, and the version asked for."""
 
 from __future__ import annotations
 
@@ -9,32 +9,26 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-from fakes.engine_image import real_engine
-from fakes.registry import FakeRegistry
-from fakes.tiny_model import write_tiny_model
+from fakes.delivery.registry import FakeRegistry
+from fakes.engines.engine_image import new_signing_key, real_engine
 
 from engine_images.adapters.oci_layout import OciLayout
 from engine_images.adapters.oci_read import Images, InLayout
 from engine_images.errors import BadKey
-from engine_images.oci.reference import Reference
-from engine_images.signature import SigningKey
+from engine_images.oci.reference import ImageReference
+from pipelines.adapters.image_engines import ImageEngines
 from pipelines.errors import UntrustedImage
-from pipelines.image_engines import ImageEngines
+from pipelines.spec.trust import EngineTrust, Open, TrustedImages, keys_in
 from pipelines.state import StateFolder
-from pipelines.trusted_images import EngineTrust, Open, TrustedImages, keys_in
 from registry.conventions import ENGINE_IMAGE
 from registry.model import ModelVersion
 from tidegate.core.errors import ExitCode
+from tidegate.testing import write_tiny_model
 
 GOOD = "registry.example/team/support-llm"
 
 
-def new_key() -> SigningKey:
-    key = ec.generate_private_key(ec.SECP256R1())
-    return SigningKey(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
-
-
-KEY = new_key()
+KEY = new_signing_key()
 PRIVATE = ec.generate_private_key(ec.SECP256R1()).private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
 
@@ -48,7 +42,7 @@ def version(registry: FakeRegistry, tmp_path: Path) -> ModelVersion:
     return registry.register("support-llm", write_tiny_model(tmp_path / "model"))
 
 
-def nobody(reference: Reference) -> object:
+def nobody(reference: ImageReference) -> object:
     raise AssertionError(f"{reference} was opened")
 
 
@@ -57,7 +51,7 @@ def image_at(root: Path, **engine: object) -> tuple[str, Open]:
     found = real_engine(root, key=KEY, **engine)
 
     @contextmanager
-    def opened(_: Reference) -> Iterator[Images]:
+    def opened(_: ImageReference) -> Iterator[Images]:
         yield InLayout(OciLayout(root), None)
 
     return f"{GOOD}@{found.digest}", opened
@@ -93,7 +87,7 @@ def test_a_signed_image_of_the_version_is_believed(version: ModelVersion, tmp_pa
 
 def test_an_image_of_another_key_is_refused(version: ModelVersion, tmp_path: Path) -> None:
     image, opened = image_at(tmp_path / "layout", version="1", digest=version.digest)
-    trusted = TrustedImages(open=opened, keys={"other.pub": new_key().public_pem})
+    trusted = TrustedImages(open=opened, keys={"other.pub": new_signing_key().public_pem})
     with pytest.raises(UntrustedImage, match="signed by another key"):
         trusted.prove(version, image)
 
@@ -117,7 +111,7 @@ async def test_every_region_asks_before_it_serves(
         await engines.prepare(version, print)
 
 
-def test_keys_lie_beside_the_trust_file(tmp_path: Path) -> None:
+def test_keys_lie_next_to_the_trust_file(tmp_path: Path) -> None:
     (tmp_path / "team.pub").write_bytes(KEY.public_pem)
     assert keys_in(EngineTrust(keys=(Path("team.pub"),)), tmp_path) == {"team.pub": KEY.public_pem}
     (tmp_path / "team.key").write_bytes(PRIVATE)

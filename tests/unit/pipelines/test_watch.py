@@ -6,24 +6,24 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from fakes.fleet import an_engine
-from fakes.world import CHALLENGER, CHAMPION, World, a_spec
+from fakes.delivery.world import CHALLENGER, CHAMPION, World, a_spec
 
-from gates.model import Outcome, Verdict
+from gates.model import GateOutcome, Verdict
 from pipelines.errors import Stopped
-from pipelines.model import Ending, StageName, Step
-from pipelines.watch import LOOK_SECONDS, Window, watch
+from pipelines.model import Ending, PlanStep, StageName
+from pipelines.run.evidence import LOOK_SECONDS, WatchWindow, watch
 from tidegate.core.errors import ExitCode, OutsideError
+from tidegate.testing import an_engine
 
 BLIND_SECONDS = 20.0
 
-STEP = Step(stage=StageName.CANARY, wave=1, region="eu-west-1", weight=10)
+STEP = PlanStep(stage=StageName.CANARY, wave=1, region="eu-west-1", weight=10)
 
 
 class Gate:
     """Says what a test wrote down, look by look, and the last of it for ever."""
 
-    def __init__(self, *script: Outcome | OutsideError, name: str = "latency") -> None:
+    def __init__(self, *script: GateOutcome | OutsideError, name: str = "latency") -> None:
         self._script = list(script)
         self._name = name
         self.finals: list[bool] = []
@@ -48,49 +48,49 @@ async def world(tmp_path: Path) -> World:
     return world
 
 
-async def stopped(world: World, gate: Gate, window: Window | None = None) -> Stopped:
+async def stopped(world: World, gate: Gate, window: WatchWindow | None = None) -> Stopped:
     with pytest.raises(Stopped) as caught:
-        await watch(world.context(), STEP, window or Window(at_least=0, within=60), gate)
+        await watch(world.context(), STEP, window or WatchWindow(at_least=0, within=60), gate)
     return caught.value
 
 
 async def test_gates_that_pass_end_the_stage_at_the_first_look(world: World) -> None:
-    gate = Gate(Outcome.PASS)
-    await watch(world.context(), STEP, Window(at_least=0, within=60), gate)
+    gate = Gate(GateOutcome.PASS)
+    await watch(world.context(), STEP, WatchWindow(at_least=0, within=60), gate)
     assert gate.finals == [False]
     assert world.clock.elapsed == 0
 
 
 async def test_a_stage_lasts_as_long_as_it_must_even_when_its_gates_pass_at_once(world: World) -> None:
-    gate = Gate(Outcome.PASS)
-    await watch(world.context(), STEP, Window(at_least=30, within=60), gate)
+    gate = Gate(GateOutcome.PASS)
+    await watch(world.context(), STEP, WatchWindow(at_least=30, within=60), gate)
     assert world.clock.elapsed == 30
     assert len(gate.finals) == 30 / LOOK_SECONDS + 1
 
 
 async def test_a_pass_that_turns_into_a_fail_before_the_stage_may_end_is_a_fail(world: World) -> None:
-    gate = Gate(Outcome.PASS, Outcome.PASS, Outcome.FAIL)
-    assert (await stopped(world, gate, Window(at_least=30, within=60))).ending is Ending.ROLLED_BACK
+    gate = Gate(GateOutcome.PASS, GateOutcome.PASS, GateOutcome.FAIL)
+    assert (await stopped(world, gate, WatchWindow(at_least=30, within=60))).ending is Ending.ROLLED_BACK
 
 
 async def test_a_failed_gate_stops_at_once_and_names_itself(world: World) -> None:
-    stop = await stopped(world, Gate(Outcome.RUNNING, Outcome.FAIL))
+    stop = await stopped(world, Gate(GateOutcome.RUNNING, GateOutcome.FAIL))
     assert (stop.ending, stop.reason) == (Ending.ROLLED_BACK, "gate latency: it is fail")
     assert world.clock.elapsed == LOOK_SECONDS
 
 
 async def test_only_the_gates_that_decided_are_named(world: World) -> None:
     async def three(final: bool) -> Sequence[Verdict]:
-        outcomes = {"latency": Outcome.FAIL, "errors": Outcome.PASS, "agreement": Outcome.FAIL}
+        outcomes = {"latency": GateOutcome.FAIL, "errors": GateOutcome.PASS, "agreement": GateOutcome.FAIL}
         return [Verdict(gate=name, outcome=outcome, reason="bad") for name, outcome in outcomes.items()]
 
     with pytest.raises(Stopped) as caught:
-        await watch(world.context(), STEP, Window(0, 60), three)
+        await watch(world.context(), STEP, WatchWindow(0, 60), three)
     assert caught.value.reason == "gate latency: bad; gate agreement: bad"
 
 
 async def test_at_the_end_of_its_time_a_gate_is_asked_for_the_last_time_and_told_so(world: World) -> None:
-    gate = Gate(*[Outcome.RUNNING] * 30, Outcome.INCONCLUSIVE)
+    gate = Gate(*[GateOutcome.RUNNING] * 30, GateOutcome.INCONCLUSIVE)
     stop = await stopped(world, gate)
     assert stop.ending is Ending.INCONCLUSIVE
     assert gate.finals == [False] * 30 + [True]
@@ -98,8 +98,8 @@ async def test_at_the_end_of_its_time_a_gate_is_asked_for_the_last_time_and_told
 
 
 async def test_a_pass_in_the_last_look_is_a_pass(world: World) -> None:
-    gate = Gate(*[Outcome.RUNNING] * 30, Outcome.PASS)
-    await watch(world.context(), STEP, Window(at_least=0, within=60), gate)
+    gate = Gate(*[GateOutcome.RUNNING] * 30, GateOutcome.PASS)
+    await watch(world.context(), STEP, WatchWindow(at_least=0, within=60), gate)
     assert gate.finals[-1] is True
 
 
@@ -110,15 +110,17 @@ async def test_evidence_that_cannot_be_read_for_long_ends_the_delivery_as_someth
     assert world.clock.elapsed == BLIND_SECONDS
 
 
-async def test_evidence_that_comes_back_starts_the_patience_anew(world: World) -> None:
+async def test_evidence_that_comes_back_starts_the_patience_again(world: World) -> None:
     gone = OutsideError("Prometheus is not there")
     almost = [gone] * (int(BLIND_SECONDS / LOOK_SECONDS) - 1)
-    await watch(world.context(), STEP, Window(0, 60), Gate(*almost, Outcome.RUNNING, *almost, Outcome.PASS))
+    await watch(
+        world.context(), STEP, WatchWindow(0, 60), Gate(*almost, GateOutcome.RUNNING, *almost, GateOutcome.PASS)
+    )
     assert world.clock.elapsed > BLIND_SECONDS
 
 
 async def test_a_gate_that_could_not_measure_is_as_blind_as_no_answer(world: World) -> None:
-    assert (await stopped(world, Gate(Outcome.ERROR))).ending is Ending.FAILED
+    assert (await stopped(world, Gate(GateOutcome.ERROR))).ending is Ending.FAILED
     assert world.clock.elapsed == BLIND_SECONDS
 
 
@@ -127,19 +129,19 @@ async def test_no_gates_are_no_pass(world: World) -> None:
         return []
 
     with pytest.raises(Stopped) as caught:
-        await watch(world.context(), STEP, Window(0, 10), nothing)
+        await watch(world.context(), STEP, WatchWindow(0, 10), nothing)
     assert caught.value.ending is Ending.INCONCLUSIVE
 
 
 async def test_a_weight_that_somebody_else_set_makes_the_evidence_worthless(world: World) -> None:
     await world.fleets["eu-west-1"].shift(90)
-    stop = await stopped(world, Gate(Outcome.PASS))
+    stop = await stopped(world, Gate(GateOutcome.PASS))
     assert (stop.ending, stop.exit_code) == (Ending.INTERRUPTED, ExitCode.OUTSIDE)
     assert stop.reason == "somebody else set the weight to 90 %; this delivery set 10 %"
 
 
 async def test_a_dead_canary_is_not_waited_for(world: World) -> None:
-    gate = Gate(Outcome.RUNNING)
+    gate = Gate(GateOutcome.RUNNING)
     world.fleets["eu-west-1"].kill(CHALLENGER, last_words="INFO: ready\nCUDA out of memory")
     stop = await stopped(world, gate)
     assert stop.ending is Ending.ROLLED_BACK
@@ -147,11 +149,15 @@ async def test_a_dead_canary_is_not_waited_for(world: World) -> None:
     assert gate.finals == []
 
 
-async def test_a_canary_that_somebody_took_back_is_gone(world: World) -> None:
+async def test_a_canary_that_somebody_took_back_is_no_bad_version(world: World) -> None:
     await world.fleets["eu-west-1"].rollback(CHAMPION)
-    assert (await stopped(world, Gate(Outcome.RUNNING))).reason.endswith("the canary does not serve: it is gone")
+    stop = await stopped(world, Gate(GateOutcome.FAIL))
+    assert (stop.ending, stop.exit_code) == (Ending.INTERRUPTED, ExitCode.OUTSIDE)
+    assert stop.reason == "the canary is gone, and no one knows of it here: it was taken back"
 
 
 async def test_every_look_is_told(world: World) -> None:
-    await watch(world.context(), STEP, Window(0, 60), Gate(Outcome.RUNNING, Outcome.RUNNING, Outcome.PASS))
+    await watch(
+        world.context(), STEP, WatchWindow(0, 60), Gate(GateOutcome.RUNNING, GateOutcome.RUNNING, GateOutcome.PASS)
+    )
     assert [event.data["outcome"] for event in world.recorder.events] == ["running", "running", "pass"]

@@ -6,22 +6,22 @@ from datetime import UTC, datetime
 
 import pytest
 
-from pipelines.way_back import before, before_by_others, cold, in_words, is_back, previous_of
+from pipelines.run.rollback_target import before, before_by_others, cold, in_words, is_back, previous_of
 from registry.model import DeliverySummary
-from rollouts.model import Arm, Phase, RegionState, Role
+from rollouts.model import EngineSet, RegionPhase, RegionState, Role
 from tidegate.core.errors import UsageError
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
-def an_arm(role: Role, version: str) -> Arm:
-    return Arm(role=role, version=version, digest="d", url="http://127.0.0.1:1", ready=True)
+def an_arm(role: Role, version: str) -> EngineSet:
+    return EngineSet(role=role, version=version, digest="d", url="http://127.0.0.1:1", ready=True)
 
 
 def a_region(name: str, stable: str = "", previous: str = "", *, canary: str = "", warm: str = "") -> RegionState:
     return RegionState(
         region=name,
-        phase=Phase.STEADY,
+        phase=RegionPhase.STEADY,
         entry="http://127.0.0.1:8080",
         stable=an_arm(Role.STABLE, stable) if stable else None,
         previous=an_arm(Role.PREVIOUS, previous) if previous else None,
@@ -69,7 +69,7 @@ def test_previous_is_what_the_regions_keep_and_else_the_alias() -> None:
     assert previous_of(regions(a_region("eu", "3")), "2") == "2"
 
 
-def test_previous_that_nobody_knows_is_refused() -> None:
+def test_previous_that_no_one_knows_is_refused() -> None:
     with pytest.raises(UsageError, match="no region keeps a version before its own warm; say which: --to VERSION"):
         previous_of(regions(a_region("eu", "3")), None)
     with pytest.raises(UsageError, match=r"different versions before theirs \(eu 2, us 1\); say which: --to VERSION"):

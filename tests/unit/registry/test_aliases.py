@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from registry.aliases import Move, promoted, reinstated, taken_over_from
+from registry.model import Move, promoted, reinstated, taken_over_from
 
 NUMBERS = [str(number) for number in range(1, 6)]
 number = st.sampled_from(NUMBERS)

@@ -6,18 +6,18 @@ from datetime import UTC, datetime
 from hashlib import sha256
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from registry.chain import Entry, Link, entry_of, examine, heads_of, linked, vanished
+from registry.chain import ChainEntry, Link, entry_of, examine, heads_of, linked, vanished
 from registry.model import Event
-from registry.record import Record, entry_tags, event_tags, read_record
+from registry.record import LedgerRecord, entry_tags, event_tags, read_record
 
 AT = datetime(2026, 1, 1, 9, 30, tzinfo=UTC)
 
 
 class Key:
-    """A key that only whoever holds this object can sign with."""
+    """A key that only the one who holds this object can sign with."""
 
     def __init__(self, key: str) -> None:
         self.key = key
@@ -46,7 +46,7 @@ def event(step: str, kind: str = "done", **data: object) -> Event:
     return Event(at=AT, step=step, kind=kind, message="", data=data)
 
 
-def a_chain(writers: list[int], *, seal: Key | None = None) -> list[Entry]:
+def a_chain(writers: list[int], *, seal: Key | None = None) -> list[ChainEntry]:
     """A delivery that is over: its beginning, events of those writers, and its end; 3 saw nothing of the last one."""
     entries = [linked(event("delivery", "started"), [], delivery="1", number=1, writer="", seal=seal)]
     for number, who in enumerate(writers):
@@ -60,14 +60,14 @@ def a_chain(writers: list[int], *, seal: Key | None = None) -> list[Entry]:
     return entries
 
 
-def found(entries: list[Entry], believed: Keys | None = None) -> list[str]:
+def found(entries: list[ChainEntry], believed: Keys | None = None) -> list[str]:
     tags = {key: value for entry in entries for key, value in entry_tags(entry).items()}
     return [str(each) for each in read_record(tags).findings("1", believed)]
 
 
-def reworded(entry: Entry, **changes: object) -> Entry:
+def reworded(entry: ChainEntry, **changes: object) -> ChainEntry:
     link = entry.link.model_copy(update=changes)
-    return Entry(link.model_dump_json(), entry.signature, link)
+    return ChainEntry(link.model_dump_json(), entry.signature, link)
 
 
 chains = st.lists(st.integers(0, 3), min_size=1, max_size=12).map(a_chain)
@@ -75,14 +75,14 @@ chains = st.lists(st.integers(0, 3), min_size=1, max_size=12).map(a_chain)
 
 @given(chains)
 @settings(max_examples=60, deadline=None)
-def test_what_was_written_is_genuine_whoever_wrote_beside_whom(entries: list[Entry]) -> None:
+def test_what_was_written_is_genuine_no_matter_who_wrote_next_to_whom(entries: list[ChainEntry]) -> None:
     assert found(entries) == []
     assert heads_of(entries) == (entries[-1].hash,)
 
 
 @given(chains, st.data())
 @settings(max_examples=60, deadline=None)
-def test_an_edit_is_found(entries: list[Entry], data: st.DataObject) -> None:
+def test_an_edit_is_found(entries: list[ChainEntry], data: st.DataObject) -> None:
     at = data.draw(st.integers(0, len(entries) - 2))
     forged = reworded(entries[at], event=event("promote@r1", "approved"))
     assert found([*entries[:at], forged, *entries[at + 1 :]])
@@ -90,27 +90,29 @@ def test_an_edit_is_found(entries: list[Entry], data: st.DataObject) -> None:
 
 @given(chains, st.data())
 @settings(max_examples=60, deadline=None)
-def test_a_removal_is_found(entries: list[Entry], data: st.DataObject) -> None:
+def test_a_removal_is_found(entries: list[ChainEntry], data: st.DataObject) -> None:
     at = data.draw(st.integers(0, len(entries) - 2))
     assert any("removed" in line for line in found([*entries[:at], *entries[at + 1 :]]))
 
 
 @given(chains, st.data())
 @settings(max_examples=60, deadline=None)
-def test_an_insertion_is_found(entries: list[Entry], data: st.DataObject) -> None:
+def test_an_insertion_is_found(entries: list[ChainEntry], data: st.DataObject) -> None:
     at = data.draw(st.integers(1, len(entries)))
     writer = data.draw(st.sampled_from(["", "w0", "w1", "forged"]))
     number = data.draw(st.integers(0, len(entries) + 3))
+    # In the closing's own place it would be a removal from the end, which only a head noted elsewhere shows.
+    assume((number, writer) != (entries[-1].link.number, entries[-1].link.writer))
     step, kind = data.draw(st.sampled_from(["offline@r1", "delivery"])), data.draw(st.sampled_from(["done", "started"]))
     forged = linked(event(step, kind), entries[:at], delivery="1", number=number, writer=writer, seal=None)
-    beside = [each for each in entries[:-1] if (each.link.number, each.link.writer) != (number, writer)]
-    beside.append(entries[-1])
-    assert found([*beside, forged])
+    entries_kept = [each for each in entries[:-1] if (each.link.number, each.link.writer) != (number, writer)]
+    entries_kept.append(entries[-1])
+    assert found([*entries_kept, forged])
 
 
 @given(chains, st.data())
 @settings(max_examples=60, deadline=None)
-def test_two_that_change_places_are_found(entries: list[Entry], data: st.DataObject) -> None:
+def test_two_that_change_places_are_found(entries: list[ChainEntry], data: st.DataObject) -> None:
     one = data.draw(st.integers(0, len(entries) - 2))
     other = data.draw(st.integers(one + 1, len(entries) - 1))
     first, second = entries[one], entries[other]
@@ -158,7 +160,7 @@ def test_an_older_ledger_without_a_chain_is_read_as_it_is() -> None:
     assert len(record.findings("1", Keys(OURS))) == 2
 
 
-def test_whoever_saw_more_knows_what_was_cut_off_at_the_end() -> None:
+def test_no_matter_who_saw_more_knows_what_was_cut_off_at_the_end() -> None:
     entries = a_chain([1, 2])
     running = entries[:-1]
     assert found(running[:-1]) == []
@@ -170,12 +172,12 @@ def test_only_who_has_a_key_that_is_believed_writes() -> None:
     signed = a_chain([1, 2], seal=OURS)
     assert found(signed, Keys(OURS)) == []
     assert all("nobody signed it" in line for line in found(a_chain([1, 2]), Keys(OURS)))
-    strange = a_chain([1], seal=Key("stranger"))
-    assert all("key stranger, which nobody trusts" in line for line in found(strange, Keys(OURS)))
+    strange = a_chain([1], seal=Key("outsider"))
+    assert all("key outsider, which nobody trusts" in line for line in found(strange, Keys(OURS)))
     last = signed[-1]
     forged = reworded(last, event=event("delivery", "closed", outcome="delivered"))
     assert found([*signed[:-1], forged], Keys(OURS)) == ["changed: 4 (delivery closed): it is not what key ours signed"]
-    assert found([*signed[:-1], Entry(last.body, "", last.link)]) == [
+    assert found([*signed[:-1], ChainEntry(last.body, "", last.link)]) == [
         "unsigned: 4 (delivery closed): its signature was taken away"
     ]
 
@@ -191,4 +193,4 @@ def test_a_link_says_what_it_is() -> None:
     assert isinstance(entry.link, Link)
     assert entry_of(entry.text) == entry
     assert entry.place == "2 (canary@r1/0 done)"
-    assert Record().events == []
+    assert LedgerRecord().events == []

@@ -5,8 +5,8 @@ import pytest
 from pydantic import ValidationError
 
 from registry.conventions import in_filter
-from registry.digests import Difference, compare, digest_files, whole_digest
 from registry.model import ModelVersion
+from registry.model_files import FileDifference, compare, digest_files, whole_digest
 from tidegate.core.errors import UsageError
 
 
@@ -44,13 +44,13 @@ def test_the_whole_digest_knows_names_and_contents() -> None:
 
 def test_no_difference_is_falsy_and_says_nothing() -> None:
     assert not compare({"a": "1"}, {"a": "1"})
-    assert str(Difference()) == ""
+    assert str(FileDifference()) == ""
 
 
 def test_a_difference_names_every_file() -> None:
     found = compare({"a": "1", "b": "1", "c": "1"}, {"a": "1", "b": "2", "d": "1"})
 
-    assert found == Difference(missing=("c",), extra=("d",), changed=("b",))
+    assert found == FileDifference(missing=("c",), extra=("d",), changed=("b",))
     assert str(found) == "changed: b; missing: c; extra: d"
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from registry.errors import UnfitModel
-from registry.huggingface import ModelCard, read_card, tokenizer_files
+from registry.model_files import ModelCard, read_card, tokenizer_files
 
 FILES = ("config.json", "model.safetensors", "tokenizer.json")
 

@@ -1,7 +1,7 @@
 from datetime import UTC, datetime, timedelta
 
-from registry.liveness import LIVE_SECONDS, contest, is_alive, why_dead
 from registry.model import DeliverySummary
+from registry.ownership import LIVE_SECONDS, contest, is_alive, why_dead
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -30,7 +30,7 @@ def test_the_process_table_of_this_machine_says_nothing_about_another() -> None:
     assert alive(delivery(host="there"), process=False)
 
 
-def test_one_that_many_processes_carry_lives_for_its_patience_whoever_wrote_last() -> None:
+def test_one_that_many_processes_carry_lives_for_its_patience_no_matter_who_wrote_last() -> None:
     carried = delivery(silent=899).model_copy(update={"patience_seconds": 900.0})
     assert alive(carried, process=False)
     assert not alive(carried.model_copy(update={"patience_seconds": 899.0}))

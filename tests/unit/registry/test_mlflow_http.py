@@ -7,11 +7,10 @@ from pathlib import Path
 import httpx
 import pytest
 
-from registry.adapters.mlflow_address import Access
-from registry.adapters.mlflow_artifacts import ProxiedArtifacts
-from registry.adapters.mlflow_http import Server
+from registry.adapters.mlflow_address import MlflowAccess
+from registry.adapters.mlflow_http import MlflowServer
 from registry.adapters.mlflow_library import LibraryStore
-from registry.adapters.mlflow_rest import RestRuns
+from registry.adapters.mlflow_rest import ProxiedArtifacts, RestRuns
 from registry.errors import RegistryError, StoreRefused, StoreUnreachable
 from registry.model import StoredRun
 
@@ -22,12 +21,12 @@ RUN = StoredRun(id="1", status="RUNNING", started=0, ended=None, artifacts="mlfl
 class Asked:
     """A server that gives one answer after the other, and the pauses between questions."""
 
-    def __init__(self, *answers: httpx.Response | Exception, access: Access | None = None) -> None:
+    def __init__(self, *answers: httpx.Response | Exception, access: MlflowAccess | None = None) -> None:
         self.requests: list[httpx.Request] = []
         self.pauses: list[float] = []
         self._answers = list(answers)
-        access = access or Access(url="http://mlflow:5000")
-        self.server = Server(access, transport=httpx.MockTransport(self._answer), sleep=self.pauses.append)
+        access = access or MlflowAccess(url="http://mlflow:5000")
+        self.server = MlflowServer(access, transport=httpx.MockTransport(self._answer), sleep=self.pauses.append)
 
     def _answer(self, request: httpx.Request) -> httpx.Response:
         self.requests.append(request)
@@ -83,14 +82,14 @@ def test_a_file_has_the_time_that_it_needs(tmp_path: Path) -> None:
     assert asked.requests[-1].extensions["timeout"]["read"] == 10.0
 
 
-def test_what_must_not_be_done_twice_is_not_said_again_once_it_may_have_arrived() -> None:
+def test_what_must_not_be_done_twice_is_not_repeated_once_it_may_have_arrived() -> None:
     asked = Asked(httpx.ReadTimeout("slow"), fine())
     with pytest.raises(StoreUnreachable, match="ReadTimeout"):
         asked.server.send("POST", "/x", {}, may_repeat=False)
     assert len(asked.requests) == 1
 
 
-def test_it_is_said_again_while_nothing_can_have_been_done() -> None:
+def test_it_is_repeated_while_nothing_can_have_been_done() -> None:
     asked = Asked(httpx.ConnectError("refused"), httpx.Response(429), fine(run="1"))
     assert asked.server.send("POST", "/x", {}, may_repeat=False) == {"run": "1"}
 
@@ -114,7 +113,8 @@ def test_another_server_at_that_address_is_said_so() -> None:
 
 def test_credentials_are_sent_and_never_told() -> None:
     asked = Asked(
-        refused(403), access=Access(url="http://mlflow:5000", basic=("ann", "s3cret"), token="t0ken", workspace="team")
+        refused(403),
+        access=MlflowAccess(url="http://mlflow:5000", basic=("ann", "s3cret"), token="t0ken", workspace="team"),
     )
     with pytest.raises(StoreRefused) as caught:
         asked.server.get("/x")
@@ -125,15 +125,15 @@ def test_credentials_are_sent_and_never_told() -> None:
 
 
 def test_a_token_is_a_bearer() -> None:
-    asked = Asked(fine(), access=Access(url="http://mlflow:5000", token="t0ken"))
+    asked = Asked(fine(), access=MlflowAccess(url="http://mlflow:5000", token="t0ken"))
     asked.server.get("/x")
     assert asked.requests[0].headers["Authorization"] == "Bearer t0ken"
 
 
 def test_a_certificate_that_is_not_there_is_said_so() -> None:
-    access = Access(url="https://mlflow", server_certificates="/nowhere/ca.pem")
+    access = MlflowAccess(url="https://mlflow", server_certificates="/nowhere/ca.pem")
     with pytest.raises(StoreUnreachable, match="a certificate cannot be read: No such file"):
-        Server(access)
+        MlflowServer(access)
 
 
 def test_all_pages_of_runs_are_read() -> None:

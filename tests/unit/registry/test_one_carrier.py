@@ -7,15 +7,15 @@ from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
-from fakes.deliveries import slow
-from fakes.interleaving import Interleaving
-from fakes.run_store import memory_store
+from fakes.clusters.interleaving import Interleaving
+from fakes.delivery.ledger import memory_store
+from fakes.delivery.records import slow
 
 from registry.adapters.mlflow_deliveries import MlflowDeliveries
 from registry.adapters.mlflow_ledger import MlflowLedger
 from registry.errors import DeliveryLost, StoreUnreachable
-from registry.liveness import LIVE_SECONDS
 from registry.model import ModelVersion
+from registry.ownership import LIVE_SECONDS
 from tidegate.core.errors import Refused
 
 NAME = "support-llm"
@@ -36,10 +36,10 @@ class Place:
     async def all_at_once(self, *work: Callable[[], MlflowLedger]) -> list[MlflowLedger]:
         """Those that may carry it; each begins a little later or earlier than the others."""
 
-        async def one(wish: Callable[[], MlflowLedger]) -> MlflowLedger | None:
+        async def one(request: Callable[[], MlflowLedger]) -> MlflowLedger | None:
             await self.story.time.sleep(self.story.latency())
             try:
-                return await self.story.process(wish)
+                return await self.story.process(request)
             except Refused:
                 return None
 

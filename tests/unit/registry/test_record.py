@@ -1,7 +1,7 @@
 from datetime import UTC, datetime
 
 import pytest
-from fakes.deliveries import delivered, slow
+from fakes.delivery.records import delivered, slow
 
 from registry.model import Event
 from registry.record import (

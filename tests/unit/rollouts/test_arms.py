@@ -1,15 +1,16 @@
-"""Who serves after every wish, decided without touching anything."""
+"""Who serves after every operation, decided without touching anything."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 import pytest
-from fakes.fleet import FakeEngine, an_engine, digest_of
 
-from rollouts.arms import Arms, routes, state
+from rollouts.arms import Arms, state
 from rollouts.errors import NotPossible
-from rollouts.model import Phase, Role
+from rollouts.local.routes import routes
+from rollouts.model import RegionPhase, Role
+from tidegate.testing import FakeEngine, an_engine, digest_of
 
 
 def running(version: str, port: int = 8001, *, alive: bool = True, last_words: str = "") -> FakeEngine:
@@ -23,9 +24,9 @@ STEADY = Arms(stable=STABLE, previous=PREVIOUS)
 TRIAL = Arms(stable=STABLE, canary=CANARY, weight=25, mirror=100)
 
 
-def refusal(wish: Callable[[], object]) -> NotPossible:
+def refusal(operation: Callable[[], object]) -> NotPossible:
     with pytest.raises(NotPossible) as caught:
-        wish()
+        operation()
     return caught.value
 
 
@@ -49,6 +50,11 @@ def test_a_promoted_canary_has_all_users_and_the_old_stable_waits() -> None:
     arms = TRIAL.promoted()
     assert (arms.stable, arms.canary, arms.previous) == (CANARY, None, STABLE)
     assert (arms.weight, arms.mirror) == (0, 0)
+
+
+def test_a_promotion_that_is_done_is_not_done_again() -> None:
+    promoted = TRIAL.promoted()
+    assert promoted.promoted() == promoted
 
 
 def test_weight_and_mirror_do_not_touch_each_other() -> None:
@@ -83,22 +89,22 @@ def test_a_previous_that_is_down_is_no_way_back_and_says_why() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wish", "words"),
+    ("operation", "words"),
     [
-        (STEADY.promoted, "there is no canary to promote"),
+        (Arms(stable=STABLE).promoted, "there is no canary to promote"),
         (lambda: STEADY.shifted(weight=10), "there is no canary to shift 10 % of users to"),
         (lambda: STEADY.mirrored(percent=100), "there is no canary to mirror 100 % of requests to"),
     ],
 )
-def test_without_a_canary_there_is_nothing_to_try(wish: Callable[[], object], words: str) -> None:
-    error = refusal(wish)
+def test_without_a_canary_there_is_nothing_to_try(operation: Callable[[], object], words: str) -> None:
+    error = refusal(operation)
     assert (error.message, error.hint) == (words, "deploy one first")
 
 
 def test_a_dead_canary_gets_nobody_and_its_last_words_are_told() -> None:
     arms = Arms(stable=STABLE, canary=running("7", alive=False, last_words="Killed"))
-    for wish in (arms.promoted, lambda: arms.shifted(weight=10), lambda: arms.mirrored(percent=10)):
-        error = refusal(wish)
+    for operation in (arms.promoted, lambda: arms.shifted(weight=10), lambda: arms.mirrored(percent=10)):
+        error = refusal(operation)
         assert error.message.startswith("the canary, version 7, died: cannot ")
         assert error.detail == "Killed"
 
@@ -130,22 +136,22 @@ def test_a_dead_canary_is_not_on_the_map() -> None:
 @pytest.mark.parametrize(
     ("arms", "phase"),
     [
-        (Arms(), Phase.EMPTY),
-        (STEADY, Phase.STEADY),
-        (TRIAL, Phase.TRIAL),
-        (Arms(stable=running("6", alive=False)), Phase.DEGRADED),
-        (Arms(stable=STABLE, previous=running("5", alive=False)), Phase.DEGRADED),
-        (Arms(stable=STABLE, canary=running("7", alive=False)), Phase.DEGRADED),
+        (Arms(), RegionPhase.EMPTY),
+        (STEADY, RegionPhase.STEADY),
+        (TRIAL, RegionPhase.TRIAL),
+        (Arms(stable=running("6", alive=False)), RegionPhase.DEGRADED),
+        (Arms(stable=STABLE, previous=running("5", alive=False)), RegionPhase.DEGRADED),
+        (Arms(stable=STABLE, canary=running("7", alive=False)), RegionPhase.DEGRADED),
     ],
 )
-def test_the_phase_is_what_an_outsider_sees(arms: Arms, phase: Phase) -> None:
+def test_the_phase_is_what_an_outsider_sees(arms: Arms, phase: RegionPhase) -> None:
     assert state("eu-west-1", arms, entry="http://eu", proxy_alive=True).phase is phase
 
 
 def test_everything_that_is_down_is_named_the_proxy_first() -> None:
     arms = Arms(stable=STABLE, canary=running("7", alive=False), previous=running("5", alive=False))
     seen = state("eu-west-1", arms, entry="http://eu", proxy_alive=False)
-    assert seen.phase is Phase.DEGRADED
+    assert seen.phase is RegionPhase.DEGRADED
     assert seen.problem == "the proxy is down; canary (version 7) is down; previous (version 5) is down"
 
 

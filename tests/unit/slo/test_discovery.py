@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from slo.discovery import spec_files
+from slo.formats.read import spec_files
 
 
 @pytest.fixture

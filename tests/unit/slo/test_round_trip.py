@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from fakes.slo_specs import in_format, slo_groups
+from fakes.metrics.slos import in_format, slo_groups
 from hypothesis import given, settings
 
 from slo.formats import read, write_kubernetes, write_openslo, write_prometheus
 from slo.formats.openslo import error_ratio
-from slo.model import Events, Raw, Slo, SloGroup
+from slo.model import EventSli, RawSli, Slo, SloGroup
 from slo.rules import rules_for
 from slo.windows import windows_for
 
@@ -42,7 +42,7 @@ def test_both_of_sloths_formats_make_the_same_rules(group: SloGroup) -> None:
 @settings(deadline=None, max_examples=50)
 @given(slo_groups())
 def test_openslo_says_what_is_promised_and_no_alerts(group: SloGroup) -> None:
-    counted = [slo for slo in group.slos if isinstance(slo.sli, Events)]
+    counted = [slo for slo in group.slos if isinstance(slo.sli, EventSli)]
     if not counted:
         return
     text = write_openslo(group.model_copy(update={"slos": tuple(counted)}))
@@ -57,7 +57,7 @@ def test_openslo_says_what_is_promised_and_no_alerts(group: SloGroup) -> None:
 @settings(deadline=None, max_examples=25)
 @given(slo_groups())
 def test_openslo_comes_back_the_same_from_the_second_time_on(group: SloGroup) -> None:
-    counted = tuple(slo for slo in group.slos if isinstance(slo.sli, Events))
+    counted = tuple(slo for slo in group.slos if isinstance(slo.sli, EventSli))
     if not counted:
         return
     once = read(write_openslo(group.model_copy(update={"slos": counted})), file="slos.yaml")
@@ -66,7 +66,7 @@ def test_openslo_comes_back_the_same_from_the_second_time_on(group: SloGroup) ->
     assert [one.slos[0].id for one in again] == [one.slos[0].id for one in once]
 
 
-def good_over_total(slo: Slo) -> Raw:
-    assert isinstance(slo.sli, Events)
+def good_over_total(slo: Slo) -> RawSli:
+    assert isinstance(slo.sli, EventSli)
     good = f"(\n{slo.sli.total_query}\n)\n-\n(\n{slo.sli.error_query}\n)"
-    return Raw(error_ratio_query=error_ratio(good, slo.sli.total_query))
+    return RawSli(error_ratio_query=error_ratio(good, slo.sli.total_query))

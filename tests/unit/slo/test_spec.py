@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from fakes.catalogue import EACH_KIND, slo_spec
+from fakes.metrics.slos import EACH_KIND, slo_spec
 
 from slo.spec import KINDS, CostSpec, SloSpec, named_twice
-from tidegate.core.model import Contradiction, SpecModel
+from tidegate.core.model import SpecConflict, SpecModel
 from tidegate.core.spec import SpecError, parse_spec
 
 
@@ -16,7 +16,7 @@ class Promises(SpecModel):
     slos: tuple[SloSpec, ...] = ()
     cost: CostSpec | None = None
 
-    def contradictions(self) -> Iterator[Contradiction]:
+    def contradictions(self) -> Iterator[SpecConflict]:
         yield from named_twice(self.slos)
 
 

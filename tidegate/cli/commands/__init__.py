@@ -1,1 +1,1 @@
-"""One module for each command; each builds its adapters and hands them down."""
+"""What commands do that have no use case of their own in `tidegate.app`, and how they print it."""

@@ -1,31 +1,37 @@
-"""`tidegate engine torch`: a torch model, eager and compiled, side by side."""
+"""`tidegate engine torch`, the old spelling: a build of a torch module in each mode, without registry and spec."""
 
 from __future__ import annotations
 
+import asyncio
+import shutil
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from engine_images.adapters.engine_store import EngineStore
 from engine_images.adapters.environment import find_engine_environment
-from engine_images.adapters.torch_processes import TorchProcesses
-from engine_images.torch_compile.choices import Device, Dynamic, Mode
-from engine_images.torch_compile.compare import rows
-from engine_images.torch_compile.model import Options, Shape, Subject, Trial
-from engine_images.torch_compile.trial import try_compiled, try_saved
-from tidegate.cli.output import note, print_json
+from engine_images.adapters.torch_runner import TorchRunner
+from engine_images.build.builder import Builder, module_request
+from engine_images.build.model import BuildRequest, BuiltEngine, CompiledModel
+from engine_images.build.torch_run import CompileOptions, TorchWorkload, shape_from
+from engine_images.choices import CompileMode, DynamicShapes, TorchDevice
+from engine_images.manifest import CACHE_FOLDER, ModelContract
+from tidegate.app.process import note
+from tidegate.cli.commands.engine_build import document_of, lines_of
+from tidegate.cli.output import print_json
 from tidegate.core.errors import UsageError
 
 
 @dataclass(frozen=True)
-class Asked:
+class TorchOptions:
     """What a person asked for."""
 
     factory: str
     shapes: tuple[str, ...]
-    modes: tuple[Mode, ...]
-    dynamic: Dynamic
+    modes: tuple[CompileMode, ...]
+    dynamic: DynamicShapes
     fullgraph: bool
-    device: Device
+    device: TorchDevice
     repeats: int
     tolerance: float
     save: Path | None
@@ -33,47 +39,60 @@ class Asked:
     timeout: float
 
 
-def run(asked: Asked, *, as_json: bool) -> int:
-    """Try, and print what came of it."""
+def build_module(asked: TorchOptions, *, as_json: bool) -> int:
+    """Build each mode, and print what was proven."""
+    note("`engine torch` goes with the next release: set engine.torch in a spec, and run `tidegate engine build`")
     if asked.save and asked.load:
         raise UsageError("a cache is either made or used", hint="give either --save or --load")
-    subject = Subject(
-        factory=asked.factory,
-        shapes=tuple(_shape(text) for text in asked.shapes),
-        device=asked.device,
-        repeats=asked.repeats,
-    )
-    trial = _try(asked, subject)
+    for mode in asked.modes:
+        if mode is CompileMode.NONE:
+            raise UsageError("--mode none compiles nothing", hint="eager is always run")
+        if asked.save and (asked.save / mode).exists():
+            raise UsageError(f"{asked.save / mode} exists", hint="remove it, or start from it with --load")
+        if asked.load and not (asked.load / mode).is_dir():
+            raise UsageError(f"{asked.load / mode} holds no saved cache", hint="make one with --save")
+    shapes = tuple(map(shape_from, asked.shapes))
+    workload = TorchWorkload(factory=asked.factory, shapes=shapes, device=asked.device, repeats=asked.repeats)
+    with tempfile.TemporaryDirectory(prefix="tidegate-torch-") as workdir:
+        built = asyncio.run(_build(asked, workload, Path(workdir)))
     if as_json:
-        print_json(trial.model_dump(mode="json") | {"table": [row.model_dump() for row in rows(trial)]})
+        print_json({mode: document_of(engine, None) for mode, engine in built.items()})
         return 0
-    from tidegate.cli.torch_table import show
-
-    show(trial)
+    for mode, engine in built.items():
+        print(f"mode {mode}")
+        for line in lines_of(engine.record):
+            print(line)
     return 0
 
 
-def _try(asked: Asked, subject: Subject) -> Trial:
-    options = [
-        Options(mode=mode, dynamic=asked.dynamic, fullgraph=asked.fullgraph) for mode in dict.fromkeys(asked.modes)
-    ]
-    environment = find_engine_environment()
-    with tempfile.TemporaryDirectory(prefix="tidegate-torch-") as workdir:
-        processes = TorchProcesses(environment, Path(workdir), timeout_seconds=asked.timeout)
-        if asked.load:
-            return try_saved(processes, subject, options, load=asked.load, tolerance=asked.tolerance, progress=note)
-        return try_compiled(
-            processes,
-            subject,
-            options,
-            save=asked.save,
+async def _build(asked: TorchOptions, workload: TorchWorkload, workdir: Path) -> dict[CompileMode, BuiltEngine]:
+    environment, files = find_engine_environment(), workdir / "files"
+    files.mkdir()
+    store, runner = EngineStore(workdir / "store"), TorchRunner(environment, timeout_seconds=asked.timeout)
+    built = {}
+    for mode in dict.fromkeys(asked.modes):
+        note(f"mode {mode}")
+        request = module_request(
+            ModelContract(name="module", version="0", digest="0" * 64, files={}),
+            files,
+            workload,
+            CompileOptions(mode=mode, dynamic=asked.dynamic, fullgraph=asked.fullgraph),
+            environment,
             tolerance=asked.tolerance,
-            progress=note,
         )
+        if asked.load:
+            await _adopt(asked.load / mode, request, store, runner)
+        built[mode] = await Builder(store, runner).build(request, note)
+    if asked.save:
+        for mode, engine in built.items():
+            part = asked.save / f".{mode}.part"
+            shutil.copytree(engine.root / CACHE_FOLDER, part, dirs_exist_ok=True)
+            part.rename(asked.save / mode)
+    return built
 
 
-def _shape(text: str) -> Shape:
-    sizes = text.lower().split("x")
-    if not all(size.isascii() and size.isdigit() and int(size) for size in sizes):
-        raise UsageError(f"--shape: found {text!r}; expected sizes such as 8x128")
-    return tuple(int(size) for size in sizes)
+async def _adopt(saved: Path, request: BuildRequest, store: EngineStore, runner: TorchRunner) -> None:
+    """Let a saved cache stand for the one that this build would compile."""
+    key = await runner.key(request, store.work_folder("key"))
+    copy = shutil.copytree(saved, store.work_folder("saved"), dirs_exist_ok=True)
+    store.keep_compiled(request.compile_name(key), CompiledModel(cold=None), copy)

@@ -1,18 +1,20 @@
-"""`tidegate init`: a delivery to start from."""
+"""`tidegate init` and `tidegate schema`: a delivery to start from, and the schemas of our files."""
 
 from __future__ import annotations
 
+import json
 from importlib.resources import files
 from pathlib import Path
 
-from tidegate.cli.commands.schema import schema_text
-from tidegate.cli.whole_files import write_whole
+from pydantic import BaseModel
+
 from tidegate.core.errors import UsageError
+from tidegate.core.files import write_atomically
 
 TEMPLATES = ("delivery.yaml", "golden.jsonl", "prompts.txt")
 
 
-def run(folder: Path) -> int:
+def write_example(folder: Path) -> int:
     """Write the templates and the schema that editors check them with.
 
     Raises:
@@ -23,6 +25,34 @@ def run(folder: Path) -> int:
     existing = [name for name in texts if (folder / name).exists()]
     if existing:
         raise UsageError(f"{folder / existing[0]} is already there", hint="name an empty folder")
-    write_whole({folder / name: text for name, text in texts.items()})
+    write_atomically({folder / name: text for name, text in texts.items()})
     print(*(folder / name for name in texts), sep="\n")
     return 0
+
+
+def print_schema(kind: str) -> int:
+    """Print the schema of `kind`."""
+    print(schema_text(kind), end="")
+    return 0
+
+
+def schema_text(kind: str) -> str:
+    """The schema as text that is the same on every run.
+
+    Raises:
+        UsageError: for a kind that does not exist.
+    """
+    known = _known()
+    if kind not in known:
+        raise UsageError(f"no schema is called `{kind}`", hint=f"known: {', '.join(known)}")
+    return json.dumps(known[kind].model_json_schema(by_alias=True), indent=2, sort_keys=True) + "\n"
+
+
+def _known() -> dict[str, type[BaseModel]]:
+    from gates.evidence.batch import Batch
+    from gates.reports.gate_file import GateFile
+    from gates.reports.verdict_stream import VerdictLine
+    from pipelines.spec.delivery import Delivery
+    from pipelines.spec.trust import Trust
+
+    return {"delivery": Delivery, "trust": Trust, "gates": GateFile, "batch": Batch, "answer": VerdictLine}

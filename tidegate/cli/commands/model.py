@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from registry.model import Alias, ModelVersion
-from tidegate.cli.compose import open_registry
+from tidegate.app.wiring.stores import open_registry
 from tidegate.cli.output import print_json, say
 from tidegate.core.errors import UsageError
 

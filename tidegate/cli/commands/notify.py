@@ -8,20 +8,26 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
 
-from pipelines.notify.messages import BODIES
-from pipelines.notify.news import Kind, News, Subject
-from pipelines.notify.outbox import NotTaken, Sender, deliver_message
-from pipelines.notify.samples import samples
-from pipelines.notify.spec import NotifySpec
-from pipelines.spec import Delivery
-from tidegate.cli.compose import read_spec
-from tidegate.cli.notify import http_sender, places_of
+from pipelines.spec.delivery import Delivery
+from pipelines.spec.sections import NotifySpec
+from pipelines.views.notifications import (
+    BODIES,
+    DeliverySubject,
+    Notification,
+    NotificationKind,
+    NotTaken,
+    Sender,
+    deliver_message,
+)
+from pipelines.views.samples import samples
+from tidegate.app.wiring.services import http_sender, places_of
+from tidegate.app.wiring.specs import read_spec
 from tidegate.cli.output import print_json, say
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import ExitCode, UsageError
 
 
-def run(
+def try_notifications(
     spec_path: Path,
     *,
     dry_run: bool,
@@ -32,11 +38,13 @@ def run(
     """Send or show; returns 4 when something was not taken.
 
     Raises:
-        UsageError: the spec tells nobody, or a variable is not set.
+        UsageError: the spec configures no notifications, or a variable is not set.
     """
     spec = read_spec(spec_path)
     if not spec.notify:
-        raise UsageError(f"{spec_path} tells nobody", hint="add `notify: [{slack: {url_from_env: NAME}}]`")
+        raise UsageError(
+            f"{spec_path} configures no notifications", hint="add `notify: [{slack: {url_from_env: NAME}}]`"
+        )
     if dry_run:
         return _show(spec, environment, as_json=as_json)
     unset = [each.variable for each in spec.notify if not environment.get(each.variable)]
@@ -67,8 +75,8 @@ def _show(spec: Delivery, environment: Mapping[str, str], *, as_json: bool) -> i
     return 0
 
 
-def _about(place: NotifySpec, spec: Delivery) -> Iterator[News]:
-    subject = Subject(
+def _about(place: NotifySpec, spec: Delivery) -> Iterator[Notification]:
+    subject = DeliverySubject(
         delivery="0f3c41d28a1b4c7e9d5f6a7b8c9d0e1f",
         model=spec.model.name,
         version="7",
@@ -94,6 +102,8 @@ def _try(spec: Delivery, sender: Sender, environment: Mapping[str, str], *, as_j
     return int(ExitCode.OUTSIDE if any(each["problem"] for each in told) else ExitCode.DELIVERED)
 
 
-def _test(spec: Delivery, at: datetime) -> News:
-    subject = Subject(delivery="none", model=spec.model.name, version="none", champion="none", regions=())
-    return News(kind=Kind.TEST, at=at, subject=subject, headline=f"A test of tidegate, for {spec.metadata.name}")
+def _test(spec: Delivery, at: datetime) -> Notification:
+    subject = DeliverySubject(delivery="none", model=spec.model.name, version="none", champion="none", regions=())
+    return Notification(
+        kind=NotificationKind.TEST, at=at, subject=subject, headline=f"A test of tidegate, for {spec.metadata.name}"
+    )

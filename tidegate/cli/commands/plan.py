@@ -3,28 +3,32 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipelines.engine_count import EngineCount, engine_counts
 from pipelines.model import Plan
-from pipelines.spec import Delivery
+from pipelines.plan.region_objects import EngineCount, engine_counts, guard_image, nobody_ends_it
+from pipelines.spec.delivery import Delivery
 from rollouts.manifests.spec import ArgoFleetSpec
-from rollouts.model import Stranger
-from tidegate.cli.compose import images_of, make_plan_of, open_registry, read_delivery
+from rollouts.model import ForeignObject
+from tidegate.app.plan import images_of, plan_for
+from tidegate.app.wiring.engines import trusted_images
+from tidegate.app.wiring.specs import read_delivery, trust_next_to
+from tidegate.app.wiring.stores import open_registry
 from tidegate.cli.output import print_json
-from tidegate.cli.plan_markdown import plan_markdown, refusal_markdown
-from tidegate.cli.plan_rows import PLAN_COLUMNS, approvals, plan_notes, plan_rows, whole_time
-from tidegate.cli.trusted import trusted_beside, trusted_images
+from tidegate.cli.views.plan import (
+    plan_markdown,
+    print_plan,
+    refusal_markdown,
+)
 from tidegate.core.errors import ExitCode, TidegateError
 
 if TYPE_CHECKING:
-    from pipelines.scraped import Scraped
+    from pipelines.plan.scrapes import Scraped
 
 
-def run(spec_path: Path, state: Path, tracking_uri: str | None, *, output: str) -> int:
+def show_plan(spec_path: Path, state: Path, tracking_uri: str | None, *, output: str) -> int:
     """Print the plan as `text`, `json` or `markdown`, with what stands in its way where clusters can be reached.
 
     Raises:
@@ -33,20 +37,21 @@ def run(spec_path: Path, state: Path, tracking_uri: str | None, *, output: str) 
     try:
         spec = read_delivery(spec_path)
         registry = open_registry(state, tracking_uri)
-        plan = make_plan_of(spec, spec_path.parent, registry)
-        if trusted := trusted_images(trusted_beside(spec_path.parent)):
+        plan = plan_for(spec, spec_path.parent, registry)
+        if trusted := trusted_images(trust_next_to(spec_path.parent)):
             images_of(plan, spec, registry, trusted)
     except TidegateError as error:
         if output == "markdown":
             print(refusal_markdown(str(spec_path), str(error)), end="")
         raise
-    seen, strangers = _scraped(spec), _strangers(spec)
-    code = int(ExitCode.USAGE if strangers else ExitCode.DELIVERED)
+    seen, foreign_objects = _scraped(spec), _foreign_objects(spec)
+    code = int(ExitCode.USAGE if foreign_objects else ExitCode.DELIVERED)
     if output == "json":
-        _print_json(plan, spec, seen, strangers)
+        _print_json(plan, spec, seen, foreign_objects)
         return code
     held = [*(_held(each) for each in engine_counts(spec)), *(each.warning for each in seen if each.warning)]
-    held += [f"{region}: {each}: `deliver` refuses" for region, others in strangers.items() for each in others]
+    held += [line for line in (nobody_ends_it(spec),) if line]
+    held += [f"{region}: {each}: `deliver` refuses" for region, others in foreign_objects.items() for each in others]
     if output == "markdown":
         print(plan_markdown(plan, str(spec_path), held), end="")
         return code
@@ -56,14 +61,14 @@ def run(spec_path: Path, state: Path, tracking_uri: str | None, *, output: str) 
     return code
 
 
-def _strangers(spec: Delivery) -> Mapping[str, Sequence[Stranger]]:
+def _foreign_objects(spec: Delivery) -> Mapping[str, Sequence[ForeignObject]]:
     """Objects of others where the delivery's would be, by region; none on this machine."""
     if not isinstance(spec.fleet, ArgoFleetSpec):
         return {}
     # Not above: it imports Kubernetes' client.
-    from tidegate.cli.strangers import found_in_clusters
+    from tidegate.app.wiring.clusters import foreign_objects_in_clusters
 
-    return found_in_clusters(spec, spec.fleet)
+    return foreign_objects_in_clusters(spec, spec.fleet)
 
 
 def _scraped(spec: Delivery) -> Sequence[Scraped]:
@@ -72,28 +77,23 @@ def _scraped(spec: Delivery) -> Sequence[Scraped]:
     if not isinstance(fleet, ArgoFleetSpec):
         return ()
     # Not above: a plan for this machine asks nobody.
-    from pipelines.scraped import scraped
-    from rollouts.adapters.http import Http
+    from pipelines.plan.scrapes import scraped
     from rollouts.adapters.prometheus_query import PrometheusQuery
 
-    async def ask() -> Sequence[Scraped]:
-        async with Http() as http:
-            return await scraped(
-                spec, {name: PrometheusQuery(there.prometheus.url, http) for name, there in fleet.regions.items()}
-            )
-
-    return asyncio.run(ask())
+    asked = {name: PrometheusQuery(there.prometheus.url) for name, there in fleet.regions.items()}
+    return asyncio.run(scraped(spec, asked))
 
 
 def _print_json(
-    plan: Plan, spec: Delivery, seen: Sequence[Scraped], strangers: Mapping[str, Sequence[Stranger]]
+    plan: Plan, spec: Delivery, seen: Sequence[Scraped], foreign_objects: Mapping[str, Sequence[ForeignObject]]
 ) -> None:
     steps = [step.model_dump(mode="json") | {"id": step.id} for step in plan.steps]
     engines = [each.model_dump(mode="json") for each in engine_counts(spec)]
     told = {"steps": steps, "expected_seconds": plan.expected_seconds, "engines": engines}
     told |= {"scraped": [each.as_data() for each in seen]} if seen else {}
-    named = {region: [each.model_dump(mode="json") for each in others] for region, others in strangers.items()}
-    told |= {"strangers": named} if named else {}
+    named = {region: [each.model_dump(mode="json") for each in others] for region, others in foreign_objects.items()}
+    told |= {"foreign_objects": named, "strangers": named} if named else {}  # codespell:ignore strangers
+    told |= {"guard": guard_image(spec) or None} if isinstance(spec.fleet, ArgoFleetSpec) else {}
     print_json(plan.model_dump(mode="json") | told)
 
 
@@ -104,25 +104,3 @@ def _held(count: EngineCount) -> str:
         f"{count.region}: {count.serving} engines serve, {count.first} more come without users, "
         f"{count.most} at most{cost}{warm}"
     )
-
-
-def print_plan(plan: Plan) -> None:
-    """The plan as a table on stdout."""
-    from rich.table import Table
-
-    from tidegate.cli.console import PlainConsole
-
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for column in PLAN_COLUMNS:
-        table.add_column(column, no_wrap=True)
-    for row in plan_rows(plan):
-        table.add_row(*row)
-    console = PlainConsole(file=sys.stdout, width=None if sys.stdout.isatty() else 150)
-    head = f"{plan.version.uri} -> {', '.join(plan.regions)}; champion is version {plan.champion.version}"
-    console.print(head, soft_wrap=True)
-    console.print(table)
-    for line in approvals(plan):
-        console.print(line, soft_wrap=True)
-    console.print(whole_time(plan))
-    for line in plan_notes(plan):
-        console.print(line, soft_wrap=True, style="dim")

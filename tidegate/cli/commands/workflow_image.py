@@ -6,20 +6,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from engine_images.adapters.installed import every_file, files_of
-from engine_images.adapters.oci_base import base_at
+from engine_images.adapters.oci_build import base_at, build_toolchain
 from engine_images.adapters.oci_layout import OciLayout
 from engine_images.adapters.oci_push import push_image
-from engine_images.adapters.oci_toolchain import build_toolchain
-from engine_images.oci.packed import STEPS, Needs, packed
-from engine_images.oci.reference import Reference
+from engine_images.adapters.packages import distribution_files, every_file
+from engine_images.oci.reference import ImageReference
+from engine_images.oci.toolchain import STEPS, PackingList, packed_distributions
 from tidegate import __version__
-from tidegate.cli.engine_images import Login, this_platform, wait_for_registry
+from tidegate.cli.engine_images import RegistryLogin, this_platform, wait_for_registry
 from tidegate.cli.output import print_json
 
 
 @dataclass(frozen=True)
-class Request:
+class ToolchainOptions:
     """What the person asked for."""
 
     installed: Path
@@ -30,9 +29,9 @@ class Request:
     """Pack all that is installed, and not only what steps need."""
 
 
-def run(request: Request, login: Login, *, as_json: bool) -> int:
+def build_step_image(request: ToolchainOptions, login: RegistryLogin, *, as_json: bool) -> int:
     """Build, and push where a registry is named."""
-    target = Reference.parse(request.push) if request.push else None
+    target = ImageReference.parse(request.push) if request.push else None
     base = base_at(request.base, this_platform(), login.access)
     layout, name = OciLayout(request.layout), f"tidegate:{__version__}"
     image = build_toolchain(layout, name=name, base=base, files=_files(request))
@@ -44,8 +43,10 @@ def run(request: Request, login: Login, *, as_json: bool) -> int:
     return 0
 
 
-def _files(request: Request) -> Mapping[str, Path]:
+def _files(request: ToolchainOptions) -> Mapping[str, Path]:
     if request.whole:
         return every_file(request.installed)
-    needs = Needs.read(STEPS)
-    return files_of(request.installed, lambda requires: packed(needs, requires), leaves=needs.leaves)
+    needs = PackingList.read(STEPS)
+    return distribution_files(
+        request.installed, lambda requires: packed_distributions(needs, requires), leaves=needs.leaves
+    )

@@ -45,6 +45,7 @@ const PACKAGES = {
         "ConfigMap", "Event", "LimitRange", "Namespace", "Node", "PersistentVolumeClaim", "Pod",
         "PodTemplate", "ResourceQuota", "Secret", "Service", "ServiceAccount",
       ],
+      "admissionregistration.k8s.io/v1": ["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"],
       "apps/v1": ["DaemonSet", "Deployment", "ReplicaSet", "StatefulSet"],
       "autoscaling/v2": ["HorizontalPodAutoscaler"],
       "batch/v1": ["Job"],
@@ -154,6 +155,8 @@ function narrow(definitions, packages) {
       for (const [place, keyword, value] of limits(readFileSync(file, "utf8"))) {
         const target = place.reduce((node, key) => node?.[key], definition);
         if (!target) continue;
+        // The validator of a namesake in another group: Event of events.k8s.io.
+        if (keyword === "enum" && target.const !== undefined && !value.includes(target.const)) continue;
         if (keyword === "type") {
           if (value === "integer" && target.type === "number") target.type = "integer";
         } else target[keyword] = value;

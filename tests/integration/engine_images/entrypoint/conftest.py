@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
-from fakes.engine_root import Process1, start_process_1
+from fakes.engines.engine_image import Process1, start_process_1
 
 
 @pytest.fixture

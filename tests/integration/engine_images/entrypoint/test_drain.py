@@ -13,7 +13,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from fakes.engine_root import Process1, until_open, until_refused, write_engine_root
+from fakes.engines.engine_image import Process1, until_open, until_refused, write_engine_root
 
 Start = Callable[..., Process1]
 

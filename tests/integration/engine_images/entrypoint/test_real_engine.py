@@ -13,11 +13,11 @@ from pathlib import Path
 
 import httpx
 import pytest
-from fakes.engine_root import Process1, until_open, until_refused, write_engine_root
-from fakes.tiny_model import write_tiny_model
+from fakes.engines.engine_image import Process1, until_open, until_refused, write_engine_root
 
 from engine_images.adapters.environment import find_engine_environment
-from engine_images.entrypoint.neutral import NEUTRAL_VARIABLES
+from engine_images.entrypoint.compile_key import NEUTRAL_VARIABLES
+from tidegate.testing import write_tiny_model
 
 pytestmark = pytest.mark.engine
 

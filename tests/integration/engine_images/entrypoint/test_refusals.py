@@ -8,19 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-from fakes.engine_root import Process1, write_engine_root
+from fakes.engines.engine_image import Process1, new_signing_key, write_engine_root
 
 from engine_images.signature import SigningKey
 
 Start = Callable[..., Process1]
 Damage = Callable[[Path], object]
-
-
-def new_key() -> SigningKey:
-    key = ec.generate_private_key(ec.SECP256R1())
-    return SigningKey(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
 
 
 def sign(root: Path, key: SigningKey) -> None:
@@ -67,7 +60,7 @@ def test_an_engine_that_is_not_as_it_was_built(
 
 
 def test_a_manifest_signed_by_the_right_key_is_served(tmp_path: Path, start: Start) -> None:
-    root, key = write_engine_root(tmp_path), new_key()
+    root, key = write_engine_root(tmp_path), new_signing_key()
     (tmp_path / "engine.pub").write_bytes(key.public_pem)
     sign(root, key)
     engine = start(root, "--public-key", str(tmp_path / "engine.pub")).until_ready()
@@ -77,7 +70,7 @@ def test_a_manifest_signed_by_the_right_key_is_served(tmp_path: Path, start: Sta
 @pytest.mark.parametrize(
     ("damage", "code", "words"),
     [
-        (lambda root: sign(root, new_key()), 3, "manifest.json.sig is not of this manifest by the key in"),
+        (lambda root: sign(root, new_signing_key()), 3, "manifest.json.sig is not of this manifest by the key in"),
         (lambda root: (root / "manifest.json.sig").unlink(), 3, "cannot be read (No such file or directory), and a"),
         (lambda root: (root / "manifest.json.sig").write_text("not base64"), 3, "is not of this manifest by the key"),
         (lambda root: flip(root / "manifest.json"), 3, "is not of this manifest by the key in"),
@@ -87,7 +80,7 @@ def test_a_manifest_signed_by_the_right_key_is_served(tmp_path: Path, start: Sta
 def test_a_manifest_that_the_key_did_not_sign(
     tmp_path: Path, start: Start, damage: Damage, code: int, words: str
 ) -> None:
-    root, key = write_engine_root(tmp_path), new_key()
+    root, key = write_engine_root(tmp_path), new_signing_key()
     (tmp_path / "engine.pub").write_bytes(key.public_pem)
     sign(root, key)
     damage(root)

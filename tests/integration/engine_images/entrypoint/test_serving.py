@@ -5,16 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 
 import httpx
 import pytest
-from fakes.engine_root import Process1, until_open, write_engine_root
+from fakes.engines.engine_image import Process1, until_open, write_engine_root
+from fakes.services.http import QuietHandler, answering
 
 Start = Callable[..., Process1]
 
@@ -120,13 +118,13 @@ def test_no_line_of_the_log_holds_what_users_ask(tmp_path: Path, start: Start) -
     assert [event["event"] for event in engine.events()][-4:] == ["told to end", "draining", "drained", "ended"]
 
 
-class Metadata(BaseHTTPRequestHandler):
+class Metadata(QuietHandler):
     """The metadata servers of AWS and Google Cloud."""
 
     taken = False
 
     def do_PUT(self) -> None:
-        self._answer(200, "token")
+        self.answer("token")
 
     def do_GET(self) -> None:
         if (
@@ -135,34 +133,18 @@ class Metadata(BaseHTTPRequestHandler):
             and self.headers["X-aws-ec2-metadata-token"]
         ):
             then = datetime.now(UTC) + timedelta(seconds=120)
-            self._answer(200, json.dumps({"action": "terminate", "time": f"{then:%Y-%m-%dT%H:%M:%SZ}"}))
+            self.answer(json.dumps({"action": "terminate", "time": f"{then:%Y-%m-%dT%H:%M:%SZ}"}))
         elif self.path == "/computeMetadata/v1/instance/preempted" and self.headers["Metadata-Flavor"] == "Google":
-            self._answer(200, str(self.taken).upper())
+            self.answer(str(self.taken).upper())
         else:
-            self._answer(404, "")
-
-    def _answer(self, status: int, text: str) -> None:
-        self.send_response(status)
-        self.end_headers()
-        self.wfile.write(text.encode())
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
-
-
-@contextmanager
-def serve(handler: type[Metadata]) -> Iterator[str]:
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
+            self.answer(status=404)
 
 
 @pytest.mark.parametrize("cloud", ["aws", "gcp"])
 async def test_a_machine_that_the_cloud_takes_is_drained_early(tmp_path: Path, start: Start, cloud: str) -> None:
     metadata = type("ThisMetadata", (Metadata,), {})
-    with serve(metadata) as url:
-        engine = start(write_engine_root(tmp_path), "--spot", cloud, "--spot-url", url).until_ready()
+    with answering(metadata) as address:
+        engine = start(write_engine_root(tmp_path), "--spot", cloud, "--spot-url", f"http://{address}").until_ready()
         metadata.taken = True
         for _ in range(150):
             if (state := engine.get("/tidegate/status").json()["state"]) == "drained":

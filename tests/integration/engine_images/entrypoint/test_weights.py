@@ -8,20 +8,20 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from fakes.engine_root import PACKAGE, WEIGHTS, Process1, import_environment, write_engine_root, write_files
+from fakes.engines.engine_image import PACKAGE, WEIGHTS, Process1, import_environment, write_engine_root, write_files
+from fakes.services.http import QuietHandler, answering
 
-from engine_images.entrypoint.exits import BadSettings, NotAsBuilt
+from engine_images.entrypoint.journal import BadSettings, NotAsBuilt
 from engine_images.entrypoint.weights import Source
 
 Start = Callable[..., Process1]
 NAME = "d" * 64
 
 
-class Store(BaseHTTPRequestHandler):
+class Store(QuietHandler):
     """An artifact store that can be slow, break off, or lie."""
 
     files: dict[str, bytes]
@@ -33,9 +33,9 @@ class Store(BaseHTTPRequestHandler):
         path, begin = self.path.removeprefix("/models/7/"), self.headers["Range"]
         type(self).asked.append((path, begin))
         if self.headers["Authorization"] != "Bearer secret":
-            return self._answer(403, b"", 0)
+            return self.answer(status=403)
         if path not in self.files:
-            return self._answer(404, b"", 0)
+            return self.answer(status=404)
         threading.Event().wait(self.delay)
         content = self.files[path]
         rest = content[int(begin.removeprefix("bytes=").removesuffix("-")) :] if begin else content
@@ -43,27 +43,16 @@ class Store(BaseHTTPRequestHandler):
         if type(self).breaks and len(rest) > 100:
             type(self).breaks -= 1
             sent = rest[: len(rest) // 2]
-        self._answer(206 if begin else 200, sent, len(rest))
+        self.answer(sent, 206 if begin else 200, content_length=str(len(rest)))
         self.close_connection = True
         return None
-
-    def _answer(self, status: int, sent: bytes, length: int) -> None:
-        self.send_response(status)
-        self.send_header("Content-Length", str(length))
-        self.end_headers()
-        self.wfile.write(sent)
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
 
 
 @contextmanager
 def store(**traits: object) -> Iterator[tuple[str, type[Store]]]:
     handler = type("ThisStore", (Store,), {"files": dict(WEIGHTS), "asked": [], **traits})
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}/models/7", handler
-        server.shutdown()
+    with answering(handler) as address:
+        yield f"http://{address}/models/7", handler
 
 
 def begin(start: Start, root: Path, where: str, cache: Path, **options: object) -> Process1:
@@ -162,7 +151,7 @@ def test_a_container_before_it_pulls_and_the_engine_only_reads(tmp_path: Path, r
         assert pulled(root, where, cache) == 0
     assert content_of(cache / NAME) == WEIGHTS
     before = sorted(path.stat().st_mtime_ns for path in cache.rglob("*"))
-    # The store is gone: whoever serves has nothing to pull.
+    # The store is gone: the one who serves has nothing to pull.
     engine = begin(start, root, where, cache)
     engine.until_ready()
     assert engine.event("weights found")
@@ -174,30 +163,23 @@ def test_what_cannot_be_proven_keeps_the_engine_from_starting(tmp_path: Path, ro
         assert pulled(root, where, tmp_path / "cache") == 3
 
 
-def elsewhere(where: str, host: str) -> type[BaseHTTPRequestHandler]:
-    """A store that sends whoever asks to `host`, where the same files are."""
+def elsewhere(where: str, host: str) -> type[QuietHandler]:
+    """A store that sends the one who asks to `host`, where the same files are."""
 
-    class Elsewhere(BaseHTTPRequestHandler):
+    class Elsewhere(QuietHandler):
         def do_GET(self) -> None:
-            self.send_response(302)
-            self.send_header("Location", f"{where.replace('127.0.0.1', host)}/{self.path.removeprefix('/models/7/')}")
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-
-        def log_message(self, *_: object) -> None:
-            """Say nothing."""
+            there = where.replace("127.0.0.1", host)
+            self.answer(status=302, location=f"{there}/{self.path.removeprefix('/models/7/')}")
 
     return Elsewhere
 
 
 def test_the_token_stays_with_the_origin_that_it_was_given_for(tmp_path: Path) -> None:
-    with store() as (where, theirs), ThreadingHTTPServer(("127.0.0.1", 0), elsewhere(where, "localhost")) as first:
-        threading.Thread(target=first.serve_forever, daemon=True).start()
-        source = Source(f"http://127.0.0.1:{first.server_port}/models/7", token="secret")
-        # The other store refuses whoever comes without the token.
+    with store() as (where, theirs), answering(elsewhere(where, "localhost")) as first:
+        source = Source(f"http://{first}/models/7", token="secret")
+        # The other store refuses the one who comes without the token.
         with pytest.raises(NotAsBuilt, match="403"):
             source.fetch("config.json", tmp_path / "file")
-        first.shutdown()
     assert theirs.asked == [("config.json", None)]
 
 

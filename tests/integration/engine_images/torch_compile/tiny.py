@@ -1,5 +1,8 @@
 """Models of a few hundred weights for `test_torch_compile.py`; run by the engine environment's Python."""
 
+import json
+from pathlib import Path
+
 import torch
 from torch import nn
 
@@ -22,6 +25,13 @@ class Breaks(nn.Module):
 
 def tiny() -> tuple:
     return Tiny(), lambda batch: (torch.randn(batch, 16),)
+
+
+def scaled(files: Path) -> tuple:
+    model = Tiny()
+    with torch.no_grad():
+        model.up.weight.mul_(json.loads((files / "scale.json").read_text()))
+    return model, lambda batch: (torch.randn(batch, 16),)
 
 
 def breaks() -> tuple:

@@ -13,11 +13,10 @@ from typing import Any
 
 import pytest
 import yaml
-from fakes.raw_server import Authority, Heard, RawServer, answer, raw_server, tls_of
+from fakes.services.sockets import Authority, Heard, RawServer, answer, raw_server, tls_of
 
-from rollouts.adapters.kube import kubeconfig as kubeconfig_files
-from rollouts.adapters.kube.client import KubeClient
-from rollouts.adapters.kube.connect import connect
+from rollouts.adapters.kube import credentials as kubeconfig_files
+from rollouts.adapters.kube.client import KubeClient, connect
 from rollouts.errors import NoAccess, NoConnection
 from tidegate.core.clock import SystemClock
 
@@ -68,7 +67,7 @@ def plugin(folder: Path, status: dict[str, Any]) -> dict[str, Any]:
 
 
 def opened(config: str) -> KubeClient:
-    return connect("eu", kubeconfig=config, clock=SystemClock(), patience_seconds=0)
+    return connect("eu", kubeconfig=config, clock=SystemClock(), retry_seconds=0)
 
 
 async def test_a_plugins_token_is_used_until_it_expires(tmp_path: Path) -> None:

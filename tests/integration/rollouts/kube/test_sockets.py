@@ -10,12 +10,11 @@ from contextlib import aclosing
 from typing import Any
 
 import pytest
-from fakes.raw_server import STREAM, STREAM_END, Hang, Heard, Reset, answer, chunk, raw_server
-from fakes.servers import free_address
+from fakes.services.sockets import STREAM, STREAM_END, Hang, Heard, Reset, answer, chunk, free_address, raw_server
 
-from rollouts.adapters.kube import watching
-from rollouts.adapters.kube.access import Access
+from rollouts.adapters.kube import watch
 from rollouts.adapters.kube.client import KubeClient
+from rollouts.adapters.kube.credentials import CredentialProvider
 from rollouts.errors import NoConnection, Unreachable
 from rollouts.kube.resources import PODS
 from tidegate.core.clock import SystemClock
@@ -23,7 +22,7 @@ from tidegate.core.clock import SystemClock
 
 def client_of(url: str) -> KubeClient:
     clock = SystemClock()
-    return KubeClient(Access.fixed(url, clock=clock), namespace="llm", clock=clock, patience_seconds=0)
+    return KubeClient(CredentialProvider.fixed(url, clock=clock), namespace="llm", clock=clock, retry_seconds=0)
 
 
 def pod(name: str, version: int) -> dict[str, Any]:
@@ -60,7 +59,7 @@ async def test_the_connection_breaks_before_the_answer_is_whole(part: bytes, end
 
 
 async def test_a_stream_that_is_cut_silent_or_broken_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watching, "SILENCE_SECONDS", 0.3)
+    monkeypatch.setattr(watch, "SILENCE_SECONDS", 0.3)
     streams = 0
 
     async def says(heard: Heard) -> AsyncIterator[bytes]:
@@ -126,8 +125,8 @@ async def test_no_token_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     clock = SystemClock()
     async with raw_server(says) as server:
-        access = Access.fixed(server.url, token="s3cret", clock=clock)
-        client = KubeClient(access, namespace="llm", clock=clock, patience_seconds=0)
+        access = CredentialProvider.fixed(server.url, token="s3cret", clock=clock)
+        client = KubeClient(access, namespace="llm", clock=clock, retry_seconds=0)
         assert (await client.server_version())["token"] == "Bearer s3cret"
         await client.close()
     assert "GET" in caplog.text

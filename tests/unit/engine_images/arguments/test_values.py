@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import JsonValue
 
+from engine_images.arguments.pinned import Option, OptionKind
 from engine_images.arguments.values import complaint, read_count
-from engine_images.pinned.model import Kind, Option
 
 
 @pytest.mark.parametrize(
@@ -30,17 +30,17 @@ def test_a_plain_number_is_itself_in_both_spellings(number: int) -> None:
 GOOD: list[tuple[Option, JsonValue]] = [
     (Option(), "text"),
     (Option(), 7),
-    (Option(kind=Kind.FLAG, negatable=True), False),
-    (Option(kind=Kind.FLAG), True),
-    (Option(kind=Kind.INTEGER), 3),
-    (Option(kind=Kind.INTEGER, choices=(8, 16)), 16),
-    (Option(kind=Kind.LENGTH), "auto"),
-    (Option(kind=Kind.NUMBER), 0.5),
-    (Option(kind=Kind.NUMBER), 1),
-    (Option(kind=Kind.JSON), ["*"]),
-    (Option(kind=Kind.OBJECT, fields=("mode",)), {"mode": 3}),
-    (Option(kind=Kind.TEXT_OR_JSON), {"a": 1}),
-    (Option(kind=Kind.TEXT_OR_FLAG), True),
+    (Option(kind=OptionKind.FLAG, negatable=True), False),
+    (Option(kind=OptionKind.FLAG), True),
+    (Option(kind=OptionKind.INTEGER), 3),
+    (Option(kind=OptionKind.INTEGER, choices=(8, 16)), 16),
+    (Option(kind=OptionKind.LENGTH), "auto"),
+    (Option(kind=OptionKind.NUMBER), 0.5),
+    (Option(kind=OptionKind.NUMBER), 1),
+    (Option(kind=OptionKind.JSON), ["*"]),
+    (Option(kind=OptionKind.OBJECT, fields=("mode",)), {"mode": 3}),
+    (Option(kind=OptionKind.TEXT_OR_JSON), {"a": 1}),
+    (Option(kind=OptionKind.TEXT_OR_FLAG), True),
     (Option(many=True), ["a", "b"]),
     (Option(many=True), "a"),
 ]
@@ -49,17 +49,17 @@ BAD: list[tuple[Option, JsonValue, str]] = [
     (Option(), True, "text"),
     (Option(), ["a"], "text"),
     (Option(), None, "text"),
-    (Option(kind=Kind.FLAG, negatable=True), 1, "true or false"),
-    (Option(kind=Kind.FLAG), False, "true, or nothing at all: vLLM cannot be told the opposite"),
-    (Option(kind=Kind.INTEGER), True, "a whole number"),
-    (Option(kind=Kind.INTEGER), 1.5, "a whole number"),
-    (Option(kind=Kind.INTEGER), "3", "a whole number"),
-    (Option(kind=Kind.INTEGER, choices=(8, 16)), 9, "one of 8, 16"),
+    (Option(kind=OptionKind.FLAG, negatable=True), 1, "true or false"),
+    (Option(kind=OptionKind.FLAG), False, "true, or nothing at all: vLLM cannot be told the opposite"),
+    (Option(kind=OptionKind.INTEGER), True, "a whole number"),
+    (Option(kind=OptionKind.INTEGER), 1.5, "a whole number"),
+    (Option(kind=OptionKind.INTEGER), "3", "a whole number"),
+    (Option(kind=OptionKind.INTEGER, choices=(8, 16)), 9, "one of 8, 16"),
     (Option(choices=("fcfs", "priority")), "fcfz", "fcfs (the nearest choice)"),
-    (Option(kind=Kind.NUMBER), "0.5", "a number"),
-    (Option(kind=Kind.OBJECT), '{"mode": 3}', "a mapping"),
+    (Option(kind=OptionKind.NUMBER), "0.5", "a number"),
+    (Option(kind=OptionKind.OBJECT), '{"mode": 3}', "a mapping"),
     (
-        Option(kind=Kind.OBJECT, fields=("mode",)),
+        Option(kind=OptionKind.OBJECT, fields=("mode",)),
         {"mod": 3},
         "only keys that vLLM knows: mod is none, did you mean mode?",
     ),
@@ -73,6 +73,6 @@ def test_an_option_takes_what_it_is_for(option: Option, value: JsonValue) -> Non
     assert complaint(option, value) is None
 
 
-@pytest.mark.parametrize(("option", "value", "wish"), BAD)
-def test_an_option_says_what_it_would_take_instead(option: Option, value: JsonValue, wish: str) -> None:
-    assert complaint(option, value) == wish
+@pytest.mark.parametrize(("option", "value", "expected"), BAD)
+def test_an_option_says_what_it_would_take_instead(option: Option, value: JsonValue, expected: str) -> None:
+    assert complaint(option, value) == expected

@@ -6,16 +6,17 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from fakes.big_models import LLAMA_8B, LLAMA_70B, MIXTURE, tensors_of
+from fakes.engines.models import LLAMA_8B, LLAMA_70B, MIXTURE, tensors_of
 from hypothesis import given
 from hypothesis import strategies as st
 
 from engine_images.accelerators import GIBIBYTE, Accelerator
-from engine_images.arguments.model import ArgumentValue
-from engine_images.checks.obstacles import obstacles
-from engine_images.checks.version import VersionFiles
-from engine_images.spec import CompileMode, CompileSpec, EngineSettings, VllmSpec
-from engine_images.tensors import Tensor
+from engine_images.arguments.values import ArgumentValue
+from engine_images.checks.files import VersionFiles
+from engine_images.checks.servable import obstacles
+from engine_images.choices import CompileMode
+from engine_images.memory import Tensor
+from engine_images.spec import CompileSpec, EngineSettings, VllmSpec
 
 KEYS = {*LLAMA_8B, "text_config", "quantization_config", "rope_parameters", "factor", "sliding_window", "layer_types"}
 

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from engine_images.entrypoint.answers import Answers
-from engine_images.entrypoint.asgi import App, Message, Receive, Scope, Send
+from engine_images.entrypoint.answers import App, Message, OpenAnswers, Receive, Scope, Send
 
 SSE = {
     "type": "http.response.start",
@@ -27,7 +26,7 @@ class Client:
         self.got: list[Message] = []
         self.outcomes: list[str] = []
         self.progress = 0
-        self.answers = Answers(progress=self._progress, count=self.outcomes.append)
+        self.answers = OpenAnswers(progress=self._progress, count=self.outcomes.append)
 
     def _progress(self) -> None:
         self.progress += 1

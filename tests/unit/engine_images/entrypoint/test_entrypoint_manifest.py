@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from engine_images import entrypoint
-from engine_images.entrypoint.exits import BadSettings
+from engine_images.entrypoint.journal import BadSettings
 from engine_images.entrypoint.manifest import parse
 from engine_images.manifest import CompileKey, EngineManifest, Launch, ModelContract
 from engine_images.oci.compose import manifest_bytes

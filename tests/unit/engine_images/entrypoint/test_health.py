@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from engine_images.entrypoint.asgi import Receive, Scope, Send
-from engine_images.entrypoint.probe import DeepHealth, Inside, Silent
+from engine_images.entrypoint.answers import Receive, Scope, Send
+from engine_images.entrypoint.health import DeepHealth, InProcessClient, NoAnswer
 
 
 class World:
@@ -21,18 +21,18 @@ class World:
         self.asked += 1
         await asyncio.sleep(0)
         if self.silent:
-            raise Silent(self.silent)
+            raise NoAnswer(self.silent)
 
 
 async def test_it_is_asked_once_for_everybody_and_not_again_for_a_while() -> None:
     world = World()
-    looks = await asyncio.gather(*(world.health.look() for _ in range(20)))
+    looks = await asyncio.gather(*(world.health.current() for _ in range(20)))
     assert {look.by for look in looks} == {"inference"}
     world.now += 9
-    assert (await world.health.look()).age_seconds == 9
+    assert (await world.health.current()).age_seconds == 9
     assert world.asked == 1
     world.now += 1
-    await world.health.look()
+    await world.health.current()
     assert world.asked == 2
 
 
@@ -40,27 +40,27 @@ async def test_answers_that_flow_make_the_question_needless() -> None:
     world = World()
     world.health.progress()
     world.now += 9
-    look = await world.health.look()
+    look = await world.health.current()
     assert (look.healthy, look.by, look.age_seconds, world.asked) == (True, "traffic", 9, 0)
     world.now += 1
-    assert (await world.health.look()).by == "inference"
+    assert (await world.health.current()).by == "inference"
 
 
 async def test_silence_is_told_with_its_reason_until_it_answers_again() -> None:
     world = World()
     world.silent = "no answer within 10 s"
-    look = await world.health.look()
+    look = await world.health.current()
     assert (look.healthy, look.reason) == (False, "no answer within 10 s")
     world.silent = None
-    assert not (await world.health.look()).healthy
+    assert not (await world.health.current()).healthy
     world.now += 10
-    assert (await world.health.look()).healthy
+    assert (await world.health.current()).healthy
 
 
 async def test_one_who_leaves_does_not_stop_the_question_for_the_others() -> None:
     world = World()
-    first = asyncio.create_task(world.health.look())
-    second = asyncio.create_task(world.health.look())
+    first = asyncio.create_task(world.health.current())
+    second = asyncio.create_task(world.health.current())
     await asyncio.sleep(0)
     first.cancel()
     assert (await second).healthy
@@ -75,7 +75,7 @@ async def test_a_question_that_nobody_waits_for_any_more_is_withdrawn() -> None:
             noticed.set()
 
     try:
-        await Inside(app, {}).complete("a", 1, within_seconds=0.01)
-    except Silent as silent:
+        await InProcessClient(app, {}).complete("a", 1, within_seconds=0.01)
+    except NoAnswer as silent:
         assert str(silent) == "no answer within 0.01 s"
     assert noticed.is_set()

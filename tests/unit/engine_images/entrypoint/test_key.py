@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine_images.entrypoint.key import changes_what_is_compiled, differences, options
+from engine_images.entrypoint.compile_key import changes_what_is_compiled, differences, options
 from engine_images.entrypoint.prepare import without
 
 

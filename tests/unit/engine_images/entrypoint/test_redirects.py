@@ -8,8 +8,8 @@ from urllib.request import Request
 
 import pytest
 
-from engine_images.entrypoint.carefully import CarefulRedirects, on_loopback
-from engine_images.entrypoint.exits import NotAsBuilt
+from engine_images.entrypoint.journal import NotAsBuilt
+from engine_images.entrypoint.weights import CarefulRedirects, on_loopback
 
 
 def redirected(source: str, target: str) -> Request:

@@ -5,20 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from fakes.engines.engine_image import new_signing_key
 
-from engine_images.entrypoint.exits import BadSettings, NotAsBuilt
-from engine_images.entrypoint.verify import prove_signature
+from engine_images.entrypoint.journal import BadSettings, NotAsBuilt
+from engine_images.entrypoint.manifest import prove_signature
 from engine_images.signature import SigningKey
 
-
-def new_key() -> SigningKey:
-    key = ec.generate_private_key(ec.SECP256R1())
-    return SigningKey(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
-
-
-OLD, NEXT, OTHER = new_key(), new_key(), new_key()
+OLD, NEXT, OTHER = new_signing_key(), new_signing_key(), new_signing_key()
 
 
 @pytest.fixture

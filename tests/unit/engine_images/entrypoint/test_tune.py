@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from engine_images.entrypoint.tune import child_environment, usable_cores
+from engine_images.entrypoint.prepare import child_environment, usable_cores
 
 
 def environment(inherited: dict[str, str], manifest: dict[str, str], **options: Any) -> dict[str, str]:

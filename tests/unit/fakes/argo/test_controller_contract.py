@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from fakes.argo.controller_contract import ControllerContract
 from fakes.argo.simulation import Simulation
-from fakes.argo.stage import Stage
+from fakes.argo.stage import ControllerContract, Stage
 from fakes.kube.api import Api
 from fakes.kube.cluster import FakeCluster
-from fakes.kube.transport import FakeTransport
+from fakes.kube.server import FakeTransport
 
-from rollouts.adapters.kube.access import Access
 from rollouts.adapters.kube.client import KubeClient
+from rollouts.adapters.kube.credentials import CredentialProvider
 
 
 class InMemory:
@@ -36,7 +35,7 @@ class InMemory:
 @pytest.fixture
 async def stage() -> Stage:
     cluster = FakeCluster(namespace="serving")
-    access = Access.fixed("https://eu-west-1.test", clock=cluster.time)
+    access = CredentialProvider.fixed("https://eu-west-1.test", clock=cluster.time)
     transport = FakeTransport(Api(cluster))
     client = KubeClient(access, namespace="serving", clock=cluster.time, transport=transport)
     image = "registry.example/pause:1"

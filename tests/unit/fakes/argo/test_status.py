@@ -5,14 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from fakes.argo.conditions import Condition, condition_of, set_condition
-from fakes.argo.objects import safe_hash
-from fakes.argo.scene import NAME, Scene, blue_green, canary
-from fakes.kube.simulated_time import START
+from fakes.argo.scene import Scene, blue_green, canary
 
-from rollouts.argo.phase import calculated_phase, phase_of
+from rollouts.argo.state import calculated_phase, phase_of
 from rollouts.kube.model import Json
-from rollouts.kube.resources import DEPLOYMENTS, ROLLOUTS
 
 HALF: list[Json] = [{"setWeight": 50}, {"pause": {}}]
 
@@ -78,74 +74,3 @@ def _by_the_controller(body: Json) -> bool:
     """Not changed by a client since: an action's patch leaves the phase as it was."""
     manager = max(body["metadata"].get("managedFields", [{}]), key=lambda one: one.get("time", ""), default={})
     return bool(manager.get("manager", "rollouts-controller") == "rollouts-controller")
-
-
-def test_a_healthy_rollout_says_so_in_every_condition() -> None:
-    scene = Scene()
-    assert {one["type"]: (one["status"], one["reason"]) for one in scene.status["conditions"]} == {
-        "Available": ("True", "AvailableReason"),
-        "Completed": ("True", "RolloutCompleted"),
-        "Healthy": ("True", "RolloutHealthy"),
-        "Progressing": ("True", "NewReplicaSetAvailable"),
-    }
-
-
-def test_a_paused_rollout_does_not_run_late() -> None:
-    scene = Scene()
-    scene.deploy("2")
-    scene.wait(30)
-    assert scene.condition("Paused") == ("True", "RolloutPaused")
-    assert scene.condition("Progressing") == ("Unknown", "RolloutPaused")
-    scene.wait(86_400)
-    assert scene.phase == "Paused CanaryPauseStep"
-
-
-def test_a_retry_is_told_before_progress_is() -> None:
-    scene = Scene(canary(steps=HALF))
-    scene.deploy("2")
-    scene.wait(30)
-    scene.abort()
-    assert scene.condition("Progressing") == ("False", "RolloutAborted")
-    scene.retry()
-    assert scene.condition("Progressing")[1] in ("RolloutRetry", "ReplicaSetUpdated", "RolloutPaused")
-
-
-def test_a_condition_keeps_its_time_while_its_status_stays() -> None:
-    status: Json = {}
-    assert set_condition(status, START, Condition("Progressing", "True", "A", "a"))
-    assert not set_condition(status, START, Condition("Progressing", "True", "A", "other words"))
-    assert condition_of(status, "Progressing")["message"] == "a"  # type: ignore[index]
-
-
-def test_counts_are_of_pods_that_exist() -> None:
-    scene = Scene(canary(steps=HALF))
-    scene.deploy("2")
-    scene.wait(30)
-    counts = {key: scene.status[key] for key in ("replicas", "updatedReplicas", "readyReplicas", "availableReplicas")}
-    assert counts == {"replicas": 6, "updatedReplicas": 2, "readyReplicas": 6, "availableReplicas": 6}
-
-
-def test_a_hash_looks_like_one_of_kubernetes() -> None:
-    assert set(safe_hash({"any": "thing"})) <= set("bcdfghjklmnpqrstvwxz2456789")
-    assert safe_hash({"a": 1, "b": 2}) == safe_hash({"b": 2, "a": 1})
-
-
-def test_a_template_may_come_from_a_deployment() -> None:
-    scene = Scene(ready=False)
-    body = scene.cluster.get(ROLLOUTS, NAME)
-    scene.cluster.delete(ROLLOUTS, NAME)
-    spec = {"replicas": 0, "selector": body["spec"]["selector"], "template": body["spec"]["template"]}
-    scene.cluster.create(
-        DEPLOYMENTS, {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": NAME}, "spec": spec}
-    )
-    reference = {"apiVersion": "apps/v1", "kind": "Deployment", "name": NAME}
-    own = {key: part for key, part in body["spec"].items() if key not in ("template", "selector")}
-    metadata = {"name": NAME, "namespace": "default"}
-    scene.cluster.create(
-        ROLLOUTS, {**body, "metadata": metadata, "spec": own | {"workloadRef": reference}, "status": {}}
-    )
-    scene.wait(30)
-    assert scene.phase == "Healthy"
-    assert scene.pods == {"1": 4}
-    assert "template" not in scene.rollout["spec"]
-    assert scene.rollout["metadata"]["annotations"]["rollout.argoproj.io/workload-generation"] == "1"

@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator
 
 import httpx
 import pytest
+from fakes.clock import SimulatedTime
 from fakes.kube.api import Api
 from fakes.kube.cluster import FakeCluster
-from fakes.kube.simulated_time import SimulatedTime
-from fakes.kube.transport import FakeTransport
+from fakes.kube.server import FakeTransport
 
 
 @pytest.fixture

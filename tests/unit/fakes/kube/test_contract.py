@@ -5,27 +5,14 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 import pytest
+from fakes.clock import SimulatedTime
 from fakes.kube.api import Api
 from fakes.kube.cluster import FakeCluster
-from fakes.kube.contract import (
-    AccessContract,
-    ApplyContract,
-    EndingContract,
-    ListingContract,
-    PatchingContract,
-    RolloutContract,
-    StatusContract,
-    WatchingContract,
-    WritingContract,
-    note,
-    scene,
-    service,
-)
-from fakes.kube.simulated_time import SimulatedTime
-from fakes.kube.transport import FakeTransport
+from fakes.kube.contract import RolloutContract, ServerContract, note, scene, service
+from fakes.kube.server import FakeTransport
 
-from rollouts.adapters.kube.access import Access
 from rollouts.adapters.kube.client import KubeClient
+from rollouts.adapters.kube.credentials import CredentialProvider
 
 __all__ = ["note", "scene", "service"]
 
@@ -43,7 +30,7 @@ async def client(request: pytest.FixtureRequest) -> AsyncIterator[KubeClient]:
     if "forgets" in request.fixturenames and request.getfixturevalue("forgets"):
         cluster.store.compact()
     transport = FakeTransport(Api(cluster))
-    access = Access.fixed("https://eu-west-1.example", clock=time)
+    access = CredentialProvider.fixed("https://eu-west-1.example", clock=time)
     client = KubeClient(access, namespace="llm", clock=time, transport=transport)
     yield client
     await client.close()
@@ -54,28 +41,7 @@ def marked() -> str:
     return "run"
 
 
-class TestWriting(WritingContract): ...
-
-
-class TestPatching(PatchingContract): ...
-
-
-class TestApply(ApplyContract): ...
-
-
-class TestStatus(StatusContract): ...
-
-
-class TestEnding(EndingContract): ...
-
-
-class TestListing(ListingContract): ...
-
-
-class TestWatching(WatchingContract): ...
-
-
-class TestAccess(AccessContract): ...
+class TestServer(ServerContract): ...
 
 
 class TestRollouts(RolloutContract): ...

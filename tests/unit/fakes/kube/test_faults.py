@@ -8,9 +8,8 @@ from typing import Any
 import httpx
 import pytest
 from fakes.kube.api import Api
-from fakes.kube.call import Call
 from fakes.kube.cluster import FakeCluster
-from fakes.kube.faults import CutStream, Fault, LoseAnswer, LoseRequest, Meanwhile
+from fakes.kube.requests import Call, Fault, LoseAnswer, LoseRequest, Meanwhile
 
 from rollouts.kube.resources import CONFIG_MAPS
 
@@ -26,24 +25,6 @@ def noted(cluster: FakeCluster) -> None:
 async def patched(http: httpx.AsyncClient, x: str, **metadata: Any) -> httpx.Response:
     body = {"data": {"x": x}} | ({"metadata": metadata} if metadata else {})
     return await http.patch(f"{PATH}/a", content=json.dumps(body), headers=MERGE)
-
-
-async def test_a_busy_server_says_when_to_come_back(http: httpx.AsyncClient, api: Api) -> None:
-    api.faults.busy(retry_after=7)
-    first, second = await http.get(PATH), await http.get(PATH)
-    assert (first.status_code, first.headers["retry-after"]) == (429, "7")
-    assert first.json()["details"]["retryAfterSeconds"] == 7
-    assert second.status_code == 200
-
-
-@pytest.mark.parametrize(("code", "reason"), [(500, "InternalError"), (503, "ServiceUnavailable"), (504, "Timeout")])
-async def test_a_server_that_fails_says_so_and_does_nothing(
-    http: httpx.AsyncClient, api: Api, cluster: FakeCluster, code: int, reason: str
-) -> None:
-    api.faults.failing(code=code, verbs=("patch",))
-    answer = await patched(http, "2")
-    assert (answer.status_code, answer.json()["reason"]) == (code, reason)
-    assert cluster.get(CONFIG_MAPS, "a")["data"] == {"x": "1"}
 
 
 async def test_a_lost_request_does_nothing_and_a_lost_answer_is_done(
@@ -78,24 +59,6 @@ async def test_somebody_else_writes_between_reading_and_writing(
     assert (await patched(http, "2")).status_code == 200
 
 
-async def test_a_version_expires_as_a_status_or_as_an_event(http: httpx.AsyncClient, api: Api) -> None:
-    api.faults.expired_version(as_status=True)
-    api.faults.expired_version()
-    status = await http.get(PATH, params={"watch": "1"})
-    event = await http.get(PATH, params={"watch": "1"})
-    assert (status.status_code, status.json()["reason"]) == (410, "Expired")
-    assert event.status_code == 200
-    assert event.json()["object"]["code"] == 410
-
-
-async def test_every_watch_is_cut_after_so_many_events(http: httpx.AsyncClient, api: Api, cluster: FakeCluster) -> None:
-    cluster.create(CONFIG_MAPS, {"metadata": {"name": "b"}})
-    api.faults.cut_every_watch(after=1)
-    for _ in range(3):
-        answer = await http.get(PATH, params={"watch": "1"})
-        assert len(answer.text.splitlines()) == 1
-
-
 async def test_a_fault_hits_only_what_it_names_after_so_many_calls(http: httpx.AsyncClient, api: Api) -> None:
     api.faults.add(Fault(LoseRequest(), verbs=("get",), plural="configmaps", name="a", after=1))
     await http.get(PATH)
@@ -103,21 +66,3 @@ async def test_a_fault_hits_only_what_it_names_after_so_many_calls(http: httpx.A
     with pytest.raises(httpx.ConnectError):
         await http.get(f"{PATH}/a")
     assert (await http.get(f"{PATH}/a")).status_code == 200
-
-
-async def test_a_region_that_vanished_comes_back_as_it_is_by_then(
-    http: httpx.AsyncClient, api: Api, cluster: FakeCluster
-) -> None:
-    api.vanish()
-    with pytest.raises(httpx.ConnectError):
-        await http.get(PATH)
-    cluster.create(CONFIG_MAPS, {"metadata": {"name": "meanwhile"}})
-    api.come_back()
-    assert (await http.get(f"{PATH}/meanwhile")).status_code == 200
-
-
-async def test_faults_that_are_cleared_strike_no_more(http: httpx.AsyncClient, api: Api) -> None:
-    api.faults.add(Fault(CutStream(), times=None))
-    api.faults.failing(times=None)
-    api.faults.clear()
-    assert (await http.get(PATH)).status_code == 200

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fakes.kube.cluster import FakeCluster
-from fakes.kube.field_paths import differing, from_fields, leaves, to_fields
+from fakes.kube.ownership import differing, from_fields, leaves, to_fields
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

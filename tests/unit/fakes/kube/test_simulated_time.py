@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from fakes.kube.simulated_time import SimulatedTime
+from fakes.clock import SimulatedTime
 
 
 def test_who_is_due_is_called_in_order_of_time_then_of_asking(time: SimulatedTime) -> None:

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from pipelines.adapters.notify_http import HttpSender
-from pipelines.notify.outbox import NotTaken
+from pipelines.views.notifications import NotTaken
 
 SECRET = "https://hooks.example/T0/secret"
 

@@ -1,34 +1,45 @@
-"""What people are told of a delivery: five things, each in a sentence."""
+"""What people are told of a delivery: six things, each in a sentence."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-from fakes.clock import FakeClock
-from fakes.deliveries import START
-from fakes.world import CHALLENGER_URL, World, a_spec
+from fakes.delivery.records import START
+from fakes.delivery.world import CHALLENGER_URL, World, a_spec
 
-from pipelines.notify.messages import LONGEST, slack_body, webhook_body
-from pipelines.notify.news import Kind, News, Subject, news_of, subject_of
-from pipelines.notify.samples import samples
-from pipelines.ports import Event
+from pipelines.views.notifications import (
+    LONGEST,
+    DeliverySubject,
+    Notification,
+    NotificationKind,
+    notification_of,
+    slack_body,
+    subject_of,
+    webhook_body,
+)
+from pipelines.views.samples import samples
+from registry.model import Event
 from tidegate.core.spec import SpecError
+from tidegate.testing import FakeClock
 
-SUBJECT = Subject(delivery="0f3c", model="support-llm", version="7", champion="6", regions=("eu-west-1",))
+SUBJECT = DeliverySubject(delivery="0f3c", model="support-llm", version="7", champion="6", regions=("eu-west-1",))
 
 
-async def told(world: World) -> list[News]:
+async def told(world: World) -> list[Notification]:
     subject = subject_of(world.plan, world.ledger.delivery)
     await world.deliver()
-    return [news for event in world.recorder.events if (news := news_of(event, subject))]
+    return [news for event in world.recorder.events if (news := notification_of(event, subject))]
 
 
 async def test_of_a_healthy_version_people_hear_twice(tmp_path: Path) -> None:
     opened, closed = await told(World(tmp_path))
-    assert (opened.kind, opened.headline) == (Kind.OPENED, "support-llm 2 is on its way to eu-west-1, us-east-1")
+    assert (opened.kind, opened.headline) == (
+        NotificationKind.OPENED,
+        "support-llm 2 is on its way to eu-west-1, us-east-1",
+    )
     assert (closed.kind, closed.headline, closed.outcome) == (
-        Kind.CLOSED,
+        NotificationKind.CLOSED,
         "support-llm 2 is in production",
         "delivered",
     )
@@ -38,18 +49,22 @@ async def test_a_verdict_is_told_when_it_is_given_and_again_when_all_is_back(tmp
     world = World(tmp_path)
     world.chat.scripts[CHALLENGER_URL] = lambda prompt: "fast and wrong"
     _, stopped, closed = await told(world)
-    assert (stopped.kind, stopped.step, stopped.outcome) == (Kind.STOPPED, "offline@eu-west-1", "rolled-back")
+    assert (stopped.kind, stopped.step, stopped.outcome) == (
+        NotificationKind.STOPPED,
+        "offline@eu-west-1",
+        "rolled-back",
+    )
     assert stopped.headline == "support-llm 2 is stopped in offline@eu-west-1"
     assert stopped.text.startswith("gate quality: canary scores 0.00 against 1.00")
-    assert (closed.kind, closed.headline) == (Kind.CLOSED, "support-llm 2 was taken back")
+    assert (closed.kind, closed.headline) == (NotificationKind.CLOSED, "support-llm 2 was taken back")
 
 
-async def test_whoever_may_approve_is_told_how(tmp_path: Path) -> None:
+async def test_no_matter_who_may_approve_is_told_how(tmp_path: Path) -> None:
     world = World(
         tmp_path,
         a_spec(traffic="approvals: [{before: finalize, within: 30s, by: names}]\ntraffic: {requests_per_second: 200}"),
     )
-    asked = [news for news in await told(world) if news.kind is Kind.APPROVAL]
+    asked = [news for news in await told(world) if news.kind is NotificationKind.APPROVAL]
     assert [news.headline for news in asked] == ["support-llm 2 waits for an approval of finalize"]
     assert asked[0].text.startswith(f"`tidegate approve {world.ledger.delivery} finalize --by NAME`")
 
@@ -58,7 +73,7 @@ async def test_a_freeze_is_told_with_its_end_its_reason_and_the_way_around_it(tm
     year = "from: 2026-01-01, to: 2026-01-05 08:00, timezone: Europe/Berlin, reason: new year"
     freeze = f"freeze: [{{{year}, lift: names}}]"
     world = World(tmp_path, a_spec(traffic=f"{freeze}\ntraffic: {{requests_per_second: 200}}"))
-    held = [news for news in await told(world) if news.kind is Kind.FREEZE]
+    held = [news for news in await told(world) if news.kind is NotificationKind.FREEZE]
     headline = "support-llm 2 waits until 2026-01-05 08:00 CET: frozen: new year"
     assert [(news.step, news.headline) for news in held] == [("deploy@eu-west-1", headline)]
     assert held[0].text.startswith(f"`tidegate approve {world.ledger.delivery} freeze --by NAME`")
@@ -77,26 +92,40 @@ async def test_a_freeze_is_told_with_its_end_its_reason_and_the_way_around_it(tm
     ],
 )
 def test_everything_else_is_for_the_report(event: Event) -> None:
-    assert news_of(event, SUBJECT) is None
+    assert notification_of(event, SUBJECT) is None
 
 
 def test_what_a_gate_quotes_is_no_link_and_no_mention_in_chat() -> None:
-    news = News(kind=Kind.CLOSED, at=START, subject=SUBJECT, headline="a & b", text="<!channel> " + "x" * 2 * LONGEST)
+    news = Notification(
+        kind=NotificationKind.CLOSED,
+        at=START,
+        subject=SUBJECT,
+        headline="a & b",
+        text="<!channel> " + "x" * 2 * LONGEST,
+    )
     text = str(slack_body(news)["text"])
     assert text.startswith("*a &amp; b*\n&lt;!channel&gt; xxx")
     assert text.endswith("x…\n_delivery 0f3c_")
     assert len(text) < LONGEST + 100
 
 
+def test_a_chat_is_told_what_the_ledger_can_be_held_to() -> None:
+    news = Notification(
+        kind=NotificationKind.CLOSED, at=START, subject=SUBJECT, headline="over", heads=("9f86d0", "60303a")
+    )
+    assert slack_body(news)["text"] == "*over*\n_delivery 0f3c, ledger 9f86d0, 60303a_"
+
+
 def test_a_program_gets_everything_flat() -> None:
     (opened, *_) = samples(SUBJECT, FakeClock().now())
     assert set(webhook_body(opened)) == {
         "kind", "at", "headline", "text", "step", "outcome", "delivery", "model", "version", "champion", "regions",
+        "heads",
     }  # fmt: skip
 
 
 def test_there_is_a_sample_of_every_kind() -> None:
-    assert {news.kind for news in samples(SUBJECT, START)} == set(Kind) - {Kind.TEST}
+    assert {news.kind for news in samples(SUBJECT, START)} == set(NotificationKind) - {NotificationKind.TEST}
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Messages go beside a delivery: in their order, tried again when that may help, and never in its way."""
+"""Messages go next to a delivery: in their order, tried again when that may help, and never in its way."""
 
 from __future__ import annotations
 
@@ -6,16 +6,23 @@ from collections.abc import Mapping
 from threading import Event as Signal
 
 import pytest
-from fakes.deliveries import START, delivered
+from fakes.delivery.records import START, delivered
 
-from pipelines.notify.messages import Body
-from pipelines.notify.news import Kind, News, Subject
-from pipelines.notify.outbox import NotTaken, Outbox, Place, deliver_message
+from pipelines.views.notifications import (
+    Body,
+    DeliverySubject,
+    Notification,
+    NotificationChannel,
+    NotificationKind,
+    Notifier,
+    NotTaken,
+    deliver_message,
+)
 
-SUBJECT = Subject(delivery="0f3c", model="support-llm", version="2", champion="1", regions=("eu-west-1",))
+SUBJECT = DeliverySubject(delivery="0f3c", model="support-llm", version="2", champion="1", regions=("eu-west-1",))
 SECRET = "https://hooks.example/T0/secret"
-PLACE = Place(form="webhook", variable="HOOK", url=SECRET, about=("opened", "closed"))
-NEWS = News(kind=Kind.OPENED, at=START, subject=SUBJECT, headline="support-llm 2 is on its way")
+PLACE = NotificationChannel(form="webhook", variable="HOOK", url=SECRET, about=("opened", "closed"))
+NEWS = Notification(kind=NotificationKind.OPENED, at=START, subject=SUBJECT, headline="support-llm 2 is on its way")
 
 
 class Receiver:
@@ -50,18 +57,18 @@ def test_and_given_up_when_it_does_not(again: bool, tries: int) -> None:
 
 def test_what_is_asked_for_arrives_in_order_before_the_end() -> None:
     receiver, complaints = Receiver(), list[str]()
-    with Outbox(SUBJECT, [PLACE], receiver, complaints.append) as outbox:
+    with Notifier(SUBJECT, [PLACE], receiver, complaints.append) as notifier:
         for event in delivered():
-            outbox.on_event(event)
+            notifier.on_event(event)
     assert [body["kind"] for body in receiver.taken] == ["opened", "closed"]
     assert complaints == []
 
 
 def test_a_message_that_is_lost_is_told_without_its_address() -> None:
     receiver, complaints = Receiver(NotTaken("answered 404", again=False)), list[str]()
-    with Outbox(SUBJECT, [PLACE], receiver, complaints.append, pauses=()) as outbox:
+    with Notifier(SUBJECT, [PLACE], receiver, complaints.append, pauses=()) as notifier:
         for event in delivered():
-            outbox.on_event(event)
+            notifier.on_event(event)
     assert [body["kind"] for body in receiver.taken] == ["closed"]
     assert complaints == ["webhook at $HOOK was not told that support-llm 2 is on its way to eu-west-1: answered 404"]
 
@@ -76,13 +83,15 @@ def test_one_place_that_hangs_holds_up_neither_the_delivery_nor_the_others() -> 
             else:
                 never.wait()
 
-    hanging = Place(form="slack", variable="CHAT", url="https://hangs.example", about=("opened", "closed"))
-    with Outbox(SUBJECT, [hanging, PLACE], Router(), complaints.append, patience_seconds=0.05) as outbox:
+    hanging = NotificationChannel(
+        form="slack", variable="CHAT", url="https://hangs.example", about=("opened", "closed")
+    )
+    with Notifier(SUBJECT, [hanging, PLACE], Router(), complaints.append, patience_seconds=0.05) as notifier:
         for event in delivered():
-            outbox.on_event(event)
-        outbox_took = True
+            notifier.on_event(event)
+        notifier_took = True
     never.set()
-    assert outbox_took
+    assert notifier_took
     assert complaints[0] == "slack at $CHAT is too slow: messages are left unsent"
 
 

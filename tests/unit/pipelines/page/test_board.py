@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import threading
 
-from fakes.clock import FakeClock
-from fakes.deliveries import delivered
-from fakes.seen import seen, view
+from fakes.delivery.records import delivered, seen, view
 
-from pipelines.page.board import EVERY_SECONDS, Board
-from pipelines.page.model import Look
+from pipelines.views.page.routes import EVERY_SECONDS, Board
+from pipelines.views.page.snapshot import PageSnapshot
 from tidegate.core.errors import OutsideError
+from tidegate.testing import FakeClock
 
 
 class Ledger:
@@ -22,7 +21,7 @@ class Ledger:
         self.may_answer = threading.Event()
         self.may_answer.set()
 
-    def look(self) -> Look:
+    def look(self) -> PageSnapshot:
         self.may_answer.wait(10)
         self.looks += 1
         if self.silent:

@@ -4,28 +4,28 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from fakes.clock import FakeClock
-from fakes.deliveries import START, Delivery, delivered
-from fakes.seen import summary_of
-from fakes.triggers import FakeLedgers
+from fakes.delivery.records import START, Delivery, delivered, summary_of
+from fakes.delivery.registry import FakeLedgers
 
-from pipelines.page.look import LAST, Looker
-from pipelines.story import StepState
+from pipelines.events.state import StepStatus
+from pipelines.requests import DeliveryRequest, QueuedRequest, RequestState
+from pipelines.views.page.snapshot import LAST, SnapshotReader
 from registry.model import Event
-from registry.triggers.model import Entry, State, Wish
+from tidegate.testing import FakeClock
 
 
-def looker(ledgers: FakeLedgers, *wishes: Entry) -> Looker:
-    return Looker("support-llm", ledgers, lambda: wishes, FakeClock())
+def looker(ledgers: FakeLedgers, *requests: QueuedRequest) -> SnapshotReader:
+    return SnapshotReader("support-llm", ledgers, lambda: requests, FakeClock())
 
 
 def add(ledgers: FakeLedgers, events: list[Event], id: str) -> None:
     ledgers.all[id], ledgers.recorded[id] = summary_of(events, id=id), events
 
 
-def wish(state: State, delivery: str | None = None) -> Entry:
-    return Entry(
-        number=1, wish=Wish(model="m", version="1", alias="a"), since=START, state=state, delivery=delivery
+def request(state: RequestState, delivery: str | None = None) -> QueuedRequest:
+    return QueuedRequest(
+        number=1, request=DeliveryRequest(model="m", version="1", alias="a"), since=START, state=state,
+        delivery=delivery
     )  # fmt: skip
 
 
@@ -57,7 +57,7 @@ def test_one_that_was_closed_by_another_has_an_end_in_its_story() -> None:
     story = looker(ledgers).look().deliveries[0].story
     assert story is not None
     assert (story.outcome, story.reason, story.ended) == ("interrupted", "process 7 on here died", ended)
-    assert {step.state for step in story.steps} == {StepState.FAILED, StepState.SKIPPED}
+    assert {step.state for step in story.steps} == {StepStatus.FAILED, StepStatus.SKIPPED}
 
 
 def test_a_record_that_makes_no_sense_is_one_without_a_story() -> None:
@@ -67,7 +67,7 @@ def test_a_record_that_makes_no_sense_is_one_without_a_story() -> None:
     assert looker(ledgers).look().deliveries[0].story is None
 
 
-def test_wishes_that_have_a_delivery_or_were_outrun_are_not_waiting() -> None:
-    waiting = [wish(State.QUEUED), wish(State.STARTED), wish(State.OVER)]
-    others = [wish(State.SUPERSEDED), wish(State.STARTED, "1"), wish(State.OVER, "1")]
-    assert looker(FakeLedgers(), *waiting, *others).look().wishes == tuple(waiting)
+def test_requests_that_have_a_delivery_or_were_outrun_are_not_waiting() -> None:
+    waiting = [request(RequestState.QUEUED), request(RequestState.STARTED), request(RequestState.OVER)]
+    others = [request(RequestState.SUPERSEDED), request(RequestState.STARTED, "1"), request(RequestState.OVER, "1")]
+    assert looker(FakeLedgers(), *waiting, *others).look().requests == tuple(waiting)

@@ -1,4 +1,4 @@
-"""What the page says of deliveries and wishes, and that nobody else's words become its markup."""
+"""What the page says of deliveries and requests, and that nobody else's words become its markup."""
 
 from __future__ import annotations
 
@@ -8,15 +8,13 @@ from html import unescape
 from html.parser import HTMLParser
 
 import pytest
-from fakes.deliveries import REGIONS, START, Delivery, bad_answers, delivered, interrupted, slow
-from fakes.seen import ID, seen, view
+from fakes.delivery.records import ID, REGIONS, START, Delivery, bad_answers, delivered, interrupted, seen, slow, view
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.page.model import Picture, View
-from pipelines.page.render import draw, page, script, style
-from pipelines.page.rows import ticked
-from registry.triggers.model import Entry, State, Wish
+from pipelines.requests import DeliveryRequest, QueuedRequest, RequestState
+from pipelines.views.page.render import draw, page, script, style, ticked
+from pipelines.views.page.snapshot import PageParts, PageView
 
 VOID = {"meta", "link"}
 SVG_ALONE = {"path"}
@@ -58,7 +56,7 @@ class Read(HTMLParser):
         return " ".join(" ".join(self.words).split())
 
 
-def read(known: View) -> Mapping[str, str]:
+def read(known: PageView) -> Mapping[str, str]:
     return {name: Read(html).text for name, html in draw(known).parts.items()}
 
 
@@ -68,11 +66,14 @@ def at_a_canary() -> Delivery:
     return delivery.say("canary@eu-west-1/25", "started").traffic("canary@eu-west-1/25", weight=25)
 
 
-def wish(version: str, state: State = State.QUEUED, note: str = "") -> Entry:
-    return Entry(
-        number=1, wish=Wish(model="support-llm", version=version, alias="challenger"), since=START, state=state,
+def request(version: str, state: RequestState = RequestState.QUEUED, note: str = "") -> QueuedRequest:
+    return QueuedRequest(
+        number=1,
+        request=DeliveryRequest(model="support-llm", version=version, alias="challenger"),
+        since=START,
+        state=state,
         note=note,
-    )  # fmt: skip
+    )
 
 
 def test_a_delivery_on_its_way_is_on_top_whole() -> None:
@@ -139,9 +140,9 @@ def test_one_that_has_no_event_yet_is_on_its_way() -> None:
     assert "support-llm 9: on its way" in read(view(seen([])))["now"]
 
 
-def test_wishes_are_told_with_what_became_of_them() -> None:
-    said = read(view(wishes=[wish("6"), wish("7", State.OVER, "given up after 3 tries")]))
-    assert "Version 6 queued Version 7 over given up after 3 tries" in said["wishes"]
+def test_requests_are_told_with_what_became_of_them() -> None:
+    said = read(view(requests=[request("6"), request("7", RequestState.OVER, "given up after 3 tries")]))
+    assert "Version 6 queued Version 7 over given up after 3 tries" in said["requests"]
     assert "support-llm has not been delivered yet." in said["news"]
 
 
@@ -160,7 +161,7 @@ def test_time_alone_changes_the_status_and_nothing_else() -> None:
 def test_the_page_is_whole_and_loads_only_its_own() -> None:
     every = [delivered("2"), bad_answers("3"), slow("4")]
     deliveries = [seen(events, id=f"{at:032x}") for at, events in enumerate(every)]
-    html = page("support-llm", draw(view(seen(at_a_canary().events), *deliveries, wishes=[wish("6")])))
+    html = page("support-llm", draw(view(seen(at_a_canary().events), *deliveries, requests=[request("6")])))
     found = Read(html)
     assert len(found.ids) == len(set(found.ids))
     assert {"style", "onclick", "onload"}.isdisjoint(found.attributes), "the page's policy forbids them"
@@ -183,11 +184,11 @@ def test_whatever_stands_in_the_ledger_is_text(before: str, after: str) -> None:
     delivery.verdict("build", text, "fail", text, **{text or "x": 1.0})
     delivery.say(f"build@{text}", "traffic", region=text, weight=5)
     over = delivery.close(text, text, 4).events
-    picture = draw(view(seen(over[:-1]), seen(over, id=text), wishes=[wish(text, note=text)]))
+    picture = draw(view(seen(over[:-1]), seen(over, id=text), requests=[request(text, note=text)]))
     assert_harmless(picture)
 
 
-def assert_harmless(picture: Picture) -> None:
+def assert_harmless(picture: PageParts) -> None:
     for html in [*picture.parts.values(), page(HOSTILE, picture)]:
         assert "<script>alert" not in html
         found = Read(html)

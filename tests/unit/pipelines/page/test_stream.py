@@ -7,8 +7,8 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.page.model import Picture
-from pipelines.page.stream import HEARTBEAT, RETRY, changes, frame
+from pipelines.views.page.routes import HEARTBEAT, RETRY, changes, frame
+from pipelines.views.page.snapshot import PageParts
 
 
 def parsed(stream: str) -> list[dict[str, str]]:
@@ -32,7 +32,7 @@ def test_whatever_is_said_arrives_as_one_event(text: str) -> None:
 
 
 def test_only_what_changed_is_sent() -> None:
-    picture = Picture(parts={"news": "new", "now": "as before"}, digest="7")
+    picture = PageParts(parts={"news": "new", "now": "as before"}, digest="7")
     assert changes({"news": "old", "now": "as before"}, picture) == '<div id="news">new</div>'
     assert changes(picture.parts, picture) == ""
     assert changes({}, picture) == '<div id="news">new</div><div id="now">as before</div>'

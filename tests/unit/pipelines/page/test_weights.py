@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from fakes.deliveries import REGIONS, Delivery, delivered
+from fakes.delivery.records import REGIONS, Delivery, delivered
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.page.weights import HEIGHT, WIDTH, Chart, chart
-from pipelines.story import tell
+from pipelines.events.state import state_of
+from pipelines.views.page.render import HEIGHT, WIDTH, Chart, chart
 
 
 def chart_of(*weights: tuple[float, int, int]) -> Chart:
@@ -16,7 +16,7 @@ def chart_of(*weights: tuple[float, int, int]) -> Chart:
     delivery = Delivery("3", champion="2").open().say(step, "started")
     for after, weight, mirror in weights:
         delivery.say(step, "traffic", after=after, region=REGIONS[0], weight=weight, mirror=mirror)
-    story = tell(delivery.say(step, "done", after=10).events)
+    story = state_of(delivery.say(step, "done", after=10).events)
     return chart(story.regions[0], story)
 
 
@@ -41,7 +41,7 @@ def test_a_region_that_nobody_was_moved_in_is_a_line_at_the_bottom() -> None:
 
 
 def test_one_that_was_promoted_ends_at_the_top() -> None:
-    story = tell(delivered())
+    story = state_of(delivered())
     assert chart(story.regions[0], story).users.endswith("V0H1000")
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.policy.files import files_elsewhere, root_of
-from pipelines.spec import Delivery
+from pipelines.spec.delivery import Delivery
+from pipelines.spec.policy import files_elsewhere, root_of
 from tidegate.core.spec import parse_spec
 
 SPEC = """
@@ -34,7 +34,7 @@ def test_nothing_of_the_kernel_is_a_file_of_a_spec(tmp_path: Path, path: str) ->
     assert refusals(tmp_path, path) == ["traffic.prompts: a file, and nothing of the kernel's"]
 
 
-def test_a_file_beside_the_spec_is_right_and_one_above_it_is_not(tmp_path: Path) -> None:
+def test_a_file_next_to_the_spec_is_right_and_one_above_it_is_not(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("s")
     (tmp_path / "specs").mkdir()
     assert refusals(tmp_path / "specs", "prompts.txt") == []

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from pipelines.policy.rules import not_for_a_spec
-from pipelines.policy.trust import SpecTrust
-from pipelines.spec import Delivery
+from pipelines.spec.delivery import Delivery
+from pipelines.spec.policy import not_for_a_spec
+from pipelines.spec.trust import SpecTrust
 from tidegate.core.spec import SpecError, parse_spec
 
 SPEC = """

@@ -1,23 +1,23 @@
-"""Displays beside a delivery: none that is slow or broken holds up the delivery or the other displays."""
+"""Displays next to a delivery: none that is slow or broken holds up the delivery or the other displays."""
 
 from __future__ import annotations
 
 from threading import Event as Signal
 
 import pytest
-from fakes.clock import START
-from fakes.world import Recorder
+from fakes.delivery.world import Recorder
 
-from pipelines.ports import Event
-from pipelines.records.apart import Apart
-from pipelines.story import tell
+from pipelines.events.listeners import QueuedListener
+from pipelines.events.state import state_of
+from registry.model import Event
+from tidegate.testing import START
 
 EVENTS = [Event(at=START, step="build", kind=kind, message="") for kind in ("started", "done")]
 
 
 def test_listeners_hear_everything_in_its_order_before_the_end() -> None:
     heard = Recorder()
-    with Apart([heard]) as displays:
+    with QueuedListener([heard]) as displays:
         for event in EVENTS:
             displays.on_event(event)
     assert heard.events == EVENTS
@@ -30,7 +30,7 @@ def test_a_display_that_takes_nothing_more_holds_up_nobody() -> None:
         def on_event(self, event: Event) -> None:
             blocked.wait()
 
-    with Apart([Terminal()], patience_seconds=0.01) as displays:
+    with QueuedListener([Terminal()], patience_seconds=0.01) as displays:
         displays.on_event(EVENTS[0])
     blocked.set()
 
@@ -42,7 +42,7 @@ def test_a_display_that_breaks_keeps_nothing_from_the_others(caplog: pytest.LogC
         def on_event(self, event: Event) -> None:
             raise ZeroDivisionError
 
-    with Apart([Broken(), heard]) as displays:
+    with QueuedListener([Broken(), heard]) as displays:
         for event in EVENTS:
             displays.on_event(event)
     assert heard.events == EVENTS
@@ -51,5 +51,5 @@ def test_a_display_that_breaks_keeps_nothing_from_the_others(caplog: pytest.LogC
 
 def test_a_verdict_that_says_what_it_was_read_from_is_told_like_any_other() -> None:
     data = {"gate": "errors", "outcome": "pass", "transcripts": {"canary@eu-west-1": (10, "ab")}}
-    story = tell([Event(at=START, step="canary@eu-west-1/10", kind="verdict", message="fine", data=data)])
+    story = state_of([Event(at=START, step="canary@eu-west-1/10", kind="verdict", message="fine", data=data)])
     assert story.gates[0].latest.reason == "fine"

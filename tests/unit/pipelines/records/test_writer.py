@@ -8,29 +8,25 @@ from threading import Event as Signal
 from typing import Any
 
 import pytest
-from fakes.away_store import AwayLedger
-from fakes.clock import START, FakeClock
-from fakes.ledger import FakeLedger
-from fakes.world import AliasBook
+from fakes.delivery.ledger import AwayLedger, FakeLedger
+from fakes.delivery.world import AliasBook
 
-from pipelines.ports import Event
-from pipelines.records.entries import Attached, Entry, Said
-from pipelines.records.leftovers import write_leftovers
-from pipelines.records.spool import Spool, read_entries
-from pipelines.records.writer import Limits, Writer
+from pipelines.events.spool import Entry, EventEntry, FileEntry, Spool, read_entries, write_entry, write_leftovers
+from pipelines.events.writer import Writer, WriterLimits
 from registry.errors import StoreUnreachable, UnknownDelivery
-from registry.model import DeliverySummary
+from registry.model import DeliverySummary, Event
 from tidegate.core.errors import OutsideError
+from tidegate.testing import START, FakeClock
 
-PATIENT = Limits(pauses=(0.001,))
+PATIENT = WriterLimits(pauses=(0.001,))
 
 
 def event(step: str) -> Event:
     return Event(at=START, step=step, kind="evidence", message="so")
 
 
-def said(step: str) -> Said:
-    return Said(event=event(step))
+def said(step: str) -> EventEntry:
+    return EventEntry(event=event(step))
 
 
 class Desk:
@@ -85,13 +81,20 @@ def test_entries_are_written_in_their_order_and_leave_nothing_on_the_disk(desk: 
     assert list(desk.folder.iterdir()) == []
 
 
+def test_an_event_is_known_again_as_a_store_gives_it_back(desk: Desk) -> None:
+    told = Event(at=START, step="a", kind="verdict", message="", data={"transcripts": {"canary": (3, "abc")}})
+    desk.kept.append(Event.model_validate_json(told.model_dump_json()))
+    write_entry(EventEntry(event=told), desk.kept, None, again=True)
+    assert len(desk.kept.events) == 1
+
+
 def test_who_puts_something_waits_for_no_store(desk: Desk) -> None:
     desk.ledger.hang()
     writer = desk.writer()
     first, second = writer.put(said("a")), writer.put(said("b"))
     assert not first.done()
     assert not second.done()
-    assert [entry.event.step for entry in desk.on_disk() if isinstance(entry, Said)] == ["a", "b"]
+    assert [entry.event.step for entry in desk.on_disk() if isinstance(entry, EventEntry)] == ["a", "b"]
     desk.ledger.come_back()
     second.result(5)
     assert [each.step for each in desk.kept.events] == ["a", "b"]
@@ -150,7 +153,7 @@ def test_a_file_store_that_is_away_alone_holds_up_no_event(
 
     monkeypatch.setattr(desk.kept, "attach", bucket)
     writer = desk.writer()
-    file = writer.put(Attached(path=tmp_path / "report.html"))
+    file = writer.put(FileEntry(path=tmp_path / "report.html"))
     writer.put(said("a")).result(5)
     there.set()
     file.result(5)

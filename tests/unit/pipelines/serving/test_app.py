@@ -11,30 +11,27 @@ from pathlib import Path
 
 import pytest
 import schemathesis
-from fakes.clock import FakeClock
-from fakes.deliveries import delivered
-from fakes.seen import ID, summary_of
-from fakes.triggers import FakeLedgers, FakeMarks, FakeStarter
+from fakes.delivery.records import ID, delivered, summary_of
+from fakes.delivery.registry import FakeLedgers, FakeMarks, FakeStarter
 from httpx import Response
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from starlette.testclient import TestClient
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from pipelines.page.board import Board
-from pipelines.page.look import Looker
-from pipelines.page.routes import LivePage
-from pipelines.page.stream import RETRY
-from pipelines.serving.app import behind_door, heard, shown
-from pipelines.serving.doors import Login
-from pipelines.serving.inbox import Inbox
-from pipelines.serving.openapi import WEBHOOK, document
-from pipelines.serving.receiver import MOST_BYTES, Outcome, Receiver
-from pipelines.serving.reconciler import Reconciler, Watched, World
+from pipelines.requests import QueuedRequest, QueuePolicy
+from pipelines.triggers.access import Login
+from pipelines.triggers.app import behind_door, page_routes, receiver_routes
+from pipelines.triggers.openapi import WEBHOOK, document
+from pipelines.triggers.queue import RequestQueue
+from pipelines.triggers.receiver import MOST_BYTES, Receiver, WebhookStatus
+from pipelines.triggers.reconciler import Reconciler, Watched, World
+from pipelines.triggers.webhooks import DELIVERY_ID_HEADER, SIGNATURE_HEADER, TIMESTAMP_HEADER, sign
+from pipelines.views.page.routes import RETRY, Board, LivePage
+from pipelines.views.page.snapshot import SnapshotReader
 from registry.errors import UnknownDelivery
-from registry.triggers.queue import Policy
-from registry.triggers.signature import DELIVERY_ID_HEADER, SIGNATURE_HEADER, TIMESTAMP_HEADER, sign
 from tidegate.core.errors import OutsideError
+from tidegate.testing import FakeClock
 
 SECRET = "a secret of thirty-two characters"
 NUMBERS = itertools.count()
@@ -45,14 +42,21 @@ class Ground:
 
     def __init__(self, folder: Path) -> None:
         self.clock, self.woken = FakeClock(), 0
-        self.inbox = Inbox(folder / "inbox.db")
+        self.inbox = RequestQueue(folder / "inbox.db")
         world = World(self.inbox, FakeMarks(), FakeLedgers(), FakeStarter(), self.clock, lambda _: None)
-        self.reconciler = Reconciler(Watched("support-llm", "challenger", Policy.NEWEST, timedelta(seconds=30)), world)
+        self.reconciler = Reconciler(
+            Watched("support-llm", "challenger", QueuePolicy.NEWEST, timedelta(seconds=30)), world
+        )
         self.receiver = Receiver("support-llm", "challenger", (SECRET,), self.inbox, self.clock, self._wake)
         self.ledgers = FakeLedgers()
-        board = Board("support-llm", Looker("support-llm", self.ledgers, lambda: (), self.clock).look, self.clock)
+        board = Board(
+            "support-llm", SnapshotReader("support-llm", self.ledgers, lambda: (), self.clock).look, self.clock
+        )
         self.page = LivePage(board, self._report)
-        routes = [*heard(self.receiver, self.reconciler), *shown(self.receiver, self.reconciler, self.page, "1")]
+        routes = [
+            *receiver_routes(self.receiver, self.reconciler),
+            *page_routes(self.receiver, self.reconciler, self.page, "1"),
+        ]
         self.app = behind_door(routes, hosts=("testserver",), login=Login())
         self.client = TestClient(self.app)
 
@@ -94,11 +98,11 @@ def alias_deleted(model: str = "support-llm") -> bytes:
 
 def test_an_alias_that_is_set_is_queued_before_it_is_answered(ground: Ground) -> None:
     assert ground.send(alias_set()) == (202, "queued")
-    assert [entry.wish.version for entry in ground.inbox.last(9)] == ["7"]
+    assert [entry.request.version for entry in ground.inbox.last(9)] == ["7"]
     assert ground.woken == 1
 
 
-def test_the_same_wish_again_is_a_duplicate(ground: Ground) -> None:
+def test_the_same_request_again_is_a_duplicate(ground: Ground) -> None:
     assert [ground.send(alias_set()), ground.send(alias_set())] == [(202, "queued"), (200, "duplicate")]
 
 
@@ -152,7 +156,7 @@ def test_when_the_disk_does_not_take_it_mlflow_is_to_try_again(ground: Ground) -
     assert ground.send(alias_set()) == (503, "unavailable")
 
 
-def test_a_hundred_at_once_are_one_wish(ground: Ground) -> None:
+def test_a_hundred_at_once_are_one_request(ground: Ground) -> None:
     with ThreadPoolExecutor(16) as threads:
         answers = list(threads.map(lambda _: ground.send(alias_set()), range(100)))
     assert sorted(answers) == [(200, "duplicate")] * 99 + [(202, "queued")]
@@ -171,12 +175,12 @@ def test_its_numbers_tell_how_messages_ended(ground: Ground) -> None:
     text = ground.client.get("/metrics").text
     assert 'tidegate_serve_messages_total{outcome="queued"} 1.0' in text
     assert 'tidegate_serve_messages_total{outcome="forged"} 1.0' in text
-    assert 'tidegate_serve_wishes{state="queued"} 1.0' in text
+    assert 'tidegate_serve_requests{state="queued"} 1.0' in text
 
 
 def test_the_secret_is_in_nothing_that_it_says(ground: Ground) -> None:
     ground.send(alias_set())
-    told = [ground.client.get(path).text for path in ("/wishes", "/metrics", "/openapi.json")]
+    told = [ground.client.get(path).text for path in ("/requests", "/metrics", "/openapi.json")]
     assert SECRET not in "".join([*told, repr(ground.receiver)])
 
 
@@ -256,7 +260,7 @@ PATHS = [path for path in document("1")["paths"] if path != WEBHOOK]
 @pytest.mark.parametrize("path", PATHS)
 @given(data=st.data())
 @settings(max_examples=20)
-def test_whoever_looks_is_answered_as_described(fuzzed: Ground, path: str, data: st.DataObject) -> None:
+def test_no_matter_who_looks_is_answered_as_described(fuzzed: Ground, path: str, data: st.DataObject) -> None:
     schema = schemathesis.openapi.from_asgi("/openapi.json", fuzzed.app)
     data.draw(schema[path]["GET"].as_strategy()).call_and_validate()
 
@@ -265,7 +269,7 @@ def test_whoever_looks_is_answered_as_described(fuzzed: Ground, path: str, data:
 def test_whatever_anybody_sends_is_refused_as_described(fuzzed: Ground, data: st.DataObject) -> None:
     schema = schemathesis.openapi.from_asgi("/openapi.json", fuzzed.app)
     answer = data.draw(schema[WEBHOOK]["POST"].as_strategy()).call_and_validate()
-    assert answer.json()["outcome"] in {Outcome.UNSIGNED, Outcome.FORGED, Outcome.OVERSIZE}
+    assert answer.json()["outcome"] in {WebhookStatus.UNSIGNED, WebhookStatus.FORGED, WebhookStatus.OVERSIZE}
     assert fuzzed.woken == 0
 
 
@@ -273,4 +277,14 @@ def test_whatever_anybody_sends_is_refused_as_described(fuzzed: Ground, data: st
 def test_whatever_is_signed_is_answered_as_described(fuzzed: Ground, data: st.DataObject) -> None:
     schema = schemathesis.openapi.from_asgi("/openapi.json", Signing(fuzzed))
     answer = data.draw(schema[WEBHOOK]["POST"].as_strategy()).call_and_validate()
-    assert answer.json()["outcome"] not in {Outcome.UNSIGNED, Outcome.FORGED, Outcome.UNAVAILABLE}
+    assert answer.json()["outcome"] not in {WebhookStatus.UNSIGNED, WebhookStatus.FORGED, WebhookStatus.UNAVAILABLE}
+
+
+def test_names_of_the_last_release_are_answered_for_one_more(ground: Ground) -> None:
+    ground.send(alias_set())
+    (entry,) = ground.client.get("/wishes").json()  # codespell:ignore wishes
+    assert ground.client.get("/requests").json() == [entry]
+    assert entry["wish"] == entry["request"]  # codespell:ignore wish
+    assert 'tidegate_serve_wishes{state="queued"} 1.0' in ground.client.get("/metrics").text  # codespell:ignore wishes
+    kept = {key: value for key, value in entry.items() if key != "request"}
+    assert str(QueuedRequest.model_validate(kept).request.version) == "7"

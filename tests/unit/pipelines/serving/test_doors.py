@@ -11,9 +11,9 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
-from pipelines.page.routes import USER
-from pipelines.serving.app import behind_door
-from pipelines.serving.doors import Login
+from pipelines.triggers.access import Login
+from pipelines.triggers.app import behind_door
+from pipelines.views.page.routes import USER
 
 TOKEN = "0123456789abcdef0123456789abcdef"
 

@@ -1,4 +1,4 @@
-"""The inbox takes every wish once, and forgets nothing that it has answered for."""
+"""The inbox takes every request once, and forgets nothing that it has answered for."""
 
 from __future__ import annotations
 
@@ -11,122 +11,123 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.serving.inbox import Inbox, Taken
-from registry.triggers.model import EVER, Entry, State, Wish
-from registry.triggers.queue import Policy
-from registry.triggers.signature import TOLERANCE
+from pipelines.requests import EVER, DeliveryRequest, QueuedRequest, QueuePolicy, RequestState
+from pipelines.triggers.queue import AcceptResult, RequestQueue
+from pipelines.triggers.webhooks import TOLERANCE
 from tidegate.core.errors import Refused
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
 
 
-def wish(version: int = 7) -> Wish:
-    return Wish(model="support-llm", version=str(version), alias="challenger")
+def request(version: int = 7) -> DeliveryRequest:
+    return DeliveryRequest(model="support-llm", version=str(version), alias="challenger")
 
 
 @pytest.fixture
-def inbox(tmp_path: Path) -> Iterator[Inbox]:
-    made = Inbox(tmp_path / "serve" / "inbox.db")
+def inbox(tmp_path: Path) -> Iterator[RequestQueue]:
+    made = RequestQueue(tmp_path / "serve" / "inbox.db")
     yield made
     made.close()
 
 
-def standing(inbox: Inbox) -> list[Entry]:
+def standing(inbox: RequestQueue) -> list[QueuedRequest]:
     return inbox.standing("support-llm", "challenger")
 
 
-def compare(inbox: Inbox, *marked: int, at: datetime, policy: Policy = Policy.NEWEST) -> list[Wish]:
+def compare(
+    inbox: RequestQueue, *marked: int, at: datetime, policy: QueuePolicy = QueuePolicy.NEWEST
+) -> list[DeliveryRequest]:
     return inbox.compare("support-llm", "challenger", {str(each) for each in marked}, at, policy)
 
 
-def test_a_wish_is_queued_once_however_often_it_is_said(inbox: Inbox) -> None:
-    assert [inbox.hear(id, wish(), NOON) for id in "ab"] == [Taken.QUEUED, Taken.DUPLICATE]
-    assert [entry.wish for entry in standing(inbox)] == [wish()]
+def test_a_request_is_queued_once_however_often_it_is_said(inbox: RequestQueue) -> None:
+    assert [inbox.hear(id, request(), NOON) for id in "ab"] == [AcceptResult.QUEUED, AcceptResult.DUPLICATE]
+    assert [entry.request for entry in standing(inbox)] == [request()]
 
 
-def test_a_message_is_heard_once(inbox: Inbox) -> None:
-    assert [inbox.hear("a", each, NOON) for each in (wish(), wish(8), None)] == [
-        Taken.QUEUED,
-        Taken.REPLAYED,
-        Taken.REPLAYED,
+def test_a_message_is_heard_once(inbox: RequestQueue) -> None:
+    assert [inbox.hear("a", each, NOON) for each in (request(), request(8), None)] == [
+        AcceptResult.QUEUED,
+        AcceptResult.REPLAYED,
+        AcceptResult.REPLAYED,
     ]
 
 
-def test_ids_are_kept_for_as_long_as_their_messages_could_be_believed(inbox: Inbox) -> None:
+def test_ids_are_kept_for_as_long_as_their_messages_could_be_believed(inbox: RequestQueue) -> None:
     inbox.hear("a", None, NOON)
-    assert inbox.hear("a", None, NOON + 2 * TOLERANCE) is Taken.REPLAYED
-    assert inbox.hear("a", None, NOON + 3 * TOLERANCE) is Taken.NOTED
+    assert inbox.hear("a", None, NOON + 2 * TOLERANCE) is AcceptResult.REPLAYED
+    assert inbox.hear("a", None, NOON + 3 * TOLERANCE) is AcceptResult.NOTED
 
 
-def test_many_that_say_the_same_at_once_are_one_wish(inbox: Inbox) -> None:
+def test_many_that_say_the_same_at_once_are_one_request(inbox: RequestQueue) -> None:
     with ThreadPoolExecutor(16) as threads:
-        taken = list(threads.map(lambda number: inbox.hear(f"m{number}", wish(), NOON), range(64)))
-    assert sorted(taken) == [Taken.DUPLICATE] * 63 + [Taken.QUEUED]
+        taken = list(threads.map(lambda number: inbox.hear(f"m{number}", request(), NOON), range(64)))
+    assert sorted(taken) == [AcceptResult.DUPLICATE] * 63 + [AcceptResult.QUEUED]
 
 
-def test_what_was_answered_for_survives_the_process(inbox: Inbox, tmp_path: Path) -> None:
-    inbox.hear("a", wish(), NOON)
+def test_what_was_answered_for_survives_the_process(inbox: RequestQueue, tmp_path: Path) -> None:
+    inbox.hear("a", request(), NOON)
     inbox.close()
-    again = Inbox(tmp_path / "serve" / "inbox.db")
-    assert again.hear("a", wish(), NOON) is Taken.REPLAYED
-    assert again.hear("b", wish(), NOON) is Taken.DUPLICATE
+    again = RequestQueue(tmp_path / "serve" / "inbox.db")
+    assert again.hear("a", request(), NOON) is AcceptResult.REPLAYED
+    assert again.hear("b", request(), NOON) is AcceptResult.DUPLICATE
     again.close()
 
 
-def test_an_inbox_has_one_owner(inbox: Inbox, tmp_path: Path) -> None:
+def test_an_inbox_has_one_owner(inbox: RequestQueue, tmp_path: Path) -> None:
     with pytest.raises(Refused, match="another `tidegate serve`"):
-        Inbox(tmp_path / "serve" / "inbox.db")
+        RequestQueue(tmp_path / "serve" / "inbox.db")
 
 
-def test_looking_finds_what_no_message_brought(inbox: Inbox) -> None:
-    assert compare(inbox, 7, at=NOON) == [wish()]
+def test_looking_finds_what_no_message_brought(inbox: RequestQueue) -> None:
+    assert compare(inbox, 7, at=NOON) == [request()]
     assert compare(inbox, 7, at=NOON + MINUTE) == []
 
 
-def test_a_mark_that_was_there_at_the_first_look_may_be_old_and_one_that_came_later_is_not(inbox: Inbox) -> None:
+def test_a_mark_that_was_there_at_the_first_look_may_be_old_and_one_that_came_later_is_not(inbox: RequestQueue) -> None:
     compare(inbox, 7, at=NOON)
     compare(inbox, 8, at=NOON + MINUTE)
     assert [entry.since for entry in inbox.last(2)] == [NOON, EVER]
 
 
-def test_a_mark_that_is_set_again_after_it_was_gone_is_a_new_wish(inbox: Inbox) -> None:
-    inbox.hear("a", wish(), NOON)
+def test_a_mark_that_is_set_again_after_it_was_gone_is_a_new_request(inbox: RequestQueue) -> None:
+    inbox.hear("a", request(), NOON)
     (entry,) = standing(inbox)
-    inbox.update(entry.model_copy(update={"state": State.OVER}))
+    inbox.update(entry.model_copy(update={"state": RequestState.OVER}))
     compare(inbox, at=NOON + MINUTE)
     assert standing(inbox) == []
-    assert inbox.hear("b", wish(), NOON + 2 * MINUTE) is Taken.QUEUED
+    assert inbox.hear("b", request(), NOON + 2 * MINUTE) is AcceptResult.QUEUED
 
 
-def test_what_is_queued_when_its_mark_goes_is_withdrawn(inbox: Inbox) -> None:
-    inbox.hear("a", wish(), NOON)
+def test_what_is_queued_when_its_mark_goes_is_withdrawn(inbox: RequestQueue) -> None:
+    inbox.hear("a", request(), NOON)
     compare(inbox, 8, at=NOON + MINUTE)
-    assert [(entry.wish.version, entry.state) for entry in inbox.last(2)] == [
-        ("8", State.QUEUED),
-        ("7", State.WITHDRAWN),
+    assert [(entry.request.version, entry.state) for entry in inbox.last(2)] == [
+        ("8", RequestState.QUEUED),
+        ("7", RequestState.WITHDRAWN),
     ]
 
 
-def test_who_waits_stays_when_the_alias_goes_on(inbox: Inbox) -> None:
-    inbox.hear("a", wish(), NOON)
-    compare(inbox, 8, at=NOON + MINUTE, policy=Policy.WAIT)
-    assert [entry.wish.version for entry in standing(inbox)] == ["7", "8"]
+def test_who_waits_stays_when_the_alias_goes_on(inbox: RequestQueue) -> None:
+    inbox.hear("a", request(), NOON)
+    compare(inbox, 8, at=NOON + MINUTE, policy=QueuePolicy.WAIT)
+    assert [entry.request.version for entry in standing(inbox)] == ["7", "8"]
 
 
 @given(messages=st.lists(st.tuples(st.integers(1, 9), st.integers(1, 4)), max_size=25))
 def test_whatever_comes_each_version_stands_once_in_the_order_of_arrival(
     tmp_path_factory: pytest.TempPathFactory, messages: list[tuple[int, int]]
 ) -> None:
-    inbox = Inbox(tmp_path_factory.mktemp("inbox") / "inbox.db")
+    inbox = RequestQueue(tmp_path_factory.mktemp("inbox") / "inbox.db")
     expected: list[str] = []
     heard: set[int] = set()
     for id, version in messages:
-        taken = inbox.hear(str(id), wish(version), NOON)
-        assert (taken is Taken.REPLAYED) == (id in heard)
+        taken = inbox.hear(str(id), request(version), NOON)
+        assert (taken is AcceptResult.REPLAYED) == (id in heard)
         if id not in heard and str(version) not in expected:
-            assert taken is Taken.QUEUED
+            assert taken is AcceptResult.QUEUED
             expected.append(str(version))
         heard.add(id)
-    assert [entry.wish.version for entry in standing(inbox)] == expected
+    assert [entry.request.version for entry in standing(inbox)] == expected
     inbox.close()

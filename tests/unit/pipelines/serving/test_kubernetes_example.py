@@ -1,4 +1,4 @@
-"""`examples/kubernetes/serve.yaml` beside what is rendered for the delivery that it serves."""
+"""`examples/kubernetes/serve.yaml` besides what is rendered for the delivery that it serves."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import pytest
 import typer
 import yaml
 
-from pipelines.workflow.conventions import SPEC_FOLDER
+from pipelines.workflow.model import SPEC_FOLDER
 from pipelines.workflow.render import blueprint_of, rendered
 from rollouts.manifests.schema import problems_in
+from tidegate.app.wiring.specs import read_delivery
 from tidegate.cli.app import app
-from tidegate.cli.compose import read_delivery
 
 EXAMPLES = Path("examples/kubernetes")
 OBJECTS = {each["kind"]: each for each in yaml.safe_load_all((EXAMPLES / "serve.yaml").read_text())}

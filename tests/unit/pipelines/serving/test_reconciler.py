@@ -7,24 +7,23 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from fakes.clock import FakeClock
-from fakes.triggers import FakeLedgers, FakeMarks, FakeStarter
+from fakes.delivery.registry import FakeLedgers, FakeMarks, FakeStarter
 
-from pipelines.serving.inbox import Inbox
-from pipelines.serving.reconciler import Reconciler, Watched, World
+from pipelines.requests import DeliveryRequest, QueuedRequest, QueuePolicy, RequestState
+from pipelines.triggers.queue import RequestQueue
+from pipelines.triggers.reconciler import Reconciler, Watched, World
 from registry.model import DeliverySummary
-from registry.triggers.model import Entry, State, Wish
-from registry.triggers.queue import Policy
 from tidegate.core.errors import OutsideError
+from tidegate.testing import FakeClock
 
 
 class Ground:
     """A reconciler and its world; a moment passes before each look."""
 
-    def __init__(self, folder: Path, policy: Policy = Policy.NEWEST) -> None:
+    def __init__(self, folder: Path, policy: QueuePolicy = QueuePolicy.NEWEST) -> None:
         self.clock = FakeClock()
         self.marks, self.ledgers, self.starter = FakeMarks(), FakeLedgers(), FakeStarter(self._opens)
-        self.inbox = Inbox(folder / "inbox.db")
+        self.inbox = RequestQueue(folder / "inbox.db")
         self.said: list[str] = []
         self.opens = True
         watched = Watched("support-llm", "challenger", policy, timedelta(seconds=30))
@@ -41,10 +40,10 @@ class Ground:
         await self.reconciler.once()
         self.clock.elapsed += 60
 
-    def wish(self, version: int) -> None:
+    def request(self, version: int) -> None:
         """As a webhook brings it; the registry shows it too."""
         self.marks.versions |= {str(version)}
-        made = Wish(model="support-llm", version=str(version), alias="challenger")
+        made = DeliveryRequest(model="support-llm", version=str(version), alias="challenger")
         self.inbox.hear(f"m{self.clock.elapsed}-{version}", made, self.clock.now())
 
     def delivery(self, version: int, id: str) -> None:
@@ -58,13 +57,13 @@ class Ground:
         over = {"ended": self.clock.now(), "outcome": "delivered"}
         self.ledgers.all[id] = self.ledgers.all[id].model_copy(update=over)
 
-    def _opens(self, entry: Entry) -> None:
+    def _opens(self, entry: QueuedRequest) -> None:
         if self.opens:
-            self.delivery(int(entry.wish.version), f"d{entry.wish.version}")
+            self.delivery(int(entry.request.version), f"d{entry.request.version}")
 
     @property
-    def states(self) -> dict[str, State]:
-        return {entry.wish.version: entry.state for entry in reversed(self.inbox.last(99))}
+    def states(self) -> dict[str, RequestState]:
+        return {entry.request.version: entry.state for entry in reversed(self.inbox.last(99))}
 
 
 @pytest.fixture
@@ -74,13 +73,13 @@ def ground(tmp_path: Path) -> Iterator[Ground]:
     made.inbox.close()
 
 
-async def test_a_wish_is_started_and_over_when_its_delivery_is(ground: Ground) -> None:
-    ground.wish(7)
+async def test_a_request_is_started_and_over_when_its_delivery_is(ground: Ground) -> None:
+    ground.request(7)
     await ground.look()
-    assert (ground.starter.started, ground.states) == (["7"], {"7": State.STARTED})
+    assert (ground.starter.started, ground.states) == (["7"], {"7": RequestState.STARTED})
     ground.ends("d7")
     await ground.look()
-    assert (ground.starter.started, ground.states) == (["7"], {"7": State.OVER})
+    assert (ground.starter.started, ground.states) == (["7"], {"7": RequestState.OVER})
     assert ground.said[-1] == "models:/support-llm/7@challenger: over: delivery d7: delivered"
 
 
@@ -91,21 +90,21 @@ async def test_a_webhook_that_was_lost_is_made_up_for_by_looking(ground: Ground)
     assert ground.starter.started == ["7"]
 
 
-async def test_the_ledger_is_asked_only_while_a_wish_is_open(ground: Ground) -> None:
+async def test_the_ledger_is_asked_only_while_a_request_is_open(ground: Ground) -> None:
     await ground.look()
     assert ground.ledgers.listed == 0
-    ground.wish(7)
+    ground.request(7)
     await ground.look()
     ground.ends("d7")
     await ground.look()
     asked = ground.ledgers.listed
     await ground.look()
-    assert (ground.states, ground.ledgers.listed) == ({"7": State.OVER}, asked)
+    assert (ground.states, ground.ledgers.listed) == ({"7": RequestState.OVER}, asked)
 
 
-async def test_nothing_starts_while_a_delivery_of_the_model_runs_whoever_started_it(ground: Ground) -> None:
+async def test_nothing_starts_while_a_delivery_of_the_model_runs_no_matter_who_started_it(ground: Ground) -> None:
     ground.delivery(6, "theirs")
-    ground.wish(7)
+    ground.request(7)
     await ground.look()
     assert ground.starter.started == []
     ground.ends("theirs")
@@ -115,11 +114,11 @@ async def test_nothing_starts_while_a_delivery_of_the_model_runs_whoever_started
 
 async def test_the_same_version_delivered_by_somebody_else_is_not_started_again(ground: Ground) -> None:
     ground.delivery(7, "theirs")
-    ground.wish(7)
+    ground.request(7)
     await ground.look()
     ground.ends("theirs")
     await ground.look()
-    assert (ground.starter.started, ground.states) == ([], {"7": State.OVER})
+    assert (ground.starter.started, ground.states) == ([], {"7": RequestState.OVER})
 
 
 async def test_an_old_alias_whose_version_was_delivered_before_starts_nothing(ground: Ground) -> None:
@@ -127,35 +126,35 @@ async def test_an_old_alias_whose_version_was_delivered_before_starts_nothing(gr
     ground.ends("yesterday")
     ground.marks.versions = frozenset({"7"})
     await ground.look()
-    assert (ground.starter.started, ground.states) == ([], {"7": State.OVER})
+    assert (ground.starter.started, ground.states) == ([], {"7": RequestState.OVER})
 
 
 async def test_an_alias_that_is_set_again_starts_again(ground: Ground) -> None:
-    ground.wish(7)
+    ground.request(7)
     await ground.look()
     ground.ends("d7")
     await ground.look()
     ground.marks.versions = frozenset()
     await ground.look()
-    ground.wish(7)
+    ground.request(7)
     await ground.look()
     assert ground.starter.started == ["7", "7"]
 
 
 async def test_of_those_that_come_meanwhile_only_the_newest_is_delivered(ground: Ground) -> None:
     for version in (7, 8, 9):
-        ground.wish(version)
+        ground.request(version)
         await ground.look()
     ground.ends("d7")
     await ground.look()
     assert ground.starter.started == ["7", "9"]
-    assert ground.states == {"7": State.OVER, "8": State.SUPERSEDED, "9": State.STARTED}
+    assert ground.states == {"7": RequestState.OVER, "8": RequestState.SUPERSEDED, "9": RequestState.STARTED}
 
 
 async def test_or_each_in_turn(tmp_path: Path) -> None:
-    ground = Ground(tmp_path, Policy.WAIT)
+    ground = Ground(tmp_path, QueuePolicy.WAIT)
     for version in (7, 8, 9):
-        ground.wish(version)
+        ground.request(version)
         await ground.look()
     for id in ("d7", "d8", "d9"):
         ground.ends(id)
@@ -166,15 +165,15 @@ async def test_or_each_in_turn(tmp_path: Path) -> None:
 
 async def test_a_delivery_that_never_opens_is_tried_three_times(ground: Ground) -> None:
     ground.opens, ground.starter.running = False, False
-    ground.wish(7)
+    ground.request(7)
     for _ in range(12):
         await ground.look()
-    assert (ground.starter.started, ground.states) == (["7"] * 3, {"7": State.OVER})
+    assert (ground.starter.started, ground.states) == (["7"] * 3, {"7": RequestState.OVER})
 
 
 async def test_what_cannot_be_started_is_told_and_tried_again(ground: Ground) -> None:
     ground.starter.able = False
-    ground.wish(7)
+    ground.request(7)
     await ground.look()
     assert ground.said[-1].endswith("try 1 ended without a delivery: no room")
     ground.starter.able = True
@@ -184,13 +183,13 @@ async def test_what_cannot_be_started_is_told_and_tried_again(ground: Ground) ->
 
 async def test_a_process_that_is_replaced_in_the_middle_starts_nothing_twice(ground: Ground) -> None:
     ground.opens = False
-    ground.wish(7)
+    ground.request(7)
     await ground.look()
     ground.restart()
     await ground.look()
     ground.delivery(7, "late")
     await ground.look()
-    assert (ground.starter.started, ground.states) == (["7"], {"7": State.STARTED})
+    assert (ground.starter.started, ground.states) == (["7"], {"7": RequestState.STARTED})
 
 
 async def test_a_registry_that_does_not_answer_is_asked_again_and_makes_us_unready(ground: Ground) -> None:
@@ -200,6 +199,6 @@ async def test_a_registry_that_does_not_answer_is_asked_again_and_makes_us_unrea
         await ground.look()
     assert ground.reconciler.is_current() is False
     ground.marks.reachable = True
-    ground.wish(7)
+    ground.request(7)
     await ground.look()
     assert ground.starter.started == ["7"]

@@ -7,15 +7,15 @@ from datetime import timedelta
 import pytest
 from fakes.workflow.cases import CASES, blueprint
 
-from pipelines.model import StageName, Step
-from pipelines.workflow.deadlines import WEEK, deadline
+from pipelines.model import PlanStep, StageName
+from pipelines.workflow.containers import WEEK, deadline
 
 
 def of(case: str, stage: str, **where: object) -> timedelta:
     """The deadline of the first such step."""
     drawn = blueprint(case)
 
-    def fits(step: Step) -> bool:
+    def fits(step: PlanStep) -> bool:
         return step.stage == stage and all(getattr(step, name) == value for name, value in where.items())
 
     return deadline(drawn.spec, drawn.fleet, next(filter(fits, drawn.steps)), drawn.steps)

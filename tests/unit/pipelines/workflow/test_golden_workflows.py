@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 from fakes.workflow.cases import CASES, GOLDEN, objects, template
-from fakes.workflow.references import names, reachable, tags, tasks, texts
+from fakes.workflow.interpreter import names, reachable, tags, tasks, texts
 
-from pipelines.spec import Delivery
+from pipelines.spec.delivery import Delivery
 from pipelines.workflow.render import blueprint_of, rendered
 from rollouts.manifests.schema import problems_in
 from tidegate.core.spec import load_spec

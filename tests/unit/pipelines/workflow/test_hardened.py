@@ -8,11 +8,10 @@ import pytest
 import yaml
 from fakes.workflow.cases import CASES, GOLDEN, blueprint, objects, template
 
-from pipelines.spec import Delivery
-from pipelines.workflow.conventions import ENGINE, STEPS_OF
-from pipelines.workflow.render import rendered
-from pipelines.workflow.surroundings import surroundings
-from rollouts.manifests.conventions import DELIVERY
+from pipelines.spec.delivery import Delivery
+from pipelines.workflow.model import ENGINE, STEPS_OF
+from pipelines.workflow.render import rendered, supporting_resources
+from tidegate.core.names import DELIVERY
 from tidegate.core.spec import SpecError, parse_spec
 
 PINNED = "registry.example.com/vllm@sha256:" + "7" * 64
@@ -86,7 +85,7 @@ def test_a_base_may_be_a_folder_of_the_pinned_image_it_is_built_in() -> None:
 def test_where_steps_may_go_can_be_written_down() -> None:
     whole = blueprint("gpu-build")
     settings = whole.settings.model_copy(update={"egress_to": ("10.20.0.0/16",)})
-    found = surroundings(whole.model_copy(update={"settings": settings}))
+    found = supporting_resources(whole.model_copy(update={"settings": settings}))
     (written,) = (each["spec"] for each in found if each["kind"] == "NetworkPolicy")
     assert written["egress"] == [{"to": [{"namespaceSelector": {}}, {"ipBlock": {"cidr": "10.20.0.0/16"}}]}]
 

@@ -6,7 +6,6 @@ import asyncio
 
 import pytest
 from fakes.workflow.cases import template
-from fakes.workflow.expressions import UnresolvedError, filled, holds, tries_again
 from fakes.workflow.interpreter import LOST, Controller, Ended, Pod
 
 
@@ -83,21 +82,3 @@ async def test_workflows_of_one_model_wait_for_each_other() -> None:
     controller = cluster.controller
     both = await asyncio.gather(*(controller.submit(template("one-region"), version=version) for version in "78"))
     assert ([workflow.phase for workflow in both], cluster.most) == (["Succeeded", "Succeeded"], 1)
-
-
-async def test_a_workflow_without_its_version_is_refused() -> None:
-    with pytest.raises(AssertionError, match="version"):
-        await Cluster().controller.submit(template("one-region"))
-
-
-def test_a_tag_that_nobody_fills_is_an_error() -> None:
-    assert filled(["{{a.b}}/x"], {"a.b": "1"}) == ["1/x"]
-    with pytest.raises(UnresolvedError):
-        filled("{{tasks.open.outputs.result}}", {})
-
-
-def test_conditions() -> None:
-    assert holds("'eu' == 'eu' || 'eu' == 'us'")
-    assert not holds("'ap' == 'eu' || 'ap' == 'us'")
-    assert tries_again('lastRetry.status == "Error" || asInt(lastRetry.exitCode) in [4, 137]', status="Error", code=-1)
-    assert not tries_again("asInt(lastRetry.exitCode) in [4, 137]", status="Failed", code=1)

@@ -8,8 +8,8 @@ import pytest
 from fakes.workflow.cases import CASES, blueprint, template
 from fakes.workflow.interpreter import Controller, Ended, Pod
 
+from pipelines.events.history import before
 from pipelines.model import Plan
-from pipelines.recorded import before
 from registry.model import ModelVersion
 
 
@@ -49,5 +49,5 @@ async def test_it_has_the_steps_of_the_plan_in_their_order(case: str) -> None:
     assert sorted(watched.order) == sorted(step.id for step in plan.steps)
     for step in plan.steps:
         needed = {each.id for each in before(plan, step)}
-        beside = {each.id for each in plan.steps if each.region and each.wave == step.wave} if step.region else set()
-        assert needed <= watched.ended_before[step.id] <= needed | beside, step.id
+        parallel = {each.id for each in plan.steps if each.region and each.wave == step.wave} if step.region else set()
+        assert needed <= watched.ended_before[step.id] <= needed | parallel, step.id

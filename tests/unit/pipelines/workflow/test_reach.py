@@ -6,8 +6,8 @@ import pytest
 import yaml
 from fakes.workflow.cases import GOLDEN
 
-from pipelines.spec import Delivery
-from pipelines.workflow.reach import out_of_reach
+from pipelines.spec.delivery import Delivery
+from pipelines.spec.workflow import out_of_reach
 from tidegate.core.spec import SpecError, parse_spec
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pipelines.workflow.seen import news, seen
+from pipelines.workflow.runs import progress_lines, workflow_state
 from rollouts.kube.model import Json
 from tidegate.core.errors import ExitCode
 
@@ -27,15 +27,17 @@ def a_pod(template: str, phase: str, code: int | None = None, *, at: str = "") -
 
 
 def test_one_that_no_controller_has_seen_is_pending() -> None:
-    now = seen({"metadata": {"name": "support-llm-7-x2v9k"}})
+    now = workflow_state({"metadata": {"name": "support-llm-7-x2v9k"}})
     assert (now.phase, now.over, now.pods) == ("Pending", False, ())
-    assert list(news(None, now)) == ["support-llm-7-x2v9k: pending"]
+    assert list(progress_lines(None, now)) == ["support-llm-7-x2v9k: pending"]
 
 
 def test_only_what_is_new_is_told() -> None:
-    before = seen(a_workflow("Running", a_pod("open", "Succeeded", 0), a_pod("engine", "Running")))
-    after = seen(a_workflow("Failed", a_pod("open", "Succeeded", 0), a_pod("engine", "Error"), message="no node"))
-    assert list(news(before, after)) == ["engine: error", "support-llm-7-x2v9k: failed: no node"]
+    before = workflow_state(a_workflow("Running", a_pod("open", "Succeeded", 0), a_pod("engine", "Running")))
+    after = workflow_state(
+        a_workflow("Failed", a_pod("open", "Succeeded", 0), a_pod("engine", "Error"), message="no node")
+    )
+    assert list(progress_lines(before, after)) == ["engine: error", "support-llm-7-x2v9k: failed: no node"]
 
 
 @pytest.mark.parametrize(
@@ -51,8 +53,8 @@ def test_only_what_is_new_is_told() -> None:
     ],
 )
 def test_a_workflow_that_failed_exits_as_its_delivery_did(nodes: tuple[Json, ...], expected: ExitCode) -> None:
-    assert seen(a_workflow("Failed", *nodes)).exit_code is expected
+    assert workflow_state(a_workflow("Failed", *nodes)).exit_code is expected
 
 
 def test_one_that_succeeded_has_delivered() -> None:
-    assert seen(a_workflow("Succeeded", a_pod("close", "Succeeded", 0))).exit_code is ExitCode.DELIVERED
+    assert workflow_state(a_workflow("Succeeded", a_pod("close", "Succeeded", 0))).exit_code is ExitCode.DELIVERED

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from registry.triggers.model import Wish
-from registry.triggers.payload import DELIVER_TAG, EVENTS, Heard, Malformed, read
+from pipelines.requests import DeliveryRequest
+from pipelines.triggers.webhooks import DELIVER_TAG, EVENTS, Malformed, WebhookEvent, read
 
-SEVEN = Wish(model="support-llm", version="7", alias="challenger")
+SEVEN = DeliveryRequest(model="support-llm", version="7", alias="challenger")
 
 
 def body(event: str, **data: Any) -> bytes:
@@ -22,19 +22,19 @@ def body(event: str, **data: Any) -> bytes:
     return json.dumps(sent).encode()
 
 
-def test_an_alias_that_is_set_is_a_wish() -> None:
+def test_an_alias_that_is_set_is_a_request() -> None:
     heard = read(body("model_version_alias.created", name="support-llm", alias="challenger", version="7"))
-    assert heard == Heard(event="model_version_alias.created", model="support-llm", wish=SEVEN)
+    assert heard == WebhookEvent(event="model_version_alias.created", model="support-llm", request=SEVEN)
 
 
-def test_the_tag_is_the_same_wish() -> None:
+def test_the_tag_is_the_same_request() -> None:
     tag = {"key": DELIVER_TAG, "value": "challenger"}
-    assert read(body("model_version_tag.set", name="support-llm", version="7", **tag)).wish == SEVEN
+    assert read(body("model_version_tag.set", name="support-llm", version="7", **tag)).request == SEVEN
 
 
 def test_another_tag_concerns_nobody() -> None:
     heard = read(body("model_version_tag.set", name="support-llm", version="7", key="owner", value="challenger"))
-    assert (heard.model, heard.wish) == (None, None)
+    assert (heard.model, heard.request) == (None, None)
 
 
 @pytest.mark.parametrize(
@@ -44,20 +44,20 @@ def test_another_tag_concerns_nobody() -> None:
         ("model_version_tag.deleted", {"version": "7", "key": DELIVER_TAG}),
     ],
 )
-def test_a_mark_that_is_taken_away_names_the_model_and_wishes_nothing(event: str, data: dict[str, str]) -> None:
+def test_a_mark_that_is_taken_away_names_the_model_and_requests_nothing(event: str, data: dict[str, str]) -> None:
     heard = read(body(event, name="support-llm", **data))
-    assert (heard.model, heard.wish) == ("support-llm", None)
+    assert (heard.model, heard.request) == ("support-llm", None)
 
 
 def test_other_events_concern_nobody() -> None:
-    assert read(body("prompt.created", name="greeting")) == Heard(event="prompt.created")
+    assert read(body("prompt.created", name="greeting")) == WebhookEvent(event="prompt.created")
 
 
 def test_fields_of_later_versions_of_mlflow_are_let_be() -> None:
     sent = json.loads(body("model_version_alias.created", name="support-llm", alias="challenger", version="7"))
     sent |= {"workspace": "default"}
     sent["data"] |= {"previous_version": "6"}
-    assert read(json.dumps(sent).encode()).wish == SEVEN
+    assert read(json.dumps(sent).encode()).request == SEVEN
 
 
 @pytest.mark.parametrize("missing", ["name", "version", "alias"])
@@ -95,4 +95,4 @@ def test_every_event_is_read_or_malformed(event: str, data: dict[str, Any]) -> N
         heard = read(body(event, **data))
     except Malformed:
         return
-    assert heard.wish is None or heard.wish.version.isdecimal()
+    assert heard.request is None or heard.request.version.isdecimal()

@@ -1,4 +1,4 @@
-"""Which wish is next, and which have had their time."""
+"""Which request is next, and which have had their time."""
 
 from __future__ import annotations
 
@@ -8,27 +8,32 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from registry.model import DeliverySummary
-from registry.triggers.model import EVER, Entry, State, Wish
-from registry.triggers.queue import (
+from pipelines.requests import (
+    EVER,
     PAUSE,
     SLACK,
     TRIES,
-    Policy,
-    after_a_try_in_vain,
+    DeliveryRequest,
+    QueuedRequest,
+    QueuePolicy,
+    RequestState,
+    after_failed_attempt,
     answer,
     lapsed,
     next_of,
     superseded,
 )
+from registry.model import DeliverySummary
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
 
 
-def entry(version: int = 7, state: State = State.QUEUED, *, since: datetime = NOON, **more: object) -> Entry:
-    wish = Wish(model="support-llm", version=str(version), alias="challenger")
-    return Entry.model_validate({"number": version, "wish": wish, "since": since, "state": state, **more})
+def entry(
+    version: int = 7, state: RequestState = RequestState.QUEUED, *, since: datetime = NOON, **more: object
+) -> QueuedRequest:
+    request = DeliveryRequest(model="support-llm", version=str(version), alias="challenger")
+    return QueuedRequest.model_validate({"number": version, "request": request, "since": since, "state": state, **more})
 
 
 def delivery(version: int = 7, *, started: datetime = NOON, id: str = "d", ended: bool = False) -> DeliverySummary:
@@ -47,11 +52,11 @@ def delivery(version: int = 7, *, started: datetime = NOON, id: str = "d", ended
 
 def test_the_newest_wins_and_those_before_it_are_superseded() -> None:
     queued = [entry(7), entry(8), entry(9)]
-    assert list(superseded(queued, Policy.NEWEST)) == queued[:2]
+    assert list(superseded(queued, QueuePolicy.NEWEST)) == queued[:2]
 
 
 def test_who_waits_is_never_superseded() -> None:
-    assert list(superseded([entry(7), entry(8)], Policy.WAIT)) == []
+    assert list(superseded([entry(7), entry(8)], QueuePolicy.WAIT)) == []
 
 
 def test_the_first_of_the_line_is_next() -> None:
@@ -64,8 +69,8 @@ def test_who_pauses_holds_its_place() -> None:
     assert next_of([entry(7, not_before=NOON + MINUTE), entry(8)], NOON + MINUTE) is not None
 
 
-@given(st.lists(st.integers(1, 99), unique=True), st.sampled_from(Policy))
-def test_whatever_is_queued_one_is_left_to_start(versions: list[int], policy: Policy) -> None:
+@given(st.lists(st.integers(1, 99), unique=True), st.sampled_from(QueuePolicy))
+def test_whatever_is_queued_one_is_left_to_start(versions: list[int], policy: QueuePolicy) -> None:
     queued = [entry(version) for version in versions]
     overtaken = superseded(queued, policy)
     left = [each for each in queued if each not in overtaken]
@@ -73,34 +78,34 @@ def test_whatever_is_queued_one_is_left_to_start(versions: list[int], policy: Po
     assert next_of(left, NOON) == (left[0] if left else None)
 
 
-@pytest.mark.parametrize("state", [State.OVER, State.SUPERSEDED, State.QUEUED])
-def test_a_mark_that_is_gone_ends_its_entry(state: State) -> None:
-    assert lapsed([entry(7, state)], {"8"}, NOON + MINUTE, Policy.NEWEST) == [entry(7, state)]
+@pytest.mark.parametrize("state", [RequestState.OVER, RequestState.SUPERSEDED, RequestState.QUEUED])
+def test_a_mark_that_is_gone_ends_its_entry(state: RequestState) -> None:
+    assert lapsed([entry(7, state)], {"8"}, NOON + MINUTE, QueuePolicy.NEWEST) == [entry(7, state)]
 
 
 def test_a_mark_that_stands_keeps_its_entry() -> None:
-    assert lapsed([entry(7)], {"7"}, NOON + MINUTE, Policy.NEWEST) == []
+    assert lapsed([entry(7)], {"7"}, NOON + MINUTE, QueuePolicy.NEWEST) == []
 
 
 def test_a_delivery_that_runs_keeps_its_entry() -> None:
-    assert lapsed([entry(7, State.STARTED)], set(), NOON + MINUTE, Policy.NEWEST) == []
+    assert lapsed([entry(7, RequestState.STARTED)], set(), NOON + MINUTE, QueuePolicy.NEWEST) == []
 
 
 def test_a_look_at_the_registry_says_nothing_of_marks_that_were_set_after_it() -> None:
-    assert lapsed([entry(7, since=NOON + MINUTE)], set(), NOON, Policy.NEWEST) == []
+    assert lapsed([entry(7, since=NOON + MINUTE)], set(), NOON, QueuePolicy.NEWEST) == []
 
 
 def test_who_waits_outlives_that_the_alias_goes_on_but_not_that_it_is_taken_away() -> None:
-    assert lapsed([entry(7)], {"8"}, NOON + MINUTE, Policy.WAIT) == []
-    assert lapsed([entry(7)], set(), NOON + MINUTE, Policy.WAIT) == [entry(7)]
+    assert lapsed([entry(7)], {"8"}, NOON + MINUTE, QueuePolicy.WAIT) == []
+    assert lapsed([entry(7)], set(), NOON + MINUTE, QueuePolicy.WAIT) == [entry(7)]
 
 
-def test_a_delivery_that_began_after_the_wish_answers_it_whoever_started_it() -> None:
+def test_a_delivery_that_began_after_the_request_answers_it_no_matter_who_started_it() -> None:
     found = delivery(started=NOON + MINUTE, ended=True)
     assert answer(entry(), [delivery(8), found], ()) == found
 
 
-def test_one_that_began_and_ended_just_before_we_heard_of_the_wish_answers_it() -> None:
+def test_one_that_began_and_ended_just_before_we_heard_of_the_request_answers_it() -> None:
     found = delivery(started=NOON - SLACK, ended=True)
     assert answer(entry(), [found], ()) == found
 
@@ -110,26 +115,26 @@ def test_one_that_runs_answers_it_though_it_began_before() -> None:
     assert answer(entry(), [found], {"live"}) == found
 
 
-def test_one_that_was_over_before_the_wish_is_no_answer() -> None:
+def test_one_that_was_over_before_the_request_is_no_answer() -> None:
     assert answer(entry(), [delivery(started=NOON - MINUTE, ended=True)], ()) is None
 
 
-def test_when_nobody_knows_since_when_the_mark_stands_any_delivery_answers() -> None:
+def test_when_no_one_knows_since_when_the_mark_stands_any_delivery_answers() -> None:
     found = delivery(started=NOON - 999 * MINUTE, ended=True)
     assert answer(entry(since=EVER), [found], ()) == found
 
 
 def test_who_waited_for_somebody_elses_delivery_that_was_withdrawn_is_queued_again_at_once() -> None:
-    again = after_a_try_in_vain(entry(state=State.STARTED, delivery="withdrawn"), NOON)
-    assert (again.state, again.delivery, again.not_before) == (State.QUEUED, None, EVER)
+    again = after_failed_attempt(entry(state=RequestState.STARTED, delivery="withdrawn"), NOON)
+    assert (again.state, again.delivery, again.not_before) == (RequestState.QUEUED, None, EVER)
 
 
 def test_a_try_in_vain_is_repeated_after_ever_longer_pauses_and_then_given_up() -> None:
     pauses = []
     for tries in range(1, TRIES):
-        again = after_a_try_in_vain(entry(state=State.STARTED, tries=tries), NOON)
-        assert again.state is State.QUEUED
+        again = after_failed_attempt(entry(state=RequestState.STARTED, tries=tries), NOON)
+        assert again.state is RequestState.QUEUED
         pauses.append(again.not_before - NOON)
     assert pauses == [PAUSE, 2 * PAUSE]
-    last = after_a_try_in_vain(entry(state=State.STARTED, tries=TRIES), NOON)
-    assert (last.state, last.note) == (State.OVER, "given up: 3 tries, no delivery")
+    last = after_failed_attempt(entry(state=RequestState.STARTED, tries=TRIES), NOON)
+    assert (last.state, last.note) == (RequestState.OVER, "given up: 3 tries, no delivery")

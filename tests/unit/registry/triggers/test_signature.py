@@ -10,7 +10,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from registry.triggers.signature import TOLERANCE, Distrust, Message, distrust, sign, weakness
+from pipelines.triggers.webhooks import TOLERANCE, Message, RejectReason, reject_reason, sign, weakness
 
 SECRET = "a secret of thirty-two characters"
 AT = 1_790_000_000
@@ -28,67 +28,70 @@ def test_the_signature_is_the_one_that_mlflow_makes() -> None:
 
 
 def test_what_mlflow_signed_is_believed() -> None:
-    assert distrust(message(), (SECRET,), NOW) is None
+    assert reject_reason(message(), (SECRET,), NOW) is None
 
 
 @given(st.binary(max_size=200), st.from_regex(r"[A-Za-z0-9_-]{1,128}", fullmatch=True))
 def test_whatever_is_signed_is_believed(body: bytes, id: str) -> None:
-    assert distrust(message(body, id=id), (SECRET,), NOW) is None
+    assert reject_reason(message(body, id=id), (SECRET,), NOW) is None
 
 
 @given(st.binary(max_size=200))
 def test_another_body_under_the_same_signature_is_forged(body: bytes) -> None:
     assume(body != BODY)
-    assert distrust(replace(message(), body=body), (SECRET,), NOW) is Distrust.FORGED
+    assert reject_reason(replace(message(), body=body), (SECRET,), NOW) is RejectReason.FORGED
 
 
 @given(st.text(max_size=60))
 def test_no_text_is_a_signature_but_the_one(signature: str) -> None:
     assume(signature != message().signature)
-    assert distrust(replace(message(), signature=signature), (SECRET,), NOW) in {Distrust.FORGED, Distrust.UNSIGNED}
+    assert reject_reason(replace(message(), signature=signature), (SECRET,), NOW) in {
+        RejectReason.FORGED,
+        RejectReason.UNSIGNED,
+    }
 
 
 @given(st.text(min_size=1, max_size=40))
 def test_another_secret_signs_nothing(secret: str) -> None:
     assume(secret != SECRET)
-    assert distrust(message(secret=secret), (SECRET,), NOW) is Distrust.FORGED
+    assert reject_reason(message(secret=secret), (SECRET,), NOW) is RejectReason.FORGED
 
 
 @given(st.text(max_size=40), st.text(max_size=20))
 def test_no_header_that_mlflow_would_not_write_is_read(id: str, timestamp: str) -> None:
     odd = Message(id, timestamp, "v1,x", BODY)
-    assert distrust(odd, (SECRET,), NOW) in {Distrust.UNSIGNED, Distrust.FORGED}
+    assert reject_reason(odd, (SECRET,), NOW) in {RejectReason.UNSIGNED, RejectReason.FORGED}
 
 
 def test_the_parts_cannot_be_cut_elsewhere() -> None:
     whole = message(b"2.{}", id="a", at=1)
     moved = Message("a.1", "2", whole.signature, b"{}")
-    assert distrust(moved, (SECRET,), NOW) is Distrust.UNSIGNED
+    assert reject_reason(moved, (SECRET,), NOW) is RejectReason.UNSIGNED
 
 
 @pytest.mark.parametrize("header", ["id", "timestamp", "signature"])
 def test_a_header_that_is_missing_makes_it_unsigned(header: str) -> None:
-    assert distrust(replace(message(), **{header: ""}), (SECRET,), NOW) is Distrust.UNSIGNED
+    assert reject_reason(replace(message(), **{header: ""}), (SECRET,), NOW) is RejectReason.UNSIGNED
 
 
 @given(st.integers(-100_000, 100_000))
 def test_only_what_is_recent_is_believed_whichever_clock_is_ahead(seconds: int) -> None:
-    found = distrust(message(), (SECRET,), NOW + timedelta(seconds=seconds))
-    assert found is (None if abs(seconds) <= TOLERANCE.total_seconds() else Distrust.STALE)
+    found = reject_reason(message(), (SECRET,), NOW + timedelta(seconds=seconds))
+    assert found is (None if abs(seconds) <= TOLERANCE.total_seconds() else RejectReason.STALE)
 
 
 def test_who_has_no_secret_does_not_learn_whether_it_was_late() -> None:
-    assert distrust(message(secret="guessed", at=0), (SECRET,), NOW) is Distrust.FORGED
+    assert reject_reason(message(secret="guessed", at=0), (SECRET,), NOW) is RejectReason.FORGED
 
 
 def test_a_body_is_signed_byte_by_byte() -> None:
     body = json.dumps({"data": {"name": "öß"}}, ensure_ascii=False).encode()
-    assert distrust(message(body), (SECRET,), NOW) is None
+    assert reject_reason(message(body), (SECRET,), NOW) is None
 
 
 def test_while_a_secret_is_replaced_both_sign() -> None:
-    assert distrust(message(), ("a new secret of thirty-two chars.", SECRET), NOW) is None
-    assert distrust(message(), ("a new secret of thirty-two chars.",), NOW) is Distrust.FORGED
+    assert reject_reason(message(), ("a new secret of thirty-two chars.", SECRET), NOW) is None
+    assert reject_reason(message(), ("a new secret of thirty-two chars.",), NOW) is RejectReason.FORGED
 
 
 @pytest.mark.parametrize("secret", ["", "short", "a" * 32, "abababababababababab"])

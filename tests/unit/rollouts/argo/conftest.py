@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from fakes.argo.scene import Scene
 from fakes.kube.api import Api
-from fakes.kube.transport import FakeTransport
+from fakes.kube.server import FakeTransport
 
-from rollouts.adapters.kube.access import Access
 from rollouts.adapters.kube.client import KubeClient
-from rollouts.argo.actions import Rollouts
+from rollouts.adapters.kube.credentials import CredentialProvider
+from rollouts.argo.actions import RolloutClient
 
 
 @pytest.fixture
@@ -28,19 +28,19 @@ def client(api: Api, scene: Scene) -> KubeClient:
 
 
 @pytest.fixture
-def rollouts(client: KubeClient, scene: Scene) -> Rollouts:
-    return Rollouts(client, scene.cluster.time)
+def rollouts(client: KubeClient, scene: Scene) -> RolloutClient:
+    return RolloutClient(client, scene.cluster.time)
 
 
 @pytest.fixture
-def somebody_else(api: Api, scene: Scene) -> Rollouts:
-    return Rollouts(_client(api, scene), scene.cluster.time)
+def somebody_else(api: Api, scene: Scene) -> RolloutClient:
+    return RolloutClient(_client(api, scene), scene.cluster.time)
 
 
 def _client(api: Api, scene: Scene) -> KubeClient:
     time = scene.cluster.time
     return KubeClient(
-        Access.fixed("https://eu-west-1.example", clock=time),
+        CredentialProvider.fixed("https://eu-west-1.example", clock=time),
         namespace="default",
         clock=time,
         transport=FakeTransport(api),

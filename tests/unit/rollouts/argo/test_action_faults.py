@@ -7,10 +7,10 @@ from collections.abc import Awaitable, Callable
 import pytest
 from fakes.argo.scene import NAME, Scene
 from fakes.kube.api import Api
-from fakes.kube.faults import WRITES, Fault, LoseAnswer, LoseRequest, Meanwhile, Refuse
 from fakes.kube.refusal import Refusal
+from fakes.kube.requests import WRITES, Fault, LoseAnswer, LoseRequest, Meanwhile, Refuse
 
-from rollouts.argo.actions import Rollouts
+from rollouts.argo.actions import RolloutClient
 from rollouts.errors import Forbidden, Unreachable
 from rollouts.kube.resources import ROLLOUTS
 
@@ -38,7 +38,7 @@ async def _later(scene: Scene) -> tuple[int, int, str, str]:
     return scene.step, scene.weight, scene.status["phase"], tag
 
 
-ACTIONS: dict[str, tuple[Callable[[Rollouts], Awaitable[object]], tuple[int, int, str, str]]] = {
+ACTIONS: dict[str, tuple[Callable[[RolloutClient], Awaitable[object]], tuple[int, int, str, str]]] = {
     "promote": (lambda rollouts: rollouts.promote(NAME), (3, 5, "Paused", "2")),
     "promote in full": (lambda rollouts: rollouts.promote_full(NAME), (7, 0, "Healthy", "2")),
     "skip step": (lambda rollouts: rollouts.skip_step(NAME), (3, 5, "Paused", "2")),
@@ -53,7 +53,7 @@ ACTIONS: dict[str, tuple[Callable[[Rollouts], Awaitable[object]], tuple[int, int
 
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("action", ACTIONS)
-async def test_the_end_is_right(action: str, fault: str, scene: Scene, api: Api, rollouts: Rollouts) -> None:
+async def test_the_end_is_right(action: str, fault: str, scene: Scene, api: Api, rollouts: RolloutClient) -> None:
     scene.deploy("2")
     scene.wait(30)
     FAULTS[fault](api, scene)
@@ -63,7 +63,7 @@ async def test_the_end_is_right(action: str, fault: str, scene: Scene, api: Api,
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-async def test_a_retry_is_not_taken_for_refused(fault: str, scene: Scene, api: Api, rollouts: Rollouts) -> None:
+async def test_a_retry_is_not_taken_for_refused(fault: str, scene: Scene, api: Api, rollouts: RolloutClient) -> None:
     scene.deploy("2")
     scene.wait(30)
     scene.abort()
@@ -73,7 +73,7 @@ async def test_a_retry_is_not_taken_for_refused(fault: str, scene: Scene, api: A
     assert await _later(scene) == (1, 0, "Paused", "2")
 
 
-async def test_a_region_that_is_gone_is_told(scene: Scene, api: Api, rollouts: Rollouts) -> None:
+async def test_a_region_that_is_gone_is_told(scene: Scene, api: Api, rollouts: RolloutClient) -> None:
     scene.deploy("2")
     scene.wait(30)
     api.vanish()
@@ -84,7 +84,7 @@ async def test_a_region_that_is_gone_is_told(scene: Scene, api: Api, rollouts: R
     assert scene.weight == 0
 
 
-async def test_what_is_forbidden_is_not_said_again(scene: Scene, api: Api, rollouts: Rollouts) -> None:
+async def test_what_is_forbidden_is_not_repeated(scene: Scene, api: Api, rollouts: RolloutClient) -> None:
     scene.deploy("2")
     scene.wait(30)
     before = scene.rollout["metadata"]["resourceVersion"]

@@ -13,11 +13,10 @@ from typing import Any
 
 import pytest
 
-from rollouts.argo import patches, safe
-from rollouts.argo.health import health_of
+from rollouts.argo import compare_and_set, patches
+from rollouts.argo.compare_and_set import Precondition
 from rollouts.argo.patches import Requests
-from rollouts.argo.phase import calculated_phase, phase_of
-from rollouts.argo.safe import Expected
+from rollouts.argo.state import calculated_phase, health_of, phase_of
 from rollouts.errors import NotPossible
 from rollouts.kube.model import Json
 from rollouts.kube.requests import STRICT
@@ -26,7 +25,7 @@ RECORDS = Path(__file__).parents[3] / "golden" / "rollouts"
 STATES = sorted(path.name for path in (RECORDS / "states").iterdir())
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 IMAGE = "registry.example/team/support-llm@sha256:" + "99" * 32
-SOMEWHERE_ELSE = {"old": Expected(pod_hash="0a0a0a0a0"), "step1": Expected(step=1)}
+SOMEWHERE_ELSE = {"old": Precondition(pod_hash="0a0a0a0a0"), "step1": Precondition(step=1)}
 
 
 def record(state: str, name: str) -> Any:
@@ -93,8 +92,8 @@ def _safe(action: str, rollout: Json, workload: Json | None) -> Callable[[], Req
     words, _, elsewhere = action.partition("@")
     verb, _, given = words.partition(":")
     positional, named = _arguments(verb, given, workload)
-    expected = SOMEWHERE_ELSE.get(elsewhere, Expected.of(rollout))
-    return lambda: getattr(safe, verb)(rollout, *positional, expected=expected, **named)
+    expected = SOMEWHERE_ELSE.get(elsewhere, Precondition.of(rollout))
+    return lambda: getattr(compare_and_set, verb)(rollout, *positional, expected=expected, **named)
 
 
 def _arguments(verb: str, given: str, workload: Json | None) -> tuple[list[Any], dict[str, Any]]:

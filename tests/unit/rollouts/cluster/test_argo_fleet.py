@@ -5,20 +5,20 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from fakes.cluster_region import NAME, ClusterRegion, a_fleet, an_image
-from fakes.fleet_contract import versions
-from fakes.kube.faults import Fault, Refuse
+from fakes.clusters.region import NAME, ClusterRegion, a_fleet, an_image
 from fakes.kube.refusal import Refusal
+from fakes.kube.requests import Fault, Refuse
 
 from rollouts.errors import EngineDidNotStart, FleetError, Invalid, NotPossible
 from rollouts.kube.model import Json
 from rollouts.kube.resources import PODS, REPLICA_SETS, SERVICES
-from rollouts.manifests.conventions import POD_TEMPLATE_HASH, PREVIOUS, ROLE, stable_service
-from rollouts.manifests.manifest import Site
+from rollouts.manifests.conventions import PREVIOUS, stable_service
+from rollouts.manifests.manifest import Release, Site
 from rollouts.manifests.objects.access import access
-from rollouts.manifests.release import Release
-from rollouts.manifests.traffic_spec import Traffic
-from rollouts.model import Engine, Phase
+from rollouts.manifests.traffic_spec import TrafficRouter
+from rollouts.model import Engine, RegionPhase
+from tidegate.core.names import POD_TEMPLATE_HASH, ROLE
+from tidegate.testing import versions
 
 
 @pytest.fixture
@@ -152,7 +152,7 @@ class TestWaysBack:
         await asyncio.gather(promotion, return_exceptions=True)
         begun = region.time.monotonic()
         state = await region.fleet.rollback("1")
-        assert (state.phase, versions(state)) == (Phase.STEADY, ("1", None, None))
+        assert (state.phase, versions(state)) == (RegionPhase.STEADY, ("1", None, None))
         assert region.versions() == ("1", "1")
         assert region.time.monotonic() - begun < 15
         await region.time.sleep(60)
@@ -214,7 +214,7 @@ class TestWaysBack:
         """Inside `rollbackWindow` Argo Rollouts skips every step of a template that it knows."""
         await promoted(region)
         state = await region.fleet.deploy(an_image("1"))
-        assert (state.phase, versions(state), state.weight) == (Phase.TRIAL, ("2", "1", None), 0)
+        assert (state.phase, versions(state), state.weight) == (RegionPhase.TRIAL, ("2", "1", None), 0)
 
     async def test_a_rollout_held_by_hand_does_not_hold_users_on_the_canary(self, region: ClusterRegion) -> None:
         await on_trial(region)
@@ -230,7 +230,7 @@ class TestAControllerThatIsSilent:
     def region(self, request: pytest.FixtureRequest) -> ClusterRegion:
         return ClusterRegion(spec=a_fleet("eu-west-1", traffic=request.param))
 
-    async def test_users_and_copies_are_taken_back_in_the_moment_of_the_wish(self, region: ClusterRegion) -> None:
+    async def test_users_and_copies_are_taken_back_in_the_moment_of_the_operation(self, region: ClusterRegion) -> None:
         await on_trial(region)
         await region.fleet.shift(50)
         await region.fleet.mirror(30)
@@ -247,7 +247,7 @@ class TestAControllerThatIsSilent:
         await region.fleet.shift(50)
         region.simulation.controller_down = True
         then = await region.fleet.rollback("1")
-        assert then.phase is Phase.DEGRADED
+        assert then.phase is RegionPhase.DEGRADED
         assert "all users are on version 1, and the Argo Rollouts controller has not reacted" in (then.problem or "")
         assert "tidegate rollback" in (then.problem or "")
         await region.time.sleep(300)
@@ -262,7 +262,7 @@ class TestAControllerThatIsSilent:
         await region.time.sleep(5)
         assert region.splits[-1] == (0, 0)
         state = await region.fleet.rollback("1")
-        assert (state.phase, versions(state), state.problem) == (Phase.STEADY, ("1", None, None), None)
+        assert (state.phase, versions(state), state.problem) == (RegionPhase.STEADY, ("1", None, None), None)
 
     async def test_the_next_version_can_be_tried_once_it_is_back(self, region: ClusterRegion) -> None:
         await on_trial(region)
@@ -279,14 +279,14 @@ class TestAControllerThatIsSilent:
         await region.fleet.shift(50)
         region.cluster.on_change(lambda event: _die_once_aborted(region, event.after))
         state = await region.fleet.rollback("1")
-        assert (state.weight, state.phase) == (0, Phase.DEGRADED)
+        assert (state.weight, state.phase) == (0, RegionPhase.DEGRADED)
         assert "all users are on version 1, and the Argo Rollouts controller has not reacted" in (state.problem or "")
 
     async def test_one_that_lives_and_we_never_send_users_up_again(self, region: ClusterRegion) -> None:
         await on_trial(region)
         await region.fleet.shift(50)
         state = await region.fleet.rollback("1")
-        assert (state.phase, state.problem) == (Phase.STEADY, None)
+        assert (state.phase, state.problem) == (RegionPhase.STEADY, None)
         assert weights_of(region)[-2:] == [50, 0]
 
     @pytest.mark.parametrize("status", [409, 500, 503])
@@ -296,7 +296,7 @@ class TestAControllerThatIsSilent:
         await on_trial(region)
         await region.fleet.shift(50)
         region.simulation.controller_down = True
-        plural = "virtualservices" if region.spec.traffic is Traffic.ISTIO else "httproutes"
+        plural = "virtualservices" if region.spec.traffic is TrafficRouter.ISTIO else "httproutes"
         refusal = Refusal(status, "", "somebody was faster, or nobody is there")
         region.api.faults.add(Fault(Refuse(refusal), verbs=("update",), plural=plural))
         begun = region.time.elapsed
@@ -329,7 +329,7 @@ class TestAControllerThatIsSilent:
         assert "2 of 4 engines" in str(caught.value)
         region.simulation.controller_down = False
         state = await region.fleet.rollback("1")
-        assert (state.phase, versions(state), state.weight) == (Phase.STEADY, ("1", None, None), 0)
+        assert (state.phase, versions(state), state.weight) == (RegionPhase.STEADY, ("1", None, None), 0)
 
 
 def _die_once_aborted(region: ClusterRegion, body: Json) -> None:
@@ -357,7 +357,7 @@ class TestEnginesThatDoNotCome:
         region.simulation.crash("2", last_words="Xid 79: GPU has fallen off the bus")
         await region.time.sleep(5)
         state = await region.fleet.observe()
-        assert state.phase is Phase.DEGRADED
+        assert state.phase is RegionPhase.DEGRADED
         assert state.canary
         assert not state.canary.ready
         assert "fallen off the bus" in (state.canary.problem or "")
@@ -393,11 +393,11 @@ class TestEnginesThatDoNotCome:
 class TestWhatOthersAskFor:
     async def test_who_takes_the_rollout_away_is_named(self, region: ClusterRegion) -> None:
         await on_trial(region)
-        assert (await region.fleet.observe()).foreign_wish is None
+        assert (await region.fleet.observe()).foreign_change is None
         region.apply_over(an_image("1"), manager="argocd-controller")
         at = region.time.now()
         await region.time.sleep(30)
-        told = (await region.fleet.observe()).foreign_wish
+        told = (await region.fleet.observe()).foreign_change
         assert told
         assert (told.version, told.reason) == (
             "1",
@@ -411,7 +411,7 @@ class TestWhatOthersAskFor:
         await region.time.sleep(30)
         region.apply_over(an_image("3"), manager="kubectl")
         await region.time.sleep(30)
-        told = (await region.fleet.observe()).foreign_wish
+        told = (await region.fleet.observe()).foreign_change
         assert told
         assert told.version == "3"
         assert "kubectl at " in told.reason
@@ -423,7 +423,7 @@ class TestWhatOthersAskFor:
         await region.time.sleep(30)
         region.edit_rollout(lambda rollout: rollout["spec"]["template"]["metadata"]["annotations"].update(note="x"))
         await region.time.sleep(30)
-        told = (await region.fleet.observe()).foreign_wish
+        told = (await region.fleet.observe()).foreign_change
         assert told
         assert "argocd-controller at " in told.reason
 
@@ -431,22 +431,22 @@ class TestWhatOthersAskFor:
         await on_trial(region)
         region.apply_over(an_image("3"), manager="kubectl")
         await region.time.sleep(30)
-        assert (await region.fleet.rollback("1")).foreign_wish is None
+        assert (await region.fleet.rollback("1")).foreign_change is None
 
     async def test_it_is_told_once_the_controller_acted_on_it_or_had_the_time(self, region: ClusterRegion) -> None:
         """An abort that is sent in between is lost."""
         await on_trial(region)
         region.simulation.controller_down = True
         region.apply_over(an_image("1"), manager="argocd-controller")
-        assert (await region.fleet.observe()).foreign_wish is None
+        assert (await region.fleet.observe()).foreign_change is None
         await region.time.sleep(15)
-        assert (await region.fleet.observe()).foreign_wish
+        assert (await region.fleet.observe()).foreign_change
 
     async def test_who_applies_the_same_version_takes_nothing_away(self, region: ClusterRegion) -> None:
         await on_trial(region)
         region.apply_over(an_image("2"), manager="argocd-controller")
         await region.fleet.shift(50)
-        assert (await region.fleet.observe()).foreign_wish is None
+        assert (await region.fleet.observe()).foreign_change is None
 
     async def test_nobody_waits_for_a_version_that_somebody_else_took_away(self, region: ClusterRegion) -> None:
         await region.fleet.deploy(an_image("1"))
@@ -458,7 +458,7 @@ class TestWhatOthersAskFor:
 
 
 class TestWhatIsOthers:
-    async def test_selectors_stay_narrow_when_services_are_said_again(self, region: ClusterRegion) -> None:
+    async def test_selectors_stay_narrow_when_services_are_repeated(self, region: ClusterRegion) -> None:
         await region.fleet.deploy(an_image("1"))
         widened: list[str] = []
         region.cluster.on_change(
@@ -476,14 +476,14 @@ class TestWhatIsOthers:
         assert stable["spec"]["selector"][POD_TEMPLATE_HASH] == region.rollout["status"]["stableRS"]
 
     async def test_the_number_of_engines_is_the_autoscalers(self) -> None:
-        region = ClusterRegion(spec=a_fleet("eu-west-1", autoscale={"least": 2, "most": 8}))
+        region = ClusterRegion(spec=a_fleet("eu-west-1", autoscale={"min_replicas": 2, "max_replicas": 8}))
         await region.fleet.deploy(an_image("1"))
         region.edit_rollout(lambda rollout: rollout["spec"].update(replicas=5))
         await region.time.sleep(10)
         await region.fleet.deploy(an_image("2"))
         assert region.rollout["spec"]["replicas"] == 5
 
-    async def test_the_rights_that_are_rendered_suffice_for_every_wish(self, region: ClusterRegion) -> None:
+    async def test_the_rights_that_are_rendered_suffice_for_every_operation(self, region: ClusterRegion) -> None:
         release = Release(delivery=NAME, region=region.region, version="1", digest="d", image="i")
         site = Site(fleet=region.spec, release=release)
         region.api.access.allow_only(
@@ -506,7 +506,12 @@ class TestBlueGreen:
     async def test_a_canary_waits_without_users(self, region: ClusterRegion) -> None:
         await on_trial(region)
         state = await region.fleet.mirror(100)
-        assert (state.phase, versions(state), state.weight, state.mirror) == (Phase.TRIAL, ("1", "2", None), 0, 100)
+        assert (state.phase, versions(state), state.weight, state.mirror) == (
+            RegionPhase.TRIAL,
+            ("1", "2", None),
+            0,
+            100,
+        )
 
     async def test_all_users_move_at_once_and_back(self, region: ClusterRegion) -> None:
         await promoted(region)

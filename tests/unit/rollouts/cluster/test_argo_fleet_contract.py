@@ -1,13 +1,13 @@
-"""A fleet on Kubernetes keeps the promises of a fleet, whoever splits its users."""
+"""A fleet on Kubernetes keeps the promises of a fleet, no matter who splits its users."""
 
 from __future__ import annotations
 
 import pytest
-from fakes.cluster_region import ClusterRegion, a_fleet, an_image
-from fakes.fleet_contract import FleetContract, MakeEngine
+from fakes.clusters.region import ClusterRegion, a_fleet, an_image
 
 from rollouts.cluster.fleet import ArgoFleet
 from rollouts.model import Engine
+from tidegate.testing import FleetContract, MakeEngine
 
 
 class OfAClusterRegion(FleetContract):

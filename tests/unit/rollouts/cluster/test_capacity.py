@@ -5,13 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from fakes.cluster_region import ClusterRegion, a_fleet, an_image
-from fakes.fleet_contract import versions
+from fakes.clusters.region import ClusterRegion, a_fleet, an_image
 
-from rollouts.cluster.capacity import Need, Room, need_of, refuse_without_room, room_in, room_on
+from rollouts.cluster.capacity import (
+    EngineDemand,
+    Headroom,
+    engine_demand,
+    headroom_in_quotas,
+    headroom_on_nodes,
+    refuse_without_headroom,
+)
 from rollouts.errors import CapacityError
 from rollouts.kube.model import Json
 from rollouts.kube.resources import NODES, RESOURCE_QUOTAS
+from tidegate.testing import versions
 
 GPU = "nvidia.com/gpu"
 
@@ -39,79 +46,83 @@ LIVE: Json = {"spec": {"replicas": 6}}
 @pytest.mark.parametrize(
     ("asked", "live", "need"),
     [
-        pytest.param(rollout(), None, Need(first=4, most=4), id="the first version of a region"),
-        pytest.param(rollout(), LIVE, Need(first=4, most=4), id="copies of everything need what the stable needs"),
-        pytest.param(rollout(scale={"weight": 30}), LIVE, Need(first=2, most=4), id="copies of a part"),
-        pytest.param(rollout(scale={"replicas": 1}), LIVE, Need(first=1, most=4), id="one engine until users come"),
+        pytest.param(rollout(), None, EngineDemand(first=4, most=4), id="the first version of a region"),
+        pytest.param(
+            rollout(), LIVE, EngineDemand(first=4, most=4), id="copies of everything need what the stable needs"
+        ),
+        pytest.param(rollout(scale={"weight": 30}), LIVE, EngineDemand(first=2, most=4), id="copies of a part"),
+        pytest.param(
+            rollout(scale={"replicas": 1}), LIVE, EngineDemand(first=1, most=4), id="one engine until users come"
+        ),
         pytest.param(
             rollout(scale={"replicas": 1}, dynamicStableScale=True),
             LIVE,
-            Need(first=1, most=1, dynamic=True),
+            EngineDemand(first=1, most=1, dynamic=True),
             id="a stable that gives engines away",
         ),
         pytest.param(
             {"spec": {"strategy": {"blueGreen": {"previewReplicaCount": 2}}}},
             LIVE,
-            Need(first=2, most=6),
+            EngineDemand(first=2, most=6),
             id="blue-green, as many as the autoscaler has now",
         ),
     ],
 )
-def test_a_version_needs_all_its_engines_again(asked: Json, live: Json | None, need: Need) -> None:
-    assert need_of(asked, live) == need
+def test_a_version_needs_all_its_engines_again(asked: Json, live: Json | None, need: EngineDemand) -> None:
+    assert engine_demand(asked, live) == need
 
 
 def test_room_is_what_pods_leave_on_nodes_that_would_do() -> None:
     nodes = [node("a", gpus=8), node("b", gpus=8), node("tainted", gpus=8, tainted=True), node("small", gpus=1)]
     busy = [pod(2, node="a"), pod(4, node="a"), pod(1, node="b", phase="Succeeded")]
-    room = room_on(nodes, busy, pod(2))
+    room = headroom_on_nodes(nodes, busy, pod(2))
     assert room
     assert room.engines == 1 + 4
 
 
 def test_the_scarcest_thing_of_a_node_counts() -> None:
-    room = room_on([node("a", gpus=8, cpu="20")], [], pod(1))
+    room = headroom_on_nodes([node("a", gpus=8, cpu="20")], [], pod(1))
     assert room
     assert room.engines == 2
 
 
 def test_placeholders_make_room() -> None:
     placeholder = pod(8, node="a", **{"tidegate.dev/placeholder": "support-llm"})
-    room = room_on([node("a", gpus=8)], [placeholder], pod(8))
+    room = headroom_on_nodes([node("a", gpus=8)], [placeholder], pod(8))
     assert room
     assert room.engines == 1
 
 
-def test_where_no_node_is_known_nobody_knows() -> None:
-    assert room_on([], [], pod()) is None
+def test_where_no_node_is_known_no_one_knows() -> None:
+    assert headroom_on_nodes([], [], pod()) is None
 
 
 def test_no_node_of_the_kind_is_told_with_the_reason() -> None:
-    room = room_on([node("tainted", gpus=8, tainted=True)], [], pod(1))
-    assert room == Room(engines=0, bound_by="no node takes such a pod; taint nvidia.com/gpu:NoSchedule (1 nodes)")
+    room = headroom_on_nodes([node("tainted", gpus=8, tainted=True)], [], pod(1))
+    assert room == Headroom(engines=0, bound_by="no node takes such a pod; taint nvidia.com/gpu:NoSchedule (1 nodes)")
 
 
 def test_a_quota_bounds_too() -> None:
     status = {"hard": {f"requests.{GPU}": "8", "pods": "50"}, "used": {f"requests.{GPU}": "5", "pods": "3"}}
-    rooms = list(room_in([{"metadata": {"name": "gpus"}, "status": status}], pod(2)))
+    rooms = list(headroom_in_quotas([{"metadata": {"name": "gpus"}, "status": status}], pod(2)))
     assert [room.engines for room in rooms] == [1, 47]
     assert rooms[0].bound_by == f"quota gpus has 3 requests.{GPU} left"
 
 
 def test_a_refusal_says_what_would_fit() -> None:
-    rooms = [Room(engines=9, bound_by="quota"), Room(engines=2, bound_by="3 nodes take such pods")]
+    rooms = [Headroom(engines=9, bound_by="quota"), Headroom(engines=2, bound_by="3 nodes take such pods")]
     with pytest.raises(CapacityError) as caught:
-        refuse_without_room("2", Need(first=4, most=4), rooms)
+        refuse_without_headroom("2", EngineDemand(first=4, most=4), rooms)
     assert caught.value.message == (
-        "version 2 needs 4 engines beside those that serve, and there is room for 2: 3 nodes take such pods"
+        "version 2 needs 4 engines besides those that serve, and there is room for 2: 3 nodes take such pods"
     )
     assert str(caught.value.hint).startswith("bring nodes for 2 more")
     assert "`canary.dynamic_stable: true`, `previous: null` and `canary.replicas: 2`" in str(caught.value.hint)
 
 
 def test_what_fits_is_not_refused() -> None:
-    refuse_without_room("2", Need(first=2, most=4), [Room(engines=4, bound_by="nodes")])
-    refuse_without_room("2", Need(first=2, most=4), [])
+    refuse_without_headroom("2", EngineDemand(first=2, most=4), [Headroom(engines=4, bound_by="nodes")])
+    refuse_without_headroom("2", EngineDemand(first=2, most=4), [])
 
 
 def bring_nodes(region: ClusterRegion, number: int, *, cpu: str) -> None:
@@ -126,7 +137,7 @@ async def test_a_region_without_room_is_left_as_it_is() -> None:
     bring_nodes(region, 3, cpu="8")
     await region.fleet.deploy(an_image("1"))
     before = region.rollout
-    with pytest.raises(CapacityError, match="needs 2 engines beside those that serve, and there is room for 1"):
+    with pytest.raises(CapacityError, match="needs 2 engines besides those that serve, and there is room for 1"):
         await region.fleet.deploy(an_image("2"))
     assert region.rollout == before
 
@@ -153,4 +164,4 @@ async def test_who_may_not_see_nodes_goes_on_without_knowing(caplog: pytest.LogC
     everything_here = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
     region.api.access.allow_only(everything_here)
     assert versions(await region.fleet.deploy(an_image("1"))) == ("1", None, None)
-    assert "nobody knows whether there is room" in caplog.text
+    assert "it is unknown whether there is room" in caplog.text

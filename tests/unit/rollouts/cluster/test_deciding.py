@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
-from fakes.clock import FakeClock
+import math
 
-from rollouts.argo.model import Rollout
-from rollouts.cluster.holds import Hold, entry_of, holds_of, way_to
-from rollouts.cluster.patience import Patience, passes
-from rollouts.cluster.pods import hopeless, problems
-from rollouts.cluster.proof import Proof, copies_of, gained, share_of
-from rollouts.cluster.revisions import Revision, next_attempt
+import pytest
+
+from rollouts.argo.model import PausePoint, Rollout, entry_step, path_to_weight, pause_points
+from rollouts.cluster.model import Revision, next_attempt
+from rollouts.cluster.traffic_verification import Verification, counted_between, verify_mirror, verify_share
 from rollouts.errors import (
     ApiError,
     Conflict,
@@ -26,6 +24,9 @@ from rollouts.errors import (
     Unreachable,
 )
 from rollouts.kube.model import Json
+from rollouts.kube.pods import pod_problems, start_failure
+from rollouts.kube.retry import RetryPolicy, deadline, is_transient, time_left
+from tidegate.testing import FakeClock
 
 PAUSE: Json = {"pause": {}}
 STEPS: list[Json] = [
@@ -53,10 +54,10 @@ def at(index: int, *, paused: bool = True) -> Rollout:
 
 class TestHolds:
     def test_every_pause_without_an_end_is_one(self) -> None:
-        assert holds_of(STEPS) == (
-            Hold(weight=0, first=0, weigh=0, pause=1),
-            Hold(weight=5, first=2, weigh=2, pause=3),
-            Hold(weight=50, first=4, weigh=5, pause=7),
+        assert pause_points(STEPS) == (
+            PausePoint(weight=0, first=0, weigh=0, pause=1),
+            PausePoint(weight=5, first=2, weigh=2, pause=3),
+            PausePoint(weight=50, first=4, weigh=5, pause=7),
         )
 
     @pytest.mark.parametrize(
@@ -73,44 +74,49 @@ class TestHolds:
     )
     def test_ways(self, index: int, paused: bool, weight: int, way: list[tuple[int, int]]) -> None:
         rollout = at(index, paused=paused)
-        assert [(hold.weight, entry_of(rollout, hold)) for hold in way_to(rollout, weight)[:1]] == way[:1]
-        assert [hold.weight for hold in way_to(rollout, weight)] == [each for each, _ in way]
+        assert [(hold.weight, entry_step(rollout, hold)) for hold in path_to_weight(rollout, weight)[:1]] == way[:1]
+        assert [hold.weight for hold in path_to_weight(rollout, weight)] == [each for each, _ in way]
 
     def test_a_weight_that_no_step_has(self) -> None:
         with pytest.raises(NotPossible, match="no step with 7 % of users"):
-            way_to(at(1), 7)
+            path_to_weight(at(1), 7)
 
 
 class TestArrivals:
     @pytest.mark.parametrize(
         ("weight", "canary", "stable", "proof"),
         [
-            (5, 0, 20, Proof.OPEN),
-            (5, 5, 95, Proof.HOLDS),
-            (5, 50, 50, Proof.CONTRADICTED),
-            (5, 0, 400, Proof.CONTRADICTED),
-            (5, 0, 60, Proof.OPEN),
-            (25, 30, 70, Proof.HOLDS),
-            (25, 0, 100, Proof.CONTRADICTED),
-            (50, 44, 56, Proof.HOLDS),
-            (50, 300, 0, Proof.CONTRADICTED),
-            (99, 0, 100, Proof.CONTRADICTED),
+            (5, 0, 20, Verification.UNDECIDED),
+            (5, 5, 95, Verification.CONFIRMED),
+            (5, 50, 50, Verification.CONTRADICTED),
+            (5, 0, 400, Verification.CONTRADICTED),
+            (5, 0, 60, Verification.UNDECIDED),
+            (25, 30, 70, Verification.CONFIRMED),
+            (25, 0, 100, Verification.CONTRADICTED),
+            (50, 44, 56, Verification.CONFIRMED),
+            (50, 300, 0, Verification.CONTRADICTED),
+            (99, 0, 100, Verification.CONTRADICTED),
         ],
     )
     def test_a_share_contradicts_a_weight_only_when_chance_cannot(
-        self, weight: int, canary: float, stable: float, proof: Proof
+        self, weight: int, canary: float, stable: float, proof: Verification
     ) -> None:
-        assert share_of(weight, canary, stable) is proof
+        assert verify_share(weight, canary, stable) is proof
 
     @pytest.mark.parametrize(
         ("percent", "copies", "stable", "proof"),
-        [(100, 1, 1, Proof.HOLDS), (100, 0, 19, Proof.OPEN), (100, 0, 20, Proof.CONTRADICTED), (5, 0, 300, Proof.OPEN)],
+        [
+            (100, 1, 1, Verification.CONFIRMED),
+            (100, 0, 19, Verification.UNDECIDED),
+            (100, 0, 20, Verification.CONTRADICTED),
+            (5, 0, 300, Verification.UNDECIDED),
+        ],
     )
-    def test_one_copy_proves_a_mirror(self, percent: int, copies: float, stable: float, proof: Proof) -> None:
-        assert copies_of(percent, copies, stable) is proof
+    def test_one_copy_proves_a_mirror(self, percent: int, copies: float, stable: float, proof: Verification) -> None:
+        assert verify_mirror(percent, copies, stable) is proof
 
     def test_an_engine_that_is_new_or_began_again_counts_from_zero(self) -> None:
-        assert gained({"a": 10, "b": 50}, {"a": 15, "b": 3, "c": 4}) == 5 + 3 + 4
+        assert counted_between({"a": 10, "b": 50}, {"a": 15, "b": 3, "c": 4}) == 5 + 3 + 4
 
 
 class TestRevisions:
@@ -132,26 +138,26 @@ class TestPods:
             state={"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 5m0s"}},
             lastState={"terminated": {"exitCode": 1, "reason": "Error", "message": "CUDA out of memory\n"}},
         )
-        assert hopeless([died]) == "p: CrashLoopBackOff: back-off 5m0s: CUDA out of memory"
+        assert start_failure([died]) == "p: CrashLoopBackOff: back-off 5m0s: CUDA out of memory"
 
     def test_without_last_words_the_exit_code_is(self) -> None:
         died = pod(state={"terminated": {"exitCode": 137, "reason": "OOMKilled"}})
-        assert problems([died]) == "p: OOMKilled, exit code 137"
-        assert hopeless([died]) == ""
+        assert pod_problems([died]) == "p: OOMKilled, exit code 137"
+        assert start_failure([died]) == ""
 
     def test_a_container_that_is_being_made_is_no_problem(self) -> None:
-        assert problems([pod(state={"waiting": {"reason": "ContainerCreating"}})]) == ""
+        assert pod_problems([pod(state={"waiting": {"reason": "ContainerCreating"}})]) == ""
 
     def test_a_pod_without_a_node_waits_for_one(self) -> None:
         waiting: Json = {
             "metadata": {"name": "p"},
             "status": {"conditions": [{"type": "PodScheduled", "status": "False", "message": "0/3 nodes"}]},
         }
-        assert (problems([waiting]), hopeless([waiting])) == ("no node for p: 0/3 nodes", "")
+        assert (pod_problems([waiting]), start_failure([waiting])) == ("no node for p: 0/3 nodes", "")
 
 
 class Silent:
-    """A wish that fails until a time."""
+    """An operation that fails until a time."""
 
     def __init__(self, clock: FakeClock, error: FleetError, *, until: float, lasting: float = 0.0) -> None:
         self._clock, self._error, self._until, self._lasting = clock, error, until, lasting
@@ -179,7 +185,7 @@ class TestPatience:
     )
     async def test_what_passes_is_waited_for(self, error: FleetError) -> None:
         clock = FakeClock()
-        assert await Patience(clock, seconds=60).keep(Silent(clock, error, until=50)) == "done"
+        assert await RetryPolicy(clock, seconds=60).run(Silent(clock, error, until=50)) == "done"
 
     @pytest.mark.parametrize(
         "error",
@@ -193,25 +199,47 @@ class TestPatience:
     )
     async def test_what_does_not_pass_is_said_once(self, error: FleetError) -> None:
         clock = FakeClock()
-        wish = Silent(clock, error, until=50)
+        operation = Silent(clock, error, until=50)
         with pytest.raises(type(error)):
-            await Patience(clock, seconds=60).keep(wish)
-        assert (wish.said, passes(error)) == (1, False)
+            await RetryPolicy(clock, seconds=60).run(operation)
+        assert (operation.said, is_transient(error)) == (1, False)
 
     async def test_it_ends(self) -> None:
         clock = FakeClock()
         with pytest.raises(Unreachable):
-            await Patience(clock, seconds=60).keep(Silent(clock, Unreachable("away"), until=1000))
+            await RetryPolicy(clock, seconds=60).run(Silent(clock, Unreachable("away"), until=1000))
         assert 60 <= clock.elapsed <= 80
 
-    async def test_without_any_a_wish_is_said_once(self) -> None:
+    async def test_without_any_an_operation_is_said_once(self) -> None:
         clock = FakeClock()
-        wish = Silent(clock, Unreachable("away"), until=50)
+        operation = Silent(clock, Unreachable("away"), until=50)
         with pytest.raises(Unreachable):
-            await Patience(clock, seconds=0).keep(wish)
-        assert wish.said == 1
+            await RetryPolicy(clock, seconds=0).run(operation)
+        assert operation.said == 1
 
-    async def test_a_region_that_answered_for_long_is_silent_anew(self) -> None:
+    async def test_a_region_that_answered_for_long_is_silent_again(self) -> None:
         clock = FakeClock()
-        wish = Silent(clock, Unreachable("away"), until=500, lasting=100)
-        assert await Patience(clock, seconds=60).keep(wish) == "done"
+        operation = Silent(clock, Unreachable("away"), until=500, lasting=100)
+        assert await RetryPolicy(clock, seconds=60).run(operation) == "done"
+
+    async def test_an_operation_ends_by_its_deadline_however_often_the_region_answers(self) -> None:
+        clock = FakeClock()
+        operation = Silent(clock, Unreachable("away"), until=10_000, lasting=100)
+        with pytest.raises(Unreachable):
+            await RetryPolicy(clock, seconds=60, within=1000).run(operation)
+        assert 1000 <= clock.elapsed <= 1000 + 100
+
+    async def test_the_deadline_holds_for_what_is_retried_below(self) -> None:
+        clock = FakeClock()
+        below = Silent(clock, Unreachable("away"), until=10_000)
+        with pytest.raises(Unreachable):
+            await RetryPolicy(clock, seconds=60, within=7).run(lambda: RetryPolicy(clock, seconds=600).run(below))
+        assert clock.elapsed == 7
+        assert time_left() == math.inf
+
+    async def test_an_inner_deadline_does_not_lengthen_the_outer_one(self) -> None:
+        clock = FakeClock()
+        with deadline(clock, 5), deadline(clock, 50):
+            assert time_left() == 5
+        with deadline(clock, 50), deadline(clock, 5):
+            assert time_left() == 5

@@ -7,23 +7,21 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
-from fakes.cluster_region import NAME, NAMESPACE, ClusterRegion, an_image
-from fakes.kube.call import Call
-from fakes.kube.faults import WRITES, Effect, Fault, LoseAnswer, LoseRequest, Meanwhile, Refuse
+from fakes.clusters.region import NAME, NAMESPACE, ClusterRegion, Endpoints, a_release, an_image
 from fakes.kube.refusal import Refusal, conflict
-from fakes.strangers import Endpoints, a_release
+from fakes.kube.requests import WRITES, Call, Effect, Fault, LoseAnswer, LoseRequest, Meanwhile, Refuse
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rollouts.cluster.fleet import ArgoFleet
 from rollouts.kube.model import Json
 from rollouts.kube.resources import SERVICES, resource_of
-from rollouts.manifests.conventions import DELIVERY
 from tidegate.core.errors import TidegateError
+from tidegate.core.names import DELIVERY
 
-Wish = Callable[[ArgoFleet], Awaitable[object]]
+Operation = Callable[[ArgoFleet], Awaitable[object]]
 
-WISHES: dict[str, Wish] = {
+OPERATIONS: dict[str, Operation] = {
     "deploy 1": lambda fleet: fleet.deploy(an_image("1")),
     "deploy 2": lambda fleet: fleet.deploy(an_image("2")),
     "deploy 3": lambda fleet: fleet.deploy(an_image("3")),
@@ -55,13 +53,13 @@ class Trouble:
 
 @dataclass(frozen=True)
 class Story:
-    """What is there before, what is wished, and what goes wrong meanwhile."""
+    """What is there before, what is desired, and what goes wrong meanwhile."""
 
     theirs: frozenset[int]
     """The objects of a release of somebody else's that are there."""
     labelled: frozenset[int]
     """Those of them that somebody has labelled as ours."""
-    wishes: tuple[tuple[str, tuple[Trouble, ...]], ...]
+    operations: tuple[tuple[str, tuple[Trouble, ...]], ...]
 
 
 TROUBLES = st.builds(Trouble, st.sampled_from(EFFECTS), st.integers(0, 8), st.integers(0, 3))
@@ -71,7 +69,9 @@ STORIES = st.builds(
     st.one_of(st.just(frozenset[int]()), OBJECTS),
     OBJECTS,
     st.lists(
-        st.tuples(st.sampled_from(sorted(WISHES)), st.lists(TROUBLES, max_size=3).map(tuple)), min_size=1, max_size=5
+        st.tuples(st.sampled_from(sorted(OPERATIONS)), st.lists(TROUBLES, max_size=3).map(tuple)),
+        min_size=1,
+        max_size=5,
     ).map(tuple),
 )
 
@@ -106,17 +106,17 @@ def effect_of(region: ClusterRegion, trouble: Trouble) -> Effect:
 
 
 async def told(story: Story) -> Endpoints:
-    region = ClusterRegion(patience_seconds=30)
+    region = ClusterRegion(retry_seconds=30)
     for which in sorted(story.theirs):
         bring(region, which, labelled=which in story.labelled)
     await region.time.sleep(60)
     endpoints = Endpoints(region.cluster)
-    for wish, troubles in story.wishes:
+    for operation, troubles in story.operations:
         region.api.faults.clear()
         for each in troubles:
             region.api.faults.add(Fault(effect_of(region, each), verbs=WRITES, after=each.after))
         with suppress(TidegateError):
-            await WISHES[wish](region.fleet)
+            await OPERATIONS[operation](region.fleet)
         await region.time.sleep(30)
     return endpoints
 

@@ -6,21 +6,20 @@ import random
 from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
-from fakes.cluster_region import NAME, ClusterRegion, an_image
-from fakes.fleet_contract import versions
-from fakes.kube.call import Call
-from fakes.kube.faults import WRITES, Effect, Fault, LoseAnswer, LoseRequest, Meanwhile, Refuse
+from fakes.clusters.region import NAME, ClusterRegion, an_image
 from fakes.kube.refusal import Refusal, conflict, expired
+from fakes.kube.requests import WRITES, Call, Effect, Fault, LoseAnswer, LoseRequest, Meanwhile, Refuse
 
 from rollouts.argo.revisions import revision_of
 from rollouts.cluster.fleet import ArgoFleet
 from rollouts.errors import FleetError, NotPossible, Unreachable
 from rollouts.kube.resources import HTTP_ROUTES, REPLICA_SETS, ROLLOUTS
 from rollouts.model import RegionState
+from tidegate.testing import versions
 
-Wish = Callable[[ArgoFleet], Awaitable[RegionState]]
+Operation = Callable[[ArgoFleet], Awaitable[RegionState]]
 
-STORY: Sequence[tuple[str, Wish]] = (
+STORY: Sequence[tuple[str, Operation]] = (
     ("the champion serves", lambda fleet: fleet.deploy(an_image("1"))),
     ("a canary is up", lambda fleet: fleet.deploy(an_image("2"))),
     ("copies", lambda fleet: fleet.mirror(100)),
@@ -33,7 +32,7 @@ STORY: Sequence[tuple[str, Wish]] = (
     ("25 %", lambda fleet: fleet.shift(25)),
     ("without it", lambda fleet: fleet.rollback("1")),
 )
-"""Every wish, both ways back."""
+"""Every operation, both ways back."""
 
 UNAVAILABLE = Refuse(Refusal(503, "ServiceUnavailable", "the server is currently unable to handle the request"))
 BUSY = Refuse(Refusal(429, "TooManyRequests", "too many requests, please try again later", retry_after=3))
@@ -47,8 +46,8 @@ def told(state: RegionState) -> Seen:
 
 
 async def run(region: ClusterRegion, fleet: ArgoFleet | None = None) -> list[Seen]:
-    """The whole story; what each wish returned."""
-    return [told(await wish(fleet or region.fleet)) for _, wish in STORY]
+    """The whole story; what each operation returned."""
+    return [told(await operation(fleet or region.fleet)) for _, operation in STORY]
 
 
 @pytest.fixture(scope="module")
@@ -93,20 +92,20 @@ def interfere(region: ClusterRegion) -> Callable[[Call], None]:
         pytest.param((), LoseAnswer(), id="no answer to any request that was done"),
     ],
 )
-async def test_each_request_fails_once_in_every_wish(
+async def test_each_request_fails_once_in_every_operation(
     calm: tuple[list[Seen], ClusterRegion], verbs: tuple[str, ...], effect: Effect
 ) -> None:
     states, well = calm
     region = ClusterRegion()
-    for (what, wish), state in zip(STORY, states, strict=True):
+    for (what, operation), state in zip(STORY, states, strict=True):
         region.api.faults.clear()
         region.api.faults.once_each(Fault(effect, verbs=verbs))
-        assert told(await wish(region.fleet)) == state, what
+        assert told(await operation(region.fleet)) == state, what
     assert done_in(region) == done_in(well)
 
 
-async def test_no_wish_depends_on_a_watch(calm: tuple[list[Seen], ClusterRegion]) -> None:
-    """What was cut, expired or missed cannot leave a wish waiting: each looks anew."""
+async def test_no_operation_depends_on_a_watch(calm: tuple[list[Seen], ClusterRegion]) -> None:
+    """What was cut, expired or missed cannot leave an operation waiting: each looks again."""
     _, well = calm
     assert "watch" not in {call.verb for call in well.api.calls}
 
@@ -114,10 +113,10 @@ async def test_no_wish_depends_on_a_watch(calm: tuple[list[Seen], ClusterRegion]
 async def test_somebody_else_writes_before_every_write_of_ours(calm: tuple[list[Seen], ClusterRegion]) -> None:
     states, well = calm
     region = ClusterRegion()
-    for (what, wish), state in zip(STORY, states, strict=True):
+    for (what, operation), state in zip(STORY, states, strict=True):
         region.api.faults.clear()
         region.api.faults.once_each(Fault(Meanwhile(interfere(region)), verbs=WRITES))
-        assert told(await wish(region.fleet)) == state, what
+        assert told(await operation(region.fleet)) == state, what
     assert done_in(region) == done_in(well)
 
 
@@ -151,16 +150,16 @@ async def test_a_token_that_expired_before_its_successor_was_there(calm: tuple[l
 
 
 @pytest.mark.parametrize("step", range(1, len(STORY)), ids=lambda step: STORY[step][0])
-async def test_a_region_that_is_gone_for_a_whole_wish_and_comes_back(
+async def test_a_region_that_is_gone_for_a_whole_operation_and_comes_back(
     calm: tuple[list[Seen], ClusterRegion], step: int
 ) -> None:
     states, well = calm
     region = ClusterRegion()
-    for number, ((what, wish), state) in enumerate(zip(STORY, states, strict=True)):
+    for number, ((what, operation), state) in enumerate(zip(STORY, states, strict=True)):
         if number == step:
             region.api.vanish()
             region.time.call_later(400, region.api.come_back)
-        assert told(await wish(region.fleet)) == state, what
+        assert told(await operation(region.fleet)) == state, what
     assert region.time.elapsed >= 400
     assert done_in(region) == done_in(well)
 
@@ -176,7 +175,7 @@ async def test_a_region_that_vanishes_while_engines_start_is_waited_for(
 
 
 async def test_a_region_that_stays_away_is_given_up_and_goes_on_serving() -> None:
-    region = ClusterRegion(patience_seconds=600)
+    region = ClusterRegion(retry_seconds=600)
     await region.fleet.deploy(an_image("1"))
     region.api.vanish()
     with pytest.raises(Unreachable):
@@ -199,15 +198,15 @@ async def test_what_will_not_pass_is_told_at_once() -> None:
 async def test_a_delivery_that_died_at_any_write_goes_on_from_another_machine(
     calm: tuple[list[Seen], ClusterRegion],
 ) -> None:
-    """Each write is done and its sender gone before it hears so; somebody else then says the same wish."""
+    """Each write is done and its sender gone before it hears so; somebody else then says the same operation."""
     states, well = calm
     region, died = ClusterRegion(), 0
-    for (what, wish), state in zip(STORY, states, strict=True):
+    for (what, operation), state in zip(STORY, states, strict=True):
         region.api.faults.clear()
         region.api.faults.once_each(Fault(LoseAnswer(), verbs=WRITES))
         for _ in range(10):
             try:
-                assert told(await wish(region.open(patience_seconds=0))) == state, what
+                assert told(await operation(region.open(retry_seconds=0))) == state, what
             except (FleetError, NotPossible):
                 died += 1
             else:

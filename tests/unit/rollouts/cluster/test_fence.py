@@ -1,23 +1,23 @@
-"""One process at a time carries a delivery in a region; whoever was replaced writes nothing there any more."""
+"""One process at a time carries a delivery in a region; the one who was replaced writes nothing there any more."""
 
 from __future__ import annotations
 
 import asyncio
 
 import pytest
-from fakes.cluster_region import DELIVERER, NAME, ClusterRegion, an_image
-from fakes.kube.faults import Fault, LoseAnswer, Refuse
+from fakes.clusters.region import DELIVERER, NAME, ClusterRegion, an_image
 from fakes.kube.refusal import Refusal
+from fakes.kube.requests import Call, Fault, LoseAnswer, Meanwhile, Refuse
 
-from rollouts.cluster.fleet import ArgoFleet
-from rollouts.cluster.keeping import keep_renewing
-from rollouts.cluster.lease import LIVE_SECONDS, Carrier, read
+from rollouts.cluster.carrier import LIVE_SECONDS, Carrier, read_lease
+from rollouts.cluster.fleet import ArgoFleet, keep_renewing
 from rollouts.errors import FleetError, NotTheCarrier
+from rollouts.kube.requests import MANAGER
 from rollouts.kube.resources import HTTP_ROUTES, LEASES, ROLLOUTS
 from rollouts.manifests.conventions import CARRIER, lease
 
 RESUMED = Carrier(token="delivery-1-resumed", who="laptop (process 9)", over=frozenset({DELIVERER.token}))
-STRANGER = Carrier(token="another-delivery", who="ci-8 (process 8)")
+OTHER = Carrier(token="another-delivery", who="ci-8 (process 8)")
 PERSON = Carrier(token="a-rollback", who="laptop (process 5)", insists=True)
 
 
@@ -27,7 +27,7 @@ def region() -> ClusterRegion:
 
 
 def lease_of(region: ClusterRegion) -> tuple[str, int]:
-    held = read(region.cluster.get(LEASES, lease(NAME)))
+    held = read_lease(region.cluster.get(LEASES, lease(NAME)))
     return held.token, held.number
 
 
@@ -42,7 +42,7 @@ async def on_trial(region: ClusterRegion) -> None:
     await region.fleet.shift(50)
 
 
-def wishes(fleet: ArgoFleet) -> list[object]:
+def operations(fleet: ArgoFleet) -> list[object]:
     return [
         lambda: fleet.deploy(an_image("3")),
         lambda: fleet.mirror(100),
@@ -58,7 +58,7 @@ async def test_the_lease_says_who_carries_it_and_both_objects_have_its_number(re
     assert lease_of(region) == (DELIVERER.token, 1)
     assert marks_of(region) == {"1"}
     assert found["spec"]["leaseDurationSeconds"] == 900
-    assert read(found).who == DELIVERER.who
+    assert read_lease(found).who == DELIVERER.who
 
 
 async def test_looking_takes_nothing(region: ClusterRegion) -> None:
@@ -69,24 +69,24 @@ async def test_looking_takes_nothing(region: ClusterRegion) -> None:
 
 
 @pytest.mark.parametrize("which", range(5))
-async def test_whoever_was_replaced_is_refused_whatever_he_wishes(region: ClusterRegion, which: int) -> None:
+async def test_no_matter_who_was_replaced_is_refused_whatever_he_operations(region: ClusterRegion, which: int) -> None:
     await on_trial(region)
     await region.open(carrier=RESUMED).shift(50)
     assert lease_of(region) == (RESUMED.token, 2)
     before = [region.cluster.get(kind, NAME) for kind in (ROLLOUTS, HTTP_ROUTES)]
     with pytest.raises(NotTheCarrier, match="support-llm in eu-west-1 is carried by"):
-        await wishes(region.fleet)[which]()  # type: ignore[operator]
+        await operations(region.fleet)[which]()  # type: ignore[operator]
     assert [region.cluster.get(kind, NAME) for kind in (ROLLOUTS, HTTP_ROUTES)] == before
 
 
-async def test_whoever_was_replaced_learns_it_when_he_looks(region: ClusterRegion) -> None:
+async def test_no_matter_who_was_replaced_learns_it_when_he_looks(region: ClusterRegion) -> None:
     await on_trial(region)
     await region.open(carrier=RESUMED).shift(50)
     with pytest.raises(NotTheCarrier):
         await region.fleet.observe()
 
 
-async def test_whoever_was_replaced_in_the_middle_of_a_wait_writes_no_more(region: ClusterRegion) -> None:
+async def test_no_matter_who_was_replaced_in_the_middle_of_a_wait_writes_no_more(region: ClusterRegion) -> None:
     await region.fleet.deploy(an_image("1"))
     waiting = asyncio.ensure_future(region.fleet.deploy(an_image("2")))
     await region.time.sleep(1)
@@ -99,7 +99,7 @@ async def test_another_delivery_is_refused_while_the_carrier_lives(region: Clust
     await on_trial(region)
     beats = asyncio.ensure_future(keep_renewing(region.fleet, region.time))
     with pytest.raises(NotTheCarrier, match=r"is carried by ci-7 \(process 7\) now"):
-        await region.open(carrier=STRANGER).shift(25)
+        await region.open(carrier=OTHER).shift(25)
     beats.cancel()
     assert lease_of(region) == (DELIVERER.token, 1)
 
@@ -107,8 +107,8 @@ async def test_another_delivery_is_refused_while_the_carrier_lives(region: Clust
 async def test_another_delivery_goes_on_once_the_carrier_was_silent_long_enough(region: ClusterRegion) -> None:
     await on_trial(region)
     begun = region.time.elapsed
-    await region.open(carrier=STRANGER).shift(25)
-    assert lease_of(region) == (STRANGER.token, 2)
+    await region.open(carrier=OTHER).shift(25)
+    assert lease_of(region) == (OTHER.token, 2)
     assert region.time.elapsed - begun <= LIVE_SECONDS + 5
 
 
@@ -126,9 +126,9 @@ async def test_a_lease_that_was_given_back_is_the_next_ones_at_once(region: Clus
     await on_trial(region)
     await region.fleet.leave()
     begun = region.time.elapsed
-    await region.open(carrier=STRANGER).observe()
-    await region.open(carrier=STRANGER).shift(50)
-    assert lease_of(region) == (STRANGER.token, 2)
+    await region.open(carrier=OTHER).observe()
+    await region.open(carrier=OTHER).shift(50)
+    assert lease_of(region) == (OTHER.token, 2)
     assert region.time.elapsed - begun < 5
 
 
@@ -139,7 +139,21 @@ async def test_a_step_leaves_the_lease_to_the_next(region: ClusterRegion) -> Non
     assert lease_of(region) == (DELIVERER.token, 1)
 
 
-async def test_whoever_insists_goes_back_while_the_carrier_lives_and_the_carrier_is_refused(
+async def test_the_last_step_gives_a_lease_back_that_it_never_took(region: ClusterRegion) -> None:
+    step = region.open(carrier=DELIVERER.model_copy(update={"hands_on": True}))
+    await step.deploy(an_image("1"))
+    await step.leave()
+    await region.open(carrier=DELIVERER.model_copy(update={"continues": True})).leave()
+    assert lease_of(region) == ("", 1)
+
+
+async def test_the_last_step_leaves_the_lease_of_the_one_who_came_after_it(region: ClusterRegion) -> None:
+    await region.open(carrier=PERSON).deploy(an_image("1"))
+    await region.open(carrier=DELIVERER.model_copy(update={"continues": True})).leave()
+    assert lease_of(region) == (PERSON.token, 1)
+
+
+async def test_no_matter_who_insists_goes_back_while_the_carrier_lives_and_the_carrier_is_refused(
     region: ClusterRegion,
 ) -> None:
     await on_trial(region)
@@ -183,3 +197,22 @@ async def test_a_lease_that_somebody_deleted_comes_back_with_a_higher_number(reg
     assert lease_of(region) == (DELIVERER.token, 2)
     assert marks_of(region) == {"2"}
     await region.fleet.shift(25)
+
+
+async def test_no_matter_who_was_replaced_in_the_middle_of_a_deploy_does_not_put_his_own_mark_back(
+    region: ClusterRegion,
+) -> None:
+    """What was said before a refusal is put back, and the mark of the one who caused the refusal is not part of it."""
+    await region.fleet.deploy(an_image("1"))
+
+    def replace(_: Call) -> None:
+        region.cluster.edit(
+            LEASES, lease(NAME), lambda body: body["spec"].update(holderIdentity="x", leaseTransitions=2)
+        )
+        for kind in (ROLLOUTS, HTTP_ROUTES):
+            region.cluster.patch(kind, NAME, {"metadata": {"annotations": {CARRIER: "2"}}}, manager=MANAGER)
+
+    region.api.faults.add(Fault(Meanwhile(replace), plural=HTTP_ROUTES.plural, verbs=("patch",)))
+    with pytest.raises(NotTheCarrier):
+        await region.fleet.deploy(an_image("2"))
+    assert marks_of(region) == {"2"}

@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 import pytest
-from fakes.cluster_region import NAME, NAMESPACE, ClusterRegion, a_fleet, an_image
-from fakes.kube.faults import WRITES, Fault, LoseAnswer, Meanwhile
+from fakes.clusters.region import NAME, NAMESPACE, PODS_OF_OTHERS, ClusterRegion, Endpoints, a_fleet, an_image, moved_in
 from fakes.kube.refusal import Refusal
-from fakes.strangers import PODS_OF_OTHERS, Endpoints, moved_in
+from fakes.kube.requests import WRITES, Fault, LoseAnswer, Meanwhile
 
 from rollouts.cluster.fleet import ArgoFleet
 from rollouts.errors import FleetError, Forbidden, NotOurs, WouldTakeDown
 from rollouts.kube.model import Json
 from rollouts.kube.resources import HTTP_ROUTES, POD_DISRUPTION_BUDGETS, ROLLOUTS, SERVICES, resource_of
-from rollouts.manifests.conventions import DELIVERY, stable_service
-from rollouts.model import Phase, RegionState
+from rollouts.manifests.conventions import stable_service
+from rollouts.model import RegionPhase, RegionState
 from tidegate.core.errors import ExitCode
+from tidegate.core.names import DELIVERY
 
 STABLE = stable_service(NAME)
 ROLLOUT = f"Rollout {NAME} in {NAMESPACE} is not tidegate's (managed by Helm release chat; last written by helm)"
 
-WISHES: dict[str, Callable[[ArgoFleet], Awaitable[RegionState]]] = {
+OPERATIONS: dict[str, Callable[[ArgoFleet], Awaitable[RegionState]]] = {
     "deploy": lambda fleet: fleet.deploy(an_image("1")),
     "mirror": lambda fleet: fleet.mirror(100),
     "shift": lambda fleet: fleet.shift(50),
@@ -46,16 +46,18 @@ async def occupied() -> ClusterRegion:
 class TestAReleaseOfHelmThatServes:
     async def test_the_region_is_not_empty_but_unknown_and_says_whose_it_is(self, occupied: ClusterRegion) -> None:
         state = await occupied.fleet.observe()
-        assert (state.phase, state.stable) == (Phase.UNKNOWN, None)
+        assert (state.phase, state.stable) == (RegionPhase.UNKNOWN, None)
         assert state.problem
         assert ROLLOUT in state.problem
         assert f"its {PODS_OF_OTHERS} pods may serve" in state.problem
 
-    @pytest.mark.parametrize("wish", WISHES)
-    async def test_every_wish_is_refused_and_nothing_is_written(self, occupied: ClusterRegion, wish: str) -> None:
+    @pytest.mark.parametrize("operation", OPERATIONS)
+    async def test_every_operation_is_refused_and_nothing_is_written(
+        self, occupied: ClusterRegion, operation: str
+    ) -> None:
         endpoints = Endpoints(occupied.cluster)
         with pytest.raises(NotOurs) as caught:
-            await WISHES[wish](occupied.fleet)
+            await OPERATIONS[operation](occupied.fleet)
         assert ROLLOUT in str(caught.value)
         assert caught.value.exit_code == ExitCode.USAGE
         assert written(occupied) == []
@@ -63,7 +65,7 @@ class TestAReleaseOfHelmThatServes:
         assert (endpoints.of(STABLE), endpoints.lost) == (PODS_OF_OTHERS, [])
 
     async def test_all_of_its_objects_are_told(self, occupied: ClusterRegion) -> None:
-        found = await occupied.fleet.strangers()
+        found = await occupied.fleet.foreign_objects()
         assert sorted(f"{each.kind} {each.name}" for each in found) == [
             f"HTTPRoute {NAME}", f"Rollout {NAME}", f"Service {NAME}-canary", f"Service {STABLE}",
         ]  # fmt: skip
@@ -71,7 +73,7 @@ class TestAReleaseOfHelmThatServes:
 
 def everything() -> list[Json]:
     """Every kind of object that a delivery applies."""
-    spec = a_fleet("eu-west-1", autoscale={"least": 1, "most": 4}, warm_pool={}, gateway=_DIRECT)
+    spec = a_fleet("eu-west-1", autoscale={"min_replicas": 1, "max_replicas": 4}, warm_pool={}, gateway=_DIRECT)
     return list(ClusterRegion(spec=spec).plainly(an_image("1")))
 
 
@@ -80,7 +82,7 @@ _DIRECT = {"name": "public", "hosts": ["support.example"], "direct": {"listener"
 
 @pytest.mark.parametrize("manifest", everything(), ids=lambda each: f"{each['kind']} {each['metadata']['name']}")
 async def test_one_object_of_somebody_else_is_enough_of_whatever_kind(manifest: Json) -> None:
-    spec = a_fleet("eu-west-1", autoscale={"least": 1, "most": 4}, warm_pool={}, gateway=_DIRECT)
+    spec = a_fleet("eu-west-1", autoscale={"min_replicas": 1, "max_replicas": 4}, warm_pool={}, gateway=_DIRECT)
     region = ClusterRegion(spec=spec)
     theirs = {**manifest, "metadata": {"name": manifest["metadata"]["name"], "namespace": NAMESPACE}}
     region.cluster.create(resource_of(theirs), theirs, manager="kubectl-create")
@@ -192,7 +194,7 @@ class TestARefusalInTheMiddle:
 
     async def test_a_rollout_that_was_taken_and_not_answered_keeps_all_of_it(self, serving: ClusterRegion) -> None:
         serving.api.faults.add(Fault(LoseAnswer(), verbs=("update",), plural=ROLLOUTS.plural))
-        assert (await serving.fleet.deploy(an_image("2"))).phase is Phase.TRIAL
+        assert (await serving.fleet.deploy(an_image("2"))).phase is RegionPhase.TRIAL
         assert budget(serving) == 2
 
 

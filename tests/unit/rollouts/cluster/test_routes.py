@@ -6,9 +6,7 @@ from copy import deepcopy
 
 import pytest
 
-from rollouts.cluster.http_route import HttpRoutes
-from rollouts.cluster.route import RouteKind
-from rollouts.cluster.virtual_service import VirtualServices
+from rollouts.cluster.routes import HttpRoutes, RouteKind, VirtualServices
 from rollouts.kube.model import Json
 
 NAME = "support-llm"
@@ -64,7 +62,7 @@ def test_said_twice_it_is_there_once(kind: RouteKind, route: Json) -> None:
 
 @BOTH
 @pytest.mark.parametrize("percent", [0, 40, 100])
-def test_users_are_split_anew_and_copies_stay(kind: RouteKind, route: Json, percent: int) -> None:
+def test_users_are_split_again_and_copies_stay(kind: RouteKind, route: Json, percent: int) -> None:
     split = kind.weighted(kind.mirrored(route, NAME, 30), NAME, percent)
     assert (kind.weight(split, NAME), kind.mirror(split, NAME)) == (percent, 30)
 

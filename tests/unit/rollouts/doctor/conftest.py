@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from fakes.region import Region
+from fakes.clusters.doctor_region import Region
 
 
 @pytest.fixture

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from fakes.region import CONTROLLER, NAME, Region, fleet
+from fakes.clusters.doctor_region import CONTROLLER, NAME, Region, fleet
 
-from rollouts.argo.phase import phase_of
+from rollouts.argo.state import phase_of
 from rollouts.kube.resources import (
     CONFIG_MAPS,
     CUSTOM_RESOURCE_DEFINITIONS,
@@ -117,7 +117,7 @@ async def test_a_controller_outside_the_cluster_before_the_first_delivery() -> N
 
 
 async def test_a_controller_outside_the_cluster_that_is_at_work(region: Region) -> None:
-    """It has not taken up the last wish; the status that it wrote after that wish says that it lives."""
+    """It has not taken up the last operation; the status that it wrote after that operation says that it lives."""
     uninstalled(region)
     region.simulation.controller_down = True
     region.rollout(lambda it: it["spec"].update(minReadySeconds=5))
@@ -255,7 +255,7 @@ async def test_a_failing_plugin_that_hides_its_first_failure(region: Region) -> 
 
 async def test_a_controller_in_another_namespace_than_asked(region: Region) -> None:
     (found,) = await region.examined(namespace="default")
-    assert (found.code, "--controller-namespace" in found.cure) == ("controller-elsewhere", True)
+    assert (found.code, "--controller-namespace" in found.remediation) == ("controller-elsewhere", True)
 
 
 async def test_without_a_plugin_its_configuration_is_nobodys_business() -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from fakes.kube.kinds import Kind
+from fakes.clusters.doctor_region import GPU, NAME, Region, fleet, node
 from fakes.kube.refusal import Refusal
-from fakes.region import GPU, NAME, Region, fleet, node
+from fakes.kube.store import Kind
 
 from rollouts.kube.resources import (
     DEPLOYMENTS,
@@ -66,7 +66,7 @@ async def test_no_startup_probe(region: Region) -> None:
     assert (found.code, "30 s after its start" in found.evidence[0]) == ("startup-probe-missing", True)
 
 
-async def test_a_container_beside_the_engine_may_have_other_probes(region: Region) -> None:
+async def test_a_container_next_to_the_engine_may_have_other_probes(region: Region) -> None:
     def add(it: Json) -> None:
         proxy = {"name": "proxy", "image": "proxy:1", "livenessProbe": {"tcpSocket": {"port": 15000}}}
         it["spec"]["template"]["spec"]["containers"].append(proxy)
@@ -157,7 +157,7 @@ async def test_two_budgets_for_one_pod(region: Region) -> None:
     assert await region.found() == {"budgets-clash"}
 
 
-# Beside the Rollout
+# Next to the Rollout
 
 
 def borrowing(region: Region, **reference: Any) -> None:
@@ -208,20 +208,20 @@ async def test_an_autoscaler_that_counts_both_versions(region: Region) -> None:
 
 
 async def test_two_autoscalers() -> None:
-    region = Region(fleet(autoscale={"least": 2, "most": 4}))
+    region = Region(fleet(autoscale={"min_replicas": 2, "max_replicas": 4}))
     region.bring(autoscaler(NAME, "Rollout", {"type": "AverageValue", "averageValue": "4"}))
     assert await region.found() == {"two-autoscalers"}
 
 
 async def test_the_autoscaler_that_keda_makes_is_no_second_one() -> None:
-    region = Region(fleet(autoscale={"least": 2, "most": 4}))
+    region = Region(fleet(autoscale={"min_replicas": 2, "max_replicas": 4}))
     made = autoscaler(NAME, "Rollout", {"type": "AverageValue", "averageValue": "4"}, name=f"keda-hpa-{NAME}")
     region.bring(made)
     assert await region.found() == set()
 
 
 async def test_an_autoscaler_without_a_metric() -> None:
-    region = Region(fleet(autoscale={"by": "hpa", "least": 2, "most": 4}))
+    region = Region(fleet(autoscale={"by": "hpa", "min_replicas": 2, "max_replicas": 4}))
     blind = {"type": "ScalingActive", "status": "False", "reason": "FailedGetExternalMetric", "message": "no adapter"}
     status = {"status": {"conditions": [blind]}}
     region.cluster.patch(HORIZONTAL_POD_AUTOSCALERS, NAME, status, subresource="status")

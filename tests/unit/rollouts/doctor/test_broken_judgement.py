@@ -6,9 +6,9 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from fakes.region import NAME, Region
+from fakes.clusters.doctor_region import NAME, Region
 
-from rollouts.doctor import Question
+from rollouts.doctor import EvidenceQuery
 from rollouts.kube.resources import ANALYSIS_RUNS, ANALYSIS_TEMPLATES, DEPLOYMENTS, ROLLOUTS
 
 Json = dict[str, Any]
@@ -123,7 +123,7 @@ async def test_measurements_that_end_in_errors(canary: Region) -> None:
 
 
 async def test_a_query_on_a_metric_that_nobody_exports(region: Region) -> None:
-    region.questions = (Question(asked_by="gate errors", query="sum(rate(litellm_requests_total[5m]))"),)
+    region.questions = (EvidenceQuery(asked_by="gate errors", query="sum(rate(litellm_requests_total[5m]))"),)
     region.prometheus.unknown = {"litellm_requests_total"}
     (found,) = await region.examined()
     assert (found.code, "litellm_requests_total" in found.what) == ("metric-unknown", True)
@@ -136,33 +136,35 @@ async def test_a_template_on_a_metric_that_nobody_exports(region: Region) -> Non
 
 
 async def test_a_query_that_has_no_samples_now(region: Region) -> None:
-    region.questions = (Question(asked_by="gate latency", query='sum(requests{region="eu-west-2"})'),)
+    region.questions = (EvidenceQuery(asked_by="gate latency", query='sum(requests{region="eu-west-2"})'),)
     region.prometheus.silent = {"eu-west-2"}
     assert await region.found() == {"query-without-samples"}
 
 
 async def test_a_query_that_is_zero_over_zero(region: Region) -> None:
-    region.questions = (Question(asked_by="gate errors", query="sum(bad) / sum(all)"),)
+    region.questions = (EvidenceQuery(asked_by="gate errors", query="sum(bad) / sum(all)"),)
     region.prometheus.nan = {"sum(bad)"}
     (found,) = await region.examined()
     assert (found.code, "NaN" in found.what) == ("query-without-samples", True)
 
 
 async def test_a_question_that_may_be_silent(region: Region) -> None:
-    quiet = Question(asked_by="gate errors, answers 4xx", query='requests{code=~"4.."}', silent_without_traffic=True)
+    quiet = EvidenceQuery(
+        asked_by="gate errors, answers 4xx", query='requests{code=~"4.."}', silent_without_traffic=True
+    )
     region.questions = (quiet,)
     region.prometheus.silent = {"4.."}
     assert await region.found() == set()
 
 
 async def test_a_query_that_is_no_promql(region: Region) -> None:
-    region.questions = (Question(asked_by="SLO availability", query="sum(rate("),)
+    region.questions = (EvidenceQuery(asked_by="SLO availability", query="sum(rate("),)
     region.prometheus.refused = {"sum(rate("}
     assert await region.found() == {"query-refused"}
 
 
 async def test_a_prometheus_that_is_away(region: Region) -> None:
-    region.questions = (Question(asked_by="gate latency", query="up"),)
+    region.questions = (EvidenceQuery(asked_by="gate latency", query="up"),)
     region.prometheus.away = True
     assert await region.found() == {"prometheus-away"}
 
@@ -202,7 +204,7 @@ async def test_errors_that_do_not_count_404(region: Region) -> None:
 
 async def test_404_that_somebody_else_counts(region: Region) -> None:
     watched(region, metric(query=BLIND, **BOTH))
-    region.questions = (Question(asked_by="gate errors", query='sum(requests{code=~"4.."})'),)
+    region.questions = (EvidenceQuery(asked_by="gate errors", query='sum(requests{code=~"4.."})'),)
     assert await region.found() == set()
 
 

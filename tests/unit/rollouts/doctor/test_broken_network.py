@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from fakes.region import NAME, Region, fleet, proxy
+from fakes.clusters.doctor_region import NAME, Region, fleet, proxy
 
 from rollouts.kube.resources import NAMESPACES, NETWORK_POLICIES, PODS
 
@@ -51,7 +51,7 @@ async def test_proxies_of_another_gateway_of_that_name(region: Region) -> None:
     assert await region.examined() == ()
 
 
-async def test_proxies_of_istio_beside_their_gateway(region: Region) -> None:
+async def test_proxies_of_istio_next_to_their_gateway(region: Region) -> None:
     region.cluster.delete(PODS, "envoy-users", namespace=ENVOY)
     region.cluster.create_namespace("gateways")
     region.bring(proxy("gateways", **{"gateway.networking.k8s.io/gateway-name": "users"}))

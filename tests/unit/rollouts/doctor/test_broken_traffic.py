@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from fakes.region import NAME, PLUGIN, Region, fleet
+from fakes.clusters.doctor_region import NAME, PLUGIN, Region, fleet
 
 from rollouts.kube.resources import (
     DEPLOYMENTS,

@@ -5,15 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from fakes.region import NAME, REGION, Region, fleet
+from fakes.clusters.doctor_region import NAME, REGION, Region, fleet
 
-from rollouts.doctor.rights import questions_of
+from rollouts.doctor.gather import required_access
 from rollouts.errors import Unauthorized, Unreachable
 from rollouts.kube.model import EVERYWHERE
 from rollouts.kube.resources import HTTP_ROUTES, NODES, ROLLOUTS, SERVICES
-from rollouts.manifests.manifest import Site
+from rollouts.manifests.manifest import Release, Site
 from rollouts.manifests.objects.access import access
-from rollouts.manifests.release import Release
 
 Json = dict[str, Any]
 
@@ -21,7 +20,7 @@ Json = dict[str, Any]
 def act_as_driver(region: Region) -> None:
     """With the Role and ClusterRole that are rendered, and nothing else."""
     release = Release(delivery=NAME, region=REGION, version="7", digest="7" * 64, image="engine")
-    rendered = access(Site(fleet=region.spec, release=release))
+    rendered = access(Site(fleet=region.spec, release=release, guard=region.guard))
     rules = {body["kind"]: body["rules"] for body in rendered if "rules" in body}
     region.api.access.allow_only(*rules["Role"], everywhere=tuple(rules["ClusterRole"]))
 
@@ -73,7 +72,7 @@ async def test_a_region_that_does_not_know_us(region: Region) -> None:
 
 
 def test_every_right_is_a_question_of_its_own() -> None:
-    questions = questions_of(fleet(), NAME, REGION)
+    questions = required_access(fleet(), NAME, REGION)
     assert len(set(questions)) == len(questions)
     status = [one for one in questions if one.resource == ROLLOUTS and one.subresource == "status"]
     assert [(one.verb, one.name, one.namespace) for one in status] == [("patch", NAME, None)]

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 import yaml
-from fakes.region import NAME, Region, fleet
+from fakes.clusters.doctor_region import NAME, Region, fleet
 
 from rollouts.kube.resources import DEPLOYMENTS, HTTP_ROUTES, ROLLOUTS
 
 EXPORTED = Path(__file__).parents[4] / "examples/slo/exported/analysis-templates.yaml"
 
 CANARY, BLUE_GREEN, ISTIO = {}, {"strategy": "blue-green"}, {"traffic": "istio"}
-KEDA = {"autoscale": {"least": 2, "most": 4}}
-HPA = {"autoscale": {"by": "hpa", "least": 2, "most": 4}}
+KEDA = {"autoscale": {"min_replicas": 2, "max_replicas": 4}}
+HPA = {"autoscale": {"by": "hpa", "min_replicas": 2, "max_replicas": 4}}
 DIRECT = {"gateway": {"name": "public", "hosts": ["llm.example.com"], "direct": {"name": "inside"}}}
 WARM_POOL = {"warm_pool": {"share": "50%"}}
 SPECS = {

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from fakes.region import NAME, NAMESPACE, Region
-from fakes.strangers import moved_in
+from fakes.clusters.doctor_region import NAME, NAMESPACE, Region
+from fakes.clusters.region import moved_in
 
 from rollouts.doctor import Severity
 from rollouts.kube.resources import NETWORK_POLICIES

@@ -8,32 +8,32 @@ from pathlib import Path
 
 import pytest
 
-from rollouts.doctor import AILMENTS
-from rollouts.doctor.model import Ailment
+from rollouts.doctor import CHECKS
+from rollouts.doctor.model import Check
 
 HERE = Path(__file__).parent
 PAGE = (Path(__file__).parents[4] / "docs/doctor.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("ailment", AILMENTS, ids=lambda ailment: ailment.code)
-def test_every_finding_is_on_the_page(ailment: Ailment) -> None:
-    assert f"| `{ailment.code}` | {ailment.severity} | {ailment.cause} | {ailment.cure} |" in PAGE
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.code)
+def test_every_finding_is_on_the_page(check: Check) -> None:
+    assert f"| `{check.code}` | {check.severity} | {check.cause} | {check.remediation} |" in PAGE
 
 
 def test_nothing_else_is_on_the_page() -> None:
     codes = [line.split("`")[1] for line in PAGE.splitlines() if line.startswith("| `")]
-    assert codes == [ailment.code for ailment in AILMENTS]
+    assert codes == [check.code for check in CHECKS]
 
 
 def test_what_people_met_is_told_by_findings_that_exist() -> None:
     table = PAGE.partition("## What people met")[2].partition("## Every finding")[0]
     named = set(re.findall(r"`([a-z-]+)`", table))
     assert named
-    assert named - {ailment.code for ailment in AILMENTS} == set()
+    assert named - {check.code for check in CHECKS} == set()
 
 
 def test_no_two_findings_have_one_code() -> None:
-    assert len({ailment.code for ailment in AILMENTS}) == len(AILMENTS)
+    assert len({check.code for check in CHECKS}) == len(CHECKS)
 
 
 def test_every_finding_is_shown_by_a_set_up() -> None:
@@ -43,4 +43,4 @@ def test_every_finding_is_shown_by_a_set_up() -> None:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.Constant)
     }
-    assert {ailment.code for ailment in AILMENTS} - words == set()
+    assert {check.code for check in CHECKS} - words == set()

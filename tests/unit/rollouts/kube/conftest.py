@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from fakes.clock import SimulatedTime
 from fakes.kube.api import Api
 from fakes.kube.cluster import FakeCluster
-from fakes.kube.simulated_time import SimulatedTime
-from fakes.kube.transport import FakeTransport
+from fakes.kube.server import FakeTransport
 
-from rollouts.adapters.kube.access import Access
 from rollouts.adapters.kube.client import KubeClient
+from rollouts.adapters.kube.credentials import CredentialProvider
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def api(cluster: FakeCluster) -> Api:
 @pytest.fixture
 def client(api: Api, time: SimulatedTime) -> KubeClient:
     return KubeClient(
-        Access.fixed("https://eu-west-1.example", clock=time),
+        CredentialProvider.fixed("https://eu-west-1.example", clock=time),
         namespace="llm",
         clock=time,
         transport=FakeTransport(api),

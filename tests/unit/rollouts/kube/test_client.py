@@ -1,4 +1,4 @@
-"""Requests: what they do, and when they are said again."""
+"""Requests: what they do, and when they are repeated."""
 
 from __future__ import annotations
 
@@ -7,24 +7,16 @@ from typing import Any
 
 import httpx
 import pytest
+from fakes.clock import SimulatedTime
 from fakes.kube.api import Api
 from fakes.kube.cluster import FakeCluster
-from fakes.kube.faults import Fault, LoseAnswer, LoseRequest
-from fakes.kube.simulated_time import SimulatedTime
+from fakes.kube.requests import Fault, LoseAnswer, LoseRequest
 
-from rollouts.adapters.kube.access import Access
 from rollouts.adapters.kube.client import KubeClient
-from rollouts.errors import (
-    ApiError,
-    Conflict,
-    Forbidden,
-    NoConnection,
-    NotFound,
-    TooManyRequests,
-    Unreachable,
-)
+from rollouts.adapters.kube.credentials import CredentialProvider
+from rollouts.errors import ApiError, Conflict, Forbidden, NoConnection, NotFound, TooManyRequests, Unreachable
 from rollouts.kube import requests
-from rollouts.kube.model import EVERYWHERE, AccessQuestion, PatchKind
+from rollouts.kube.model import EVERYWHERE, AccessReview, PatchKind
 from rollouts.kube.resources import CONFIG_MAPS, NODES, PODS, ROLLOUTS
 
 Body = dict[str, Any]
@@ -89,8 +81,8 @@ async def test_a_list_whose_moment_expires_between_pages_comes_in_one(
 
 
 def refuse_gone() -> Any:
-    from fakes.kube.faults import Refuse
     from fakes.kube.refusal import expired
+    from fakes.kube.requests import Refuse
 
     return Refuse(expired("the provided continue parameter is too old"))
 
@@ -116,8 +108,8 @@ async def test_selectors(client: KubeClient) -> None:
 
 async def test_rights_and_versions_and_plain_pages(client: KubeClient, api: Api) -> None:
     api.access.allow_only({"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]})
-    assert await client.allowed(AccessQuestion(verb="get", resource=PODS))
-    assert not await client.allowed(AccessQuestion(verb="patch", resource=ROLLOUTS, subresource="status"))
+    assert await client.allowed(AccessReview(verb="get", resource=PODS))
+    assert not await client.allowed(AccessReview(verb="patch", resource=ROLLOUTS, subresource="status"))
     assert (await client.server_version())["gitVersion"].startswith("v1.")
     api.texts["/metrics"] = lambda: "up 1\n"
     assert await client.text("/metrics") == "up 1\n"
@@ -129,13 +121,13 @@ async def test_what_is_not_allowed_is_said(client: KubeClient, api: Api) -> None
         await client.get(PODS, "a")
 
 
-# What is said again.
+# What is repeated.
 
 Act = Callable[[KubeClient], Awaitable[Any]]
 READS: dict[str, Act] = {
     "get": lambda client: client.get(CONFIG_MAPS, "a"),
     "list": lambda client: client.list(CONFIG_MAPS),
-    "allowed": lambda client: client.allowed(AccessQuestion(verb="get", resource=PODS)),
+    "allowed": lambda client: client.allowed(AccessReview(verb="get", resource=PODS)),
     "text": lambda client: client.text("/version"),
     "dry run": lambda client: client.patch(CONFIG_MAPS, "a", {"data": {"x": "2"}}, dry_run=True),
 }
@@ -157,21 +149,21 @@ async def ready(client: KubeClient, api: Api) -> KubeClient:
 
 @pytest.mark.parametrize("act", READS.values(), ids=READS)
 @pytest.mark.parametrize("code", [500, 502, 503, 504])
-async def test_a_read_is_said_again_after_a_failure(ready: KubeClient, api: Api, act: Act, code: int) -> None:
+async def test_a_read_is_repeated_after_a_failure(ready: KubeClient, api: Api, act: Act, code: int) -> None:
     api.faults.failing(code=code, times=3)
     await act(ready)
     assert len(api.calls) == 4
 
 
 @pytest.mark.parametrize("act", READS.values(), ids=READS)
-async def test_a_read_is_said_again_after_a_lost_answer(ready: KubeClient, api: Api, act: Act) -> None:
+async def test_a_read_is_repeated_after_a_lost_answer(ready: KubeClient, api: Api, act: Act) -> None:
     api.faults.add(Fault(LoseAnswer(), times=2))
     await act(ready)
     assert len(api.calls) == 3
 
 
 @pytest.mark.parametrize("act", WRITES.values(), ids=WRITES)
-async def test_a_write_is_not_said_again_after_a_failure(ready: KubeClient, api: Api, act: Act) -> None:
+async def test_a_write_is_not_repeated_after_a_failure(ready: KubeClient, api: Api, act: Act) -> None:
     api.faults.failing(code=500)
     with pytest.raises(ApiError) as caught:
         await act(ready)
@@ -207,9 +199,9 @@ async def test_a_busy_server_is_asked_again_when_it_said(
 
 
 @pytest.mark.parametrize("act", WRITES.values(), ids=WRITES)
-async def test_a_conflict_is_never_said_again(ready: KubeClient, api: Api, act: Act) -> None:
-    from fakes.kube.faults import Refuse
+async def test_a_conflict_is_never_repeated(ready: KubeClient, api: Api, act: Act) -> None:
     from fakes.kube.refusal import conflict
+    from fakes.kube.requests import Refuse
 
     api.faults.add(Fault(Refuse(conflict("configmaps", "a"))))
     with pytest.raises(Conflict):
@@ -239,7 +231,9 @@ async def test_a_server_that_is_busy_for_long_is_not_waited_for(
 @pytest.mark.parametrize("page", ["<html>Sign in</html>", "[]", ""])
 async def test_a_page_that_is_no_api_server_is_nobody(page: str, time: SimulatedTime) -> None:
     transport = httpx.MockTransport(lambda request: httpx.Response(200, text=page))
-    client = KubeClient(Access.fixed("https://x", clock=time), namespace="llm", clock=time, transport=transport)
+    client = KubeClient(
+        CredentialProvider.fixed("https://x", clock=time), namespace="llm", clock=time, transport=transport
+    )
     with pytest.raises(Unreachable, match="something answered that is no API server"):
         await client.get(PODS, "a")
     await client.close()

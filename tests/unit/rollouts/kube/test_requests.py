@@ -6,14 +6,14 @@ import pytest
 
 from rollouts.errors import NotPossible
 from rollouts.kube import requests, resources
-from rollouts.kube.model import EVERYWHERE, AccessQuestion, PatchKind, Request
+from rollouts.kube.model import EVERYWHERE, AccessReview, PatchKind, Request
 from rollouts.kube.resources import (
     ACCESS_REVIEWS,
     DEPLOYMENTS,
     HTTP_ROUTES,
-    KNOWN,
     NODES,
     PODS,
+    RESOURCES,
     ROLLOUTS,
     resource_of,
 )
@@ -77,8 +77,8 @@ def test_selectors_that_say_nothing_are_not_sent() -> None:
 
 def test_pages_and_streams_keep_the_selectors() -> None:
     whole = requests.collection(PODS, labels="a=b")
-    assert requests.page(whole, "next").query == {"labelSelector": "a=b", "limit": "500", "continue": "next"}
-    assert requests.stream(whole, since="7", seconds=300).query == {
+    assert requests.list_page(whole, "next").query == {"labelSelector": "a=b", "limit": "500", "continue": "next"}
+    assert requests.watch_stream(whole, since="7", seconds=300).query == {
         "labelSelector": "a=b",
         "watch": "true",
         "allowWatchBookmarks": "true",
@@ -91,7 +91,7 @@ def test_pages_and_streams_keep_the_selectors() -> None:
     ("question", "attributes"),
     [
         (
-            AccessQuestion(verb="patch", resource=ROLLOUTS, name="a", subresource="status"),
+            AccessReview(verb="patch", resource=ROLLOUTS, name="a", subresource="status"),
             {
                 "namespace": "llm",
                 "verb": "patch",
@@ -103,16 +103,16 @@ def test_pages_and_streams_keep_the_selectors() -> None:
             },
         ),
         (
-            AccessQuestion(verb="list", resource=NODES),
+            AccessReview(verb="list", resource=NODES),
             {"verb": "list", "version": "v1", "resource": "nodes"},
         ),
         (
-            AccessQuestion(verb="list", resource=PODS, namespace=EVERYWHERE),
+            AccessReview(verb="list", resource=PODS, namespace=EVERYWHERE),
             {"verb": "list", "version": "v1", "resource": "pods"},
         ),
     ],
 )
-def test_a_question_of_access(question: AccessQuestion, attributes: dict[str, str]) -> None:
+def test_a_question_of_access(question: AccessReview, attributes: dict[str, str]) -> None:
     asked = requests.review(question, "llm")
     assert asked.path("llm") == "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
     assert isinstance(asked.body, dict)
@@ -122,7 +122,7 @@ def test_a_question_of_access(question: AccessQuestion, attributes: dict[str, st
 def test_what_may_be_said_any_number_of_times() -> None:
     harmless = [
         requests.get(PODS, "a"),
-        requests.review(AccessQuestion(verb="get", resource=PODS), "llm"),
+        requests.review(AccessReview(verb="get", resource=PODS), "llm"),
         requests.apply(ROLLOUT, dry_run=True),
         requests.patch(ROLLOUTS, "a", {}, dry_run=True),
     ]
@@ -137,7 +137,7 @@ def test_what_may_be_said_any_number_of_times() -> None:
     assert not any(map(requests.changes_nothing, writes))
 
 
-@pytest.mark.parametrize("resource", KNOWN, ids=lambda resource: resource.plural)
+@pytest.mark.parametrize("resource", RESOURCES, ids=lambda resource: resource.plural)
 def test_every_known_resource_is_found_by_its_manifest(resource: resources.Resource) -> None:
     assert resource_of({"apiVersion": resource.api_version, "kind": resource.kind}) == resource
 
@@ -157,5 +157,5 @@ def test_an_unknown_kind_is_no_guess(manifest: dict[str, str]) -> None:
 
 
 def test_names_are_unlike() -> None:
-    assert len({(resource.group, resource.plural) for resource in KNOWN}) == len(KNOWN)
-    assert {DEPLOYMENTS, ACCESS_REVIEWS} <= set(KNOWN)
+    assert len({(resource.group, resource.plural) for resource in RESOURCES}) == len(RESOURCES)
+    assert {DEPLOYMENTS, ACCESS_REVIEWS} <= set(RESOURCES)

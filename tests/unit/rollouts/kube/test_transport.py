@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import httpx
 import pytest
-from fakes.kube.simulated_time import SimulatedTime
+from fakes.clock import SimulatedTime
 
-from rollouts.adapters.kube.access import Access, Credential, Server
 from rollouts.adapters.kube.client import KubeClient
-from rollouts.adapters.kube.transport import Wire
+from rollouts.adapters.kube.credentials import CredentialProvider
+from rollouts.adapters.kube.kubeconfig import ApiServer, Credential
+from rollouts.adapters.kube.transport import HttpClient
 from rollouts.errors import NoAccess
 from rollouts.kube.resources import ROLLOUTS
+from rollouts.kube.retry import RetryPolicy
 
 
-async def test_connections_are_new_when_a_certificate_was_rotated_and_the_last_ones_go_on() -> None:
-    wire = Wire()
-    first, second, third = (Server("http://x", fingerprint=name) for name in "abc")
+async def test_connections_are_new_when_a_certificate_was_rotated_and_the_last_ones_go_on(time: SimulatedTime) -> None:
+    wire = HttpClient(CredentialProvider.fixed("http://x", clock=time), RetryPolicy(time, seconds=0))
+    first, second, third = (ApiServer("http://x", fingerprint=name) for name in "abc")
     clients = [await wire._client(server) for server in (first, first, second, third)]
     assert clients[0] is clients[1]
     assert len(set(map(id, clients))) == 3
@@ -32,9 +34,11 @@ async def test_what_goes_over_the_wire(time: SimulatedTime) -> None:
         return httpx.Response(200, json={})
 
     async def credential() -> Credential:
-        return Credential(Server("https://x:6443", tls_name="kubernetes"), "Bearer t")
+        return Credential(ApiServer("https://x:6443", tls_name="kubernetes"), "Bearer t")
 
-    client = KubeClient(Access(credential, time), namespace="llm", clock=time, transport=httpx.MockTransport(answer))
+    client = KubeClient(
+        CredentialProvider(credential, time), namespace="llm", clock=time, transport=httpx.MockTransport(answer)
+    )
     await client.patch(ROLLOUTS, "a", {"status": {"abort": True}}, subresource="status")
     await client.text("/api/v1/namespaces/llm/pods/a/log?tailLines=5")
     await client.close()
@@ -49,7 +53,7 @@ async def test_what_goes_over_the_wire(time: SimulatedTime) -> None:
 
 
 async def test_an_address_that_is_none(time: SimulatedTime) -> None:
-    client = KubeClient(Access.fixed("http://x:port", clock=time), namespace="llm", clock=time)
+    client = KubeClient(CredentialProvider.fixed("http://x:port", clock=time), namespace="llm", clock=time)
     with pytest.raises(NoAccess, match="no address of an API server"):
         await client.server_version()
     await client.close()

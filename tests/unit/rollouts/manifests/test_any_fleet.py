@@ -5,20 +5,18 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from fakes.fleets import fleet_spec, region, release
+from fakes.fleet import fleet_spec, region, release
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from rollouts.kube.model import Json
 from rollouts.kube.resources import resource_of
-from rollouts.manifests.conventions import POD_TEMPLATE_HASH, ROLE
-from rollouts.manifests.gpus import GPUS, labellers_of
-from rollouts.manifests.nodes_spec import GpuLabels
-from rollouts.manifests.odds import Around, odds_with
-from rollouts.manifests.release import Release, Trial
+from rollouts.manifests.manifest import Release, ReleaseCandidate
+from rollouts.manifests.nodes_spec import GPUS, GpuLabels, labellers_of
 from rollouts.manifests.render import render
 from rollouts.manifests.schema import problems_in
-from rollouts.manifests.spec import ArgoFleetSpec
+from rollouts.manifests.spec import ArgoFleetSpec, FleetValidationContext, conflicts_with
+from tidegate.core.names import POD_TEMPLATE_HASH, ROLE
 
 names = st.from_regex(r"[a-z0-9]([-a-z0-9]{0,20}[a-z0-9])?", fullmatch=True)
 hosts = st.from_regex(r"(\*\.)?[a-z]([-a-z0-9]{0,8}[a-z0-9])?(\.[a-z]{2,5}){1,2}", fullmatch=True)
@@ -35,8 +33,8 @@ def some(**fields: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
 
 autoscales = st.builds(
     lambda least, more, up, down, rest: {
-        "least": least,
-        "most": least + more,
+        "min_replicas": least,
+        "max_replicas": least + more,
         "up_after": timedelta(seconds=up),
         "down_after": timedelta(seconds=up + down),
         **rest,
@@ -93,7 +91,7 @@ fleets = some(
     namespace=names,
 )
 trials = st.builds(
-    Trial,
+    ReleaseCandidate,
     mirror=st.integers(0, 100),
     weights=st.sets(st.integers(1, 99), max_size=4).map(lambda some: tuple(sorted(some))),
 )
@@ -108,8 +106,10 @@ def sites(draw: st.DrawFn) -> tuple[ArgoFleetSpec, Release]:
         accelerator=draw(st.sampled_from(["cpu", *known])),
         accelerators=draw(st.integers(1, 8)),
     )
-    around = Around(name=engine.delivery, regions=(engine.region,), bake=timedelta(0), accelerator=engine.accelerator)
-    assume(not [*fleet.all_contradictions(), *odds_with(fleet, around)])
+    around = FleetValidationContext(
+        name=engine.delivery, regions=(engine.region,), bake=timedelta(0), accelerator=engine.accelerator
+    )
+    assume(not [*fleet.all_contradictions(), *conflicts_with(fleet, around)])
     return fleet, engine
 
 
@@ -123,11 +123,14 @@ def names_of(objects: tuple[Json, ...], kind: str) -> set[str]:
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
 @given(sites(), trials)
-def test_what_is_rendered_is_valid_and_holds_together(site: tuple[ArgoFleetSpec, Release], trial: Trial) -> None:
+def test_what_is_rendered_is_valid_and_holds_together(
+    site: tuple[ArgoFleetSpec, Release], trial: ReleaseCandidate
+) -> None:
     fleet, engine = site
-    objects = render(fleet, engine, trial=trial)
+    guard = "registry.example.com/tidegate@sha256:" + "5" * 64
+    objects = render(fleet, engine, trial=trial, guard=guard)
     assert [str(problem) for each in objects for problem in problems_in(each)] == []
-    assert render(fleet, engine, trial=trial) == objects
+    assert render(fleet, engine, trial=trial, guard=guard) == objects
 
     rollout = objects[-1]
     assert rollout["kind"] == "Rollout"
@@ -150,7 +153,7 @@ def test_what_is_rendered_is_valid_and_holds_together(site: tuple[ArgoFleetSpec,
 
 @given(trials, st.integers(1, 20), st.none() | st.integers(1, 20))
 def test_no_step_takes_engines_from_a_canary_or_sends_users_before_it_is_deployed(
-    trial: Trial, replicas: int, given: int | None
+    trial: ReleaseCandidate, replicas: int, given: int | None
 ) -> None:
     fleet = fleet_spec(replicas=replicas, canary={"replicas": given}, previous=None)
     rollout = render(fleet, release(), trial=trial)[-1]

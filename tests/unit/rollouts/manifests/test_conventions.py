@@ -1,20 +1,13 @@
-"""Two rooms that do not know each other say the same words to the same pods."""
+"""Where `slo` and `rollouts`, which do not import each other, must agree beyond the names in `tidegate.core.names`."""
 
 from __future__ import annotations
 
-from fakes.fleets import fleet_spec, release
+from fakes.fleet import fleet_spec, release
 
 from engine_images.accelerators import Accelerator
-from rollouts.manifests import conventions as rollouts_words
-from rollouts.manifests.gpus import GPUS
+from rollouts.manifests.nodes_spec import GPUS
 from rollouts.manifests.render import render
-from slo.kubernetes import conventions as slo_words
 from slo.kubernetes.pod_monitor import ENGINE_PORT
-
-
-def test_both_rooms_have_the_same_labels() -> None:
-    for name in ("DELIVERY", "REGION", "VERSION", "ROLE", "POD_TEMPLATE_HASH"):
-        assert getattr(rollouts_words, name) == getattr(slo_words, name)
 
 
 def test_engines_are_scraped_where_they_answer() -> None:

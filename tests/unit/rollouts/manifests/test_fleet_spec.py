@@ -6,12 +6,11 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from fakes.fleets import fleet_spec, read_fleet, region
+from fakes.fleet import fleet_spec, read_fleet, region
 
-from rollouts.manifests.odds import Around, odds_with
-from rollouts.manifests.spec import ArgoFleetSpec
+from rollouts.manifests.spec import ArgoFleetSpec, FleetValidationContext, conflicts_with
 from rollouts.manifests.traffic_spec import INSIDE
-from tidegate.core.model import Contradiction
+from tidegate.core.model import SpecConflict
 from tidegate.core.spec import SpecError
 
 LEAST = """\
@@ -30,15 +29,15 @@ def odds(**changes: Any) -> dict[str, str]:
 
 
 def said(found: Any) -> dict[str, str]:
-    def line(odd: Contradiction) -> str:
+    def line(odd: SpecConflict) -> str:
         return f"found {odd.found}; expected {odd.expected}"
 
     return {".".join(str(part) for part in odd.where): line(odd) for odd in found}
 
 
-def around(**changes: Any) -> Around:
+def around(**changes: Any) -> FleetValidationContext:
     required = {"name": "support-llm", "regions": ("eu-west-1",), "bake": timedelta(minutes=30), "accelerator": "cpu"}
-    return Around.model_validate({**required, **changes})
+    return FleetValidationContext.model_validate({**required, **changes})
 
 
 def test_little_has_to_be_written() -> None:
@@ -83,26 +82,36 @@ ALL_ODDS: list[tuple[dict[str, Any], dict[str, str]]] = [
     ),
     # minPodsPerReplicaSet does not count where a step says a number (CalculateReplicaCountsForTrafficRoutedCanary).
     (
-        {"canary": {"replicas": 1, "least": 2}},
-        {"canary.replicas": "found 1, which Argo Rollouts does not raise; expected at least `least`, which is 2"},
+        {"canary": {"replicas": 1, "min_replicas": 2}},
+        {
+            "canary.replicas": "found 1, which Argo Rollouts does not raise; "
+            "expected at least `min_replicas`, which is 2"
+        },
     ),
     (
         {"canary": {"dynamic_stable": True}, "previous": None, "strategy": "blue-green"},
         {"canary.dynamic_stable": "found with blue-green; expected strategy: canary"},
     ),
     (
-        {"autoscale": {"least": 4, "most": 3}, "replicas": 4},
+        {"autoscale": {"min_replicas": 4, "max_replicas": 3}, "replicas": 4},
         {
-            "autoscale.least": "found 4; expected at most `most`, which is 3",
+            "autoscale.min_replicas": "found 4; expected at most `max_replicas`, which is 3",
             "replicas": "found 4; expected 4 to 3, as `autoscale` says",
         },
     ),
     (
-        {"autoscale": {"least": 1, "most": 3, "waiting": None, "kv_cache": None}},
+        {"autoscale": {"min_replicas": 1, "max_replicas": 3, "waiting": None, "kv_cache": None}},
         {"autoscale.waiting": "found no signal; expected at least one of waiting, kv_cache, ttft"},
     ),
     (
-        {"autoscale": {"least": 1, "most": 3, "up_after": timedelta(hours=2), "down_after": timedelta(hours=2)}},
+        {
+            "autoscale": {
+                "min_replicas": 1,
+                "max_replicas": 3,
+                "up_after": timedelta(hours=2),
+                "down_after": timedelta(hours=2),
+            }
+        },
         {
             "autoscale.down_after": "found 2h; expected at most 1h",
             "autoscale.up_after": "found 2h; expected at most 1h",
@@ -184,7 +193,7 @@ def test_the_switch_of_old_specs_says_what_to_write_instead() -> None:
 
 
 def test_a_fleet_that_fits_its_delivery_has_no_odds() -> None:
-    assert said(odds_with(fleet_spec(), around())) == {}
+    assert said(conflicts_with(fleet_spec(), around())) == {}
 
 
 @pytest.mark.parametrize(
@@ -231,7 +240,7 @@ def test_a_fleet_that_fits_its_delivery_has_no_odds() -> None:
 def test_what_does_not_fit_the_rest_of_the_delivery_is_told(
     fleet: dict[str, Any], delivery: dict[str, Any], expected: dict[str, str]
 ) -> None:
-    assert said(odds_with(fleet_spec(**fleet), around(**delivery))) == expected
+    assert said(conflicts_with(fleet_spec(**fleet), around(**delivery))) == expected
 
 
 def test_the_spec_is_written_as_it_is_read() -> None:

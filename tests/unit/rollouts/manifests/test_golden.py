@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 import yaml
-from fakes.fleets import read_fleet, release
+from fakes.fleet import read_fleet, release
 
 from rollouts.kube.model import Json
-from rollouts.manifests.release import Release
+from rollouts.manifests.manifest import Release
+from rollouts.manifests.objects.admission_policies import AdmissionScope
 from rollouts.manifests.render import render
 from rollouts.manifests.schema import problems_in
 from tidegate.core.yaml_text import yaml_text
@@ -24,12 +25,21 @@ GOLDEN = ROOT / "tests/golden/manifests"
 EXPORTED = ROOT / "examples/slo/exported"
 WATCHED = "support-llm.availability-background"
 
+KEYS = (GOLDEN / "signatures/engines.pem").read_text()
+"""Two public keys, whose private halves nobody has."""
+
 ENGINES: dict[str, Release] = {
     "canary": release(accelerator="nvidia-l40s"),
     "blue-green": release(accelerator="amd-mi300x", accelerators=8),
     "istio": release(accelerator="nvidia-h100-80gb", accelerators=2),
     "keda": release(accelerator="nvidia-a100-80gb"),
     "hpa": release(accelerator="nvidia-l4"),
+    "signatures": release(public_keys=KEYS),
+}
+GUARDS = dict.fromkeys(("canary", "istio"), "registry.example.com/tidegate@sha256:" + "5" * 64)
+"""One for each kind of route."""
+ADMITTED = {
+    "signatures": AdmissionScope(repositories=("registry.example.com/support-llm", "registry.example.com/team/*"))
 }
 
 
@@ -41,9 +51,11 @@ def rendered(case: str) -> tuple[Json, ...]:
     """The first case has objects of the room `slo` too; the others show what is special about them."""
     fleet = read_fleet((GOLDEN / case / "fleet.yaml").read_text())
     if case != "canary":
-        return render(fleet, ENGINES[case])
+        admitted = ADMITTED.get(case, AdmissionScope())
+        return render(fleet, ENGINES[case], guard=GUARDS.get(case, ""), admitted=admitted)
     watching = [template for template in exported("analysis-templates.yaml") if template["metadata"]["name"] == WATCHED]
-    return render(fleet, ENGINES[case], analyses=watching, monitors=tuple(exported("pod-monitors.yaml")))
+    monitors = tuple(exported("pod-monitors.yaml"))
+    return render(fleet, ENGINES[case], analyses=watching, monitors=monitors, guard=GUARDS[case])
 
 
 @pytest.mark.parametrize("case", ENGINES)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from fakes.fleets import fleet_spec, release
+from fakes.fleet import fleet_spec, release
 
 from rollouts.kube.model import Json
-from rollouts.manifests.parts import Part
-from rollouts.manifests.render import render
+from rollouts.manifests.render import RenderPart, render
 from rollouts.manifests.schema import problems_in
 
 CLAIM = {"pod": {"cache": {"claim": "weights", "secret": "store"}}}
@@ -109,6 +108,71 @@ def test_engines_that_none_of_the_keys_signed_do_not_start() -> None:
 
 
 def test_the_keys_are_an_administrators_and_not_a_deliverys() -> None:
-    serving = render(fleet_spec(), release(public_keys="one\n"), parts=(Part.SERVING,))
+    serving = render(fleet_spec(), release(public_keys="one\n"), parts=(RenderPart.SERVING,))
     assert [each for each in serving if each["kind"] == "ConfigMap"] == []
     assert "configmaps" not in str([each for each in render(fleet_spec(), release()) if each["kind"] == "Role"])
+
+
+GUARD = "registry.example.com/tidegate@sha256:" + "5" * 64
+
+
+def guarded(**changes: Any) -> dict[tuple[str, str], Json]:
+    objects = render(fleet_spec(**changes), release(), parts=(RenderPart.SETUP,), guard=GUARD)
+    return {(each["kind"], each["metadata"]["name"]): each for each in objects}
+
+
+def test_a_guard_has_no_more_rights_than_a_way_back_needs() -> None:
+    rules = guarded()["Role", "support-llm-guard"]["rules"]
+    granted = {(kind, verb) for rule in rules for kind in rule["resources"] for verb in rule["verbs"]}
+    assert not {verb for _, verb in granted} & {"delete", "deletecollection", "watch", "*"}
+    assert {kind for kind, verb in granted if verb == "create"} == {"events"}
+    named = [rule["resources"][0] for rule in rules if "resourceNames" not in rule]
+    assert named == ["replicasets", "pods", "events"]
+    (subject,) = guarded()["RoleBinding", "support-llm-guard"]["subjects"]
+    assert (subject["kind"], subject["name"]) == ("ServiceAccount", "support-llm-guard")
+
+
+@pytest.mark.parametrize(
+    ("traffic", "kind"), [("gateway-api", "httproutes"), ("istio", "virtualservices")], ids=["gateway-api", "istio"]
+)
+def test_a_guard_writes_the_kind_of_route_that_splits_users(traffic: str, kind: str) -> None:
+    objects = guarded(traffic=traffic)
+    written = [rule for rule in objects["Role", "support-llm-guard"]["rules"] if "update" in rule["verbs"]]
+    assert [rule["resources"] for rule in written] == [["leases"], [kind]]
+    (container,) = objects["Deployment", "support-llm-guard"]["spec"]["template"]["spec"]["containers"]
+    assert container["args"][container["args"].index("--traffic") + 1] == traffic
+
+
+def test_a_guards_pod_is_nobodys_engine_and_nobodys_to_ask() -> None:
+    objects = guarded()
+    template = objects["Deployment", "support-llm-guard"]["spec"]["template"]
+    engines = objects["NetworkPolicy", "support-llm"]["spec"]["podSelector"]["matchLabels"]
+    own = objects["NetworkPolicy", "support-llm-guard"]["spec"]
+    assert not engines.items() & template["metadata"]["labels"].items()
+    assert own["podSelector"]["matchLabels"] == template["metadata"]["labels"]
+    assert "ingress" not in own
+    assert "Ingress" in own["policyTypes"]
+    assert "169.254.169.254/32" in str(own["egress"])
+
+
+def test_a_guards_pod_may_do_nothing_on_its_node() -> None:
+    spec = guarded()["Deployment", "support-llm-guard"]["spec"]["template"]["spec"]
+    (container,) = spec["containers"]
+    assert spec["securityContext"]["runAsNonRoot"]
+    assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert container["image"] == GUARD
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert spec["serviceAccountName"] == "support-llm-guard"
+
+
+def test_a_guard_is_an_administrators_and_not_a_deliverys() -> None:
+    serving = render(fleet_spec(), release(), parts=(RenderPart.SERVING,), guard=GUARD)
+    assert [each for each in serving if each["metadata"]["name"].endswith("-guard")] == []
+
+
+def test_without_an_image_there_is_no_guard() -> None:
+    assert [each for each in render(fleet_spec(), release()) if each["metadata"]["name"].endswith("-guard")] == []

@@ -6,19 +6,18 @@ from pathlib import Path
 
 import pytest
 from fakes.argo.simulation import Simulation
-from fakes.fleets import read_fleet, release
+from fakes.clock import SimulatedTime
+from fakes.fleet import read_fleet, release
 from fakes.kube.cluster import FakeCluster
-from fakes.kube.simulated_time import SimulatedTime
 
-from rollouts.argo.phase import Phase, phase_of
-from rollouts.cluster.http_route import HttpRoutes
-from rollouts.cluster.virtual_service import VirtualServices
+from rollouts.argo.state import RolloutPhase, phase_of
+from rollouts.cluster.routes import HttpRoutes, VirtualServices
 from rollouts.kube.model import Json
 from rollouts.kube.resources import PODS, ROLLOUTS, SERVICES, resource_of
-from rollouts.manifests.conventions import POD_TEMPLATE_HASH, VERSION
-from rollouts.manifests.living import carried_over
+from rollouts.manifests.ownership import with_preserved_fields
 from rollouts.manifests.render import render
 from rollouts.manifests.spec import ArgoFleetSpec
+from tidegate.core.names import POD_TEMPLATE_HASH, VERSION
 
 GOLDEN = Path(__file__).parents[3] / "golden/manifests"
 NAME = "support-llm"
@@ -38,7 +37,7 @@ class Stage:
     def apply(self, version: str) -> None:
         for each in render(self.fleet, release(version=version, accelerator=self._accelerator)):
             live = self.cluster.find(resource_of(each), each["metadata"]["name"])
-            said = carried_over(each, live) if live else each
+            said = with_preserved_fields(each, live) if live else each
             self.cluster.apply(resource_of(each), said, manager="tidegate", force=True)
         self.time.advance(300)
 
@@ -52,7 +51,7 @@ class Stage:
         return self.cluster.get(ROLLOUTS, NAME)
 
     @property
-    def phase(self) -> Phase:
+    def phase(self) -> RolloutPhase:
         return phase_of(self.rollout).phase
 
     @property
@@ -73,7 +72,7 @@ class Stage:
 def test_the_first_version_serves_at_once(case: str) -> None:
     stage = Stage(case)
     stage.apply("7")
-    assert stage.phase is Phase.HEALTHY
+    assert stage.phase is RolloutPhase.HEALTHY
     assert len(stage.hashes()) == 1
 
 
@@ -84,18 +83,18 @@ def test_the_second_is_tried_weight_by_weight_and_never_has_too_few_engines(case
     before = stage.engines("7")
     stage.apply("8")
     seen = [stage.weight]
-    assert stage.phase is Phase.PAUSED
+    assert stage.phase is RolloutPhase.PAUSED
     assert len(stage.hashes()) == 2
-    while stage.phase is Phase.PAUSED and len(seen) < 5:
+    while stage.phase is RolloutPhase.PAUSED and len(seen) < 5:
         stage.go_on()
         seen.append(stage.weight)
         assert stage.engines("8") * 100 >= seen[-1] * before
     assert seen[:4] == [0, 5, 25, 50]
-    assert stage.phase is Phase.HEALTHY
+    assert stage.phase is RolloutPhase.HEALTHY
     assert len(stage.hashes()) == 1
 
 
-def test_said_again_in_the_middle_nothing_moves() -> None:
+def test_repeated_in_the_middle_nothing_moves() -> None:
     stage = Stage("canary")
     stage.apply("7")
     stage.apply("8")

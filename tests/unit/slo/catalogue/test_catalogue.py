@@ -6,16 +6,16 @@ from collections.abc import Iterator
 
 import promql_parser as promql
 import pytest
-from fakes.catalogue import slo_spec
+from fakes.metrics.slos import slo_spec
 
 from slo.catalogue import group_of, slo_of
 from slo.metrics import metric_of
-from slo.model import WINDOW_PLACE, Events, Raw, Sli
+from slo.model import WINDOW_PLACE, EventSli, RawSli, Sli
 from slo.spec import KINDS, CountedBy
 
 
 def queries(sli: Sli) -> tuple[str, ...]:
-    return (sli.error_ratio_query,) if isinstance(sli, Raw) else (sli.error_query, sli.total_query)
+    return (sli.error_ratio_query,) if isinstance(sli, RawSli) else (sli.error_query, sli.total_query)
 
 
 def selectors(query: str) -> list[promql.VectorSelector]:
@@ -51,7 +51,7 @@ def test_every_query_asks_for_what_is_exported_and_for_users_of_its_service_only
 def test_who_counts_is_the_fleets_choice_unless_the_line_says_it() -> None:
     def metrics(fleets: CountedBy, **said: object) -> set[str]:
         sli = slo_of(slo_spec("errors", **said), service="chat", counted_by=fleets).sli
-        assert isinstance(sli, Events)
+        assert isinstance(sli, EventSli)
         return {selector.name for selector in selectors(sli.error_query)}
 
     proxy, engine = metrics(CountedBy.PROXY), metrics(CountedBy.ENGINE)

@@ -2,19 +2,19 @@ from __future__ import annotations
 
 from itertools import combinations, product
 
-from fakes.dashboards import COST, SLOS
+from fakes.metrics.slos import COST, SLOS
 from hypothesis import given
 from hypothesis import strategies as some
 
 from slo.dashboards import dashboards_of
-from slo.dashboards.layout import placed
-from slo.dashboards.model import COLUMNS, Kind, Panel, Place, Query, Row
+from slo.dashboards.grafana import grid_positions
+from slo.dashboards.model import COLUMNS, GridPosition, Panel, PanelKind, PanelRow, Query
 from slo.spec import CountedBy
 
 panels = some.builds(
     lambda width, height: Panel(
         title="",
-        kind=Kind.LINES,
+        kind=PanelKind.LINES,
         question="",
         action="",
         queries=(Query(expr="", legend=""),),
@@ -25,36 +25,36 @@ panels = some.builds(
     some.integers(1, 12),
 )
 rows = some.builds(
-    lambda title, found: Row(title=title, panels=tuple(found)),
+    lambda title, found: PanelRow(title=title, panels=tuple(found)),
     some.sampled_from(["", "A row"]),
     some.lists(panels, min_size=1, max_size=9),
 )
 
 
-def overlap(one: Place, other: Place) -> bool:
+def overlap(one: GridPosition, other: GridPosition) -> bool:
     apart = one.x + one.width <= other.x or other.x + other.width <= one.x
     above = one.y + one.height <= other.y or other.y + other.height <= one.y
     return not (apart or above)
 
 
 @given(some.lists(rows, min_size=1, max_size=4).map(tuple))
-def test_nothing_stands_on_anything_else_or_beside_the_grid(found: tuple[Row, ...]) -> None:
-    places = [place for _, place in placed(found)]
+def test_nothing_stands_on_anything_else_or_next_to_the_grid(found: tuple[PanelRow, ...]) -> None:
+    places = [place for _, place in grid_positions(found)]
     assert not any(overlap(one, other) for one, other in combinations(places, 2))
     assert all(place.x + place.width <= COLUMNS for place in places)
 
 
 @given(some.lists(rows, min_size=1, max_size=4).map(tuple))
-def test_what_is_read_first_stands_first(found: tuple[Row, ...]) -> None:
-    places = [place for _, place in placed(found)]
+def test_what_is_read_first_stands_first(found: tuple[PanelRow, ...]) -> None:
+    places = [place for _, place in grid_positions(found)]
     assert [(place.y, place.x) for place in places] == sorted((place.y, place.x) for place in places)
 
 
 def test_our_own_lines_are_full_and_even() -> None:
     for slos, cost, counted_by in product((SLOS, ()), (COST, None), CountedBy):
         for dashboard in dashboards_of(slos, service="chat", cost=cost, counted_by=counted_by):
-            lines: dict[int, list[Place]] = {}
-            for _, place in placed(dashboard.rows):
+            lines: dict[int, list[GridPosition]] = {}
+            for _, place in grid_positions(dashboard.rows):
                 lines.setdefault(place.y, []).append(place)
             for line in lines.values():
                 assert sum(place.width for place in line) == COLUMNS
@@ -64,4 +64,4 @@ def test_our_own_lines_are_full_and_even() -> None:
 def test_the_first_screen_of_on_call_is_a_screen() -> None:
     first = dashboards_of(SLOS, service="chat")[0].rows[0]
     assert first.title == ""
-    assert max(place.y + place.height for _, place in placed((first,))) <= 14
+    assert max(place.y + place.height for _, place in grid_positions((first,))) <= 14

@@ -4,10 +4,10 @@ import json
 from typing import Any
 
 import pytest
-from fakes.dashboards import COST, SLOS
+from fakes.metrics.slos import COST, SLOS
 
 from slo.dashboards import Dashboard, dashboard_json, dashboards_of
-from slo.dashboards.model import Colours, Kind, Panel
+from slo.dashboards.model import Colours, Panel, PanelKind
 
 ON_CALL, ENGINEERING, MONEY = dashboards_of(SLOS, service="chat", cost=COST)
 LEVELS = (ON_CALL, ENGINEERING, MONEY)
@@ -76,7 +76,7 @@ def test_every_panel_has_an_id_and_a_title_of_its_own() -> None:
 
 def test_a_failing_region_is_red_before_anything_else_is_read() -> None:
     first = next(iter(ON_CALL.panels))
-    assert (first.kind, colours(first)[1:]) == (Kind.TILES, [(0, "green"), (1, "yellow"), (6, "red")])
+    assert (first.kind, colours(first)[1:]) == (PanelKind.TILES, [(0, "green"), (1, "yellow"), (6, "red")])
 
 
 def test_stable_and_canary_have_the_same_colours_everywhere() -> None:
@@ -112,7 +112,7 @@ def test_composite_quality_and_gpus_have_bands_and_others_lines() -> None:
 
 
 def test_the_heat_map_is_cut_at_the_line_of_the_slo() -> None:
-    beyond, within = (found for found in ON_CALL.panels if found.kind is Kind.HEAT)
+    beyond, within = (found for found in ON_CALL.panels if found.kind is PanelKind.HEAT)
     assert (beyond.colours, within.colours) == (Colours.REDS, Colours.BLUES)
     assert 'le=~"0[.]5|0[.]75|1[.]0' in beyond.queries[0].expr
     assert beyond.queries[0].expr.endswith('le="0.25"})')
@@ -122,13 +122,13 @@ def test_the_heat_map_is_cut_at_the_line_of_the_slo() -> None:
 
 def test_without_a_promise_there_is_one_heat_map_and_no_line() -> None:
     bare = dashboards_of([], service="chat")[0]
-    assert [found.title for found in bare.panels if found.kind is Kind.HEAT] == ["Time to first token"]
+    assert [found.title for found in bare.panels if found.kind is PanelKind.HEAT] == ["Time to first token"]
     assert panel(bare, "Time to first token, p50 and p95").steps == ()
 
 
 def test_the_gpu_dial_has_the_band() -> None:
     dial = panel(ON_CALL, "GPU utilisation")
-    assert (dial.kind, colours(dial)) == (Kind.DIAL, [(None, "blue"), (65, "green"), (75, "yellow"), (90, "red")])
+    assert (dial.kind, colours(dial)) == (PanelKind.DIAL, [(None, "blue"), (65, "green"), (75, "yellow"), (90, "red")])
 
 
 def test_without_a_price_there_is_no_panel_of_money() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from fakes.dashboards import COST, SLOS
+from fakes.metrics.slos import COST, SLOS
 
 from slo.dashboards import dashboards_of
 

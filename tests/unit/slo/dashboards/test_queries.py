@@ -1,90 +1,82 @@
-"""Every query asks for series that somebody exports or records, by labels that they have."""
+"""Every query asks for series that somebody exports or records; a real Prometheus has data for them (integration)."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable
 
 import pytest
-from fakes.dashboards import COST, SLOS
-from fakes.known_series import known_series
-from fakes.query_labels import read_labels
+from fakes.metrics.queries import known_series, series_of
+from fakes.metrics.slos import COST, SLOS
 
-from slo.dashboards import Dashboard, dashboards_of
-from slo.dashboards.conventions import FIRING
-from slo.dashboards.model import Needs
-from slo.dashboards.outputs import VARIABLE_QUERIES
+from slo.dashboards import Dashboard, dashboard_json, dashboards_of
+from slo.dashboards.fill import SELECTORS
+from slo.dashboards.model import Prerequisite
 from slo.metrics import metric_of
 from slo.signals import signal_groups
 from slo.spec import CostSpec, CountedBy, SloSpec
 
 SERVICE = "chat"
+FIRING = SELECTORS["firing"]
+VARIABLE_QUERIES = [
+    variable["query"]
+    for variable in json.loads(dashboard_json(dashboards_of((), service=SERVICE)[0]))["templating"]["list"]
+    if variable["type"] == "query"
+]
 WAYS: list[tuple[tuple[SloSpec, ...], CostSpec | None]] = [(SLOS, COST), (SLOS, None), ((), COST), ((), None)]
 
 
-def queries(dashboards: Iterable[Dashboard]) -> list[tuple[str, str, str]]:
-    """Title of the panel, expression, legend."""
+def queries(dashboards: Iterable[Dashboard]) -> list[tuple[str, str]]:
+    """Title of the panel, expression."""
     return [
-        (panel.title, query.expr, query.legend)
-        for dashboard in dashboards
-        for panel in dashboard.panels
-        for query in panel.queries
+        (panel.title, query.expr) for dashboard in dashboards for panel in dashboard.panels for query in panel.queries
     ]
 
 
 @pytest.mark.parametrize("counted_by", CountedBy)
 @pytest.mark.parametrize(("slos", "cost"), WAYS)
-def test_every_query_has_its_series_and_every_legend_its_labels(
-    slos: tuple[SloSpec, ...], cost: CostSpec | None, counted_by: CountedBy
-) -> None:
+def test_every_query_has_its_series(slos: tuple[SloSpec, ...], cost: CostSpec | None, counted_by: CountedBy) -> None:
     # What is recorded of SLOs has the same names, whichever of them a delivery has.
     known = known_series(SLOS, service=SERVICE, counted_by=counted_by, cost=cost)
-    wrong = []
-    for title, expr, legend in queries(dashboards_of(slos, service=SERVICE, cost=cost, counted_by=counted_by)):
-        reading = read_labels(expr, known)
-        wrong += [f"{title}: {problem}" for problem in reading.problems]
-        wrong += [
-            f"{title}: no label {name}" for name in re.findall(r"{{(\w+)}}", legend) if name not in reading.labels
-        ]
-    assert wrong == []
+    asked = queries(dashboards_of(slos, service=SERVICE, cost=cost, counted_by=counted_by))
+    assert {title: unknown for title, expr in asked if (unknown := series_of(expr) - known)} == {}
 
 
 def test_what_only_a_proxy_counts_is_not_asked_of_engines() -> None:
     levels = {way: dashboards_of(SLOS, service=SERVICE, counted_by=way) for way in CountedBy}
-    titles = {way: {title for title, _, _ in queries(found)} for way, found in levels.items()}
+    titles = {way: {title for title, _ in queries(found)} for way, found in levels.items()}
     assert titles[CountedBy.PROXY] - titles[CountedBy.ENGINE] == {"Regeneration: users who ask again"}
 
 
 def test_variables_and_annotations_are_queries_too() -> None:
     known = known_series(SLOS, service=SERVICE, counted_by=CountedBy.PROXY, cost=COST)
-    assert read_labels(FIRING, known).problems == ()
-    for query in VARIABLE_QUERIES.values():
-        found = re.fullmatch(r"label_values\((.+), (\w+)\)", query)
-        assert found
-        reading = read_labels(found[1], known)
-        assert reading.problems == ()
-        assert found[2] in reading.labels
+    assert series_of(FIRING) <= known
+    for query in VARIABLE_QUERIES:
+        found = re.fullmatch(r"label_values\((.+), \w+\)", query)
+        assert found and series_of(found[1]) <= known
 
 
 def test_no_query_sees_other_services() -> None:
-    everything = [query for _, query, _ in queries(dashboards_of(SLOS, service=SERVICE, cost=COST))]
-    for query in (*everything, FIRING, *(query.removeprefix("label_values") for query in VARIABLE_QUERIES.values())):
+    everything = [query for _, query in queries(dashboards_of(SLOS, service=SERVICE, cost=COST))]
+    for query in (*everything, FIRING, *(query.removeprefix("label_values") for query in VARIABLE_QUERIES)):
         asked, told = len(re.findall(r"\b(?:tidegate[:_]|slo:|ALERTS)", query)), query.count('service="$service"')
         assert asked == told > 0, query
 
 
 def test_without_a_price_nothing_is_asked_about_money() -> None:
-    assert not [expr for _, expr, _ in queries(dashboards_of(SLOS, service=SERVICE)) if "cost" in expr]
+    assert not [expr for _, expr in queries(dashboards_of(SLOS, service=SERVICE)) if "cost" in expr]
 
 
-@pytest.mark.parametrize(("needs", "only_with"), [(Needs.GPU, "a GPU"), (Needs.SPECULATION, "speculative decoding")])
-def test_what_needs_a_gpu_or_speculation_says_so_and_nothing_else_does(needs: Needs, only_with: str) -> None:
+@pytest.mark.parametrize(
+    ("needs", "only_with"), [(Prerequisite.GPU, "a GPU"), (Prerequisite.SPECULATION, "speculative decoding")]
+)
+def test_what_needs_a_gpu_or_speculation_says_so_and_nothing_else_does(needs: Prerequisite, only_with: str) -> None:
     dependent = signals_of(only_with)
-    known = known_series(SLOS, service=SERVICE, counted_by=CountedBy.PROXY, cost=COST)
     for dashboard in dashboards_of(SLOS, service=SERVICE, cost=COST):
         for panel in dashboard.panels:
             for query in panel.queries:
-                asks = bool(read_labels(query.expr, known).series & dependent)
+                asks = bool(series_of(query.expr) & dependent)
                 assert asks == (query.needs is needs), panel.title
 
 
@@ -93,7 +85,7 @@ def test_all_that_needs_a_gpu_is_named_here() -> None:
         f"{dashboard.title}: {panel.title}"
         for dashboard in dashboards_of(SLOS, service=SERVICE, cost=COST)
         for panel in dashboard.panels
-        if any(query.needs is Needs.GPU for query in panel.queries)
+        if any(query.needs is Prerequisite.GPU for query in panel.queries)
     ] == [
         "chat · L1 on-call: GPU utilisation",
         "chat · L3 cost and capacity: Engines provisioned, and engines' worth of GPU that is used",
@@ -109,7 +101,7 @@ def signals_of(only_with: str) -> set[str]:
     ]
     found = set()
     for rule in rules:
-        metrics = (metric_of(name) for name in read_labels(rule.expr, {}).series)
+        metrics = (metric_of(name) for name in series_of(rule.expr))
         if any(metric and only_with in metric.only_with for metric in metrics):
             found.add(rule.record)
     assert found

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 import yaml
-from fakes.analysis import together
+from fakes.metrics.queries import together
 
-from slo.kubernetes.conventions import DELIVERY, REGION, ROLE, VERSION
 from slo.kubernetes.pod_monitor import ENGINE_PORT
 from tidegate.cli import main
+from tidegate.core.names import DELIVERY, REGION, ROLE, VERSION
 
 ROOT = Path(__file__).parents[4]
 EXAMPLE = ROOT / "examples" / "slo"

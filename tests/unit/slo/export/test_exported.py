@@ -7,20 +7,18 @@ from typing import Any
 
 import pytest
 import yaml
-from fakes.analysis import together
+from fakes.metrics.queries import together
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slo.dashboards.outputs import TAG
-from slo.durations import parse_prometheus_duration
-from slo.export import Cluster, Exported, Wanted, exported
-from slo.export.wording import MARK
+from slo.export import MARK, ExportCluster, ExportedFile, ExportRequest, export_files
 from slo.formats import read
-from slo.kubernetes.conventions import DELIVERY
 from slo.kubernetes.manifest import object_name
 from slo.rules import rules_for
 from slo.spec import CostSpec, CountedBy, SloSpec
 from slo.windows import windows_for
+from tidegate.core.durations import parse_prometheus_duration
+from tidegate.core.names import DELIVERY
 
 KIBIBYTE = 1024
 APPLY_AT_MOST = 256 * KIBIBYTE
@@ -36,19 +34,19 @@ SLOS: tuple[dict[str, Any], ...] = (
     {"name": "kv-cache", "objective": 95, "kv_cache": {"below": "90%"}},
     {"name": "quality", "objective": 95, "window": "28d", "quality": {"at_least": 0.8}},
 )
-WANTED = Wanted(
+WANTED = ExportRequest(
     scrape_interval=timedelta(seconds=5),
     delivery="support-llm",
     promises=tuple(SloSpec.model_validate(slo) for slo in SLOS),
     counted_by=CountedBy.ENGINE,
     cost=CostSpec(per_engine_hour=2.5),
     stage=timedelta(minutes=30),
-    cluster=Cluster(namespace="serving", labels={"release": "monitoring"}),
+    cluster=ExportCluster(namespace="serving", labels={"release": "monitoring"}),
 )
 
 
-def files(wanted: Wanted = WANTED) -> dict[str, Exported]:
-    return {file.name: file for file in exported(wanted)}
+def files(wanted: ExportRequest = WANTED) -> dict[str, ExportedFile]:
+    return {file.name: file for file in export_files(wanted)}
 
 
 def objects(*names: str) -> list[dict[str, Any]]:
@@ -63,11 +61,11 @@ ALL_OBJECTS = ("prometheus-rule.yaml", "analysis-templates.yaml", "pod-monitors.
 
 
 def test_the_same_input_gives_the_same_bytes() -> None:
-    assert exported(WANTED) == exported(WANTED)
+    assert export_files(WANTED) == export_files(WANTED)
 
 
 def test_every_file_says_who_wrote_it() -> None:
-    for file in exported(WANTED):
+    for file in export_files(WANTED):
         assert file.mark in file.text
         assert file.name.endswith(".json") or file.mark == MARK
 
@@ -153,7 +151,7 @@ def test_what_cannot_be_judged_is_told_and_the_rest_is_exported() -> None:
 def test_dashboards_are_tagged_as_ours() -> None:
     dashboards = [file for name, file in files().items() if name.startswith("dashboards/")]
     assert len(dashboards) == 3
-    assert all(TAG in json.loads(file.text)["tags"] for file in dashboards)
+    assert all("tidegate" in json.loads(file.text)["tags"] for file in dashboards)
 
 
 def test_alertmanager_asks_for_labels_that_alerts_have() -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from slo.errors import CannotSay
 from slo.formats import read, read_all, write_openslo
-from slo.model import Raw, Slo, SloGroup
+from slo.formats.write import UnsupportedByFormat
+from slo.model import RawSli, Slo, SloGroup
 from tidegate.core.spec import SpecError
 
 EVENTS = "{events: {error_query: 'rate(a[{{.window}}])', total_query: 'rate(b[{{.window}}])'}}"
@@ -109,8 +109,8 @@ def test_problems_of_all_files_are_told_together() -> None:
     assert [problem.file for problem in refused.value.problems] == ["a.yaml", "b.yaml"]
 
 
-def test_openslo_refuses_a_ratio_whose_events_nobody_knows() -> None:
-    raw = Slo(service="chat", name="quality", objective=95, sli=Raw(error_ratio_query="a[{{.window}}]"))
+def test_openslo_refuses_a_ratio_whose_events_no_one_knows() -> None:
+    raw = Slo(service="chat", name="quality", objective=95, sli=RawSli(error_ratio_query="a[{{.window}}]"))
     group = SloGroup(slos=(raw,), mode="cli-gen-prom", spec="prometheus/v1")
-    with pytest.raises(CannotSay, match="chat-quality: OpenSLO counts good and total events"):
+    with pytest.raises(UnsupportedByFormat, match="chat-quality: OpenSLO counts good and total events"):
         write_openslo(group)

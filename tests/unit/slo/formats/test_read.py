@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from slo.formats import read
-from slo.model import Alert, Events, KubernetesNames, Raw, Slo, SloGroup
+from slo.model import Alert, EventSli, KubernetesNames, RawSli, Slo, SloGroup
 
 PLAIN = """
 version: prometheus/v1
@@ -76,7 +76,7 @@ def test_prometheus_v1() -> None:
                 description="Answers come.",
                 objective=99.9,
                 labels={"owner": "serving", "tier": "2"},
-                sli=Events(
+                sli=EventSli(
                     error_query="sum(rate(failed_total[{{.window}}]))",
                     total_query="sum(rate(all_total[{{ .window }}]))",
                 ),
@@ -93,7 +93,7 @@ def test_the_kubernetes_object_keeps_its_names() -> None:
     assert (group.mode, group.spec) == ("cli-gen-k8s", "sloth.slok.dev/v1")
     assert group.kubernetes == KubernetesNames(name="chat-slos", namespace="monitoring", labels={"release": "a"})
     (slo,) = group.slos
-    assert slo.sli == Raw(error_ratio_query="1 - avg_over_time(score[{{.window}}])")
+    assert slo.sli == RawSli(error_ratio_query="1 - avg_over_time(score[{{.window}}])")
     assert (slo.id, slo.page, slo.ticket) == ("chat-quality", None, None)
 
 
@@ -102,7 +102,7 @@ def test_openslo_has_one_slo_for_each_objective_and_no_alerts() -> None:
     assert (group.mode, group.spec) == ("cli-gen-openslo", "openslo/v1alpha")
     assert [(slo.id, slo.objective) for slo in group.slos] == [("chat-ttft-0", 90), ("chat-ttft-1", 99)]
     assert {(slo.description, slo.page, slo.ticket) for slo in group.slos} == {("First words come soon.", None, None)}
-    assert isinstance(group.slos[0].sli, Raw)
+    assert isinstance(group.slos[0].sli, RawSli)
     lines = "1 - ( ( rate(a[{{.window}}]) ) / ( rate(a[{{.window}}]) ) )"
     assert " ".join(group.slos[0].sli.error_ratio_query.split()) == lines
 

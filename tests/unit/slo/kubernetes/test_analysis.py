@@ -6,31 +6,39 @@ from typing import Any
 
 import promql_parser
 import pytest
-from fakes.analysis import filled_in, outcome, together
+from fakes.metrics.queries import filled_in, outcome, together
 
-from slo.kubernetes.analysis import NEVER, analysis_template
-from slo.kubernetes.arm_query import count_of_arm, of_arm, series_of
-from slo.kubernetes.burn import SHORTEST, paging, scaled
-from slo.kubernetes.question import BY_HASH, BY_VERSION, Stage, arm_of
-from slo.model import Events, KubernetesNames, Raw, Slo
+from slo.kubernetes.analysis import (
+    BY_HASH,
+    BY_VERSION,
+    NEVER,
+    SHORTEST,
+    AnalysisStage,
+    analysis_template,
+    arm_of,
+    paging,
+    scaled,
+)
+from slo.model import EventSli, KubernetesNames, RawSli, Slo
+from slo.promql import count_of_arm, of_arm, series_of
 from slo.windows import windows_for
 from tidegate.core.errors import UsageError
 
-ERRORS = Events(
+ERRORS = EventSli(
     error_query='sum(rate(http_requests_total{status="5xx"}[{{.window}}]))',
     total_query="sum(rate(http_requests_total[{{.window}}]))",
 )
 SLO = Slo(service="support-llm", name="availability", objective=99.9, sli=ERRORS)
 PROMETHEUS = "http://prometheus.monitoring:9090"
-STAGE = Stage()
+STAGE = AnalysisStage()
 
 
-def template(stage: Stage = STAGE, slo: Slo = SLO) -> dict[str, Any]:
+def template(stage: AnalysisStage = STAGE, slo: Slo = SLO) -> dict[str, Any]:
     names = KubernetesNames(name=slo.id)
     return analysis_template(slo, stage, names=names, prometheus=PROMETHEUS, windows=windows_for(slo.window))
 
 
-def metrics_of(stage: Stage = STAGE, slo: Slo = SLO) -> list[dict[str, Any]]:
+def metrics_of(stage: AnalysisStage = STAGE, slo: Slo = SLO) -> list[dict[str, Any]]:
     metrics: list[dict[str, Any]] = template(stage, slo)["spec"]["metrics"]
     return metrics
 
@@ -57,9 +65,9 @@ def test_conditions_never_index_the_result() -> None:
 
 
 def test_a_stage_is_asked_a_number_of_times_and_a_background_run_without_end() -> None:
-    stage = metrics_of(Stage(length=timedelta(minutes=10)))[0]
+    stage = metrics_of(AnalysisStage(length=timedelta(minutes=10)))[0]
     assert (stage["count"], stage["inconclusiveLimit"], stage["failureLimit"]) == (10, 5, 0)
-    background = metrics_of(Stage(length=timedelta(minutes=10), background=True))[0]
+    background = metrics_of(AnalysisStage(length=timedelta(minutes=10), background=True))[0]
     assert "count" not in background
     assert background["inconclusiveLimit"] == NEVER
 
@@ -92,8 +100,8 @@ def test_a_pair_that_could_never_fire_is_left_out() -> None:
     [
         ({"objective": 80.0}, "never burns fast enough to be judged: 5 times at most"),
         ({"objective": 100.0}, "no error budget"),
-        ({"sli": Raw(error_ratio_query="x")}, "is a share, not bad events over all"),
-        ({"sli": Events(error_query="sum(", total_query="sum(x)")}, "support-llm-availability"),
+        ({"sli": RawSli(error_ratio_query="x")}, "is a share, not bad events over all"),
+        ({"sli": EventSli(error_query="sum(", total_query="sum(x)")}, "support-llm-availability"),
     ],
 )
 def test_what_cannot_be_judged_is_refused(change: dict[str, object], why: str) -> None:

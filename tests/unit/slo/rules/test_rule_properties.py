@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import promql_parser as promql
-from fakes.slo_specs import slo_groups
+from fakes.metrics.slos import slo_groups
 from hypothesis import HealthCheck, given, settings
 
 from slo.model import SloGroup

@@ -4,12 +4,12 @@ from datetime import timedelta
 
 import pytest
 
-from slo.model import Alert, Events, Raw, Slo, SloGroup
+from slo.model import Alert, EventSli, RawSli, Slo, SloGroup
 from slo.rules import Rule, RuleGroup, RuleOptions, rules_for
 from slo.windows import windows_for
 from tidegate.core.errors import UsageError
 
-EVENTS = Events(
+EVENTS = EventSli(
     error_query='sum(rate(requests_total{code=~"5.."}[{{.window}}]))',
     total_query="sum(rate(requests_total[{{ .window }}]))",
 )
@@ -52,7 +52,7 @@ def test_four_weeks_have_prometheus_name_for_them() -> None:
 
 
 def test_a_raw_query_is_taken_as_it_is() -> None:
-    raw = SLO.model_copy(update={"sli": Raw(error_ratio_query="1 - avg_over_time(up[{{.window}}])")})
+    raw = SLO.model_copy(update={"sli": RawSli(error_ratio_query="1 - avg_over_time(up[{{.window}}])")})
     assert groups_of(raw)["sli-recordings"].rules[0].expr == "(1 - avg_over_time(up[5m]))"
 
 
@@ -80,7 +80,7 @@ def test_a_corrected_slo_weighs_each_window_by_its_traffic() -> None:
 
 
 def test_a_share_cannot_be_corrected_for_traffic_it_does_not_know() -> None:
-    raw = Raw(error_ratio_query="up[{{.window}}]")
+    raw = RawSli(error_ratio_query="up[{{.window}}]")
     with pytest.raises(UsageError, match="api-up is denominator-corrected but counts no events"):
         groups_of(SLO.model_copy(update={"sli": raw, "denominator_corrected": True}))
 

@@ -4,8 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from slo.windows import windows_for
-from slo.windows.spec import AlertWindowsSpec
+from slo.windows import AlertWindowsSpec, windows_for
 from tidegate.core.errors import UsageError
 from tidegate.core.spec import SpecError, parse_spec
 

@@ -1,5 +1,5 @@
 // A dashboard as Grafana's own types have it, with the options of the panels that we use in place of "anything".
-// How the schemas beside it are made of it: README.md.
+// How the schemas next to it are made of it: README.md.
 
 import * as raw from '@grafana/schema/dist/esm/raw/dashboard/x/Dashboard_types.gen';
 import * as bargauge from '@grafana/schema/dist/esm/raw/composable/bargauge/panelcfg/x/BarGaugePanelCfg_types.gen';

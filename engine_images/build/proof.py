@@ -1,0 +1,266 @@
+"""Whether a compile cache does what it is for: it is loaded, nothing is built again, the model is the same, and fast.
+
+A line in a log is not enough: each of these was once true alone. A torch module is the same when its outputs are. A
+model that vLLM serves is the same when log-probabilities of the same tokens are. Tokens are no measure: two that are
+nearly as likely change places for a difference in the last bit, and everything after them is another text. So the
+tokens of a prompt are compared, which both are given, and of an answer those up to the first that differs.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import median
+from typing import ClassVar
+
+from pydantic import Field
+
+from engine_images.manifest import CompileKey
+from tidegate.core.model import Value
+
+
+class ScoredPrompt(Value):
+    """One prompt and its greedy answer as one engine scored them."""
+
+    prompt: tuple[float, ...]
+    """Log-probability of each token of the prompt but the first, which follows nothing."""
+    answer: tuple[str, ...]
+    """The tokens of the answer."""
+    logprobs: tuple[float, ...]
+    """Of the answer's tokens."""
+    seconds: float = 0
+    """From the request until its answer was complete."""
+
+
+class Agreement(Value):
+    """How far two engines are apart in the natural logarithm of probabilities."""
+
+    prompts: int
+    tokens: int = Field(ge=1)
+    """Compared."""
+    largest: float
+    """The largest difference of all tokens."""
+    p99: float
+    """The 99th percentile of the differences: the smallest that 99 % of them do not exceed."""
+    answers_alike: int
+    """Answers that are the same from the first token to the last."""
+    what: ClassVar[str] = "log-probabilities"
+
+    def within(self, tolerance: float) -> bool:
+        """Whether no token differs by more."""
+        return self.largest <= tolerance
+
+    def problem(self, tolerance: float) -> str:
+        """Why it is not."""
+        return f"compiled and eager differ by up to {self.largest:.3g} in log-probability; {tolerance:g} is accepted"
+
+
+class OutputAgreement(Value):
+    """How far a torch module's outputs are from the eager ones, over every element of every output of every shape."""
+
+    same_weights: bool
+    """Whether the factory gave the eager process and this one the same model."""
+    largest_difference: float
+    largest_output: float
+    """The largest eager output: against it, differences are small or not."""
+    what: ClassVar[str] = "outputs"
+
+    @property
+    def largest(self) -> float:
+        """The largest difference of all elements."""
+        return self.largest_difference
+
+    def within(self, tolerance: float) -> bool:
+        """Whether no element differs by more, of one and the same model; not a number is no agreement."""
+        return self.same_weights and self.largest <= tolerance
+
+    def problem(self, tolerance: float) -> str:
+        """Why it is not."""
+        if not self.same_weights:
+            return "the factory makes another model in every process: set its seed, or load its weights"
+        return f"compiled and eager outputs differ by up to {self.largest:.3g}; {tolerance:g} is accepted"
+
+
+def compare(eager: Sequence[ScoredPrompt], compiled: Sequence[ScoredPrompt]) -> Agreement:
+    """Both scored the same prompts, in the same order.
+
+    Raises:
+        ValueError: when they did not, or when there was nothing to compare.
+    """
+    differences = sorted(
+        difference for one, other in zip(eager, compiled, strict=True) for difference in _differences(one, other)
+    )
+    if not differences:
+        raise ValueError("no token was scored by both")
+    return Agreement(
+        prompts=len(eager),
+        tokens=len(differences),
+        largest=differences[-1],
+        p99=differences[math.ceil(0.99 * len(differences)) - 1],
+        answers_alike=sum(one.answer == other.answer for one, other in zip(eager, compiled, strict=True)),
+    )
+
+
+def _differences(eager: ScoredPrompt, compiled: ScoredPrompt) -> Iterator[float]:
+    if len(eager.prompt) != len(compiled.prompt):
+        raise ValueError(f"a prompt of {len(eager.prompt)} tokens has {len(compiled.prompt)} with the other engine")
+    for one, other in zip(eager.prompt, compiled.prompt, strict=True):
+        yield abs(one - other)
+    answers = zip(eager.answer, compiled.answer, eager.logprobs, compiled.logprobs, strict=False)
+    for token, other_token, one, other in answers:
+        if token != other_token:
+            return
+        yield abs(one - other)
+
+
+class Timing(Value):
+    """One workload, called again and again."""
+
+    name: str
+    """A shape of a torch module (`8x128`, or `example` for a factory's own inputs), or `prompts`."""
+    first_seconds: float
+    """Of the first call, in which torch compiles."""
+    samples: int
+    """Inputs in one call."""
+    calls: int
+    errors: int
+    """Calls that raised."""
+    p50_ms: float | None
+    """None when every call raised."""
+    p99_ms: float | None
+    samples_per_second: float
+    speedup: float | None
+    """Median over the calls of eager's time to this one's; None for an eager process. A torch module takes turns with
+    its eager self in one process; vLLM is asked the same prompts in one process after the other."""
+
+    def problems(self, floor: float | None) -> Iterator[str]:
+        """Calls that failed, and a speedup below `floor`."""
+        if self.errors:
+            yield f"{self.name}: {self.errors} of {self.calls} calls failed"
+        if floor is not None and self.speedup is not None and not self.speedup >= floor:
+            yield f"{self.name}: compiled is {self.speedup:.2f} times as fast as eager; at least {floor:g} is asked for"
+
+
+def timing_of(scored: Sequence[ScoredPrompt], eager: Sequence[ScoredPrompt] = ()) -> tuple[Timing, ...]:
+    """How fast vLLM answered, one prompt at a time; nothing where nothing was timed."""
+    seconds = [prompt.seconds for prompt in scored if prompt.seconds]
+    if not seconds:
+        return ()
+    ratios = [one.seconds / own.seconds for one, own in zip(eager, scored, strict=False) if own.seconds]
+    timing = Timing(
+        name="prompts",
+        first_seconds=seconds[0],
+        samples=1,
+        calls=len(seconds),
+        errors=0,
+        p50_ms=median(seconds) * 1000,
+        p99_ms=sorted(seconds)[math.ceil(0.99 * len(seconds)) - 1] * 1000,
+        samples_per_second=len(seconds) / sum(seconds),
+        speedup=median(ratios) if ratios else None,
+    )
+    return (timing,)
+
+
+_INIT = re.compile(r"init engine \(.*?\) took ([0-9.]+) s")
+_LOADED = re.compile(r"Directly load AOT compilation from path")
+_SAVED = re.compile(r"saved AOT compiled function to")
+_REFUSED = re.compile(r"Compiling model again due to a load failure from .*?, reason: (.*)")
+
+
+class StartLog(Value):
+    """What one start did with its compile cache: vLLM's log, or torch's own counters."""
+
+    init_seconds: float | None
+    """Of vLLM's initialization: profile, compile or load, KV cache, warm-up. None when it did not come so far."""
+    loaded: bool
+    """A compiled model was loaded. Its kernels may have been built again all the same."""
+    saved: bool
+    """A model was compiled, and kept."""
+    refused: str
+    """Why a compiled model that was there was not taken; empty when it was, or when there was none."""
+
+
+def read_start_log(text: str) -> StartLog:
+    """Read the log of one start; of several ranks the slowest counts, and all must have loaded."""
+    seconds = [float(found[1]) for found in _INIT.finditer(text)]
+    refusal = _REFUSED.search(text)
+    return StartLog(
+        init_seconds=max(seconds, default=None),
+        loaded=bool(_LOADED.search(text)) and not refusal and not _SAVED.search(text),
+        saved=bool(_SAVED.search(text)),
+        refused=refusal[1].strip() if refusal else "",
+    )
+
+
+MOST_OF_A_COLD_START = 0.5
+"""A start that needs more of the cold start's initialization has built something again, whatever it logged."""
+
+
+class EngineStart(Value):
+    """One start of the engine."""
+
+    log: StartLog
+    seconds: float
+    """From the process' start until its first answer."""
+    memory_bytes: int
+    """Proportional set size of all its processes once it has answered."""
+    key: CompileKey | None
+    """What decided which compiled model fits; None when it ran eagerly."""
+    timings: tuple[Timing, ...] = ()
+    """Each workload that was measured."""
+    breaks: tuple[str, ...] = ()
+    """Where torch broke the graph of a module, and why."""
+
+
+class CompileProof(Value):
+    """What the build found out about its compile cache."""
+
+    cold: EngineStart | None
+    """None when the cache was made elsewhere."""
+    built: EngineStart
+    eager: EngineStart
+    rebuilt: int
+    """Kernels that the built engine added to its cache: it should have found them there."""
+    agreement: Agreement | OutputAgreement | None
+    """None when the built engine did not come so far as to answer."""
+    tolerance: float
+    """The largest difference between compiled and eager that the build accepts."""
+    floor: float | None = None
+    """The smallest speedup that the build accepts."""
+
+    def problems(self) -> tuple[str, ...]:
+        """Why this cache must not be served; empty when it may."""
+        return tuple(self._problems())
+
+    def _problems(self) -> Iterator[str]:
+        log = self.built.log
+        if not log.loaded:
+            yield f"the compile cache was missed: {self._why()}"
+        elif self.rebuilt:
+            yield f"the compiled model was loaded, but {self.rebuilt} of its kernels were built again"
+        cold, built = self.cold.log.init_seconds if self.cold else None, log.init_seconds
+        if cold and built and built > MOST_OF_A_COLD_START * cold:
+            yield f"the built engine took {built:.1f} s to initialize, a cold one {cold:.1f} s"
+        if self.agreement and not self.agreement.within(self.tolerance):
+            yield self.agreement.problem(self.tolerance)
+        for timing in self.built.timings:
+            yield from timing.problems(self.floor)
+
+    def _why(self) -> str:
+        if self.built.log.refused:
+            return self.built.log.refused
+        if self.cold is None or self.cold.key is None or self.built.key is None:
+            return "vLLM computed no key"
+        return "; ".join(without_hashes(self.cold.key.differences(self.built.key))) or "the keys are the same"
+
+
+def without_hashes(differences: tuple[str, ...]) -> tuple[str, ...]:
+    """Without the hash of a part whose own fields say what differs."""
+    parts = {line.split(".", 1)[0] for line in differences if ".hash:" not in line}
+    return tuple(line for line in differences if ".hash:" not in line or line.split(".", 1)[0] not in parts)
+
+
+def kernels_added(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[str, ...]:
+    """Kernels that are in the cache after a start and were not before. Empty lock files are none."""
+    return tuple(sorted(path for path in after.keys() - before.keys() if path.endswith((".so", ".cubin", ".o"))))

@@ -1,0 +1,35 @@
+"""How a model is compiled: what a spec or a command chooses between. Light, so that `--help` stays fast."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class CompileMode(StrEnum):
+    """How much time compiling may take to find faster kernels."""
+
+    DEFAULT = "default"
+    """Compile, and keep the result: faster answers, a slow first start, later starts from the cache."""
+    NONE = "none"
+    """Run eagerly: the fastest start."""
+    REDUCE_OVERHEAD = "reduce-overhead"
+    """CUDA graphs, which vLLM captures in any mode."""
+    MAX_AUTOTUNE = "max-autotune"
+
+
+class DynamicShapes(StrEnum):
+    """Whether torch.compile leaves sizes open."""
+
+    AUTO = "auto"
+    """torch decides when it sees a second shape."""
+    YES = "yes"
+    NO = "no"
+
+
+class TorchDevice(StrEnum):
+    """Where a torch module runs."""
+
+    AUTO = "auto"
+    """A GPU when torch sees one."""
+    CPU = "cpu"
+    CUDA = "cuda"

@@ -1,0 +1,1 @@
+"""What the engine environment is made from, and what runs on its Python."""

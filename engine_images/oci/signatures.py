@@ -1,0 +1,175 @@
+"""Signatures and SBOMs next to an image in a registry: how they are written, and whose an image is. Pure.
+
+An SBOM is an artifact that refers to the image (specification 1.1); a signature is what cosign reads. The signature of
+an image's digest covers everything: by that digest go its manifest, its configuration (first process, user, variables)
+and every layer. The signature of the engine's manifest covers model, cache and vLLM's arguments alone, so that where
+nobody signed the image, the rest is compared with what this tidegate would have put there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from engine_images.errors import BadSignature
+from engine_images.manifest import ENTRYPOINT_FOLDER, MANIFEST_FILE, ROOT, SIGNATURE_FILE, Digests
+from engine_images.oci.inspect import EngineImage
+from engine_images.oci.model import CONFIG, INDEX, MANIFEST, Descriptor, Document, canonical
+from engine_images.oci.reference import ImageReference
+from engine_images.signature import verify
+from tidegate.core.model import Value
+
+EMPTY = "application/vnd.oci.empty.v1+json"
+PAYLOAD = "application/vnd.dev.cosign.simplesigning.v1+json"
+SIGNATURE = "dev.cosignproject.cosign/signature"
+
+
+class Attachment(Value):
+    """A manifest and the blobs it needs."""
+
+    manifest: bytes
+    blobs: tuple[tuple[Descriptor, bytes], ...]
+
+
+def artifact(subject: Descriptor, content: bytes, media_type: str) -> Attachment:
+    """A document about `subject`, found by the one who asks a registry what refers to it."""
+    config, document = Descriptor.of(b"{}", EMPTY), Descriptor.of(content, media_type)
+    manifest = {
+        "schemaVersion": 2,
+        "mediaType": MANIFEST,
+        "artifactType": media_type,
+        "config": config.to_dict(),
+        "layers": [document.to_dict()],
+        "subject": subject.to_dict(),
+    }
+    return Attachment(manifest=canonical(manifest), blobs=((config, b"{}"), (document, content)))
+
+
+def referrers_tag(image: Descriptor) -> str:
+    """Where the list of what refers to an image is kept in a registry that does not keep it by itself."""
+    return image.digest.replace(":", "-")
+
+
+def with_referrer(index: Document, attachment: Attachment) -> dict[str, Any]:
+    """The list with one more entry; `index` is empty when there is no list yet."""
+    descriptor = Descriptor.of(attachment.manifest, MANIFEST)
+    kind = attachment.blobs[-1][0].media_type
+    others = [entry for entry in index.get("manifests", ()) if entry["digest"] != descriptor.digest]
+    manifests = [*others, {**descriptor.to_dict(), "artifactType": kind}]
+    return {"schemaVersion": 2, "mediaType": INDEX, "manifests": manifests}
+
+
+def signature_tag(image: Descriptor) -> str:
+    """Where cosign looks for the signatures of an image."""
+    return f"{referrers_tag(image)}.sig"
+
+
+def signed_payload(image: Descriptor, where: ImageReference) -> bytes:
+    """What is signed: this manifest, in this repository, in the words of the `simple signing` format."""
+    critical = {
+        "identity": {"docker-reference": f"{where.registry}/{where.repository}"},
+        "image": {"docker-manifest-digest": image.digest},
+        "type": "cosign container image signature",
+    }
+    return canonical({"critical": critical, "optional": None})
+
+
+def with_signature(before: Document, payload: bytes, signature: bytes) -> Attachment:
+    """The signatures of an image with one more; `before` is empty when it has none yet."""
+    signed = Descriptor.of(payload, PAYLOAD).model_copy(update={"annotations": {SIGNATURE: signature.decode()}})
+    others = [layer for layer in before.get("layers", ()) if layer["annotations"] != signed.annotations]
+    layers = [*others, signed.to_dict()]
+    config = canonical(_signature_config([layer["digest"] for layer in layers]))
+    described = Descriptor.of(config, CONFIG)
+    manifest = {"schemaVersion": 2, "mediaType": MANIFEST, "config": described.to_dict(), "layers": layers}
+    return Attachment(manifest=canonical(manifest), blobs=((described, config), (signed, payload)))
+
+
+def _signature_config(payloads: list[str]) -> Document:
+    """A configuration, because an image must have one."""
+    return {"architecture": "", "os": "", "config": {}, "rootfs": {"type": "layers", "diff_ids": payloads}}
+
+
+Signed = tuple[bytes, bytes]
+"""A payload in the words of `simple signing`, and its signature in base64."""
+
+STARTS = ("-m", "tidegate_entrypoint", "serve")
+"""How the first process goes on behind its Python."""
+
+
+def signer_of_image(digest: str, signatures: Sequence[Signed], keys: Mapping[str, bytes]) -> str:
+    """The name of the key by which one of the signatures is of this image.
+
+    Args:
+        digest: of the image's manifest.
+        signatures: as they are found next to the image.
+        keys: public keys in PEM, by what people call them.
+
+    Raises:
+        BadSignature: there is none by any of the keys, or they are of other images.
+        BadKey: one of the keys is none.
+    """
+    if not signatures:
+        raise BadSignature(f"the image {digest} is not signed", hint="`tidegate engine push --sign-key` signs it")
+    others = set()
+    for name, key in keys.items():
+        for payload, signature in signatures:
+            try:
+                verify(key, payload, signature)
+            except BadSignature:
+                continue
+            of = _digest_in(payload)
+            if of == digest:
+                return name
+            others.add(of)
+    if others:
+        raise BadSignature(f"the image {digest} carries a signature of {', '.join(sorted(others))}")
+    raise BadSignature(f"the image {digest} is signed by none of the keys {', '.join(keys)}")
+
+
+def signer_of_manifest(files: Mapping[str, bytes], keys: Mapping[str, bytes]) -> str:
+    """The name of the key that signed the engine's manifest; `files` are those of the engine layer.
+
+    Raises:
+        BadSignature: there is no signature, or it is by none of the keys.
+        BadKey: one of the keys is none.
+    """
+    signature = files.get(f"{ROOT}/{SIGNATURE_FILE}")
+    if signature is None:
+        raise BadSignature(f"the engine's manifest is not signed: no {ROOT}/{SIGNATURE_FILE}")
+    for name, key in keys.items():
+        try:
+            verify(key, files.get(f"{ROOT}/{MANIFEST_FILE}", b""), signature)
+        except BadSignature:
+            continue
+        return name
+    raise BadSignature("the engine's manifest is signed by another key, or was changed since it was signed")
+
+
+def unsigned_differences(image: EngineImage, config: Document, entrypoint: Digests) -> Iterator[str]:
+    """Where what the manifest's signature does not cover differs from what this tidegate puts into an image.
+
+    Args:
+        image: as it was read.
+        config: its configuration.
+        entrypoint: digests of this tidegate's own entrypoint, by path below the entrypoint's folder.
+    """
+    below = f"{ROOT}/{ENTRYPOINT_FOLDER}/"
+    found = {path.removeprefix(below): digest for path, digest in image.files.items() if path.startswith(below)}
+    for path in sorted(found.keys() | entrypoint.keys()):
+        if found.get(path) != entrypoint.get(path):
+            yield f"{below}{path} is not this tidegate's own"
+    said = config.get("config") or {}
+    if tuple(said.get("Entrypoint") or ())[1:] != STARTS or said.get("Cmd"):
+        yield f"the first process is {[*(said.get('Entrypoint') or ()), *(said.get('Cmd') or ())]}"
+    if str(said.get("User", "")).partition(":")[0] in {"0", "root"}:
+        yield f"the user is {said['User']}"
+
+
+def _digest_in(payload: bytes) -> str:
+    """The image that a signed payload names; nothing when it is of another kind."""
+    try:
+        return str(json.loads(payload)["critical"]["image"]["docker-manifest-digest"])
+    except (ValueError, KeyError, TypeError):
+        return "nothing that can be read"

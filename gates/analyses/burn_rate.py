@@ -1,0 +1,462 @@
+"""The burn rate gate: whether a version spends its SLO's error budget too fast, with one chance of a false alarm.
+
+Two things must come together for a fail. The share of bad events is above factor times the budget in the
+short and in the long window of a pair: that is a burn as Google's SREs define it. And chance is an unlikely
+reason, however often was asked: a binomial likelihood ratio against exactly that share, mixed over higher
+shares and over the moment when it began, has reached 2 / rollback (each of both pairs has half the budget).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Container, Iterator
+from datetime import datetime, timedelta
+from functools import lru_cache
+from typing import Annotated, Literal, Protocol
+
+import numpy as np
+from pydantic import AfterValidator, Field
+
+from gates.analyses.base import as_odds, as_ratio
+from gates.analyses.kind import Conditions, MonitoredGate, StageUse
+from gates.evidence.batch import ArmName, Batch, Buckets, Events, Source, Times
+from gates.model import ArmKey, GateOutcome, NoData, Sample, Verdict
+from gates.ports import EvidenceSource
+from gates.stats.burn import EventSample, NoBurnEvidence, SlidingWindow, WindowPair, summed
+from gates.traffic import (
+    BEYOND,
+    EARLY,
+    ArrivalRates,
+    Assumptions,
+    Exposure,
+    GateForecast,
+    WholeCounts,
+    requests_by,
+    smallest_caught,
+    told_by,
+)
+from tidegate.core.durations import Duration, format_duration
+from tidegate.core.errors import UsageError
+from tidegate.core.model import SpecConflict, SpecModel
+from tidegate.core.quantities import Percent
+
+PLACES = ("window", "region", "role", "version")
+"""What a query may leave open, written as `{{.window}}`."""
+PLACE = re.compile(r"\{\{\s*\.(\w+)\s*\}\}")
+
+
+def _template(query: str) -> str:
+    names = PLACE.findall(query)
+    if unknown := sorted(set(names) - set(PLACES)):
+        raise ValueError(f"only these open places: {', '.join(PLACES)}; not {', '.join(unknown)}")
+    if "window" not in names:
+        raise ValueError("a query with [{{.window}}], as in Sloth's events SLI")
+    return query
+
+
+Query = Annotated[str, AfterValidator(_template)]
+
+
+_COUNTED_BY = ("slower", "errors_query", "total_query")
+
+
+class BurnWindows(SpecModel):
+    """A burn must be seen in both windows: in the long one to matter, in the short one to be going on still."""
+
+    short: Duration = Field(gt=timedelta(0))
+    long: Duration = Field(gt=timedelta(0))
+    factor: float = Field(gt=1)
+    """Times the speed that would spend exactly the whole budget over the SLO's own window."""
+
+    def contradictions(self) -> Iterator[SpecConflict]:
+        """The short one is within the long one."""
+        if self.short >= self.long:
+            yield SpecConflict(("short",), format_duration(self.short), f"less than {format_duration(self.long)}")
+
+
+class SlowerThan(SpecModel):
+    """Events are answered requests; those that took longer are bad."""
+
+    metric: Literal["ttft", "itl", "e2e"]
+    """To the first token, between tokens (the mean of one request), to the last token."""
+    than: Duration = Field(gt=timedelta(0))
+    """An edge of the engine's histogram of that time: what lies between two edges, nobody can tell."""
+
+
+class BurnRateGate(SpecModel):
+    """No pair of windows may show a burn, and the budget's slow burn must be disproven."""
+
+    slo: str | None = Field(default=None, min_length=1)
+    """The name of an SLO that says the objective and what is counted. Anyone who knows SLOs looks it up before
+    anything is judged: what is judged has an objective."""
+    objective: Percent | None = Field(default=None, gt=0, lt=1)
+    """The share of good events that the SLO promises; 0.999 is 99.9 %."""
+    slower: SlowerThan | None = None
+    """What is bad, when it is no failed request: the canary's own times as its engines counted them."""
+    errors_query: Query | None = None
+    """PromQL for bad events. Without queries, the requests and errors of the canary that the proxy counted."""
+    total_query: Query | None = None
+    """PromQL for all events."""
+    counted_as: Literal["rate", "increase"] = "rate"
+    """What the queries give: events a second, as Sloth's examples do, or events within the window."""
+    # Factors: Google, The Site Reliability Workbook, chapter 5, table 5-8. There the windows are 1 h and 5 min, 6 h
+    # and 30 min; a stage lasts minutes, so they are a twelfth of that, and each pair keeps its ratio of 12. A delivery
+    # knows how long its stages last, and shrinks them further (`gates.analyses.burn_rate`).
+    fast: BurnWindows = BurnWindows(short=timedelta(seconds=25), long=timedelta(minutes=5), factor=14.4)
+    slow: BurnWindows = BurnWindows(short=timedelta(seconds=150), long=timedelta(minutes=30), factor=6)
+    min_events: Sample = 40
+    """In the long window before a fail, and in all before a pass: three requests are no burn."""
+
+    @property
+    def budget(self) -> float:
+        """The share of events that may be bad."""
+        assert self.objective is not None, f"nobody has looked up the SLO {self.slo}"
+        # Without the dust of 1 - 0.9: a bound of 14.399999 bad events is not what anybody means.
+        return round(1 - self.objective, 12)
+
+    def contradictions(self) -> Iterator[SpecConflict]:
+        """An objective or an SLO that has one; one way to count; factors that some share of bad events can reach."""
+        if self.slo is not None:
+            for name in ("objective", *_COUNTED_BY):
+                if getattr(self, name) is not None:
+                    yield SpecConflict((name,), "one next to `slo`", "either of both: the SLO says it already")
+            return
+        if self.objective is None:
+            yield SpecConflict(("objective",), "nothing", "an objective, or the name of an SLO at `slo`")
+            return
+        if (self.errors_query is None) != (self.total_query is None):
+            absent = "errors_query" if self.errors_query is None else "total_query"
+            yield SpecConflict((absent,), "nothing", "a query, or neither of both")
+        if self.slower and (self.errors_query or self.total_query):
+            yield SpecConflict(("slower",), "times and queries", "one of both")
+        yield from self.out_of_reach()
+
+    def out_of_reach(self) -> Iterator[SpecConflict]:
+        """Pairs whose factor not even a version with bad events only would come to."""
+        for name, pair in (("fast", self.fast), ("slow", self.slow)):
+            if pair.factor * self.budget >= 1:
+                most = f"less than {1 / self.budget:g}: no more than all events can be bad"
+                yield SpecConflict((name, "factor"), f"{pair.factor:g}", most)
+
+
+def filled(query: str, *, window: timedelta, places: dict[str, str]) -> str:
+    """The query with nothing left open; `places` are the labels of an arm."""
+    known = places | {"window": f"{round(window / timedelta(milliseconds=1))}ms"}
+    return PLACE.sub(lambda place: known[place[1]].replace("\\", "\\\\").replace('"', '\\"'), query)
+
+
+def scaled_to(gate: BurnRateGate, stage: timedelta, *, look: timedelta, written: Container[str] = ()) -> BurnRateGate:
+    """The gate with its longest window as long as the stage and the others in proportion.
+
+    Pairs that are `written` out, of `fast` and `slow`, stay as they are. A window shorter than one `look` at the
+    evidence would be that look all the same, so none is.
+    """
+    pairs = {name: pair for name, pair in (("fast", gate.fast), ("slow", gate.slow)) if name not in written}
+    longest = max((pair.long for pair in pairs.values()), default=stage)
+    return gate.model_copy(update={name: _scaled(pair, stage / longest, look) for name, pair in pairs.items()})
+
+
+def _scaled(windows: BurnWindows, shrink: float, look: timedelta) -> BurnWindows:
+    short = max(windows.short * shrink, look)
+    # The short window must end a burn sooner than the long one does.
+    return BurnWindows(short=short, long=max(windows.long * shrink, 2 * short), factor=windows.factor)
+
+
+GATE = "burn_rate"
+
+
+class BurnRateTest:
+    """Takes looks, answers verdicts; the same looks always give the same verdicts."""
+
+    def __init__(self, gate: BurnRateGate, *, rollback: float = 0.01, accept: float = 0.05) -> None:
+        """`rollback` is the chance of a fail without a burn, over all looks; `accept` that of a pass within one."""
+        self._gate, self._log_fail, self._log_pass = gate, math.log(2 / rollback), -math.log(accept)
+        self._pairs = tuple(
+            WindowPair(short=each.short, long=each.long, factor=each.factor, budget=gate.budget)
+            for each in (gate.fast, gate.slow)
+        )
+        # Not to burn is not to burn slowly either.
+        self._calm = NoBurnEvidence(min(pair.bound for pair in self._pairs))
+        self._recent = SlidingWindow(max(pair.long for pair in self._pairs))
+        self._all = Events(total=0, bad=0)
+        self._time = -math.inf
+        self._silence = "nothing was asked yet"
+        self._failed: Verdict | None = None
+
+    def take(self, look: EventSample) -> None:
+        """Learn from one look.
+
+        Raises:
+            UsageError: when it is not later than the last one; nothing was learnt then.
+        """
+        if look.time <= self._time:
+            raise UsageError(f"a look at {look.time:.3f} came after one at {self._time:.3f}")
+        self._time = look.time
+        if isinstance(look.events, NoData):
+            self._silence = look.events.reason
+            self._recent.take(look.time, None)
+            return
+        self._silence = ""
+        self._recent.take(look.time, look.events)
+        self._all = summed((self._all, look.events))
+        self._calm.feed(look.events)
+        for pair in self._pairs:
+            pair.feed(look.events, look.seconds)
+            self._failed = self._failed or self._fail(pair)
+
+    def verdict(self, *, deadline_passed: bool = False) -> Verdict:
+        """As of the last look; a burn that was proven stays one."""
+        if self._failed:
+            return self._failed
+        so_far = f"{self._all.bad:,} of {self._all.total:,} events were bad"
+        if self._is_fine():
+            return self._says(GateOutcome.PASS, f"{so_far}: evidence {as_odds(self._calm.log_best)} that it is no burn")
+        outcome = GateOutcome.INCONCLUSIVE if deadline_passed else GateOutcome.RUNNING
+        if self._silence:
+            return self._says(outcome, f"no events: {self._silence}")
+        if burning := [pair for pair in self._pairs if pair.is_burning(self._recent)]:
+            return self._says(outcome, f"{self._burns(burning[0])}, which may be chance still")
+        needed = f"{math.exp(self._log_pass):,.0f}:1 and {self._gate.min_events:,} events needed"
+        odds = as_odds(self._calm.log_evidence)
+        return self._says(outcome, f"{so_far}: evidence {odds} that it is no burn ({needed})")
+
+    def _fail(self, pair: WindowPair) -> Verdict | None:
+        enough = self._recent.within(pair.long).total >= self._gate.min_events
+        if not (enough and pair.is_burning(self._recent) and pair.log_evidence >= self._log_fail):
+            return None
+        odds = as_odds(pair.log_evidence)
+        return self._says(GateOutcome.FAIL, f"{self._burns(pair)}: evidence {odds} that it is no chance")
+
+    def _is_fine(self) -> bool:
+        shown = self._calm.log_best >= self._log_pass and self._calm.log_evidence >= 0
+        # Who has no traffic now shows nothing, whatever was shown before.
+        present = not self._silence and self._recent.within(self._gate.fast.short).total > 0
+        enough = self._all.total >= self._gate.min_events
+        return shown and present and enough and not any(pair.is_burning(self._recent) for pair in self._pairs)
+
+    def _rate(self, window: timedelta) -> float:
+        events = self._recent.within(window)
+        return events.bad / events.total / self._gate.budget if events.total else 0.0
+
+    def _burns(self, pair: WindowPair) -> str:
+        short, long = (f"{self._rate(each):.3g}" for each in (pair.short, pair.long))
+        of = f" of {self._gate.slo}" if self._gate.slo else ""
+        return (
+            f"spends the error budget{of} {short} times too fast in {format_duration(pair.short)} "
+            f"and {long} times in {format_duration(pair.long)} (allowed {pair.factor:g})"
+        )
+
+    def _says(self, outcome: GateOutcome, reason: str) -> Verdict:
+        numbers = {"events": float(self._all.total), "bad_events": float(self._all.bad)}
+        for name, pair in zip(("fast", "slow"), self._pairs, strict=True):
+            numbers |= {
+                f"{name}_short_burn_rate": self._rate(pair.short),
+                f"{name}_long_burn_rate": self._rate(pair.long),
+                f"{name}_evidence": as_ratio(pair.log_evidence),
+            }
+        numbers |= {"evidence_needed": math.exp(self._log_fail), "evidence_fine": as_ratio(self._calm.log_best)}
+        return Verdict(gate=GATE, outcome=outcome, reason=reason, numbers=numbers)
+
+
+def slow_events_of(batch: Batch, arm: ArmName, slower: SlowerThan) -> Events | NoData:
+    """The answered requests of one arm as events of an SLO on their times; bad are those that took longer."""
+    told = [times for pod in batch.arms if pod.arm is arm and (times := getattr(pod, slower.metric))]
+    if not told:
+        return NoData(
+            reason=batch.missing.get(slower.metric, f"nothing is known of the {slower.metric} of the {arm} arm")
+        )
+    found = [_slower_than(times, slower.than.total_seconds()) for times in told]
+    missing = next((each for each in found if isinstance(each, NoData)), None)
+    return missing or summed(each for each in found if isinstance(each, Events))
+
+
+def _slower_than(times: Times, seconds: float) -> Events | NoData:
+    if not isinstance(times, Buckets):
+        return Events(total=len(times), bad=sum(each > seconds for each in times))
+    if seconds not in times.edges:
+        return NoData(reason=f"the histogram has no edge at {seconds:g} s")
+    above = times.counts[times.edges.index(seconds) + 1 :]
+    return Events(total=sum(times.counts), bad=sum(above))
+
+
+def events_of(batch: Batch, arm: ArmName) -> Events | NoData:
+    """The requests of one arm as events of an availability SLO: errors are bad, refusals (4xx) are no events at all.
+
+    Counted as good, a flood of refusals would hide an outage.
+    """
+    pods = [pod for pod in batch.arms if pod.arm is arm]
+    if not pods or ("requests" in batch.missing and not any(pod.requests for pod in pods)):
+        return NoData(reason=batch.missing.get("requests", f"nothing is known of the {arm} arm"))
+    return Events(total=sum(pod.requests - pod.refused for pod in pods), bad=sum(pod.errors for pod in pods))
+
+
+class BurnRateMonitor:
+    """Hands each batch's events to the burn's statistics: requests, their times, or what the SLO's queries counted."""
+
+    gate = GATE
+
+    def __init__(self, settings: BurnRateGate, *, rollback: float, accept: float) -> None:
+        """Its shares of the chances of a false alarm and of a false pass."""
+        self._burn = BurnRateTest(settings, rollback=rollback, accept=accept)
+        self._settings = settings
+
+    def refuse(self, batch: Batch) -> None:
+        """Every batch fits."""
+
+    def take(self, batch: Batch, seconds: float) -> None:
+        """Learn from one batch."""
+        self._burn.take(EventSample(time=batch.time, seconds=seconds, events=self._events(batch)))
+
+    def _events(self, batch: Batch) -> Events | NoData:
+        if self._settings.slower:
+            return slow_events_of(batch, ArmName.CANARY, self._settings.slower)
+        if self._settings.errors_query:
+            return batch.events or NoData(reason=batch.missing.get("events", "the SLO's queries were not asked"))
+        return events_of(batch, ArmName.CANARY)
+
+    def restart(self) -> None:
+        """An error budget does not care at which weight it was spent."""
+
+    def verdict(self, *, deadline_passed: bool) -> Verdict:
+        """Of all batches so far."""
+        return self._burn.verdict(deadline_passed=deadline_passed)
+
+
+SINGLE_LOOKS = 40
+
+
+GROWTH = 1.05
+"""Of looks after these: what is decided late need not be known to the second."""
+
+
+FURTHEST_SECONDS = 2 * 86400.0
+
+
+def burn_forecast(
+    settings: BurnRateGate, source: Source, exposure: Exposure, assumed: Assumptions, *, rollback: float, accept: float
+) -> GateForecast:
+    """A healthy canary has as many bad events as are expected, and no more than the SLO allows; all are requests."""
+    arrivals = exposure.arrivals(source)
+    healthy = _healthy(settings, assumed)
+    stated = min(BEYOND * settings.slow.factor * settings.budget, 1.0)
+
+    def at(bad: float, outcome: GateOutcome) -> float:
+        return _burn_at(settings, arrivals, bad, outcome, rollback=rollback, accept=accept)
+
+    passes = burn_passes(settings, source, exposure, assumed, rollback=rollback, accept=accept)
+    fails = at(stated, GateOutcome.FAIL)
+    timed, within = exposure.timed(source), exposure.within_seconds
+    smallest = smallest_caught(lambda bad: at(bad, GateOutcome.FAIL) <= within, healthy, 1.0) if timed else None
+    return GateForecast(
+        gate="burn_rate",
+        source=source,
+        unit="requests",
+        scale="points",
+        canary_requests_to_pass=requests_by(passes, arrivals),
+        seconds_to_pass=told_by(passes, arrivals) if timed else None,
+        regression_share=stated - healthy,
+        canary_requests_to_fail=requests_by(fails, arrivals),
+        seconds_to_fail=told_by(fails, arrivals) if timed else None,
+        smallest_regression_share=None if smallest is None else smallest - healthy,
+        within_seconds=within,
+        reachable=not timed or passes <= within,
+    )
+
+
+def burn_passes(
+    settings: BurnRateGate, source: Source, exposure: Exposure, assumed: Assumptions, *, rollback: float, accept: float
+) -> float:
+    """Seconds until half of all healthy canaries have passed; infinity for never."""
+    arrivals, healthy = exposure.arrivals(source), _healthy(settings, assumed)
+    return _burn_at(settings, arrivals, healthy, GateOutcome.PASS, rollback=rollback, accept=accept)
+
+
+def _healthy(settings: BurnRateGate, assumed: Assumptions) -> float:
+    """The share of bad events that is expected."""
+    # It is unknown how many requests are slow; an SLO that is kept leaves some of its budget.
+    return settings.budget / 2 if settings.slower else min(assumed.error_rate, settings.budget)
+
+
+@lru_cache(maxsize=1024)
+def _burn_at(
+    settings: BurnRateGate, arrivals: ArrivalRates, bad: float, outcome: GateOutcome, *, rollback: float, accept: float
+) -> float:
+    """When expected events bring that verdict; infinity for never."""
+    burn, whole = BurnRateTest(settings, rollback=rollback, accept=accept), WholeCounts((2,))
+    elapsed, seconds = 0.0, arrivals.look
+    while elapsed < FURTHEST_SECONDS:
+        elapsed += seconds
+        fine, failed = whole.of(np.asarray([1 - bad, bad]) * arrivals.canary * seconds)
+        events = Events(total=int(fine + failed), bad=int(failed))
+        burn.take(EventSample(time=elapsed, seconds=seconds, events=events))
+        found = burn.verdict().outcome
+        if found is outcome:
+            return elapsed * EARLY
+        if found is GateOutcome.FAIL:
+            return math.inf
+        seconds *= GROWTH if elapsed > SINGLE_LOOKS * arrivals.look else 1.0
+    return math.inf
+
+
+class BurnRateKind(MonitoredGate[BurnRateGate]):
+    """How fast the canary spends its SLO's error budget."""
+
+    name = GATE
+    spec = settings = BurnRateGate
+    stages = (
+        StageUse("shadow"),
+        StageUse("canary"),
+    )
+    usual_sources = ("proxy",)
+
+    def monitor(self, settings: BurnRateGate, conditions: Conditions) -> BurnRateMonitor:
+        """As `MonitoredGate`."""
+        return BurnRateMonitor(settings, rollback=conditions.rollback, accept=conditions.accept)
+
+    def forecast(
+        self, settings: BurnRateGate, source: Source, exposure: Exposure, assumed: Assumptions, conditions: Conditions
+    ) -> GateForecast:
+        """As `MonitoredGate`."""
+        budget = {"rollback": conditions.rollback, "accept": conditions.accept}
+        return burn_forecast(settings, source, exposure, assumed, **budget)
+
+    def passes(
+        self, settings: BurnRateGate, source: Source, exposure: Exposure, assumed: Assumptions, conditions: Conditions
+    ) -> float:
+        """As `MonitoredGate`."""
+        budget = {"rollback": conditions.rollback, "accept": conditions.accept}
+        return burn_passes(settings, source, exposure, assumed, **budget)
+
+
+class EventSource(Protocol):
+    """Where an SLO's events come from."""
+
+    def events(self, gate: BurnRateGate, arm: ArmKey, since: datetime, until: datetime) -> Events | NoData:
+        """What the gate's queries say of (since, until], their open places filled with the arm's labels.
+
+        Raises:
+            OutsideError: when the source is not there, or a query gives more than one number.
+        """
+        ...
+
+
+class WithEvents:
+    """Asks an SLO's queries about the canary over the same window."""
+
+    def __init__(self, source: EvidenceSource, events: EventSource, gate: BurnRateGate) -> None:
+        """`gate` has the queries."""
+        self._source, self._events, self._gate = source, events, gate
+
+    @property
+    def settles_within(self) -> timedelta:
+        """As the source below."""
+        return self._source.settles_within
+
+    def batch(self, stable: ArmKey, canary: ArmKey, since: datetime, until: datetime) -> Batch:
+        """As the source below; without an answer to the queries, the reason is among what is missing."""
+        batch = self._source.batch(stable, canary, since, until)
+        events = self._events.events(self._gate, canary, since, until)
+        if isinstance(events, NoData):
+            return batch.model_copy(update={"missing": {**batch.missing, "events": events.reason}})
+        return batch.model_copy(update={"events": events})

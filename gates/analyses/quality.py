@@ -1,0 +1,138 @@
+"""Tells whether the canary's answers to the golden set are worse than the champion's.
+
+Scores are compared prompt by prompt: prompts differ far more in difficulty than versions do in skill. The
+golden set is asked once, at temperature 0, and is all there is: whether the mean drop on it is within the
+margin is seen, not estimated. A drop beyond the margin fails when chance is an unlikely reason; when a few
+prompts could explain it, the verdict is `inconclusive`: it does not promote, and a larger set would tell.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import scipy  # It loads `scipy.stats`, which takes a second, only when that is used.
+
+from gates.analyses.kind import GateKind, StageUse
+from gates.answers.golden import Scorer
+from gates.model import AnswerScores, GateOutcome, Sample, Share, Verdict
+from gates.stats.exchange import Array
+from gates.stats.paired import PairedScoresProcess
+from gates.traffic import GateForecast
+from tidegate.core.model import SpecModel
+
+
+class QualityGate(SpecModel):
+    """The canary's mean score on the golden set may be `max_drop` below the champion's at most."""
+
+    scorer: Scorer = Scorer.CONTAINS
+    """For prompts that name none themselves."""
+    max_drop: Share = 0.03
+    """Of the mean score, 0 to 1."""
+    min_prompts: Sample = 10
+    """Answered by both versions."""
+
+
+GATE = "quality"
+RESAMPLES = 2**17
+"""Up to 17 prompts every way of swapping is tried; beyond that, as many drawn with a fixed seed."""
+
+
+def judge_quality(settings: QualityGate, evidence: AnswerScores, *, rollback: float) -> Verdict:
+    """Compare the mean score of both versions over the same prompts.
+
+    `rollback` is the gate's share of the chance that a version that is no worse is taken back.
+    """
+    stable, canary = evidence.stable, evidence.canary
+    prompts = stable.by_prompt.keys() | canary.by_prompt.keys()
+    both = stable.by_prompt.keys() & canary.by_prompt.keys()
+    # One unanswered prompt is enough: which ones a version leaves out is no accident.
+    if len(both) < len(prompts) or len(both) < settings.min_prompts:
+        reason = (
+            f"{len(canary.by_prompt)} prompts are answered by the canary and {len(stable.by_prompt)} by the champion, "
+            f"{len(both)} by both; the same prompts, at least {settings.min_prompts}, are needed"
+        )
+        return Verdict(
+            gate=GATE, outcome=GateOutcome.INCONCLUSIVE, reason=reason, numbers={"prompts": float(len(both))}
+        )
+    drops = np.asarray([score - canary.by_prompt[prompt] for prompt, score in sorted(stable.by_prompt.items())])
+    p_value = chance_of_drop(drops)
+    sentence = (
+        f"canary scores {canary.mean:.2f} against {stable.mean:.2f} of the champion on {len(drops)} golden prompts "
+        f"({canary.mean - stable.mean:+z.2f}, allowed {-settings.max_drop:+g})"
+    )
+    numbers = {
+        "canary_mean_score": canary.mean,
+        "stable_mean_score": stable.mean,
+        "mean_score_drop": float(drops.mean()),
+        "p_value": p_value,
+        "p_value_needed": rollback,
+        "prompts": float(len(drops)),
+    }
+    # 1 - 0.97 is a little more than 0.03 to a computer.
+    if drops.mean() <= settings.max_drop + 1e-9:
+        return Verdict(gate=GATE, outcome=GateOutcome.PASS, reason=sentence, numbers=numbers)
+    sentence += f"; by chance that happens once in {1 / p_value:,.0f} times"
+    if p_value <= rollback:
+        return Verdict(gate=GATE, outcome=GateOutcome.FAIL, reason=sentence, numbers=numbers)
+    sentence += f", and once in {1 / rollback:,.0f} would be needed"
+    return Verdict(gate=GATE, outcome=GateOutcome.INCONCLUSIVE, reason=sentence, numbers=numbers)
+
+
+def chance_of_drop(drops: Array) -> float:
+    """P-value of the mean drop when either version could have given either answer (sign-flip permutation test).
+
+    One look at a fixed sample: an e-value would pay for looks that nobody takes.
+    """
+    if not drops.any():
+        return 1.0
+    if len(drops) == 1:
+        return 0.5 if drops[0] > 0 else 1.0
+    found = scipy.stats.permutation_test(
+        (drops,),
+        lambda flipped, axis: np.mean(flipped, axis=axis),
+        permutation_type="samples",
+        alternative="greater",
+        n_resamples=RESAMPLES,
+        batch=2**12,
+        vectorized=True,
+        rng=np.random.default_rng(0),
+    )
+    return float(found.pvalue)
+
+
+MOST_PROMPTS = 10_000
+
+
+class QualityKind(GateKind[QualityGate]):
+    """How good the canary's answers to the golden set are; judged once, in the offline stage."""
+
+    name = GATE
+    spec = settings = QualityGate
+    stages = (StageUse("offline", by_default=True),)
+
+
+def quality_forecast(settings: QualityGate, *, prompts: int, rollback: float) -> GateForecast:
+    """A golden set passes a version at once, or never; what it can prove depends on how many prompts it has.
+
+    `rollback` is the gate's share of the delivery's chance of a false rollback. The regression asked about is
+    the worst of all: every prompt that the champion answers rightly is answered wrongly.
+    """
+    log_fail = -math.log(rollback)
+
+    def proven(wrong: int, of: int) -> bool:
+        drops = PairedScoresProcess(max_drop=0.0)
+        drops.feed(np.repeat([1.0, 0.0], [wrong, of - wrong]), 0.0)
+        return float(drops.log_worse) >= log_fail and wrong > settings.max_drop * of
+
+    wrong = next((count for count in range(1, prompts + 1) if proven(count, prompts)), None)
+    return GateForecast(
+        gate=GATE,
+        unit="prompts",
+        scale="score",
+        canary_requests_to_pass=settings.min_prompts,
+        regression_share=1.0,
+        canary_requests_to_fail=next((count for count in range(1, MOST_PROMPTS) if proven(count, count)), None),
+        smallest_regression_share=None if wrong is None else wrong / prompts,
+        reachable=prompts >= settings.min_prompts,
+    )

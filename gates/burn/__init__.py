@@ -1,1 +1,0 @@
-"""Whether a version spends its SLO's error budget too fast."""

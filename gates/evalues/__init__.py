@@ -1,5 +1,0 @@
-"""Evidence as e-values: numbers whose mean is at most 1 while the canary is no worse, however often they are read.
-
-Everything here is a function or a small process over numpy arrays, with any number of leading dimensions:
-a judge runs one delivery, a simulation runs thousands side by side, with the same code.
-"""

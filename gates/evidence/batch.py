@@ -1,0 +1,175 @@
+"""Evidence: what both arms did between two looks, no matter who counted it.
+
+A batch is what `tidegate gate stream` reads as one line, what the ledger keeps of a delivery, and what
+every adapter hands to a judge. It holds counts, times and scores; never a prompt, never an answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from gates.model import Dimension
+from tidegate.core.model import Value
+
+Source = Literal["proxy", "users", "probe"]
+
+
+class LatencyMetric(StrEnum):
+    """Which time of a request."""
+
+    TTFT = "ttft"
+    """Until the first token."""
+    ITL = "itl"
+    """Between tokens: the mean of one request, because tokens of a request are not independent."""
+    E2E = "e2e"
+    """Until the last token."""
+
+
+class Events(Value):
+    """What happened since the look before."""
+
+    total: int = Field(ge=0, le=10**12)
+    """All events that the SLO counts."""
+    bad: int = Field(ge=0)
+    """Of these, what spends its budget."""
+
+    @model_validator(mode="after")
+    def _adds_up(self) -> Events:
+        if self.bad > self.total:
+            raise ValueError(f"at least {self.bad} events: the bad ones are among them")
+        return self
+
+
+Seconds = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
+"""What takes longer than 30 years was not measured in seconds."""
+SHORTEST_SECONDS = 1e-9
+"""No clock tells less; a ratio to it would say nothing."""
+Score = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=0, le=10**12)]
+"""More than anybody serves between two looks would be an error of who counted."""
+
+Total = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+class ArmName(StrEnum):
+    """Which side of the comparison."""
+
+    STABLE = "stable"
+    CANARY = "canary"
+
+
+class Buckets(Value):
+    """A histogram's counts, not cumulated."""
+
+    edges: tuple[Seconds, ...] = Field(min_length=1)
+    """Upper ends in seconds, rising; a count belongs to the first edge that it does not exceed."""
+    counts: tuple[Count, ...]
+    """One more than edges: the last counts what exceeded the last edge."""
+
+    @model_validator(mode="after")
+    def _fits(self) -> Buckets:
+        if any(low >= high for low, high in zip(self.edges, self.edges[1:], strict=False)):
+            raise ValueError("edges that rise")
+        if len(self.counts) != len(self.edges) + 1:
+            raise ValueError(f"{len(self.edges) + 1} counts, one for each edge and one for what is above the last")
+        return self
+
+
+Times = tuple[Seconds, ...] | Buckets
+"""One number for each answered request, or a histogram of them."""
+
+
+class PodEvidence(Value):
+    """What one pod of one arm did since the batch before."""
+
+    arm: ArmName
+    pod: str = ""
+    """Tells the pods of an arm apart, so that the spread between them can be seen; empty when unknown."""
+    requests: Count = 0
+    """That ended, whatever became of them."""
+    errors: Count = 0
+    """Of these, the server's fault: a 5xx, no answer in time, a stream that was cut."""
+    refused: Count = 0
+    """Of these, answered 4xx: counted apart, because a user can cause it too."""
+    ttft: Times = ()
+    """Time to first token; of answered requests, as all times."""
+    itl: Times = ()
+    """Mean time between tokens of one request: tokens of a request are not independent."""
+    e2e: Times = ()
+    """Until the last token."""
+    scores: tuple[Score, ...] = ()
+    """What a judge gave to answers of this pod, 1 is best."""
+
+    @model_validator(mode="after")
+    def _adds_up(self) -> PodEvidence:
+        if self.errors + self.refused > self.requests:
+            raise ValueError(f"at least {self.errors + self.refused} requests: errors and refused are among them")
+        return self
+
+
+class PairedReply(Value):
+    """How one arm answered one prompt of a pair; without the answer itself."""
+
+    ttft: Seconds | None = None
+    itl: Seconds | None = None
+    e2e: Seconds | None = None
+    score: Score | None = None
+    """A judge's; None when this pair was not judged."""
+    output_tokens: Count | None = None
+    finish_reason: str = ""
+    language: str = ""
+    """ISO 639-1, as detected; empty when nobody looked."""
+    refusal: bool | None = None
+    """Whether the answer declines the request in words."""
+    entropy: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    """Mean over its tokens, in nats, from the engine's logprobs."""
+
+
+class PairedAnswer(Value):
+    """One prompt that was sent to both arms at the same moment; an answer that did not arrive is None."""
+
+    stable: PairedReply | None = None
+    canary: PairedReply | None = None
+    similarity: Score | None = None
+    """How alike both answers are; None when one is missing."""
+
+
+class DriftCounts(Value):
+    """How many requests of each arm lie in each bin of each feature, in the bins that were frozen with the terms."""
+
+    stable: Mapping[str, tuple[Count, ...]] = {}
+    canary: Mapping[str, tuple[Count, ...]] = {}
+    stable_totals: Mapping[str, Total] = {}
+    """Of answers' length and entropy, the sum over the requests that are counted: for means, which decide nothing."""
+    canary_totals: Mapping[str, Total] = {}
+
+
+class Batch(Value):
+    """Everything that was seen between the batch before and `time`."""
+
+    time: float = Field(ge=0, le=1e11, allow_inf_nan=False)
+    """Unix time in seconds (not milliseconds) at the end; batches of one source rise in time."""
+    source: Literal["proxy", "users", "probe"] = "users"
+    """Who counted: proxies and engines, the users' side, or our own paired probe. Sources are judged apart."""
+    arms: tuple[PodEvidence, ...] = ()
+    """Each pod at most once. An arm that is missing here gives no evidence: it is not an arm with 0 errors."""
+    pairs: tuple[PairedAnswer, ...] = ()
+    events: Events | None = None
+    """What the queries of an SLO counted of the canary; None when nobody asked them."""
+    drift: DriftCounts | None = None
+    """Features of questions and answers; None when nobody looked at them."""
+    dimensions: Mapping[ArmName, Mapping[Dimension, tuple[Score, ...]]] = {}
+    """What a judge's scores were composed of: for people, not for the statistics."""
+    missing: Mapping[str, str] = {}
+    """Why something that was looked for is not here, by what it is: for people, not for the statistics."""
+
+    @model_validator(mode="after")
+    def _pods_once(self) -> Batch:
+        keys = [(pod.arm, pod.pod) for pod in self.arms]
+        if len(set(keys)) != len(keys):
+            raise ValueError("each pod of an arm once in a batch")
+        return self

@@ -1,1 +1,0 @@
-"""What users do, and what is remembered of it."""

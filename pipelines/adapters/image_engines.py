@@ -1,0 +1,81 @@
+"""A model version of the registry becomes an engine that clusters can run: its image was built and pushed before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from engine_images.oci.reference import ImageReference
+from pipelines.errors import NoImage
+from pipelines.ports import Registry
+from pipelines.spec.trust import TrustedImages
+from pipelines.state import StateFolder
+from registry.conventions import ENGINE_IMAGE
+from registry.model import ModelVersion
+from rollouts.model import Engine
+from tidegate.core.threads import call_in_thread
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class ImageEngines:
+    """Engines as images; nothing is built or started on this machine."""
+
+    registry: Registry
+    state: StateFolder
+    name: str
+    """What requests carry in their `model` field."""
+    images: Mapping[str, str] = field(default_factory=dict)
+    """What the delivery's plan settled, by the version's number; a tag that moved since changes nothing."""
+    trusted: TrustedImages | None = None
+    """What an image has to be, asked in every region again; anything will do when None."""
+
+    def folder(self, version: ModelVersion) -> Path:
+        """Where the version's files are, once prepared: its tokenizer is asked what a conversation's tokens are."""
+        return self._workdir(version) / "model"
+
+    async def prepare(self, version: ModelVersion, progress: Progress) -> Engine:
+        """The version's image, and its files in place and proven against their digests.
+
+        Raises:
+            NoImage: none was pushed, or it is named by a tag, behind which another may be tomorrow.
+            UntrustedImage: it is not what the trust file asks for, or an engine of another version.
+        """
+        tags = await call_in_thread(self.registry.tags, version)
+        image = self.images.get(version.version) or pinned_image(version, tags)
+        proven = await call_in_thread(self.trusted.prove, version, image) if self.trusted else ""
+        progress(f"{version.uri} is served from {image}{_since(image, tags)}{f', {proven}' if proven else ''}")
+        await call_in_thread(self.registry.download, version, self._workdir(version))
+        return Engine(version=version.version, digest=version.digest, model=self.name, image=image)
+
+    def _workdir(self, version: ModelVersion) -> Path:
+        return self.state.engines / version.digest
+
+
+def _since(image: str, tags: Mapping[str, str]) -> str:
+    """What to say of a tag that was changed after the plan was made."""
+    now = tags.get(ENGINE_IMAGE)
+    return "" if now == image else f", as planned; its tag {ENGINE_IMAGE} says {now or 'nothing'} since"
+
+
+def pinned_image(version: ModelVersion, tags: Mapping[str, str]) -> str:
+    """The image that the version's tags name, by digest.
+
+    Raises:
+        NoImage: as `ImageEngines.prepare`.
+    """
+    image = tags.get(ENGINE_IMAGE)
+    if not image:
+        raise NoImage(
+            f"{version.uri} has no engine image: its tag {ENGINE_IMAGE} is missing",
+            hint=f"`tidegate engine build {version.uri} --base BASE --layout images`, then "
+            f"`tidegate engine push images:{version.name}:{version.version} REGISTRY/REPOSITORY:TAG --mark`",
+        )
+    if not ImageReference.parse(image).digest:
+        raise NoImage(
+            f"{version.uri}: {image} names its engine image by a tag, which may move",
+            hint="push it again with `tidegate engine push --mark`, which notes the digest",
+        )
+    return image

@@ -1,0 +1,89 @@
+"""MLflow as what starts deliveries: the tags and aliases of its versions, and the webhook that tells of them."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from pipelines.triggers.webhooks import DELIVER_TAG, EVENTS
+from registry.adapters.mlflow_library import open_client, store_errors
+from registry.adapters.mlflow_store import Store, open_store
+from tidegate.core.errors import OutsideError
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+    from mlflow.entities.webhook import Webhook, WebhookEvent, WebhookEventStr
+
+DESCRIPTION = "Starts deliveries: made by `tidegate serve --register`."
+SETTINGS = (
+    "MLflow's server sends to public addresses by https only, unless it runs with MLFLOW_WEBHOOK_ALLOW_PRIVATE_IPS=true"
+    " and MLFLOW_WEBHOOK_ALLOWED_SCHEMES=https,http"
+)
+
+
+class MlflowTriggers:
+    """Of one MLflow tracking store."""
+
+    def __init__(self, tracking_uri: str) -> None:
+        self._uri = tracking_uri
+
+    @cached_property
+    def _store(self) -> Store:
+        return open_store(self._uri)
+
+    @cached_property
+    def _client(self) -> MlflowClient:
+        return open_client(self._uri)
+
+    def marked(self, model: str, alias: str) -> frozenset[str]:
+        """Numbers of the versions that carry the alias, or the tag that names it; none when there is no such model.
+
+        Raises:
+            StoreUnreachable: MLflow did not answer.
+        """
+        found = self._store.models.model(model)
+        if found is None:
+            return frozenset()
+        versions, aliases = self._store.models.versions(model), found.aliases
+        tagged = {version.version for version in versions if version.tags.get(DELIVER_TAG) == alias}
+        return frozenset(tagged | ({aliases[alias]} if alias in aliases else set()))
+
+    def announce(self, name: str, url: str, secret: str) -> str:
+        """Have MLflow call `url`, and have it send a test event there; returns what it got back, for people.
+
+        The webhook of that name is changed when there is one. The test event is of a model that does not exist.
+
+        Raises:
+            OutsideError: the test event did not arrive, or was refused.
+            StoreUnreachable: MLflow refuses the address, or did not answer.
+        """
+        with store_errors(self._uri):
+            events = _events()
+            known = self._named(name)
+            if known is None:
+                webhook = self._client.create_webhook(name, url, events, description=DESCRIPTION, secret=secret)
+            else:
+                webhook = self._client.update_webhook(
+                    known.webhook_id, url=url, events=events, secret=secret, status="ACTIVE"
+                )
+            tested = self._client.test_webhook(webhook.webhook_id, events[0])
+        if not tested.success:
+            why = tested.error_message or f"{tested.response_status} {tested.response_body}"
+            raise OutsideError(f"MLflow's test event did not arrive at {url}: {why}", hint=SETTINGS)
+        return f"{tested.response_status} {tested.response_body}"
+
+    def _named(self, name: str) -> Webhook | None:
+        token: str | None = None
+        while True:
+            page = self._client.list_webhooks(page_token=token)
+            found = next((webhook for webhook in page if webhook.name == name), None)
+            if found is not None or not page.token:
+                return found
+            token = page.token
+
+
+def _events() -> list[WebhookEventStr | WebhookEvent]:
+    from mlflow.entities.webhook import WebhookAction, WebhookEntity, WebhookEvent
+
+    parts = [event.split(".") for event in EVENTS]
+    return [WebhookEvent(WebhookEntity(entity), WebhookAction(action)) for entity, action in parts]

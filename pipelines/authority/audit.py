@@ -1,0 +1,134 @@
+"""Whether a delivery's record is what was written, and what lies next to it is what it was opened with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from pipelines.events.artifacts import FOLDER as EVIDENCE
+from pipelines.events.artifacts import SPEC, DeliveryArtifacts, bring_spec, owed, proven, refuse_shorter, vouched
+from pipelines.events.history import outcome_of, plan_of, spec_file_of
+from pipelines.model import Plan
+from pipelines.plan.planner import refuse_other_files, refuse_other_plan
+from pipelines.ports import Registry
+from pipelines.spec.delivery import Delivery
+from pipelines.spec.policy import golden_set
+from registry.chain import ChainFinding, heads_of
+from registry.conventions import ENGINE_IMAGE
+from registry.model import DeliverySummary, Event
+from registry.model_files import digest_files
+from registry.record import LedgerRecord
+from tidegate.core.errors import TidegateError
+from tidegate.core.model import Value
+from tidegate.core.spec import load_spec
+
+
+class Audit(Value):
+    """What was found of one delivery."""
+
+    delivery: str
+    chained: bool
+    """Whether its events name each other; those of an older tidegate do not, and prove nothing."""
+    events: int
+    keys: tuple[str, ...]
+    """Of those who signed; empty when nobody did."""
+    heads: tuple[str, ...]
+    """The hashes of the last events: noted elsewhere, they prove that nothing was cut off behind them."""
+    findings: tuple[ChainFinding, ...]
+
+
+def audit(
+    summary: DeliverySummary,
+    record: LedgerRecord,
+    found: Sequence[ChainFinding],
+    kept: DeliveryArtifacts,
+    registry: Registry,
+) -> Audit:
+    """Compare everything that can be compared.
+
+    Args:
+        summary: the delivery as lists show it.
+        record: its events.
+        found: what the chain itself shows.
+        kept: where its files are kept.
+        registry: whose tags are compared with the plan.
+    """
+    others = [*_other_findings(summary.id, record.events, kept, registry), *_ending(summary, record.events)]
+    return Audit(
+        delivery=summary.id,
+        chained=record.chained,
+        events=len(record.events),
+        keys=tuple(sorted({entry.link.key for entry in record.entries if entry.link.key})),
+        heads=heads_of(record.entries),
+        findings=(*found, *others),
+    )
+
+
+def _other_findings(
+    delivery: str, events: Sequence[Event], kept: DeliveryArtifacts, registry: Registry
+) -> Iterator[ChainFinding]:
+    opened = any((event.step, event.kind) == ("delivery", "started") for event in events)
+    if not opened:
+        return
+    try:
+        plan = plan_of(events)
+    except TidegateError as error:
+        yield ChainFinding(what="changed", where="the plan", why=str(error))
+        return
+    if plan.resolved is None:
+        return
+    with TemporaryDirectory(prefix="tidegate-audit-") as folder:
+        yield from _refused("the spec", lambda: _compare_spec(plan, events, delivery, kept, Path(folder)))
+        yield from _evidence(events, kept.fetch(delivery, EVIDENCE, Path(folder)))
+    yield from _tags(plan, registry)
+
+
+def _evidence(events: Sequence[Event], files: Sequence[Path]) -> Iterator[ChainFinding]:
+    """Transcripts that are others, or less, than what verdicts were told of."""
+    told, found = vouched(events), {path.stem: path.read_bytes() for path in files}
+    for trial, content in found.items():
+        yield from _refused(trial, partial(proven, trial, content, told.get(trial, ())))
+    for trial, least in owed(events).items():
+        yield from _refused(trial, partial(refuse_shorter, trial, len(found.get(trial, b"")), least), what="removed")
+
+
+def _compare_spec(plan: Plan, events: Sequence[Event], delivery: str, kept: DeliveryArtifacts, folder: Path) -> None:
+    spec_file = spec_file_of(events)
+    if spec_file is None:
+        return
+    path = bring_spec(kept, delivery, spec_file, folder)
+    refuse_other_files(plan.resolved, digest_files(folder / SPEC), spec_file, delivery)
+    spec = load_spec(path, Delivery)
+    refuse_other_plan(plan, spec, prompts=len(golden_set(spec, path.parent)), delivery=delivery)
+
+
+def _refused(where: str, compare: Callable[[], object], *, what: str = "changed") -> Iterator[ChainFinding]:
+    try:
+        compare()
+    except TidegateError as error:
+        yield ChainFinding(what=what, where=where, why=error.message)
+
+
+def _tags(plan: Plan, registry: Registry) -> Iterator[ChainFinding]:
+    images = plan.resolved.images if plan.resolved else {}
+    for version in (plan.version, plan.champion):
+        planned = images.get(version.version)
+        if planned is None:
+            continue
+        now = registry.tags(version).get(ENGINE_IMAGE)
+        if now != planned:
+            why = f"says {now or 'nothing'}; planned was {planned}"
+            yield ChainFinding(what="changed", where=f"{ENGINE_IMAGE} of {version.uri}", why=why)
+
+
+def _ending(summary: DeliverySummary, events: Sequence[Event]) -> Iterator[ChainFinding]:
+    """What lists say of the end stands in tags of its own."""
+    result = outcome_of(events, summary.id)
+    if summary.ended is None or (result is None and summary.outcome == "interrupted"):
+        return  # one that died is closed by the one who finds it, without an event
+    said = str(result.ending) if result else "nothing"
+    if said != summary.outcome:
+        why = f"lists say {summary.outcome}, its events say {said}"
+        yield ChainFinding(what="changed" if result else "removed", where="the ending", why=why)

@@ -1,0 +1,358 @@
+"""Artifacts of a delivery: its spec, the files that it names, and the transcripts of its gates.
+
+A transcript is written line by line as its test is judged; verdicts in the ledger name its length and digest.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from hashlib import sha256
+from pathlib import Path, PurePosixPath
+from tempfile import TemporaryDirectory
+from types import MappingProxyType
+from typing import Protocol
+
+from gates.analyses.drift.reference import DriftReference
+from gates.analysis_plan import AnalysisPlan
+from gates.evidence.batch import Batch
+from gates.model import NoData, Verdict
+from gates.sequential_test import SequentialTest
+from gates.transcript import BatchLine, Line, Replay, RestartLine, TermsLine, VerdictsLine, read, written
+from pipelines.errors import NotAsPlanned
+from pipelines.events.history import done_steps
+from pipelines.events.payloads import VerdictPayload
+from pipelines.ports import Ledger
+from pipelines.spec.delivery import Delivery
+from registry.model import Event
+from tidegate.core.errors import UsageError
+from tidegate.core.model import Value
+
+FOLDER = "evidence"
+"""Of a delivery's folder and of its artifacts: a transcript for each trial."""
+
+
+class RecordedTrial:
+    """A trial whose terms, batches and verdicts are in a file before they have any effect."""
+
+    def __init__(self, terms: AnalysisPlan, path: Path) -> None:
+        """The terms are written at once: before there is any evidence."""
+        self._trial = SequentialTest(terms)
+        self._step, self._batches = "", 0
+        self._digest, self._bytes = sha256(), 0
+        self.terms = terms
+        self.path = path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._write(TermsLine(trial=path.stem, terms=terms))
+
+    @classmethod
+    def continued(cls, path: Path) -> RecordedTrial:
+        """The trial of a transcript, as it stood after the last whole line.
+
+        Raises:
+            SpecError: the file is no transcript.
+        """
+        text = path.read_text(encoding="utf-8", errors="replace")
+        # A crash may have cut the last line short; what follows must not be written behind its half.
+        whole = text[: text.rfind("\n") + 1]
+        lines = list(read(whole.splitlines(keepends=True), file=str(path)))
+        again = Replay(str(path))
+        for line in lines:
+            # What was said then is said; it was proven by the one who said it, and costs time to say again.
+            if not isinstance(line, VerdictsLine):
+                again.take(line)
+        path.write_text(whole, encoding="utf-8")
+        trial = cls.__new__(cls)
+        trial._trial, trial.terms, trial.path = again.trial, again.trial.plan, path
+        trial._digest, trial._bytes = sha256(whole.encode()), len(whole.encode())
+        trial._batches = sum(isinstance(line, BatchLine) for line in lines)
+        trial._step = next((line.step for line in reversed(lines) if not isinstance(line, TermsLine)), "")
+        return trial
+
+    def begin(self, step: str) -> None:
+        """A step of the delivery begins: what spoke for the canary at another weight counts no longer."""
+        again, self._step = bool(self._step), step
+        if again:
+            self.count_again()
+
+    def count_again(self) -> None:
+        """What was taken so far is a past to bet on; what verdicts tell and what speaks for the canary begins here."""
+        self._write(RestartLine(step=self._step))
+        self._trial.restart()
+
+    @property
+    def is_new(self) -> bool:
+        """Whether it has taken nothing yet."""
+        return self._batches == 0
+
+    def take(self, batch: Batch) -> None:
+        """As `SequentialTest`."""
+        self._batches += 1
+        self._write(BatchLine(step=self._step, batch=batch))
+        self._trial.take(batch)
+
+    def verdicts(self, *, deadline_passed: bool) -> Sequence[Verdict]:
+        """As `SequentialTest`."""
+        verdicts = self._trial.verdicts(deadline_passed=deadline_passed)
+        self._write(VerdictsLine(step=self._step, deadline_passed=deadline_passed, verdicts=verdicts))
+        return verdicts
+
+    @property
+    def step(self) -> str:
+        """The step that it was begun for last."""
+        return self._step
+
+    @property
+    def written(self) -> tuple[int, str]:
+        """How many bytes of the transcript are written, and their SHA-256."""
+        return self._bytes, self._digest.hexdigest()
+
+    def _write(self, line: Line) -> None:
+        text = (written(line) + "\n").encode()
+        self._digest.update(text)
+        self._bytes += len(text)
+        with self.path.open("ab") as file:
+            file.write(text)
+
+
+def asked_of(terms: AnalysisPlan) -> Mapping[str, object]:
+    """The part of the terms that the spec decides alone; the rest was found when the trial was opened."""
+    return terms.model_dump(exclude={"reference", "sources", "method"})
+
+
+class Keeper(Protocol):
+    """Takes files that shall be kept with the delivery, and holds nobody up: a `Journal`."""
+
+    def attach(self, path: Path, *, folder: str = "") -> None:
+        """Keep it below that folder."""
+        ...
+
+
+class Trials:
+    """All trials of one delivery, by name: `canary@eu-west-1` is one trial through all its weights."""
+
+    def __init__(self, folder: Path, keeper: Keeper) -> None:
+        """`folder` is the delivery's own on this machine."""
+        self._folder, self._keeper = folder / FOLDER, keeper
+        self._open: dict[str, RecordedTrial] = {}
+
+    def open(self, name: str, terms: AnalysisPlan, step: str) -> RecordedTrial:
+        """The trial of that name, for one more step; its terms are those of the first time.
+
+        Raises:
+            NotAsPlanned: a transcript is here that asks for something else than the spec.
+        """
+        trial = self._known(name)
+        if trial is None:
+            trial = self._open[name] = RecordedTrial(terms, self._path(name))
+        elif asked_of(trial.terms) != asked_of(terms):
+            raise NotAsPlanned(f"the evidence of {name} was judged by other terms than those of the spec")
+        trial.begin(step)
+        return trial
+
+    def reference(self, name: str) -> DriftReference | NoData | None:
+        """The bins that were frozen when that trial was opened; None when it was not."""
+        trial = self._known(name)
+        return trial.terms.reference if trial else None
+
+    def written(self, step: str) -> Mapping[str, tuple[int, str]]:
+        """How far the transcripts of a step's trials are written, by their files' names without the ending.
+
+        Verdicts tell it, so that a transcript can be compared with what they were told of.
+        """
+        return {trial.path.stem: trial.written for trial in self._open.values() if trial.step == step}
+
+    def keep(self, name: str) -> None:
+        """Put the transcript so far next to the ledger's events."""
+        self._keeper.attach(self._open[name].path, folder=FOLDER)
+
+    def _known(self, name: str) -> RecordedTrial | None:
+        if name not in self._open and self._path(name).exists():
+            self._open[name] = RecordedTrial.continued(self._path(name))
+        return self._open.get(name)
+
+    def _path(self, name: str) -> Path:
+        return self._folder / f"{name.replace('/', '.')}.jsonl"
+
+
+class Written(Value):
+    """A transcript as it stood when a verdict was told."""
+
+    bytes: int
+    sha256: str
+
+
+Vouched = Mapping[str, Sequence[Written]]
+"""By the name of the transcript, as `canary@eu-west-1`, or `bake@1.eu-west-1`."""
+
+
+def vouched(events: Iterable[Event]) -> Vouched:
+    """Every state of every transcript that a verdict names, but those of a step that was begun again since.
+
+    A process that was killed may not have kept what it had written; elsewhere the transcript goes another way then, and
+    where it was kept, the verdicts that follow vouch for it.
+    """
+    found: dict[str, dict[str, list[Written]]] = {}
+    for event in events:
+        if event.kind == "started":
+            found.pop(event.step, None)
+        elif event.kind == "verdict":
+            for trial, (size, digest) in VerdictPayload.of(event).transcripts.items():
+                of_step = found.setdefault(event.step, {})
+                of_step.setdefault(trial, []).append(Written(bytes=size, sha256=digest))
+    return {
+        trial: [state for of_step in found.values() for state in of_step.get(trial, ())]
+        for trial in {trial for of_step in found.values() for trial in of_step}
+    }
+
+
+def owed(events: Sequence[Event]) -> Mapping[str, int]:
+    """How many bytes of each transcript must be there: those that the verdicts of steps that are done were told of.
+
+    A step that died may not have kept what it had written, and is taken again.
+    """
+    done, least = done_steps(events), dict[str, int]()
+    for event in events:
+        if event.kind == "verdict" and event.step in done:
+            for trial, (size, _) in VerdictPayload.of(event).transcripts.items():
+                least[trial] = max(size, least.get(trial, 0))
+    return least
+
+
+def refuse_shorter(trial: str, found: int, least: int) -> None:
+    """Say no to a transcript that lacks what verdicts were told of.
+
+    Raises:
+        NotAsPlanned: it does.
+    """
+    if found < least:
+        raise NotAsPlanned(f"the evidence of {trial} is shorter than what its verdicts were told of; it was cut off")
+
+
+def proven(trial: str, content: bytes, states: Iterable[Written]) -> int:
+    """How many bytes of a transcript the ledger vouches for; what stands behind them, nobody has judged by.
+
+    Raises:
+        NotAsPlanned: the transcript is another than the one that verdicts were told of.
+    """
+    digest, size = sha256(), 0
+    for state in sorted(states, key=lambda state: state.bytes):
+        if state.bytes > len(content):
+            break
+        digest.update(content[size : state.bytes])
+        size = state.bytes
+        if digest.hexdigest() != state.sha256:
+            raise NotAsPlanned(f"the evidence of {trial} is not what its verdicts were told of; it was changed since")
+    return size
+
+
+SPEC = "spec"
+"""Of a delivery's folder and of its artifacts: the spec and the files it names, as they lay side by side."""
+
+
+class DeliveryArtifacts(Protocol):
+    """Where the files of deliveries are kept."""
+
+    def fetch(self, delivery: str, folder: str, into: Path) -> Sequence[Path]:
+        """Copy the files below one folder of a delivery's artifacts."""
+        ...
+
+
+def named_files(spec: Delivery) -> Iterator[Path]:
+    """The files that a spec names, as it names them."""
+    if spec.offline:
+        yield spec.offline.dataset
+    if spec.traffic and spec.traffic.prompts:
+        yield spec.traffic.prompts
+
+
+def refuse_unkeepable(spec: Delivery) -> None:
+    """Say no to a spec that names a file by a path that is right on this machine only.
+
+    Raises:
+        UsageError: it does.
+    """
+    absolute = next((str(path) for path in named_files(spec) if path.is_absolute()), None)
+    if absolute is not None:
+        raise UsageError(
+            f"the spec names {absolute}, which other machines do not have",
+            hint="name it by its path from the spec, so that it can be kept with the delivery",
+        )
+
+
+def keep_spec(ledger: Ledger, spec_path: Path, spec: Delivery) -> str:
+    """Keep the spec and what it names; returns where the spec lies among them.
+
+    Raises:
+        UsageError: as `refuse_unkeepable`.
+    """
+    spec_file, paths = laid_out(spec_path, spec)
+    for place, path in paths.items():
+        ledger.attach(path, folder=str(PurePosixPath(SPEC, place).parent))
+    return spec_file
+
+
+def laid_out(spec_path: Path, spec: Delivery) -> tuple[str, Mapping[str, Path]]:
+    """Where the spec lies among the files that it names, and all of them by their places in one folder.
+
+    Raises:
+        UsageError: as `refuse_unkeepable`.
+    """
+    refuse_unkeepable(spec)
+    paths = [Path(os.path.normpath(spec_path.absolute()))]
+    paths += [Path(os.path.normpath(paths[0].parent / path)) for path in named_files(spec)]
+    root = Path(os.path.commonpath([path.parent for path in paths]))
+    return paths[0].relative_to(root).as_posix(), {path.relative_to(root).as_posix(): path for path in paths}
+
+
+def digests_of(paths: Mapping[str, Path]) -> dict[str, str]:
+    """The SHA-256 of files that are to be kept, by their places."""
+    return {place: sha256(path.read_bytes()).hexdigest() for place, path in paths.items()}
+
+
+def bring_spec(kept: DeliveryArtifacts, delivery: str, spec_file: str, folder: Path) -> Path:
+    """The spec of a delivery, brought to `folder` with the files that it names.
+
+    Raises:
+        UsageError: it was not kept.
+    """
+    shutil.rmtree(folder / SPEC, ignore_errors=True)
+    kept.fetch(delivery, SPEC, folder)
+    path = folder / SPEC / spec_file
+    if not path.exists():
+        raise UsageError(f"the spec of delivery {delivery} was not kept", hint="deliver the version again")
+    return path
+
+
+def bring_evidence(
+    kept: DeliveryArtifacts, delivery: str, folder: Path, told: Vouched, least: Mapping[str, int] = MappingProxyType({})
+) -> None:
+    """Bring the transcripts of a delivery to its folder; one that goes further here stays as it is.
+
+    Of what is brought, only what the ledger vouches for is kept: the rest, no verdict was told of.
+
+    Args:
+        kept: where they are.
+        delivery: whose.
+        folder: the delivery's own on this machine.
+        told: what the ledger vouches for.
+        least: how many bytes of each must be there, as `owed` says.
+
+    Raises:
+        NotAsPlanned: a transcript is another than the one that verdicts were told of, or was cut off.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=folder) as fresh:
+        for path in kept.fetch(delivery, FOLDER, Path(fresh)):
+            trial, content = path.stem, path.read_bytes()
+            content = content[: proven(trial, content, told.get(trial, ()))]
+            here = folder / FOLDER / path.name
+            # A process that died here may have written more than it had kept; another's may have gone another way.
+            if not content or (here.exists() and here.read_bytes().startswith(content)):
+                continue
+            here.parent.mkdir(parents=True, exist_ok=True)
+            here.write_bytes(content)
+    for trial, size in least.items():
+        here = folder / FOLDER / f"{trial}.jsonl"
+        refuse_shorter(trial, here.stat().st_size if here.exists() else 0, size)

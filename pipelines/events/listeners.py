@@ -1,0 +1,80 @@
+"""Listeners of a journal: a file of all events, and displays that must not hold up the delivery."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from queue import SimpleQueue
+from threading import Thread
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from registry.model import Event
+
+
+class EventFile:
+    """A listener that appends JSON lines."""
+
+    def __init__(self, path: Path) -> None:
+        """The folder of `path` is made when it is not there."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.path = path
+
+    def on_event(self, event: Event) -> None:
+        """Append one line, and hand it to the system at once."""
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(event.model_dump_json() + "\n")
+
+    def read(self) -> Iterable[Event]:
+        """All events so far; a last line that a crash cut short is left out."""
+        if not self.path.exists():
+            return
+        # As bytes: text would also be split at characters that only look like the end of a line, and a
+        # crash may have cut a character in half.
+        for line in self.path.read_bytes().splitlines(keepends=True):
+            if line.endswith(b"\n"):
+                yield Event.model_validate_json(line)
+
+
+if TYPE_CHECKING:
+    from pipelines.events.journal import Listener
+
+log = logging.getLogger(__name__)
+
+PATIENCE_SECONDS = 5.0
+"""How long the end waits for listeners that are behind."""
+
+
+class QueuedListener:
+    """A listener that tells others in a thread of its own, in their order, until its context ends."""
+
+    def __init__(self, listeners: Sequence[Listener], *, patience_seconds: float = PATIENCE_SECONDS) -> None:
+        """None of `listeners` may be told by anybody else."""
+        self._listeners = tuple(listeners)
+        self._patience = patience_seconds
+        self._events: SimpleQueue[Event | None] = SimpleQueue()
+        self._thread = Thread(target=self._run, name="displays", daemon=True)
+
+    def on_event(self, event: Event) -> None:
+        """Take it, and return at once."""
+        self._events.put(event)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._events.put(None)
+        self._thread.join(self._patience)
+
+    def _run(self) -> None:
+        while (event := self._events.get()) is not None:
+            for listener in self._listeners:
+                try:
+                    listener.on_event(event)
+                # Whatever it is: the others are still to be told, and the delivery has other things to do.
+                except Exception:
+                    log.exception("a display could not take %s %s", event.step, event.kind)

@@ -1,0 +1,255 @@
+"""What the events of a delivery carry in their `data`: one class for each kind, for writing and for reading.
+
+The ledger stores plain JSON, in which only what was set stands. Unknown keys are let through, so that an older tidegate
+still shows what a newer one recorded; it does not go on with such a delivery (`FORMAT`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import ClassVar, Self
+
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, field_serializer, field_validator
+
+from gates.model import GateOutcome
+from pipelines.model import Ending, Left, Resolved
+from pipelines.statements import Proof
+from registry.model import Event, EventKind, InnerPath, ModelVersion
+
+FORMAT = 1
+"""Of these events, as `Opening` states it: greater when an older tidegate would misread them."""
+
+
+class Payload(BaseModel):
+    """The data of one event."""
+
+    kind: ClassVar[EventKind]
+
+    @classmethod
+    def of(cls, event: Event) -> Self:
+        """What an event of this kind carries.
+
+        Raises:
+            ValueError: it carries something else.
+        """
+        return cls.model_validate(event.data)
+
+    def event(self, at: datetime, step: str, message: str = "") -> Event:
+        """The event that carries it."""
+        return Event(
+            at=at, step=step, kind=self.kind, message=message, data=self.model_dump(mode="json", exclude_unset=True)
+        )
+
+
+class PlanStepRecord(BaseModel):
+    """One step of the plan, as `delivery/started` lists it."""
+
+    id: str
+    stage: str
+    region: str | None = None
+    weight: int | None = None
+    wave: int | None = None
+    expected_seconds: float = 0.0
+    """When its gates answer as soon as they can."""
+    approvals: tuple[str, ...] = ()
+    """What people must have approved before it starts."""
+
+
+class Opening(Payload):
+    """`delivery/started`: what is to be delivered, and the plan."""
+
+    kind = EventKind.STARTED
+
+    model: str
+    version: str
+    champion: str | None = None
+    spec: str = ""
+    """The name in the spec's metadata."""
+    steps: tuple[PlanStepRecord, ...] = ()
+    regions: tuple[str, ...] = ()
+    challenger_version: ModelVersion | None = None
+    """`version`, with what proves its files; None in ledgers of a tidegate that kept only its number."""
+    champion_version: ModelVersion | None = None
+    spec_file: InnerPath | None = None
+    """Where the spec lies below the delivery's kept files; None when it was not kept."""
+    resolved: Resolved | None = None
+    """What was settled; None in ledgers of a tidegate that settled nothing."""
+    format: int = 0
+    """`FORMAT` of the tidegate that opened it; 0 of one that did not say so."""
+
+
+class StepStarted(Payload):
+    """`started` of a step."""
+
+    kind = EventKind.STARTED
+
+
+class TrafficShift(Payload):
+    """`traffic`: how a region shares out its users from now on, in percent."""
+
+    kind = EventKind.TRAFFIC
+
+    region: str
+    weight: int = 0
+    mirror: int = 0
+
+
+class StepProgress(Payload):
+    """`evidence`: how far a step is, where it counts something, and what else it found out."""
+
+    model_config = ConfigDict(extra="allow")
+
+    kind = EventKind.EVIDENCE
+
+    done: int | None = None
+    total: int | None = None
+
+
+class VerdictPayload(Payload):
+    """`verdict`: what a gate says, for now or for good."""
+
+    kind = EventKind.VERDICT
+
+    gate: str
+    outcome: GateOutcome
+    reason: str = ""
+    numbers: Mapping[str, float] = Field(default_factory=dict)
+    auxiliary: Mapping[str, float] = Field(
+        default_factory=dict,
+        validation_alias=AliasChoices("auxiliary", "beside"),  # codespell:ignore beside
+    )
+    """Measured as well, for displays; `beside` in ledgers of before."""  # codespell:ignore beside
+    region: str | None = None
+    transcripts: Mapping[str, tuple[int, str]] = Field(default_factory=dict)
+    """By trial: how many bytes of its transcript were written, and their SHA-256."""
+
+    @field_validator("outcome", mode="before")
+    @classmethod
+    def _by_name(cls, value: object) -> object:
+        return GateOutcome[value.upper()] if isinstance(value, str) else value
+
+    @field_serializer("outcome")
+    def _name(self, value: GateOutcome) -> str:
+        return str(value)
+
+
+class Waiting(Payload):
+    """`waiting`: what holds a step back, which is one of the two."""
+
+    kind = EventKind.WAITING
+
+    approval: str | None = None
+    """What somebody must approve, as `wave@2`."""
+    frozen_until: datetime | None = None
+    reason: str = ""
+    """Of the freeze."""
+    evidence: str | None = None
+    """Digest of what there is to see, which answers must name; None where names are enough."""
+    by: str = ""
+    """Who may answer, in words."""
+
+
+class PersonAnswer(Payload):
+    """What a person says, of a step or of the delivery."""
+
+    by: str = ""
+    """What they call themselves; it counts only where names are enough."""
+    reason: str = ""
+    proof: Proof | None = None
+
+
+class ApprovalGiven(PersonAnswer):
+    """`approved`: what was asked may go on."""
+
+    kind = EventKind.APPROVED
+
+
+class ApprovalDenied(PersonAnswer):
+    """`refused`: it may not, and the delivery goes back."""
+
+    kind = EventKind.REFUSED
+
+
+class DeliveryRequested(PersonAnswer):
+    """`delivery/requested`: who asked for it."""
+
+    kind = EventKind.REQUESTED
+
+
+class DeliveryResumed(PersonAnswer):
+    """`delivery/resumed`: who goes on with it."""
+
+    kind = EventKind.RESUMED
+
+
+class StopRequest(Payload):
+    """`delivery/stop`: another process wants it to end."""
+
+    kind = EventKind.STOP
+
+
+class AnswersAllow(Payload):
+    """`allowed`: the step that waited has answers enough."""
+
+    kind = EventKind.ALLOWED
+    approval: str
+    by: tuple[str, ...] = ()
+    """Who, each with how that was proven."""
+
+
+class AnswerIgnored(Payload):
+    """`ignored`: an answer does not count."""
+
+    kind = EventKind.IGNORED
+    approval: str
+    answer: str | None = None
+    """Its key."""
+
+
+class StepDone(Payload):
+    """`done` of a step."""
+
+    kind = EventKind.DONE
+
+
+class StepUndone(Payload):
+    """`undone`: a region no longer shows what the step did."""
+
+    kind = EventKind.UNDONE
+
+
+class StepFailure(Payload):
+    """`failed`: what a step that stops the delivery makes of it; both None in older ledgers."""
+
+    kind = EventKind.FAILED
+
+    ending: Ending | None = None
+    exit_code: int | None = None
+
+
+class LeftBehind(Payload):
+    """`delivery/left`: the regions that are not back, and how the delivery ends otherwise."""
+
+    kind = EventKind.LEFT
+
+    left: tuple[Left, ...] = ()
+    reason: str = ""
+
+
+class Returned(Payload):
+    """`delivery/returned`: one of them is back after all."""
+
+    kind = EventKind.RETURNED
+
+    region: str
+
+
+class Closing(Payload):
+    """`delivery/closed`: how it ended."""
+
+    kind = EventKind.CLOSED
+
+    outcome: str
+    reason: str = ""
+    exit_code: int | None = None

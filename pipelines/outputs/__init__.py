@@ -1,1 +1,0 @@
-"""A delivery's story in the forms that CI systems show."""

@@ -1,0 +1,106 @@
+"""The gates of each stage: their share of the error budget, of users' traffic, and the SLOs that they read. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+
+from gates.spec import Gates
+from gates.traffic import Exposure
+from pipelines.spec.delivery import CanaryStage, Delivery, ShadowStage
+from pipelines.spec.slo_gates import GatedStage, burn_gate
+from slo.catalogue import group_of
+from slo.outputs import rule_file
+from slo.rules import RuleGroup, rules_for
+from slo.signals import signal_groups
+from slo.windows import windows_for
+
+ONCE = 0.1
+"""What the golden set gets, and all bakes together: each is one look at much evidence."""
+OFFLINE = "offline"
+
+
+def budget_shares(spec: Delivery) -> Mapping[str, float]:
+    """Each trial's part of `gates.budget.rollback`, by its name (`canary@eu-west-1`, `bake@1/eu-west-1`).
+
+    They sum to 1 at most, so whatever happens in whichever region, a version that is no worse is taken back
+    with the stated chance at most. What a spec does not ask leaves its part to the others.
+    """
+    found: dict[str, float] = {}
+    rest = 1.0
+    if spec.offline:
+        found[OFFLINE] = ONCE
+        rest -= ONCE
+    if bakes := _bakes(spec):
+        found |= dict.fromkeys(bakes, ONCE / len(bakes))
+        rest -= ONCE
+    stages = [name for name in ("shadow", "canary") if getattr(spec, name)]
+    trials = [f"{stage}@{region}" for region in spec.regions.names for stage in stages]
+    return found | dict.fromkeys(trials, rest / len(trials) if trials else 0.0)
+
+
+def _bakes(spec: Delivery) -> list[str]:
+    """Promoted regions with a control: as long as a later wave serves the champion."""
+    waves = spec.regions.waves[:-1] if spec.gates.errors else ()
+    return [f"bake@{wave}/{region}" for wave, regions in enumerate(waves, start=1) for region in regions]
+
+
+def rules_of(spec: Delivery) -> str:
+    """The rule file of a delivery's SLOs, and of the signals that its dashboards show."""
+    signals = signal_groups(service=spec.metadata.name, counted_by=spec.counted_by, cost=spec.cost)
+    return rule_file((*_slo_rules(spec), *signals))
+
+
+def _slo_rules(spec: Delivery) -> tuple[RuleGroup, ...]:
+    """SLO by SLO: each has the alert windows of its own period."""
+    groups = [group_of([item], service=spec.metadata.name, counted_by=spec.counted_by) for item in spec.slos]
+    return tuple(rules for group in groups for rules in rules_for(group, windows_for(group.slos[0].window)))
+
+
+def gates_in(spec: Delivery, stage: ShadowStage | CanaryStage) -> Gates:
+    """The delivery's gates as that stage asks them: the burn rate has the stage's own windows and events."""
+    return gates_within(spec, stage.within, mirrored=isinstance(stage, ShadowStage))
+
+
+def gates_within(spec: Delivery, within: timedelta, *, mirrored: bool = False) -> Gates:
+    """As `gates_in`, of a stage that lasts so long; `mirrored` when its canary gets copies only."""
+    burn = spec.gates.burn_rate
+    if burn is None:
+        return spec.gates
+    stage = GatedStage(
+        service=spec.metadata.name,
+        within=within,
+        look=spec.look,
+        mirrored=mirrored,
+        counted_by=spec.counted_by,
+    )
+    return spec.gates.model_copy(update={"burn_rate": burn_gate(burn, spec.slos, stage)})
+
+
+def shadow_traffic(spec: Delivery) -> Exposure:
+    """Copies of users' requests, and pairs of our own."""
+    assert spec.shadow is not None, "a shadow stage is planned that the spec does not have"
+    return Exposure(
+        requests_per_second=_users(spec),
+        percent=spec.shadow.percent,
+        mirrored=True,
+        pairs_per_second=spec.shadow.pairs_per_second,
+        judged=spec.gates.judge.sample if spec.gates.judge else 1.0,
+        within_seconds=spec.shadow.within.total_seconds(),
+        look_seconds=spec.look.total_seconds(),
+    )
+
+
+def canary_traffic(spec: Delivery, weight: int) -> Exposure:
+    """So many percent of users."""
+    assert spec.canary is not None, "a canary stage is planned that the spec does not have"
+    return Exposure(
+        requests_per_second=_users(spec),
+        percent=weight,
+        within_seconds=spec.canary.within.total_seconds(),
+        look_seconds=spec.look.total_seconds(),
+    )
+
+
+def _users(spec: Delivery) -> float | None:
+    return spec.traffic.requests_per_second if spec.traffic else None

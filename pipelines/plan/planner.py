@@ -1,0 +1,212 @@
+"""spec + registry state -> plan: which steps, in which order, and what each gate needs. Pure.
+
+A process that carries on compares what it would plan with what was settled when the delivery was opened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from hashlib import sha256
+
+from gates.analyses.quality import quality_forecast
+from gates.analysis_plan import analysis_plan_of
+from gates.kinds import stage_sources
+from gates.planning.forecast import forecasts, round_up, with_remedy
+from gates.traffic import Assumptions, Exposure, GateForecast
+from pipelines.errors import NotAsPlanned, PlanRefused
+from pipelines.model import GatePlan, Plan, PlanStep, Resolved, StageName
+from pipelines.plan.approvals import with_approvals
+from pipelines.plan.gates import (
+    OFFLINE,
+    budget_shares,
+    canary_traffic,
+    gates_in,
+    shadow_traffic,
+)
+from pipelines.spec.delivery import CanaryStage, Delivery, ShadowStage
+from registry.model import ModelVersion
+from registry.model_files import compare
+
+ENGINE_START_SECONDS = 25.0
+"""A first guess for an engine that starts next to others; what the display corrects as it learns."""
+SMOKE_SECONDS = 2.0
+"""Three short answers; also what a promotion is expected to take, which needs no start."""
+
+FINALIZE_SECONDS = 1.0
+
+
+def make_plan(spec: Delivery, version: ModelVersion, champion: ModelVersion, *, prompts: int) -> Plan:
+    """Lay out every step of delivering `version`; `prompts` is the size of the golden set.
+
+    Raises:
+        PlanRefused: when a stage could not reach a verdict: too few prompts, or too little time at the stated traffic.
+    """
+    refuse_small_golden_set(spec, prompts)
+    steps = steps_of(spec, prompts=prompts)
+    refuse_hopeless(steps)
+    return Plan(name=spec.metadata.name, version=version, champion=champion, regions=spec.regions.names, steps=steps)
+
+
+def steps_of(spec: Delivery, *, prompts: int) -> tuple[PlanStep, ...]:
+    """Every step of a delivery by this spec, whatever the version."""
+    return tuple(with_approvals(spec.approvals, tuple(_steps(spec, prompts))))
+
+
+def _steps(spec: Delivery, prompts: int) -> Iterator[PlanStep]:
+    yield PlanStep(stage=StageName.BUILD, expected_seconds=ENGINE_START_SECONDS)
+    for wave, regions in enumerate(spec.regions.waves, start=1):
+        for region in regions:
+            yield from _region_steps(spec, wave, region, prompts)
+        bake = spec.regions.bake.total_seconds()
+        yield PlanStep(stage=StageName.BAKE, wave=wave, expected_seconds=bake)
+    yield PlanStep(stage=StageName.FINALIZE, expected_seconds=FINALIZE_SECONDS)
+
+
+def _region_steps(spec: Delivery, wave: int, region: str, prompts: int) -> Iterator[PlanStep]:
+    def step(stage: StageName, seconds: float, gates: tuple[GatePlan, ...] = (), weight: int | None = None) -> PlanStep:
+        return PlanStep(stage=stage, wave=wave, region=region, weight=weight, expected_seconds=seconds, gates=gates)
+
+    yield step(StageName.DEPLOY, ENGINE_START_SECONDS)
+    yield step(StageName.SMOKE, SMOKE_SECONDS)
+    # Answers do not depend on the region; one is enough, before any user has met the version.
+    if spec.offline and region == spec.regions.names[0]:
+        yield step(StageName.OFFLINE, prompts * 0.5, (_golden_plan(spec, prompts),))
+    if spec.shadow:
+        gates = _gate_plans(spec, f"shadow@{region}", spec.shadow, shadow_traffic(spec))
+        yield step(StageName.SHADOW, _stage_seconds(gates, spec.shadow.at_least.total_seconds()), gates)
+    for weight in spec.canary.weights if spec.canary else ():
+        assert spec.canary is not None
+        exposure = canary_traffic(spec, weight)
+        gates = _gate_plans(spec, f"canary@{region}", spec.canary, exposure)
+        yield step(StageName.CANARY, _stage_seconds(gates, spec.canary.at_least.total_seconds()), gates, weight)
+    yield step(StageName.PROMOTE, SMOKE_SECONDS)
+
+
+def _gate_plans(
+    spec: Delivery,
+    trial: str,
+    stage: ShadowStage | CanaryStage,
+    exposure: Exposure,
+) -> tuple[GatePlan, ...]:
+    """What each gate of one trial needs, by the same terms by which it will be judged."""
+    asked: tuple[str, ...] = stage.gates
+    mirrored = exposure.percent / 100 if exposure.mirrored else None
+    gates = gates_in(spec, stage)
+    sources = stage_sources("shadow" if isinstance(stage, ShadowStage) else "canary")
+    terms = analysis_plan_of(gates, asked, sources=sources, share=budget_shares(spec)[trial], mirrored=mirrored)
+    assumed = Assumptions()
+    found = [with_remedy(terms, each, exposure, assumed) for each in forecasts(terms, exposure, assumed)]
+    return tuple(_of_gate(gate, [each for each in found if each.gate == gate]) for gate in asked)
+
+
+def _of_gate(gate: str, found: Sequence[GateForecast]) -> GatePlan:
+    """A gate has passed once it has on every source's word."""
+    needs = [each.canary_requests_to_pass for each in found if each.canary_requests_to_pass is not None]
+    seconds = [each.seconds_to_pass for each in found if each.seconds_to_pass is not None]
+    return GatePlan(
+        gate=gate,
+        needs=max(needs) if len(needs) == len(found) else None,
+        seconds=max(seconds) if len(seconds) == len(found) else None,
+        forecasts=tuple(found),
+    )
+
+
+def _golden_plan(spec: Delivery, prompts: int) -> GatePlan:
+    assert spec.gates.quality is not None, "the spec was read without settings for the quality gate"
+    rollback = spec.gates.budget.rollback * budget_shares(spec)[OFFLINE]
+    forecast = quality_forecast(spec.gates.quality, prompts=prompts, rollback=rollback)
+    return GatePlan(gate="quality", needs=prompts, seconds=None, forecasts=(forecast,))
+
+
+def _stage_seconds(gates: tuple[GatePlan, ...], at_least: float) -> float:
+    return max([at_least, *(gate.seconds or 0.0 for gate in gates)])
+
+
+def refuse_small_golden_set(spec: Delivery, prompts: int) -> None:
+    """A golden set is all the evidence its stage will ever have."""
+    needs = spec.gates.quality.min_prompts if spec.offline and spec.gates.quality else 0
+    if prompts < needs:
+        raise PlanRefused(
+            f"offline: gate quality needs {needs} prompts, but the golden set has {prompts}",
+            hint="add prompts to it, or lower the gate's minimum",
+        )
+
+
+def refuse_hopeless(steps: Iterable[PlanStep]) -> None:
+    """Say no before anything is deployed to a stage whose gates would not pass even a healthy version in time."""
+    forecasts_of = ((step, each) for step in steps for gate in step.gates for each in gate.forecasts)
+    found = [(step, forecast) for step, forecast in forecasts_of if not forecast.reachable]
+    if not found:
+        return
+    first, forecast = found[0]
+    others = dict.fromkeys(
+        f"{step.id} {each.gate}" for step, each in found[1:] if (step, each.gate) != (first, forecast.gate)
+    )
+    more = f"; the same is true of {', '.join(others)}" if others else ""
+    hint = f"one of: {'; '.join(forecast.remedy)}" if forecast.remedy else "ask for what a healthy version shows"
+    raise PlanRefused(f"{first.id}: {hopeless(forecast)}{more}", hint=hint)
+
+
+def hopeless(forecast: GateForecast) -> str:
+    """Why a gate that is not reachable is not."""
+    if forecast.seconds_to_pass is None:
+        return f"gate {forecast.gate} would never pass even a healthy version: what it asks for cannot be proven"
+    return (
+        f"gate {forecast.gate} needs about {forecast.canary_requests_to_pass:,} {forecast.unit} to see that a healthy "
+        f"version is fine, which take {round_up(forecast.seconds_to_pass)} at the stated traffic, "
+        f"but the stage ends after {round_up(forecast.within_seconds or 0.0)}"
+    )
+
+
+def settings_digest(spec: Delivery) -> str:
+    """One digest over the settings of every gate, those included that the spec leaves to their defaults."""
+    return sha256(spec.gates.model_dump_json(by_alias=True).encode()).hexdigest()
+
+
+def refuse_other_files(resolved: Resolved | None, found: Mapping[str, str], spec_file: str, delivery: str) -> None:
+    """Say no to kept files that are not those with which the delivery was opened.
+
+    Args:
+        resolved: what was settled; without it nothing can be compared.
+        found: the digests of all files that were kept, by their places.
+        spec_file: the place of the spec among them.
+        delivery: its id, for the message.
+
+    Raises:
+        NotAsPlanned: a file was changed, added or taken away since, the spec is none of them, or nothing was settled.
+    """
+    if resolved is None:
+        raise NotAsPlanned(
+            f"delivery {delivery} was opened by a tidegate that settled nothing", hint="deliver the version again"
+        )
+    if spec_file not in resolved.files:
+        raise NotAsPlanned(f"delivery {delivery}: its spec {spec_file!r} is none of the files it was opened with")
+    difference = compare(resolved.files, found)
+    if difference:
+        raise NotAsPlanned(f"delivery {delivery}: its kept files are not those it was opened with: {difference}")
+
+
+def refuse_other_plan(plan: Plan, spec: Delivery, *, prompts: int, delivery: str) -> None:
+    """Say no to a plan that is not what its spec says: steps, approvals, the settings of gates.
+
+    Raises:
+        NotAsPlanned: it is not; names the first difference.
+    """
+    if plan.resolved is not None:
+        for difference in other_than_planned(plan, plan.resolved, spec, prompts):
+            raise NotAsPlanned(f"delivery {delivery}: {difference}")
+
+
+def other_than_planned(plan: Plan, resolved: Resolved, spec: Delivery, prompts: int) -> Iterator[str]:
+    """How a plan differs from what its spec says now, in words."""
+    if settings_digest(spec) != resolved.gates:
+        yield "its gates ask for something else than when it was opened"
+    planned = {step.id: step.approvals for step in plan.steps}
+    wanted = {step.id: step.approvals for step in steps_of(spec, prompts=prompts)}
+    if list(planned) != list(wanted):
+        yield "its plan has other steps than its spec"
+    for step in planned.keys() & wanted.keys():
+        if planned[step] != wanted[step]:
+            yield f"its plan asks for other approvals than its spec before {step}"
+    if plan.name != spec.metadata.name or plan.version.name != spec.model.name:
+        yield "its plan is of another model than its spec"

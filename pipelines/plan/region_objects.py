@@ -1,0 +1,188 @@
+"""What each region's cluster needs for a delivery, and how many engines it holds at once. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+
+from pipelines.spec.delivery import CanaryStage, Delivery
+from pipelines.spec.workflow import account_of
+from rollouts.cluster.capacity import EngineDemand, engine_demand
+from rollouts.kube.model import Json
+from rollouts.manifests.manifest import Release, ReleaseCandidate
+from rollouts.manifests.nodes_spec import CPU
+from rollouts.manifests.objects.admission_policies import AdmissionScope, user_of
+from rollouts.manifests.objects.strategy import steps_of
+from rollouts.manifests.render import RenderPart, render
+from rollouts.manifests.spec import ArgoFleetSpec, Strategy
+from slo.catalogue import slo_of
+from slo.kubernetes.analysis import AnalysisStage, analysis_template
+from slo.kubernetes.manifest import object_name
+from slo.kubernetes.pod_monitor import engine_monitor, gpu_monitor
+from slo.model import KubernetesNames, Slo
+from slo.spec import CountedBy
+from slo.windows import windows_for
+from tidegate.core.durations import format_duration
+from tidegate.core.errors import UsageError
+from tidegate.core.model import Value
+from tidegate.core.names import DELIVERY
+
+
+def guard_image(spec: Delivery) -> str:
+    """By digest; empty where the spec wants no guard, or names no image for one."""
+    if not isinstance(spec.fleet, ArgoFleetSpec) or spec.fleet.guard is None:
+        return ""
+    return spec.fleet.guard.image or (spec.workflow.image if spec.workflow else "")
+
+
+def nobody_ends_it(spec: Delivery) -> str:
+    """What it means that regions in clusters have no guard, and what to do; empty where they have, or need none."""
+    if not isinstance(spec.fleet, ArgoFleetSpec) or guard_image(spec):
+        return ""
+    unnamed = "neither `fleet.guard` nor a `workflow` names an image"
+    why = unnamed if spec.fleet.guard else "`fleet.guard` is null"
+    after = format_duration(spec.fleet.unattended)
+    return (
+        f"no region has a guard: {why}; a trial without a carrier for {after} goes on until somebody says "
+        "`tidegate rollback`"
+    )
+
+
+class RegionObjects(Value):
+    """Everything, in the order in which it can be applied."""
+
+    objects: tuple[Json, ...]
+    left_out: tuple[str, ...] = ()
+    """Promises that no analysis in the cluster can watch, each with the reason."""
+
+
+def region_objects(
+    spec: Delivery,
+    fleet: ArgoFleetSpec,
+    release: Release,
+    *,
+    repositories: Sequence[str] = (),
+    parts: Sequence[RenderPart] = tuple(RenderPart),
+) -> RegionObjects:
+    """The objects of one region.
+
+    Args:
+        spec: the delivery.
+        fleet: its fleet.
+        release: the engine and its region.
+        repositories: that the trust file lets engines come from; any when empty.
+        parts: which of the objects.
+
+    Raises:
+        UsageError: as `rollouts.manifests.render.render`.
+    """
+    analyses, left_out = _analyses(spec, fleet, release)
+    objects = render(
+        fleet,
+        release,
+        trial=trial_of(spec),
+        analyses=analyses,
+        monitors=tuple(_monitors(spec, release)),
+        admitted=AdmissionScope(repositories=tuple(repositories), accounts=_accounts(spec, fleet, release)),
+        parts=parts,
+        guard=guard_image(spec),
+    )
+    return RegionObjects(objects=objects, left_out=left_out)
+
+
+def _accounts(spec: Delivery, fleet: ArgoFleetSpec, release: Release) -> tuple[str, ...]:
+    """Steps of a workflow act as their own account in the cluster that they run in, and as the driver elsewhere."""
+    if spec.workflow is None or fleet.regions[release.region].context:
+        return ()
+    return (user_of(spec.workflow.namespace or fleet.namespace, account_of(release.delivery)),)
+
+
+def trial_of(spec: Delivery) -> ReleaseCandidate:
+    """What the delivery's stages give a canary: copies in its shadow, users in its canary stage."""
+    mirror = spec.shadow.percent if spec.shadow else 0
+    return ReleaseCandidate(mirror=mirror, weights=spec.canary.weights if spec.canary else ())
+
+
+def _analyses(spec: Delivery, fleet: ArgoFleetSpec, release: Release) -> tuple[tuple[Json, ...], tuple[str, ...]]:
+    stage = AnalysisStage(length=_watched(spec), background=fleet.strategy is Strategy.CANARY)
+    templates: list[Json] = []
+    left_out: list[str] = []
+    for item in spec.slos:
+        slo = slo_of(item, service=release.delivery, counted_by=CountedBy.ENGINE)
+        try:
+            templates.append(_template(slo, stage, fleet, release))
+        except UsageError as error:
+            left_out.append(error.message)
+    return tuple(templates), tuple(left_out)
+
+
+def _template(slo: Slo, stage: AnalysisStage, fleet: ArgoFleetSpec, release: Release) -> Json:
+    names = _names(release, "background" if stage.background else "step", slo)
+    prometheus = fleet.regions[release.region].prometheus.for_rollouts
+    return dict(analysis_template(slo, stage, names=names, prometheus=prometheus, windows=windows_for(slo.window)))
+
+
+def _watched(spec: Delivery) -> timedelta:
+    return (spec.canary or CanaryStage()).within
+
+
+def _monitors(spec: Delivery, release: Release) -> Iterator[Json]:
+    yield dict(engine_monitor(release.delivery, _names(release, "engines"), spec.scrape_interval))
+    if release.accelerator != CPU:
+        yield dict(gpu_monitor(release.delivery, _names(release, "gpus")))
+
+
+def _names(release: Release, suffix: str, slo: Slo | None = None) -> KubernetesNames:
+    """As `tidegate slo export` names the same objects: a dot joins two names that have none."""
+    identity = f"{release.delivery}.{slo.name}" if slo else release.delivery
+    return KubernetesNames(name=object_name(identity, suffix), labels={DELIVERY: release.delivery})
+
+
+class EngineCount(Value):
+    """Engines of one region."""
+
+    region: str
+    serving: int
+    """Of the stable; with an autoscaler the number that is planned with."""
+    first: int
+    """Next to it, while a canary has no users."""
+    most: int
+    """Next to it, at the height of a trial: what has to be free before one begins."""
+    warm: int
+    """Kept behind it after promotions, so that going back needs no start: they hold their place next to all that."""
+    per_hour: float | None = None
+    """What `most` costs more in an hour of a trial, in `currency`; None when the spec has no `cost`."""
+    currency: str = ""
+
+
+def engine_counts(spec: Delivery) -> tuple[EngineCount, ...]:
+    """One for each region in the order of the waves; none for the fleet on this machine."""
+    fleet = spec.fleet
+    return tuple(_counts(spec, fleet)) if isinstance(fleet, ArgoFleetSpec) else ()
+
+
+def _counts(spec: Delivery, fleet: ArgoFleetSpec) -> Iterator[EngineCount]:
+    for region in spec.regions.names:
+        replicas = fleet.replicas_in(region)
+        need = _need(spec, fleet, replicas)
+        yield EngineCount(
+            region=region,
+            serving=replicas,
+            first=need.first,
+            most=need.most,
+            warm=fleet.previous.versions * replicas if fleet.previous else 0,
+            per_hour=need.most * spec.cost.per_engine_hour if spec.cost else None,
+            currency=spec.cost.currency if spec.cost else "",
+        )
+
+
+def _need(spec: Delivery, fleet: ArgoFleetSpec, replicas: int) -> EngineDemand:
+    """As the region's own check before a version is brought up has it."""
+    canary = {
+        "steps": steps_of(trial_of(spec), fleet.canary, replicas),
+        "dynamicStableScale": fleet.canary.dynamic_stable,
+    }
+    blue_green = {"previewReplicaCount": fleet.canary.replicas}
+    strategy: Json = {"blueGreen": blue_green} if fleet.strategy is Strategy.BLUE_GREEN else {"canary": canary}
+    rollout: Json = {"spec": {"replicas": replicas, "strategy": strategy}}
+    return engine_demand(rollout, rollout)

@@ -1,0 +1,125 @@
+"""What gates and SLOs ask a region's Prometheus for, and how often it scrapes: looked up while a plan is made."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
+from typing import Protocol
+
+from gates.adapters.prometheus import NAME, selector
+from gates.evidence.conventions import BY_ENGINE, HISTOGRAMS, PROCESS_START, UP
+from pipelines.spec.delivery import Delivery
+from rollouts.doctor import EvidenceQuery, ScrapeInterval
+from slo.catalogue import slo_of
+from slo.model import WINDOW_PLACE, EventSli
+from slo.spec import CountedBy
+from tidegate.core.errors import TidegateError
+from tidegate.core.model import Value
+
+WINDOW = "5m"
+"""Of every question: as far back as Prometheus itself looks for a sample."""
+
+
+def asked_of_prometheus(spec: Delivery, region: str) -> tuple[EvidenceQuery, ...]:
+    """One question for each count that a gate or an SLO rests on, of all engines of a region together."""
+    return (*_gates(spec, region), *_slos(spec))
+
+
+def scraping_of(spec: Delivery, region: str) -> ScrapeInterval:
+    """How often the region's engines should be scraped, and the query that tells how often they are.
+
+    It measures from the first to the last sample of each, so that an engine that came a minute ago counts too.
+    """
+    up = selector({NAME: UP, "service": spec.metadata.name, "region": region})
+    times = f"timestamp({up})[{WINDOW}:1s]"
+    query = f"max((max_over_time({times}) - min_over_time({times})) / changes({times}))"
+    return ScrapeInterval(query=query, interval=spec.scrape_interval, look=spec.look)
+
+
+def _gates(spec: Delivery, region: str) -> Iterator[EvidenceQuery]:
+    """Counts of the stable arm, which is there at any time; gates ask for the canary's by the same names."""
+    used = {gate for stage in (spec.shadow, spec.canary) if stage for gate in stage.gates}
+    stable = {"service": spec.metadata.name, "region": region, "role": "stable"}
+    for name in (UP, PROCESS_START):
+        yield EvidenceQuery(asked_by="every gate", query=f"count({selector({NAME: name, **stable})})")
+    if spec.gates.latency and "latency" in used:
+        times = f"{HISTOGRAMS[spec.gates.latency.metric]}_count"
+        yield EvidenceQuery(asked_by="gate latency", query=_some({NAME: times, **stable}))
+    if spec.gates.errors and "errors" in used:
+        answers = {NAME: BY_ENGINE.responses, **stable, "method": "POST"}
+        yield EvidenceQuery(asked_by="gate errors", query=_some(answers))
+        # Before the first answer 4xx there is no series of them.
+        refused = _some({**answers, BY_ENGINE.status: "4xx"})
+        yield EvidenceQuery(asked_by="gate errors, answers 4xx", query=refused, silent_without_traffic=True)
+
+
+def _some(labels: Mapping[str, str]) -> str:
+    return f"sum(increase({selector(labels)}[{WINDOW}])) > 0"
+
+
+def _slos(spec: Delivery) -> Iterator[EvidenceQuery]:
+    for item in spec.slos:
+        # In a cluster it is the engines that are scraped, no matter who routes to them.
+        sli = slo_of(item, service=spec.metadata.name, counted_by=CountedBy.ENGINE).sli
+        query = sli.total_query if isinstance(sli, EventSli) else sli.error_ratio_query
+        yield EvidenceQuery(asked_by=f"SLO {item.name}", query=WINDOW_PLACE.sub(WINDOW, query))
+
+
+PATIENCE_SECONDS = 5.0
+"""Who makes a plan waits for an answer, and not for a region that is away."""
+
+
+class Asks(Protocol):
+    """A region's Prometheus."""
+
+    async def ask(self, query: str) -> tuple[float, ...]:
+        """The samples of an instant query now.
+
+        Raises:
+            TidegateError: when it does not answer, or refuses.
+        """
+        ...
+
+
+class Scraped(Value):
+    """What was learnt of one region."""
+
+    region: str
+    scraping: ScrapeInterval
+    every: timedelta | None = None
+    """How often its engines are scraped; None when there is none yet, or nobody could be asked."""
+    problem: str = ""
+    """Why Prometheus could not be asked."""
+
+    @property
+    def warning(self) -> str:
+        """One line for a person; empty when all is as the spec says, or there is no engine yet."""
+        if self.problem:
+            return f"{self.region}: how often engines are scraped is not known: {self.problem}"
+        differs = self.every is not None and self.scraping.differs(self.every)
+        return f"{self.region}: {self.scraping.told(self.every)}" if self.every and differs else ""
+
+    def as_data(self) -> dict[str, object]:
+        """For programs, in seconds."""
+        return {
+            "region": self.region,
+            "scrape_interval_seconds": self.scraping.interval.total_seconds(),
+            "seen_seconds": self.every.total_seconds() if self.every else None,
+            "problem": self.problem or None,
+        }
+
+
+async def scraped(spec: Delivery, places: Mapping[str, Asks]) -> Sequence[Scraped]:
+    """Every region at once, in the order of `places`."""
+    return await asyncio.gather(*(_of(region, scraping_of(spec, region), asks) for region, asks in places.items()))
+
+
+async def _of(region: str, scraping: ScrapeInterval, asks: Asks) -> Scraped:
+    try:
+        samples = await asyncio.wait_for(asks.ask(scraping.query), PATIENCE_SECONDS)
+    except TimeoutError:
+        return Scraped(region=region, scraping=scraping, problem=f"no answer within {PATIENCE_SECONDS:g} s")
+    except TidegateError as error:
+        return Scraped(region=region, scraping=scraping, problem=str(error))
+    return Scraped(region=region, scraping=scraping, every=scraping.seen(samples))

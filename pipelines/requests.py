@@ -1,0 +1,142 @@
+"""Delivery requests: what somebody wants delivered, which is next, and which have expired. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+
+from pydantic import AliasChoices, Field
+
+from registry.model import DeliverySummary
+from tidegate.core.model import Value
+
+EVER = datetime.min.replace(tzinfo=UTC)
+"""Timestamp of a candidate whose tagging time is unknown."""
+
+
+class DeliveryRequest(Value):
+    """A model version that somebody wants delivered: it carries the alias, or the tag that names the alias.
+
+    Two events with the same three names are one request, for as long as the version carries the alias or tag.
+    """
+
+    model: str
+    version: str
+    """Its number in MLflow, as text."""
+    alias: str
+    """What deliveries of the model begin with: `model.from` of the spec."""
+
+    def __str__(self) -> str:
+        return f"models:/{self.model}/{self.version}@{self.alias}"
+
+
+class RequestState(StrEnum):
+    """Where a delivery request stands."""
+
+    QUEUED = "queued"
+    STARTED = "started"
+    OVER = "over"
+    """There was a delivery, or every attempt to start one failed."""
+    SUPERSEDED = "superseded"
+    """A newer request overtook it, since the policy is that the newest wins."""
+    WITHDRAWN = "withdrawn"
+    """The version lost its alias or tag before anything was started."""
+
+
+class QueuedRequest(Value):
+    """A delivery request in the queue, and what became of it."""
+
+    number: int
+    """In the order of arrival."""
+    request: DeliveryRequest = Field(validation_alias=AliasChoices("request", "wish"))  # codespell:ignore wish
+    since: datetime
+    """The alias or tag was set shortly before this at the earliest; deliveries that are older do not fulfil it."""
+    state: RequestState = RequestState.QUEUED
+    tries: int = 0
+    not_before: datetime = EVER
+    """Earliest time of the next attempt."""
+    run: str | None = None
+    """What was started for it, as the starter named it: a process, a workflow."""
+    delivery: str | None = None
+    """Its delivery's id, once the ledger has it."""
+    note: str = ""
+    """One line for people."""
+
+
+TRIES = 3
+"""Start attempts for a request before it is marked as over."""
+PAUSE = timedelta(seconds=30)
+"""Pause after the first failed attempt; it doubles with each further one."""
+
+SLACK = timedelta(seconds=30)
+"""How much earlier than its request a delivery may begin and still fulfil it: the one who sets an alias may deliver at
+once, webhooks take time, and clocks differ."""
+
+
+class QueuePolicy(StrEnum):
+    """What happens to requests that arrive while a delivery of the model runs."""
+
+    NEWEST = "newest"
+    """The last one is delivered next, those before it never."""
+    WAIT = "wait"
+    """Each is delivered, in the order of arrival."""
+
+
+def lapsed(
+    entries: Iterable[QueuedRequest], marked: Collection[str], looked: datetime, policy: QueuePolicy
+) -> list[QueuedRequest]:
+    """Requests whose alias or tag is gone: setting it again is a new request, and a queued one is withdrawn.
+
+    A delivery that runs keeps its request. So does a queued one whose alias went on to the next version, when each is
+    to be delivered in turn.
+
+    Args:
+        entries: all of one model and alias that count as standing.
+        marked: numbers of the versions that carry a mark.
+        looked: when the registry was asked; it cannot have shown marks that were set later.
+        policy: of the queue.
+    """
+    gone = [entry for entry in entries if entry.request.version not in marked and entry.since < looked]
+    kept = {RequestState.STARTED} | ({RequestState.QUEUED} if policy is QueuePolicy.WAIT and marked else set())
+    return [entry for entry in gone if entry.state not in kept]
+
+
+def answer(
+    entry: QueuedRequest, deliveries: Iterable[DeliverySummary], alive: Collection[str]
+) -> DeliverySummary | None:
+    """The delivery that fulfils the request, no matter who started it; None when there is none yet.
+
+    Args:
+        entry: the request.
+        deliveries: of the model, newest first.
+        alive: the ids of those that run.
+    """
+    of_version = [delivery for delivery in deliveries if delivery.version == entry.request.version]
+    return next((each for each in of_version if each.id in alive or entry.since - each.started <= SLACK), None)
+
+
+def superseded(queued: Sequence[QueuedRequest], policy: QueuePolicy) -> Sequence[QueuedRequest]:
+    """The queued entries of one model, oldest first, that a newer one overtakes."""
+    return queued[:-1] if policy is QueuePolicy.NEWEST else ()
+
+
+def next_of(queued: Sequence[QueuedRequest], now: datetime) -> QueuedRequest | None:
+    """The next request to start; None while the first one still pauses after a failed attempt."""
+    return queued[0] if queued and queued[0].not_before <= now else None
+
+
+def after_failed_attempt(entry: QueuedRequest, now: datetime) -> QueuedRequest:
+    """The entry whose process or workflow ended without a delivery in the ledger."""
+    if entry.tries == 0:
+        # Somebody else's delivery answered it for a moment, and was withdrawn before it began.
+        return entry.model_copy(
+            update={"state": RequestState.QUEUED, "delivery": None, "note": "the delivery was withdrawn"}
+        )
+    if entry.tries >= TRIES:
+        return entry.model_copy(
+            update={"state": RequestState.OVER, "note": f"given up: {entry.tries} tries, no delivery"}
+        )
+    pause = PAUSE * 2 ** max(0, entry.tries - 1)
+    note = f"try {entry.tries} ended without a delivery"
+    return entry.model_copy(update={"state": RequestState.QUEUED, "not_before": now + pause, "note": note})

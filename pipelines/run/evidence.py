@@ -1,0 +1,217 @@
+"""Evidence of live traffic, and asking a stage's gates until they decide, the time is over, or the region breaks."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from gates.analyses.burn_rate import BurnRateGate, WithEvents
+from gates.analyses.drift.reference import DriftReference, WithDrift, freeze_reference
+from gates.analyses.drift.spec import features_of_record
+from gates.analysis_plan import AnalysisPlan, analysis_plan_of
+from gates.evidence.batch import Batch, Source
+from gates.kinds import stage_sources
+from gates.model import ArmKey, GateOutcome, NoData, Verdict, worst
+from gates.ports import EvidenceSource
+from gates.spec import Gates
+from pipelines.errors import Stopped, by_others
+from pipelines.events.artifacts import RecordedTrial
+from pipelines.model import ENDING_OF, Ending, PlanStep
+from pipelines.plan.gates import budget_shares
+from pipelines.run.context import Context
+from rollouts.model import RegionState
+from tidegate.core.errors import OutsideError
+from tidegate.core.threads import call_in_thread
+
+
+@dataclass
+class EvidenceStream:
+    """One source of one comparison; every request ends in exactly one of its windows."""
+
+    source: EvidenceSource
+    stable: ArmKey
+    canary: ArmKey
+    since: datetime
+    """Where the next window begins."""
+    look: timedelta
+    """How long a window is at least."""
+
+    def next(self, now: datetime, *, final: bool) -> Batch | None:
+        """The next window, once it is long enough and everything in it is known; the last one may be shorter."""
+        until = now - self.source.settles_within
+        length = until - self.since
+        if length < self.look and not (final and length > timedelta(0)):
+            return None
+        batch = self.source.batch(self.stable, self.canary, self.since, until)
+        self.since = until
+        return batch
+
+
+def evidence_streams(
+    context: Context,
+    arms: tuple[ArmKey, ArmKey],
+    *,
+    users: bool = True,
+    reference: DriftReference | NoData | None = None,
+    burn: BurnRateGate | None = None,
+) -> list[EvidenceStream]:
+    """The proxies and, when somebody writes down what users see, the users; with what the gates ask beyond counts."""
+    proxy, seen = context.proxy, context.users if users else None
+    if burn and burn.errors_query and context.events:
+        proxy = WithEvents(proxy, context.events, burn)
+    if seen and context.requests and isinstance(reference, DriftReference):
+        seen = WithDrift(seen, context.requests, reference)
+    now, look = context.clock.now(), context.spec.look
+    return [EvidenceStream(source, *arms, now, look) for source in (proxy, seen) if source is not None]
+
+
+def drift_reference(context: Context, stable: ArmKey) -> DriftReference | NoData:
+    """What users asked stable, and how it answered, before the canary got any of them."""
+    drift = context.spec.gates.drift
+    if drift is None or context.requests is None:
+        return NoData(reason="nobody writes down what users ask")
+    now = context.clock.now()
+    found = context.requests.window(stable, now - drift.reference, now)
+    return freeze_reference(drift, (features_of_record(record) for record in found))
+
+
+def counters(context: Context, *, users: bool = True) -> Mapping[str, tuple[Source, ...]]:
+    """Who counts live traffic for which gate; the proxies alone where nobody writes down what users see."""
+    found = stage_sources("canary")
+    return found if users and context.users is not None else dict.fromkeys(found, ("proxy",))
+
+
+def terms_for(
+    context: Context,
+    trial: str,
+    asked: Iterable[str],
+    sources: Mapping[str, tuple[Source, ...]],
+    *,
+    gates: Gates | None = None,
+    mirrored: float | None = None,
+    reference: DriftReference | NoData | None = None,
+) -> AnalysisPlan:
+    """The terms of one trial, with its share of the delivery's budget; `gates` are its stage's where it has some."""
+    share = budget_shares(context.spec)[trial]
+    gates = gates or context.spec.gates
+    return analysis_plan_of(gates, asked, sources=sources, share=share, mirrored=mirrored, reference=reference)
+
+
+async def take_new(trial: RecordedTrial, feeds: Sequence[EvidenceStream], now: datetime, *, final: bool) -> None:
+    """Take what is new from every feed."""
+    for feed in feeds:
+        # In threads: reading Prometheus and record files would hold up everything else of the delivery.
+        batch = await call_in_thread(feed.next, now, final=final)
+        if batch is not None:
+            trial.take(batch)
+
+
+async def look(
+    trial: RecordedTrial, feeds: Sequence[EvidenceStream], now: datetime, *, final: bool
+) -> Sequence[Verdict]:
+    """Take what is new, and ask all gates."""
+    await take_new(trial, feeds, now, final=final)
+    return trial.verdicts(deadline_passed=final)
+
+
+LOOK_SECONDS = 2.0
+"""Between two looks: Prometheus has nothing new sooner."""
+
+Ask = Callable[[bool], Awaitable[Sequence[Verdict]]]
+"""Called with whether the time is over; answers with every gate's verdict."""
+
+
+@dataclass(frozen=True)
+class WatchWindow:
+    """How long a stage lasts, in seconds: at least, and at most."""
+
+    at_least: float
+    within: float
+
+
+async def watch(context: Context, step: PlanStep, window: WatchWindow, ask: Ask) -> None:
+    """Return when every gate passes.
+
+    Raises:
+        Stopped: when a gate fails, the time is over without a verdict, or the canary is gone.
+    """
+    start = context.clock.monotonic()
+    last_seen = start
+    while True:
+        # The region first: what gates say of a canary that is gone, or at another weight, is of no use.
+        state = await context.fleet(step).observe()
+        refuse_dead_canary(context, state)
+        _refuse_other_weight(step, state)
+        context.journal.check()
+        elapsed = context.clock.monotonic() - start
+        verdicts = await _look(ask, final=elapsed >= window.within)
+        for verdict in verdicts:
+            context.journal.verdict(step, verdict, context.trials.written(step.id))
+        outcome = worst(verdict.outcome for verdict in verdicts)
+        if outcome is not GateOutcome.ERROR:
+            last_seen = context.clock.monotonic()
+        is_blind = context.clock.monotonic() - last_seen >= context.spec.patience.metrics.total_seconds()
+        # A pass comes first: evidence that arrives with the deadline is evidence.
+        if outcome is GateOutcome.PASS and elapsed >= window.at_least and not _must_stay(context, elapsed, window):
+            return
+        if outcome is GateOutcome.FAIL or elapsed >= window.within or is_blind:
+            raise Stopped(ENDING_OF[outcome], _reason(verdicts, outcome))
+        await context.clock.sleep(LOOK_SECONDS)
+
+
+def _must_stay(context: Context, elapsed: float, window: WatchWindow) -> bool:
+    """Whether to go on watching, since the next step could not begin: a canary with users is not left alone."""
+    return context.journal.is_behind and elapsed < window.within
+
+
+async def _look(ask: Ask, *, final: bool) -> Sequence[Verdict]:
+    try:
+        return await ask(final)
+    except OutsideError as error:
+        return [Verdict(gate="evidence", outcome=GateOutcome.ERROR, reason=str(error))]
+
+
+def _reason(verdicts: Sequence[Verdict], outcome: GateOutcome) -> str:
+    culprits = [verdict for verdict in verdicts if verdict.outcome is outcome]
+    return "; ".join(f"gate {verdict.gate}: {verdict.reason}" for verdict in culprits)
+
+
+def refuse_dead_canary(context: Context, state: RegionState) -> None:
+    """A canary that died has no verdict to wait for, and no users to get.
+
+    Raises:
+        Stopped: it died, which is the version's fault; or as `refuse_others`.
+    """
+    refuse_others(context, state)
+    canary = state.canary
+    if canary is None:
+        # One that died stays to be seen: this one was taken away, perhaps by a rollback that we have not heard of yet.
+        raise by_others(f"the canary is gone, and no one knows of it here: {state.problem or 'it was taken back'}")
+    if not canary.ready:
+        # A reason is one line; the rest of the log is where logs are.
+        words = (canary.problem or "nothing").splitlines()[-1].strip()
+        raise Stopped(Ending.ROLLED_BACK, f"the canary does not serve; its log ends with: {words}")
+
+
+def refuse_others(context: Context, state: RegionState) -> None:
+    """Somebody else changed the region meanwhile, which is not the version's fault, however its engines are by now.
+
+    Raises:
+        Stopped: the trial was taken away, the region is asked for another version, or what serves there is somebody
+            else's.
+    """
+    if state.taken_away:
+        raise by_others(state.taken_away)
+    foreign = state.foreign_change
+    if foreign and foreign.version != context.plan.version.version:
+        raise by_others(foreign.reason)
+    if state.foreign_objects:
+        raise by_others("; ".join(str(each) for each in state.foreign_objects))
+
+
+def _refuse_other_weight(step: PlanStep, state: RegionState) -> None:
+    """Evidence at a weight that this delivery did not set says nothing about this step."""
+    if step.weight is not None and state.weight != step.weight:
+        writer = f", last written by {state.route_writer}" if state.route_writer else ""
+        raise by_others(f"somebody else set the weight to {state.weight} %; this delivery set {step.weight} %{writer}")

@@ -1,0 +1,297 @@
+"""Takes regions back to the champion, each on its own: one that is lost does not hold the others.
+
+A region that did not answer is tried again, for as long as the delivery's process lives.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+from pipelines.events.payloads import (
+    LeftBehind,
+    Returned,
+    StepDone,
+    StepFailure,
+    StepProgress,
+    StepStarted,
+    TrafficShift,
+)
+from pipelines.model import Left, Plan
+from pipelines.ports import Fleet
+from pipelines.run.context import Context
+from registry.model import Event
+from rollouts.errors import HostGone, NotPossible, NotTheCarrier
+from rollouts.model import RegionState
+from tidegate.core.durations import duration, format_duration
+from tidegate.core.errors import OutsideError, TidegateError
+
+STAYS = "could not be taken back and keeps serving what it serves"
+HEAD_START_SECONDS = 0.5
+"""Of the regions before the records."""
+
+
+@dataclass(frozen=True)
+class RollbackAttempt:
+    """The result of one attempt to roll a region back."""
+
+    error: TidegateError | None = None
+    """Why it is not back; None when it is."""
+    touched: bool = True
+    """Whether this delivery had changed the region; one that it had not it leaves behind in no state of its own."""
+
+    @property
+    def is_back(self) -> bool:
+        """Whether users are where they belong, as somebody saw."""
+        return self.error is None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether something of this delivery may still be on trial there, and nobody else answers for it."""
+        return self.error is not None and self.touched and not isinstance(self.error, HostGone | NotTheCarrier)
+
+    @property
+    def may_succeed(self) -> bool:
+        """Whether the same try may come to another end later: what is away comes back, what is refused stays so."""
+        return self.is_open and isinstance(self.error, OutsideError)
+
+
+PendingRollback = asyncio.Task[RollbackAttempt]
+"""An attempt that has not ended yet."""
+
+
+def needs_undoing(state: RegionState, champion: str) -> bool:
+    """Whether a region has a canary or serves something other than the champion."""
+    # An empty region has nothing to undo: it never served, or its host is new.
+    return state.canary is not None or (state.stable is not None and state.stable.version != champion)
+
+
+async def roll_back(context: Context, regions: Iterable[str] | None = None) -> frozenset[str]:
+    """Roll back regions side by side, by default all; returns those that are back once each is, or is reported lost."""
+    ways = await request_rollbacks(context, regions)
+    await asyncio.gather(*ways.values())
+    return arrived(ways)
+
+
+async def request_rollbacks(context: Context, regions: Iterable[str] | None = None) -> Mapping[str, PendingRollback]:
+    """Ask regions to go back, by default all; returns the way of each, which tells the ledger what becomes of it.
+
+    Users come first: every region is asked before anything is written down, and before anybody is waited for.
+    """
+    wanted = tuple(regions or context.plan.regions)
+    context.journal.hold()
+    asked = {region: asyncio.create_task(_ask(context, region)) for region in wanted}
+    await asyncio.wait(asked.values(), timeout=HEAD_START_SECONDS)
+    context.journal.release()
+    return {region: asyncio.create_task(_told(context, region, answer)) for region, answer in asked.items()}
+
+
+def arrived(ways: Mapping[str, PendingRollback]) -> frozenset[str]:
+    """The regions that are back by now, or were never touched."""
+    over = {region: way.result() for region, way in ways.items() if way.done()}
+    return frozenset(region for region, tried in over.items() if tried.is_back)
+
+
+async def roll_back_late_changes(context: Context, regions: Iterable[str]) -> None:
+    """Look again at regions that went back while a step there was still on its way out.
+
+    Its last operation may have come after the way back.
+    """
+
+    async def again(region: str) -> None:
+        with suppress(TidegateError):
+            state = await context.fleets[region].observe()
+            if needs_undoing(state, context.plan.champion.version):
+                await roll_back(context, [region])
+
+    await asyncio.gather(*(again(region) for region in regions))
+
+
+async def try_again(context: Context, region: str) -> RollbackAttempt:
+    """Take one region back, as often as it is said; only that it is back is told."""
+    return await _tried(context, region, asyncio.create_task(_ask(context, region)))
+
+
+def _is_touched(context: Context, region: str) -> bool:
+    """Whether a step of this delivery began in the region."""
+    return any(step.region == region and step.id in context.journal.begun for step in context.plan.steps)
+
+
+async def _ask(context: Context, region: str) -> RegionState:
+    """Ask a region that this delivery has touched to go back, without a look first; of others, only look."""
+    fleet, champion = context.fleets[region], context.plan.champion.version
+    return await (fleet.rollback(champion) if _is_touched(context, region) else fleet.observe())
+
+
+async def _told(context: Context, region: str, asked: asyncio.Task[RegionState]) -> RollbackAttempt:
+    """The first try, told whatever becomes of it."""
+    tried = await _tried(context, region, asked)
+    if tried.error is not None:
+        what = "serves nobody" if isinstance(tried.error, HostGone) else STAYS
+        context.journal.tell(f"undo@{region}", StepFailure(), f"{region} {what}: {tried.error}")
+    return tried
+
+
+async def _tried(context: Context, region: str, asked: asyncio.Task[RegionState]) -> RollbackAttempt:
+    """What became of it; a region is taken back in another way where what was asked was none."""
+    step, champion = f"undo@{region}", context.plan.champion.version
+    fleet, journal, touched = context.fleets[region], context.journal, _is_touched(context, region)
+    try:
+        state = await _answered(asked, fleet)
+        if needs_undoing(state, champion):
+            touched = True
+            journal.tell(step, StepStarted(), f"{region} goes back to version {champion}")
+            state = await back_to_champion(context, fleet)
+        elif not touched:
+            return RollbackAttempt()
+    except TidegateError as error:
+        return RollbackAttempt(error, touched)
+    traffic = TrafficShift(region=region, weight=state.weight, mirror=state.mirror)
+    journal.tell(step, traffic, f"{region}: all users are on version {champion}")
+    # Users come first, and are where they belong; what is left to do there must not go unsaid.
+    left = f"; {state.problem}" if state.problem else ""
+    journal.tell(step, StepDone(), f"{region} serves version {champion}{left}")
+    return RollbackAttempt()
+
+
+async def _answered(asked: asyncio.Task[RegionState], fleet: Fleet) -> RegionState:
+    """The region as it is; one where the champion is not warm, or that never served, could not be asked blindly."""
+    try:
+        return await asked
+    except NotPossible:
+        return await fleet.observe()
+
+
+async def back_to_champion(context: Context, fleet: Fleet) -> RegionState:
+    """To the warm champion; one that is no longer warm is started again and takes over when it is ready."""
+    try:
+        return await fleet.rollback(context.plan.champion.version)
+    except NotPossible:
+        progress = partial(context.journal.note, "undo")
+        await fleet.deploy(await context.engines.prepare(context.plan.champion, progress))
+        return await fleet.promote()
+
+
+FIRST_SECONDS, LONGEST_SECONDS = 5.0, 60.0
+"""Between two tries: twice as long each time, up to the longest. A fleet has a patience of its own in each."""
+
+
+async def take_back_the_rest(
+    context: Context, ways: Mapping[str, PendingRollback], since: datetime, so_far: str
+) -> tuple[Left, ...]:
+    """Try again and again what is not back, until it is, or `patience.back` is over, or a person has waited enough.
+
+    Args:
+        context: of the delivery.
+        ways: the first try of every region, over or not.
+        since: when they were asked first.
+        so_far: how the delivery ends, as it is told with the regions that are open.
+
+    Returns:
+        What is open in the end.
+    """
+    open_now = {region: _left(context, region, since) for region, way in ways.items() if _is_open(way)}
+    if not open_now:
+        return ()
+    _tell(context, open_now, so_far, again=[region for region in open_now if _goes_on(ways[region])])
+    tries = {region: asyncio.create_task(_until_back(context, region, ways[region], since)) for region in open_now}
+    enough = asyncio.create_task(context.impatient.wait())
+    try:
+        while tries and not enough.done():
+            await asyncio.wait({*tries.values(), enough}, return_when=asyncio.FIRST_COMPLETED)
+            for region in [region for region, way in tries.items() if way.done()]:
+                tried = tries.pop(region).result()
+                if not tried.is_open:
+                    _tell_closed(context, open_now.pop(region), tried)
+    finally:
+        await _ended({*tries.values(), enough, *(ways[region] for region in tries)})
+    return tuple(open_now.values())
+
+
+def told(left: tuple[Left, ...]) -> str:
+    """Behind the reason of an ending: what is still open, and what to type; empty when nothing is."""
+    return "".join(f"; still open: {each}" for each in left)
+
+
+def _is_open(way: PendingRollback) -> bool:
+    return not way.done() or way.result().is_open
+
+
+def _goes_on(way: PendingRollback) -> bool:
+    return not way.done() or way.result().may_succeed
+
+
+async def _until_back(context: Context, region: str, way: PendingRollback, since: datetime) -> RollbackAttempt:
+    """What becomes of the region in the end."""
+    limit = context.spec.patience.back
+    pause, said = FIRST_SECONDS, ""
+    tried = await way
+    while tried.may_succeed:
+        left = (since + limit - context.clock.now()).total_seconds()
+        if left <= 0:
+            break
+        why = str(tried.error)
+        if said != why:
+            context.journal.tell(
+                f"undo@{region}", StepProgress(), f"{region} is not back yet, and is tried again: {why}"
+            )
+        said = why
+        await context.clock.sleep(min(pause, left))
+        pause = min(2 * pause, LONGEST_SECONDS)
+        tried = await try_again(context, region)
+    return tried
+
+
+async def _ended(tasks: set[PendingRollback | asyncio.Task[Literal[True]]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _tell(context: Context, left: Mapping[str, Left], so_far: str, *, again: Sequence[str]) -> None:
+    message = f"{so_far}{told(tuple(left.values()))}"
+    if again and (patience := context.spec.patience.back):
+        names = " and ".join(again)
+        message += f"; {names}: tried again for up to {format_duration(patience)}, unless Ctrl-C is pressed twice"
+    context.journal.tell("delivery", LeftBehind(left=tuple(left.values()), reason=so_far), message)
+
+
+def _tell_closed(context: Context, left: Left, tried: RollbackAttempt) -> None:
+    """It is back, or somebody else answers for it."""
+    took = duration((context.clock.now() - left.since).total_seconds())
+    message = f"{left.region} is back on version {context.plan.champion.version}, {took} after it was asked first"
+    if tried.error is not None:
+        message = f"{left.region} is in other hands: {tried.error}"
+    context.journal.tell("delivery", Returned(region=left.region), message)
+
+
+def _left(context: Context, region: str, since: datetime) -> Left:
+    seen = last_seen(context.plan, context.journal.moves.get(region))
+    return Left(region=region, since=since, serves=seen, command=closing_command(context.spec_path, region))
+
+
+def closing_command(spec: Path, region: str) -> str:
+    """What a person types to take that one region back."""
+    return shlex.join(["tidegate", "rollback", str(spec), "--region", region])
+
+
+def last_seen(plan: Plan, event: Event | None) -> str:
+    """What a region serves by the last event that tells of its traffic; nothing that nobody saw."""
+    if event is None:
+        return "nobody has seen how its users are shared out"
+    move = TrafficShift.of(event)
+    if event.step.startswith("promote@"):
+        shares = f"all users on version {plan.version.version}"
+    elif move.weight:
+        shares = f"{move.weight} % of users on version {plan.version.version}"
+    else:
+        shares = f"all users on version {plan.champion.version}"
+    mirrored = f", {move.mirror} % copied to version {plan.version.version}" if move.mirror else ""
+    return f"{shares}{mirrored} when it was last seen, at {event.at:%H:%M:%S} UTC"

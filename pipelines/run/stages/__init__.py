@@ -1,0 +1,27 @@
+"""The one list of stages: the local runner walks it, and whatever else runs a delivery is made from it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+
+from pipelines.model import PlanStep, StageName
+from pipelines.run.context import Context
+from pipelines.run.stages.live import bake, canary
+from pipelines.run.stages.probes import offline, smoke
+from pipelines.run.stages.rollout import build, deploy, finalize, promote
+from pipelines.run.stages.shadow import shadow
+
+Stage = Callable[[Context, PlanStep], Awaitable[None]]
+"""Does one step; returns when it is done, raises `Stopped` when the delivery must not go on."""
+
+STAGES: Mapping[StageName, Stage] = {
+    StageName.BUILD: build,
+    StageName.DEPLOY: deploy,
+    StageName.SMOKE: smoke,
+    StageName.OFFLINE: offline,
+    StageName.SHADOW: shadow,
+    StageName.CANARY: canary,
+    StageName.PROMOTE: promote,
+    StageName.BAKE: bake,
+    StageName.FINALIZE: finalize,
+}

@@ -1,0 +1,192 @@
+"""canary and bake: users meet the new version, first some of a region's, then all of a wave's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from gates.analyses.burn_rate import BurnRateGate
+from gates.evidence.batch import ArmName, Batch
+from gates.model import ArmKey, GateOutcome, Verdict
+from pipelines.errors import Stopped, by_others
+from pipelines.events.artifacts import RecordedTrial
+from pipelines.model import Ending, PlanStep
+from pipelines.plan.gates import gates_in
+from pipelines.run.context import Context
+from pipelines.run.evidence import (
+    LOOK_SECONDS,
+    EvidenceStream,
+    WatchWindow,
+    counters,
+    drift_reference,
+    evidence_streams,
+    look,
+    refuse_dead_canary,
+    refuse_others,
+    take_new,
+    terms_for,
+    watch,
+)
+from rollouts.model import RegionState
+from tidegate.core.errors import OutsideError
+from tidegate.core.threads import call_in_thread
+
+PAST = timedelta(minutes=30)
+"""How far back. The longer, the less pods must be taken to differ: simulated, five minutes cost a third more time."""
+WINDOW = timedelta(seconds=30)
+"""As long as the shortest block over which pods are compared (`gates.stats.spread`)."""
+SILENCE = timedelta(minutes=5)
+"""Stable was not there yet when nobody asked it for so long."""
+
+
+async def take_baseline(trial: RecordedTrial, feeds: Sequence[EvidenceStream], now: datetime) -> None:
+    """Let the trial see stable alone, window by window.
+
+    It is what to bet on, and no evidence: verdicts count from here on, when both arms serve at the same time.
+    """
+    for feed in feeds:
+        # In a thread, as every reading: everything else of the delivery goes on meanwhile.
+        for batch in await call_in_thread(baseline_of, feed, now - feed.source.settles_within):
+            trial.take(batch)
+    trial.count_again()
+
+
+def baseline_of(feed: EvidenceStream, until: datetime) -> Sequence[Batch]:
+    """Windows that touch and end at `until`, the oldest first; those before stable's first request are left out."""
+    found: list[Batch] = []
+    known = 0
+    # What cannot be read is no past; a source that is gone is told of by the next look.
+    with suppress(OutsideError):
+        while (len(found) - known) * WINDOW < SILENCE and len(found) * WINDOW < PAST:
+            end = until - len(found) * WINDOW
+            found.append(_alone(feed.source.batch(feed.stable, feed.canary, end - WINDOW, end)))
+            known = len(found) if any(pod.requests for pod in found[-1].arms) else known
+    return found[:known][::-1]
+
+
+def _alone(batch: Batch) -> Batch:
+    stable = tuple(pod for pod in batch.arms if pod.arm is ArmName.STABLE)
+    return batch.model_copy(update={"arms": stable, "events": None, "drift": None})
+
+
+async def canary(context: Context, step: PlanStep) -> None:
+    """Shift to the step's weight and watch; evidence against the canary is kept from weight to weight."""
+    settings = context.spec.canary
+    assert settings is not None, f"{step.id} without a canary stage"
+    assert step.weight is not None, f"{step.id} without a weight"
+    fleet = context.fleet(step)
+    refuse_dead_canary(context, await fleet.observe())
+    name = f"canary@{step.region}"
+    arms = context.arms(step)
+    reference = context.trials.reference(name) or await call_in_thread(drift_reference, context, arms[0])
+    gates = gates_in(context.spec, settings)
+    terms = terms_for(context, name, settings.gates, counters(context), gates=gates, reference=reference)
+    trial = context.trials.open(name, terms, step.id)
+    feeds = evidence_streams(context, arms, reference=reference, burn=terms.of(BurnRateGate))
+    if trial.is_new:
+        await take_baseline(trial, feeds, context.clock.now())
+    context.journal.traffic(step, await fleet.shift(step.weight))
+    for feed in feeds:
+        feed.since = context.clock.now()
+
+    async def ask(final: bool) -> Sequence[Verdict]:
+        return await look(trial, feeds, context.clock.now(), final=final)
+
+    window = WatchWindow(settings.at_least.total_seconds(), settings.within.total_seconds())
+    try:
+        await watch(context, step, window, ask)
+    finally:
+        context.trials.keep(name)
+
+
+@dataclass
+class _Comparison:
+    """A promoted region and what its errors are compared with."""
+
+    trial: RecordedTrial
+    feeds: list[EvidenceStream]
+
+
+async def bake(context: Context, step: PlanStep) -> None:
+    """Look again and again until the time is over.
+
+    Raises:
+        Stopped: when a region of the wave is not well, or fails more requests than one with the champion; or when
+            somebody else took it away from the version.
+    """
+    regions = context.spec.regions.waves[step.wave - 1]
+    compared = {region: _comparison(context, step, region) for region in regions}
+    try:
+        await _look_on(context, step, compared)
+    finally:
+        for region in regions:
+            if compared[region]:
+                context.trials.keep(_trial(step, region))
+
+
+async def _look_on(context: Context, step: PlanStep, compared: Mapping[str, _Comparison | None]) -> None:
+    start = context.clock.monotonic()
+    while True:
+        context.journal.check()
+        over = context.clock.monotonic() - start >= context.spec.regions.bake.total_seconds()
+        for region, comparison in compared.items():
+            for verdict in await _verdicts(context, region, comparison, final=over):
+                there = step.model_copy(update={"region": region})
+                context.journal.verdict(there, verdict, context.trials.written(step.id))
+                # Nothing is on trial: only proof that the region is not well takes it back, not a lack of evidence.
+                if verdict.outcome is GateOutcome.FAIL:
+                    raise Stopped(Ending.ROLLED_BACK, f"{region}: gate {verdict.gate}: {verdict.reason}")
+        if over:
+            return
+        await context.clock.sleep(LOOK_SECONDS)
+
+
+def _trial(step: PlanStep, region: str) -> str:
+    return f"{step.id}/{region}"
+
+
+async def _verdicts(context: Context, region: str, compared: _Comparison | None, *, final: bool) -> Sequence[Verdict]:
+    state = await context.fleets[region].observe()
+    refuse_others(context, state)
+    _refuse_way_back(state, context.plan.version.version)
+    verdicts = [_health(state, context.plan.version.version)]
+    if compared:
+        await take_new(compared.trial, compared.feeds, context.clock.now(), final=final)
+        # There is no deadline by which a promoted region would have to prove anything.
+        verdicts += compared.trial.verdicts(deadline_passed=False)
+    return verdicts
+
+
+def _refuse_way_back(state: RegionState, version: str) -> None:
+    """A region that serves another version well was sent back, perhaps by a rollback that we have not heard of yet.
+
+    Raises:
+        Stopped: so it was, which is not the version's fault.
+    """
+    if state.stable and state.stable.ready and state.stable.version != version:
+        raise by_others(f"{state.region} was taken back to version {state.stable.version}")
+
+
+def _comparison(context: Context, step: PlanStep, region: str) -> _Comparison | None:
+    """With one region of a later wave: it still serves the champion. None when there is none, or no errors gate."""
+    names = context.plan.regions
+    later = names[names.index(context.spec.regions.waves[step.wave - 1][-1]) + 1 :]
+    if not later or context.spec.gates.errors is None:
+        return None
+    name = _trial(step, region)
+    control = ArmKey(region=later[0], role="stable", version=context.plan.champion.version)
+    promoted = ArmKey(region=region, role="stable", version=context.plan.version.version)
+    terms = terms_for(context, name, ["errors"], {"errors": counters(context)["errors"]})
+    return _Comparison(context.trials.open(name, terms, step.id), evidence_streams(context, (control, promoted)))
+
+
+def _health(state: RegionState, version: str) -> Verdict:
+    stable = state.stable
+    # A warm previous that died is being restarted and costs nobody anything.
+    well = stable is not None and stable.ready and stable.version == version
+    reason = f"{state.region} is {state.phase} on version {stable.version if stable else 'none'}"
+    if state.problem:
+        reason += f": {state.problem}"
+    return Verdict(gate="health", outcome=GateOutcome.PASS if well else GateOutcome.FAIL, reason=reason)

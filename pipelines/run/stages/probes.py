@@ -1,0 +1,210 @@
+"""smoke and offline: questions that the delivery asks itself, before any user meets the version."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from itertools import zip_longest
+from typing import Any, TypeVar
+
+from gates.analyses.quality import QualityGate, judge_quality
+from gates.answers.golden import GoldenPrompt, Scorer, score_answers
+from gates.errors import BadAnswer
+from gates.model import AnswerScores, GateOutcome, Scores, Verdict
+from pipelines.errors import Stopped
+from pipelines.model import ENDING_OF, Ending, PlanStep
+from pipelines.plan.gates import OFFLINE, budget_shares
+from pipelines.ports import ChatAnswer
+from pipelines.run.context import Context, both_arms
+from pipelines.run.evidence import refuse_dead_canary
+from pipelines.spec.policy import golden_set
+from rollouts.model import EngineSet, Role
+from tidegate.core.errors import OutsideError
+from tidegate.core.threads import call_in_thread
+
+
+@asynccontextmanager
+async def canary_is_asked(context: Context, step: PlanStep, gate: str) -> AsyncIterator[None]:
+    """Questions to the canary that any version should answer.
+
+    Raises:
+        Stopped: it was reached and did not answer as engines do, or it died; `gate` fails.
+        OutsideError: it was not reached and its region says that it is ready.
+    """
+    try:
+        yield
+    except BadAnswer as error:
+        raise at_fault(context, step, gate, error.message) from error
+    except OutsideError:
+        # First, because a canary that died is not there either.
+        refuse_dead_canary(context, await context.fleet(step).observe())
+        raise
+
+
+def at_fault(context: Context, step: PlanStep, gate: str, reason: str) -> Stopped:
+    """The end of a delivery whose version did not answer; the ledger gets it as a gate's verdict."""
+    context.journal.verdict(step, Verdict(gate=gate, outcome=GateOutcome.FAIL, reason=reason))
+    return Stopped(Ending.ROLLED_BACK, f"gate {gate}: {reason}")
+
+
+PROMPT = "Name three colours of the rainbow."
+MAX_TOKENS = 16
+"""Enough for two answers to part; few enough for a second."""
+
+CONVERSATION: Sequence[Mapping[str, str]] = (
+    {"role": "system", "content": "You are terse."},
+    {"role": "user", "content": "Qu'est-ce que c'est? 価格は $1,299.00!"},
+    {"role": "assistant", "content": "A price."},
+    {"role": "user", "content": "  In which currency?\n"},
+)
+"""Every role, two scripts, digits, quotes and white space: where templates and tokenizers differ."""
+
+
+async def smoke(context: Context, step: PlanStep) -> None:
+    """Three short questions to the canary alone.
+
+    Raises:
+        Stopped: on the first wrong answer, and when it fails to answer.
+        OutsideError: the canary was not reached, though it is ready.
+    """
+    # A process of its own has not deployed it, and may not have the files that tell what its tokens should be.
+    if not context.engines.folder(context.plan.version).exists():
+        await context.engines.prepare(context.plan.version, partial(context.journal.note, step.id))
+    _, canary = both_arms(await context.fleet(step).observe())
+    model = context.plan.name
+    folder = context.engines.folder(context.plan.version)
+    registered = await call_in_thread(context.tokenizer.encode, folder, CONVERSATION)
+    async with canary_is_asked(context, step, "answers"):
+        # One after the other: asked together they would be one batch.
+        first = await context.chat.ask(canary.url, model, PROMPT, max_tokens=MAX_TOKENS)
+        second = await context.chat.ask(canary.url, model, PROMPT, max_tokens=MAX_TOKENS)
+    async with canary_is_asked(context, step, "tokenizer"):
+        served = await context.chat.tokenize(canary.url, model, CONVERSATION)
+    for verdict in (_answers(first), _tokenizer(served, registered), _same_twice(first, second)):
+        context.journal.verdict(step, verdict)
+        if verdict.outcome is not GateOutcome.PASS:
+            raise Stopped(Ending.ROLLED_BACK, f"gate {verdict.gate}: {verdict.reason}")
+
+
+def _verdict(gate: str, good: bool, reason: str, numbers: Mapping[str, float]) -> Verdict:
+    return Verdict(gate=gate, outcome=GateOutcome.PASS if good else GateOutcome.FAIL, reason=reason, numbers=numbers)
+
+
+def _answers(answer: ChatAnswer) -> Verdict:
+    count = len(answer.tokens)
+    return _verdict("answers", count > 0, f"{count} tokens to a first prompt", {"tokens": float(count)})
+
+
+def _tokenizer(served: Sequence[int], registered: Sequence[int]) -> Verdict:
+    same = list(served) == list(registered)
+    reason = f"chat template and tokenizer give the registered {len(registered)} tokens"
+    if not same:
+        common = zip_longest(served, registered)
+        parting = next(index for index, (mine, theirs) in enumerate(common) if mine != theirs)
+        reason = (
+            f"the engine reads a conversation as {len(served)} tokens, its registered files as {len(registered)}; "
+            f"they part at token {parting}"
+        )
+    return _verdict("tokenizer", same, reason, {"served_tokens": len(served), "registered_tokens": len(registered)})
+
+
+def _same_twice(first: ChatAnswer, second: ChatAnswer) -> Verdict:
+    same = first.tokens == second.tokens
+    reason = f"the same prompt gives {'the same' if same else 'other'} tokens the second time"
+    return _verdict("determinism", same, reason, {"tokens": float(len(first.tokens))})
+
+
+Answered = TypeVar("Answered")
+Ask = Callable[[EngineSet, GoldenPrompt], Awaitable[Answered]]
+
+CONCURRENT_QUESTIONS = 4
+"""For each arm: enough to batch, few enough not to crowd out users."""
+SHOWN = 60
+"""Of a question that none answers, as many characters."""
+
+
+async def offline(context: Context, step: PlanStep) -> None:
+    """Ask, score, judge once: the golden set is all the evidence there will be.
+
+    Raises:
+        Stopped: unless the quality gate passes, and when the canary fails to answer what the champion answers.
+        OutsideError: an engine was not reached, or none answers a question.
+    """
+    settings = context.spec.gates.quality
+    assert settings is not None, "the spec was read without settings for the quality gate"
+    golden = golden_set(context.spec, context.folder)
+    stable, canary = both_arms(await context.fleet(step).observe())
+    asked = _Asked(context, step, stable, total=2 * len(golden))
+    # Both at once, so that whatever slows the machine meets both.
+    scores = await asyncio.gather(*(asked.scores(arm, golden, settings) for arm in (stable, canary)))
+    rollback = context.spec.gates.budget.rollback * budget_shares(context.spec)[OFFLINE]
+    verdict = judge_quality(settings, AnswerScores(stable=scores[0], canary=scores[1]), rollback=rollback)
+    context.journal.verdict(step, verdict)
+    if verdict.outcome is not GateOutcome.PASS:
+        raise Stopped(ENDING_OF[verdict.outcome], f"gate {verdict.gate}: {verdict.reason}")
+
+
+class _Asked:
+    """Asks a golden set and says how far it is."""
+
+    def __init__(self, context: Context, step: PlanStep, stable: EngineSet, *, total: int) -> None:
+        self._context = context
+        self._step = step
+        self._stable = stable
+        self._total = total
+        self._done = 0
+
+    async def scores(self, arm: EngineSet, golden: Sequence[GoldenPrompt], settings: QualityGate) -> Scores:
+        """All answers of one arm, scored; what is scored by likelihood needs no answer."""
+        limit = asyncio.Semaphore(CONCURRENT_QUESTIONS)
+        likely = [entry for entry in golden if entry.scored_by(settings.scorer) is Scorer.LOG_LIKELIHOOD]
+        said = [entry for entry in golden if entry not in likely]
+        texts = await asyncio.gather(*(self._limited(limit, self._answer, arm, entry) for entry in said))
+        logprobs = await asyncio.gather(*(self._limited(limit, self._logprob, arm, entry) for entry in likely))
+        return await call_in_thread(
+            score_answers,
+            tuple(golden),
+            {entry.prompt: text for entry, text in zip(said, texts, strict=True)},
+            settings.scorer,
+            mean_logprobs={entry.prompt: value for entry, value in zip(likely, logprobs, strict=True)},
+            embedder=self._context.readers.embedder,
+        )
+
+    async def _limited(
+        self, limit: asyncio.Semaphore, ask: Ask[Answered], arm: EngineSet, entry: GoldenPrompt
+    ) -> Answered:
+        async with limit:
+            answer = await (self._of_canary(ask, arm, entry) if arm.role is Role.CANARY else ask(arm, entry))
+        self._done += 1
+        self._context.journal.progress(self._step, "answers", self._done, self._total)
+        return answer
+
+    async def _of_canary(self, ask: Ask[Answered], canary: EngineSet, entry: GoldenPrompt) -> Answered:
+        """A question that no version can answer, such as one that is too long, is not this version's fault."""
+        async with canary_is_asked(self._context, self._step, "quality"):
+            try:
+                return await ask(canary, entry)
+            except BadAnswer as error:
+                await self._ask_champion_too(ask, entry, error)
+                raise
+
+    async def _ask_champion_too(self, ask: Ask[Any], entry: GoldenPrompt, error: BadAnswer) -> None:
+        try:
+            await ask(self._stable, entry)
+        except BadAnswer:
+            raise OutsideError(
+                f"neither version answers {entry.prompt[:SHOWN]!r}: {error.message}",
+                hint="look at the golden set, and at the engines' logs",
+            ) from error
+
+    async def _answer(self, arm: EngineSet, entry: GoldenPrompt) -> str:
+        context = self._context
+        answer = await context.chat.ask(arm.url, context.plan.name, entry.prompt, max_tokens=entry.max_tokens)
+        return answer.text
+
+    async def _logprob(self, arm: EngineSet, entry: GoldenPrompt) -> float:
+        likelihood = self._context.readers.likelihood
+        assert likelihood is not None, "the golden set was read without anybody to ask for likelihoods"
+        return await likelihood.mean_logprob(arm.url, self._context.plan.name, entry.prompt, entry.expected)

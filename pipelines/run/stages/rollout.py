@@ -1,0 +1,128 @@
+"""build, deploy, promote and finalize: the stages that change regions and the registry, and ask no gate."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from functools import partial
+from typing import Protocol, runtime_checkable
+
+from pipelines.errors import Stopped
+from pipelines.model import Ending, PlanStep
+from pipelines.ports import Fleet
+from pipelines.run.context import Context
+from pipelines.run.evidence import refuse_dead_canary, refuse_others
+from pipelines.run.rollback import back_to_champion, needs_undoing
+from rollouts.errors import NotOurs
+from rollouts.manifests.ownership import HINT
+from rollouts.model import Engine, ForeignObject
+
+
+@runtime_checkable
+class SharedPlace(Protocol):
+    """A fleet in a place where others have objects too, such as a namespace of a cluster."""
+
+    async def foreign_objects(self) -> tuple[ForeignObject, ...]:
+        """Objects of others where this delivery's would be."""
+        ...
+
+
+async def foreign_objects_in(fleet: Fleet) -> tuple[ForeignObject, ...]:
+    """Those of one region; none where nobody else can have any, as on this machine."""
+    return await fleet.foreign_objects() if isinstance(fleet, SharedPlace) else ()
+
+
+async def refuse_foreign_objects(fleets: Iterable[Fleet]) -> None:
+    """Return when no region has any.
+
+    Raises:
+        NotOurs: with all of them, region by region; nothing was written.
+        FleetError: a region cannot be looked at.
+    """
+    regions = list(fleets)
+    found = await asyncio.gather(*(foreign_objects_in(fleet) for fleet in regions))
+    told = [
+        f"{fleet.region}: {'; '.join(str(each) for each in others)}"
+        for fleet, others in zip(regions, found, strict=True)
+        if others
+    ]
+    if told:
+        raise NotOurs("; ".join(told), hint=HINT)
+
+
+async def build(context: Context, step: PlanStep) -> None:
+    """Download, verify and prepare; then mend what an earlier delivery may have left half done.
+
+    Raises:
+        NotOurs: somebody else's objects are where this delivery's would be, in any region; nothing was written.
+    """
+    fleets = [context.fleets[region] for region in context.plan.regions]
+    await refuse_foreign_objects(fleets)
+    champion = await _prepare(context, step, "champion")
+    await _prepare(context, step, "challenger")
+    await asyncio.gather(*(_serve_champion(context, step, fleet, champion) for fleet in fleets))
+
+
+async def _prepare(context: Context, step: PlanStep, which: str) -> Engine:
+    version = context.plan.champion if which == "champion" else context.plan.version
+    engine = await context.engines.prepare(version, partial(context.journal.note, step.id))
+    # Said with the digest, so that the ledger proves which files were served.
+    message = f"{which} {version.uri} is here, {len(version.files)} files proven, digest {version.digest[:12]}"
+    context.journal.note(step.id, message)
+    return engine
+
+
+async def _serve_champion(context: Context, step: PlanStep, fleet: Fleet, champion: Engine) -> None:
+    """An empty region gets the champion; one that is not on it goes back to it."""
+    state = await fleet.observe()
+    if state.stable is None:
+        context.journal.note(step.id, f"{fleet.region}: starting the champion")
+        await fleet.deploy(champion)
+    elif needs_undoing(state, champion.version):
+        context.journal.note(step.id, f"{fleet.region}: back to version {champion.version} first")
+        await back_to_champion(context, fleet)
+
+
+async def deploy(context: Context, step: PlanStep) -> None:
+    """Start the challenger next to the stable."""
+    # Proves every file once more; that takes a while for a large model.
+    engine = await context.engines.prepare(context.plan.version, partial(context.journal.note, step.id))
+    state = await context.fleet(step).deploy(engine)
+    context.journal.traffic(step, state)
+
+
+async def promote(context: Context, step: PlanStep) -> None:
+    """Give the region to the challenger; nothing to do when a delivery that died had done it already."""
+    fleet = context.fleet(step)
+    state = await fleet.observe()
+    # Repeated after a crash, the operation may hold already; then there is no canary to look at.
+    if state.stable is None or state.stable.version != context.plan.version.version:
+        refuse_dead_canary(context, state)
+        state = await fleet.promote()
+    context.journal.traffic(step, state)
+
+
+async def finalize(context: Context, step: PlanStep) -> None:
+    """Champion becomes previous, challenger becomes champion; the version remembers its delivery.
+
+    Raises:
+        Stopped: a region serves something else by now; those of earlier waves were last looked at hours ago.
+        FleetError: a region cannot be seen.
+    """
+    await _refuse_split(context)
+    version = context.plan.version
+    marks = {"tidegate.outcome": "delivered", "tidegate.reason": "every gate passed"}
+    # Both by the ledger's thread: what undoes them, should the delivery end here, comes after them.
+    await context.journal.insist(lambda: context.registry.mark(version, marks))
+    # Last of all: until every wave has baked, the champion is where everything goes back to.
+    await context.journal.insist(lambda: context.registry.promote(version))
+    context.journal.note(step.id, f"champion is version {version.version}")
+
+
+async def _refuse_split(context: Context) -> None:
+    states = await asyncio.gather(*(context.fleets[region].observe() for region in context.plan.regions))
+    for state in states:
+        refuse_others(context, state)
+        serves = state.stable.version if state.stable else "none"
+        if serves != context.plan.version.version:
+            raise Stopped(Ending.FAILED, f"{state.region} serves version {serves} by now")

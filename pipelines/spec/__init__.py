@@ -1,0 +1,1 @@
+"""The whole `delivery.yaml`; start at `delivery`."""

@@ -1,0 +1,170 @@
+"""What a spec may not say for itself, and the files that it may name.
+
+A spec comes from the one who writes pull requests, and is treated as code: the machine's own files say what it may.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from engine_images.arguments.validation import external_references
+from gates.answers.golden import GoldenPrompt, load_golden
+from pipelines.spec.delivery import Delivery
+from pipelines.spec.trust import OURS, SpecTrust
+from rollouts.manifests.spec import ArgoFleetSpec
+from tidegate.core.model import Loc, SpecConflict
+from tidegate.core.spec import Problem, SpecError, text_in
+from tidegate.core.text import host_of, redacted
+
+CLUSTER = (".svc", ".svc.cluster.local")
+
+
+def not_for_a_spec(spec: Delivery, trust: SpecTrust) -> Iterator[SpecConflict]:
+    """Everything that the operator would have to allow, and has not."""
+    yield from _variables(spec, trust)
+    yield from _plugins(spec, trust)
+    yield from _endpoints(spec, trust)
+
+
+def _variables(spec: Delivery, trust: SpecTrust) -> Iterator[SpecConflict]:
+    judge = spec.gates.judge
+    if judge and judge.api_key_env is not None and not trust.may_read(judge.api_key_env):
+        # Not the name: the one who mistook the field for the key's own place must not find it in a log.
+        yield _variable(("gates", "judge", "api_key_env"), "a variable that specs may not read", "that name")
+    for index, place in enumerate(spec.notify):
+        if not trust.may_read(place.variable):
+            yield _variable(("notify", index, place.form, "url_from_env"), place.variable, place.variable)
+
+
+def _variable(where: Loc, found: str, name: str) -> SpecConflict:
+    expected = f"a name that begins with {OURS}, or {name} under `spec.variables` of trust.yaml"
+    return SpecConflict(where, found, expected)
+
+
+def _plugins(spec: Delivery, trust: SpecTrust) -> Iterator[SpecConflict]:
+    for argument, named in external_references(spec.engine.vllm.args if spec.engine.vllm else {}):
+        if named not in trust.plugins.get(argument, ()):
+            where = ("engine", "vllm", "args", *argument.split("."))
+            found = f"{named!r}, which loads code or files, or shows what users said"
+            expected = f"none, or {named} under `spec.plugins.{argument}` of trust.yaml"
+            yield SpecConflict(where, found, expected)
+
+
+def _endpoints(spec: Delivery, trust: SpecTrust) -> Iterator[SpecConflict]:
+    judge = spec.gates.judge
+    if judge and urlsplit(judge.endpoint).scheme == "http" and not _may_be_plain(judge.endpoint, trust):
+        expected = f"https, or {host_of(judge.endpoint)} under `spec.endpoints` of trust.yaml"
+        yield SpecConflict(("gates", "judge", "endpoint"), redacted(judge.endpoint), expected)
+    for where, address in _addresses(spec):
+        if _is_link_local(address):
+            yield SpecConflict(where, redacted(address), "no link-local address: clouds hand out credentials there")
+
+
+def _addresses(spec: Delivery) -> Iterator[tuple[Loc, str]]:
+    """Whatever tidegate itself asks because a spec says so."""
+    if spec.gates.judge:
+        yield ("gates", "judge", "endpoint"), spec.gates.judge.endpoint
+    if isinstance(spec.fleet, ArgoFleetSpec):
+        for name, region in spec.fleet.regions.items():
+            place: Loc = ("fleet", "regions", name)
+            yield (*place, "entry"), region.entry
+            yield (*place, "stable_url"), region.stable_url
+            yield (*place, "canary_url"), region.canary_url
+            yield (*place, "prometheus"), region.prometheus.url
+
+
+def _may_be_plain(address: str, trust: SpecTrust) -> bool:
+    host = urlsplit(address).hostname or ""
+    named = {host, host_of(address)} & set(trust.endpoints)
+    return bool(named) or _is_loopback(host) or host.endswith(CLUSTER)
+
+
+def _is_loopback(host: str) -> bool:
+    number = _number(host)
+    return host == "localhost" or (number is not None and number.is_loopback)
+
+
+def _is_link_local(address: str) -> bool:
+    host = urlsplit(address).hostname or ""
+    number = _number(host)
+    return host in ("metadata", "metadata.google.internal") or (number is not None and number.is_link_local)
+
+
+def _number(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        number = ipaddress.ip_address(host)
+    except ValueError:
+        return None
+    # ::ffff:169.254.169.254 is the same machine.
+    return getattr(number, "ipv4_mapped", None) or number
+
+
+OF_THE_KERNEL = (Path("/proc"), Path("/sys"), Path("/dev"))
+REPOSITORY = ".git"
+"""What lies in the root of a repository."""
+
+
+def root_of(spec_path: Path) -> Path:
+    """Where files that the spec names may lie: its repository, or its own folder where it is in none."""
+    folder = spec_path.absolute().parent
+    return next((each for each in (folder, *folder.parents) if (each / REPOSITORY).exists()), folder)
+
+
+def files_elsewhere(spec: Delivery, folder: Path, root: Path) -> Iterator[SpecConflict]:
+    """Every named file that lies outside `root`, by a link or not, or is none; one that is missing is nobody's.
+
+    Args:
+        spec: names files by their paths from `folder`.
+        folder: where the spec lies.
+        root: as `root_of` says, or the operator.
+    """
+    for where, path in _named(spec):
+        real = (folder / path).resolve()
+        if any(real.is_relative_to(each) for each in OF_THE_KERNEL):
+            yield SpecConflict(where, str(path), "a file, and nothing of the kernel's")
+        elif not real.is_relative_to(root.resolve()):
+            expected = f"a file below {root}; TIDEGATE_ROOT names another folder for the files of specs"
+            yield SpecConflict(where, f"{path}, which is {real}", expected)
+        elif real.exists() and not stat.S_ISREG(real.stat().st_mode):
+            yield SpecConflict(where, str(path), "a regular file")
+
+
+def _named(spec: Delivery) -> Iterator[tuple[Loc, Path]]:
+    if spec.engine.torch and spec.engine.torch.file:
+        yield ("engine", "torch", "factory"), spec.engine.torch.file
+    for index, stage in enumerate(spec.stages):
+        if stage.offline:
+            yield ("stages", index, "offline", "dataset"), stage.offline.dataset
+    if spec.traffic and spec.traffic.prompts:
+        yield ("traffic", "prompts"), spec.traffic.prompts
+    if spec.gates.judge and spec.gates.judge.control.labels:
+        yield ("gates", "judge", "control", "labels"), spec.gates.judge.control.labels
+
+
+def golden_set(spec: Delivery, folder: Path) -> tuple[GoldenPrompt, ...]:
+    """The golden set of the offline stage; empty when there is no such stage."""
+    if spec.offline is None:
+        return ()
+    path = folder / spec.offline.dataset
+    return load_golden(path, spec.gates.quality.scorer) if spec.gates.quality else load_golden(path)
+
+
+def user_prompts(spec: Delivery, folder: Path) -> tuple[str, ...]:
+    """What users ask, one prompt a line; the golden set's prompts when the spec names no file.
+
+    Raises:
+        SpecError: when the file cannot be read or has no prompt.
+    """
+    # Answers are only compared with each other here, so questions with known answers serve as well.
+    if spec.traffic is None or spec.traffic.prompts is None:
+        return tuple(entry.prompt for entry in golden_set(spec, folder))
+    path = folder / spec.traffic.prompts
+    lines = text_in(path, "one prompt a line").splitlines()
+    prompts = tuple(line.strip() for line in lines if line.strip())
+    if not prompts:
+        raise SpecError([Problem(str(path), 1, "", "no prompts", "one prompt a line")])
+    return prompts

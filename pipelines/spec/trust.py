@@ -1,0 +1,257 @@
+"""`trust.yaml`: whom and what a delivery believes. It stands outside MLflow, with the one who operates the deliveries.
+
+Approvers with their keys and issuers, keys of ledgers, signers of engine images, and what a spec may reach.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated, Literal
+from urllib.parse import urlsplit
+
+from pydantic import Field, field_validator, model_validator
+
+from engine_images.adapters.oci_read import Images, prove_image
+from engine_images.errors import BadKey, BadSignature, BrokenImage
+from engine_images.oci.reference import ImageReference
+from engine_images.signature import read_public_key
+from pipelines.errors import UntrustedImage
+from registry.model import ModelVersion
+from tidegate.core.durations import Duration
+from tidegate.core.model import SpecConflict, SpecModel, at_odds
+from tidegate.core.spec import load_spec
+
+LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
+
+
+def _believable(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        raise ValueError("an https address") from None
+    plain = parts.scheme == "http" and parts.hostname in LOOPBACK
+    if not parts.hostname or parts.username is not None or not (parts.scheme == "https" or plain):
+        raise ValueError("an https address without user info")
+    return url
+
+
+class IssuerSpec(SpecModel):
+    """An OIDC issuer whose tokens say who somebody is."""
+
+    issuer: str
+    """As the tokens' `iss` has it."""
+    audience: str = Field(default="tidegate", min_length=1)
+    """For whom tokens must be: this, or this with `:` and a statement's digest."""
+    jwks_file: Path | None = None
+    """Its public keys, as a file next to this one; or where they are served:"""
+    jwks_url: str | None = None
+    identity_claim: str = Field(default="sub", min_length=1)
+    """Which claim names the person, such as `email`."""
+    groups_claim: str | None = None
+    """Which claim lists the person's groups; none is believed unless it is named."""
+    binding: Literal["statement", "lifetime"] = "statement"
+    """Whether a token must carry the statement's digest, as `nonce` or in its audience; `lifetime` lets one do that
+    does not, until it is `max_age` old."""
+    max_age: Duration = timedelta(minutes=10)
+    """Of tokens with `binding: lifetime`."""
+
+    @field_validator("issuer")
+    @classmethod
+    def _of_https(cls, url: str) -> str:
+        return _believable(url)
+
+    @field_validator("jwks_url")
+    @classmethod
+    def _keys_of_https(cls, url: str | None) -> str | None:
+        return url if url is None else _believable(url)
+
+    @model_validator(mode="after")
+    def _has_keys(self) -> IssuerSpec:
+        if (self.jwks_file is None) == (self.jwks_url is None):
+            found = "neither" if self.jwks_file is None else "both"
+            raise at_odds(found, "one of `jwks_file` and `jwks_url`")
+        return self
+
+
+class ApproversSpec(SpecModel):
+    """Who can prove who they are."""
+
+    allowed_signers: Path | None = None
+    """A file as ssh-keygen(1) has it: people, and their public keys."""
+    oidc: tuple[IssuerSpec, ...] = ()
+    groups: Mapping[str, tuple[str, ...]] = {}
+    """Who belongs to which group, by the names that keys and issuers have for people."""
+    aliases: Mapping[str, tuple[str, ...]] = {}
+    """Other names of the same person, who counts once under all of them."""
+
+    @property
+    def anybody(self) -> bool:
+        """Whether there is anybody who could prove anything."""
+        return self.allowed_signers is not None or bool(self.oidc)
+
+    def contradictions(self) -> Iterator[SpecConflict]:
+        """A name that would be two people."""
+        seen: dict[str, str] = {}
+        for person, names in self.aliases.items():
+            for name in names:
+                if seen.setdefault(name, person) != person or name in self.aliases:
+                    yield SpecConflict(("aliases", person), f"{name}, who is somebody else too", "one person a name")
+
+    def person(self, name: str) -> str:
+        """The one name under which somebody counts."""
+        return next((person for person, names in self.aliases.items() if name in names), name)
+
+    def groups_of(self, person: str) -> frozenset[str]:
+        """The groups in which somebody stands, under any of their names."""
+        return frozenset(
+            group for group, names in self.groups.items() if any(self.person(name) == person for name in names)
+        )
+
+
+OURS = "TIDEGATE_"
+"""Variables that begin so are for specs to name."""
+
+
+class SpecTrust(SpecModel):
+    """What specs may name."""
+
+    variables: tuple[Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")], ...] = ()
+    """Environment variables that a spec may name, besides those that begin with `TIDEGATE_`."""
+    plugins: Mapping[str, tuple[str, ...]] = {}
+    """By argument of vLLM, what it may name: `middleware: [acme.Limits]`, `speculative-config.model: [/draft]`."""
+    endpoints: tuple[str, ...] = ()
+    """HOST or HOST:PORT of judges that may be asked without TLS, besides this machine and services of a cluster."""
+
+    def may_read(self, variable: str) -> bool:
+        """Whether a spec may name that variable."""
+        return variable.startswith(OURS) or variable in self.variables
+
+
+Open = Callable[[ImageReference], AbstractContextManager[Images]]
+
+
+class EngineTrust(SpecModel):
+    """`engines` of the trust file. What is left out is not asked for."""
+
+    keys: tuple[Path, ...] = ()
+    """Public keys (ECDSA P-256, PEM) of those who build engines; one of them has to have signed an image and its
+    engine's manifest. Paths start at the trust file."""
+    images: tuple[str, ...] = Field(default=())
+    """Repositories that engines may come from: REGISTRY/REPOSITORY, or REGISTRY/PATH/* for all below a path."""
+
+
+@dataclass(frozen=True)
+class TrustedImages:
+    """What an image has to be before a cluster hears of it."""
+
+    open: Open
+    """Opens an image in its registry."""
+    repositories: tuple[str, ...] = ()
+    keys: Mapping[str, bytes] = field(default_factory=dict)
+    """In PEM, by the names of their files."""
+
+    def prove(self, version: ModelVersion, image: str) -> str:
+        """Say in a few words what was proven; nothing when nothing is asked for.
+
+        Raises:
+            UntrustedImage: it is from elsewhere, not signed by one of the keys, or of other files.
+            RegistryUnavailable: its registry does not answer.
+        """
+        reference = ImageReference.parse(image)
+        if self.repositories and not any(_is_below(reference, each) for each in self.repositories):
+            allowed = ", ".join(self.repositories)
+            raise UntrustedImage(f"{version.uri}: {image} is from none of the allowed repositories: {allowed}")
+        if not self.keys:
+            return ""
+        try:
+            with self.open(reference) as images:
+                proof = prove_image(images, self.keys)
+        except (BadSignature, BrokenImage) as error:
+            raise UntrustedImage(f"{version.uri}: {image}: {error.message}", hint=error.hint) from error
+        model = proof.image.engine.model
+        if (model.name, model.version, model.digest) != (version.name, version.version, version.digest):
+            served = f"{model.name} {model.version}, digest {model.digest[:12]}"
+            raise UntrustedImage(f"{version.uri}, digest {version.digest[:12]}: {image} is an engine of {served}")
+        return f"signed by {proof.manifest_by}"
+
+
+def keys_in(trust: EngineTrust, folder: Path) -> dict[str, bytes]:
+    """The keys that the trust file names.
+
+    Raises:
+        BadKey: a file cannot be read, or holds no public key.
+    """
+    found = {}
+    for path in trust.keys:
+        where = f"engines.keys of the trust file: {folder / path}"
+        try:
+            found[str(path)] = (folder / path).read_bytes()
+            # What is named here goes into every cluster: a private key must not.
+            read_public_key(found[str(path)])
+        except OSError as error:
+            raise BadKey(f"{where}: {error.strerror}") from error
+        except BadKey as error:
+            raise BadKey(f"{where}: {error.message}") from error
+    return found
+
+
+def pem_of(trusted: TrustedImages | None) -> str:
+    """The keys as engines read them, one after the other; empty where none is asked for."""
+    keys = trusted.keys.values() if trusted else ()
+    return "".join(f"{key.decode(errors='replace').strip()}\n" for key in keys)
+
+
+def _is_below(reference: ImageReference, allowed: str) -> bool:
+    name = f"{reference.registry}/{reference.repository}"
+    return name.startswith(allowed[:-1]) if allowed.endswith("/*") else name == allowed
+
+
+DEFAULT_TRUST_FILE = "trust.yaml"
+
+
+class LedgerTrust(SpecModel):
+    """Whose events count. Where keys are named, an event that none of them signed ends whatever reads it."""
+
+    keys: tuple[Path, ...] = ()
+    """Public keys in PEM, ECDSA on P-256, of everything that carries deliveries."""
+
+
+class Trust(SpecModel):
+    """What may be believed. What is not named here is believed as far as it can be checked without a key."""
+
+    api_version: Literal["tidegate/v1"] = Field(default="tidegate/v1", alias="apiVersion")
+    kind: Literal["Trust"] = "Trust"
+    spec: SpecTrust = SpecTrust()
+    engines: EngineTrust = EngineTrust()
+    ledger: LedgerTrust = LedgerTrust()
+    approvers: ApproversSpec = ApproversSpec()
+
+
+@dataclass(frozen=True)
+class Trusted:
+    """A trust file as it was read."""
+
+    trust: Trust
+    folder: Path
+    """Where it lies; relative paths in it start here."""
+
+
+def trust_at(named: Path | None, spec_folder: Path) -> Trusted:
+    """The trust file with that name, else the one next to the spec; an empty one where there is none.
+
+    Args:
+        named: by `--trust` or TIDEGATE_TRUST; it must be there.
+        spec_folder: where the spec lies.
+
+    Raises:
+        SpecError: the file is named and missing, or is no trust file.
+    """
+    default = spec_folder / DEFAULT_TRUST_FILE
+    if named is None and not default.exists():
+        return Trusted(Trust(), spec_folder)
+    path = named or default
+    return Trusted(load_spec(path, Trust), path.parent)

@@ -1,0 +1,131 @@
+"""What a person states, what proves it, and who that turns out to be: of approvals, requests and resuming."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from hashlib import sha256
+from typing import Literal, Protocol
+
+from pydantic import AwareDatetime
+
+from tidegate.core.errors import UsageError
+from tidegate.core.model import Value
+
+SAID = Literal["approve", "refuse", "request", "resume"]
+"""What a statement may say; `request` is said of a delivery by the one who opens it."""
+REQUEST, RESUME = "request", "resume"
+"""What is asked in statements of who opened a delivery, and of who carries on another's."""
+
+
+class Statement(Value):
+    """What somebody says, and of what. Its text is what is signed, so that it counts for nothing else."""
+
+    format: Literal["tidegate/statement/v1"] = "tidegate/statement/v1"
+    says: SAID
+    question: str
+    """What is asked: a step's id, `wave@2`, `freeze`, `request` or `resume`."""
+    delivery: str
+    model: str
+    version: str
+    plan: str
+    """Digest of the plan as the delivery was opened with it."""
+    evidence: str
+    """Digest of what there was to see when it was asked."""
+    reason: str = ""
+    at: AwareDatetime
+
+    @property
+    def text(self) -> str:
+        """One line for each field, so that people can read what they sign."""
+        return self.model_dump_json(indent=1) + "\n"
+
+
+def digest_of(statement: str) -> str:
+    """By what an OIDC token names a statement: SHA-256 of its text."""
+    return sha256(statement.encode()).hexdigest()
+
+
+class Proof(Value):
+    """A statement with what proves who made it."""
+
+    kind: Literal["ssh", "oidc"]
+    statement: str
+    """Its text, to the byte."""
+    credential: str
+    """The armored SSH signature over the text, or the token."""
+
+    @property
+    def claim(self) -> str:
+        """The credential without a token's signature, which can be written in other ways and be as good."""
+        return self.credential.rpartition(".")[0] if self.kind == "oidc" else self.credential
+
+
+class Person(Value):
+    """Who that is, by a proof that was checked."""
+
+    identity: str
+    """As the keys' file or the issuer names them."""
+    how: str
+    """By what it was proven, for people: `SSH key SHA256:...`, `OIDC issuer https://...`."""
+    groups: frozenset[str] = frozenset()
+    listed: bool = False
+    """Whether the trust file names them, and not only an issuer that knows the whole world."""
+    once: bool = False
+    """Whether the proof could be put next to another statement, so that it counts for the first only."""
+
+    def __str__(self) -> str:
+        return f"{self.identity} ({self.how})"
+
+
+NAMED = "named, not proven"
+"""How a name alone is shown."""
+
+
+class Unproven(UsageError):
+    """A proof that does not prove what it says."""
+
+
+def read_statement(proof: Proof) -> Statement:
+    """What the proof is for.
+
+    Raises:
+        Unproven: that is no statement of a form that is known here.
+    """
+    try:
+        return Statement.model_validate_json(proof.statement)
+    except ValueError:
+        raise Unproven("its statement cannot be read") from None
+
+
+def utc(at: datetime) -> str:
+    """To the second, for people."""
+    return f"{at:%Y-%m-%d %H:%M:%S} UTC"
+
+
+class Identities(Protocol):
+    """Checks proofs."""
+
+    def verify(self, proof: Proof, given: datetime) -> Person:
+        """Who made the statement, which is not judged here.
+
+        Args:
+            proof: the statement, and what proves it.
+            given: when it was handed in; a proof that was out of date by then proves nothing.
+
+        Raises:
+            Unproven: it does not prove it; says why.
+            OutsideError: it cannot be checked now, such as when an issuer's keys cannot be had.
+        """
+        ...
+
+
+class Prover(Protocol):
+    """Proves who makes a statement, on the machine of the one who makes it."""
+
+    def prove(self, statement: str) -> Proof:
+        """The statement's text with what proves who says it.
+
+        Raises:
+            UsageError: the key or the token is not there or cannot be used.
+        """
+        ...

@@ -1,0 +1,1 @@
+"""Deliveries that the registry starts: webhooks come in, the registry is polled, one delivery at a time begins."""

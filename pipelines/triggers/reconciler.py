@@ -1,0 +1,215 @@
+"""Reconciles the registry, the ledger and the request queue, again and again; a webhook only shortens the wait."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Protocol
+
+from pipelines.requests import (
+    QueuedRequest,
+    QueuePolicy,
+    RequestState,
+    after_failed_attempt,
+    answer,
+    next_of,
+    superseded,
+)
+from pipelines.triggers.queue import RequestQueue
+from registry.model import DeliverySummary
+from tidegate.core.clock import Clock
+from tidegate.core.errors import TidegateError
+from tidegate.core.threads import call_in_thread
+
+
+class TaggedVersions(Protocol):
+    """The registry, asked which versions are to be delivered."""
+
+    def marked(self, model: str, alias: str) -> frozenset[str]:
+        """Numbers of the versions that carry the alias, or the tag that names it; none when there is no such model.
+
+        Raises:
+            StoreUnreachable: MLflow did not answer.
+        """
+        ...
+
+
+class DeliveryList(Protocol):
+    """The deliveries of a model, no matter who started them."""
+
+    def deliveries(self, name: str) -> list[DeliverySummary]:
+        """All of the model, newest first."""
+        ...
+
+    def is_alive(self, delivery: DeliverySummary) -> bool:
+        """Whether it has not ended and shows signs of life."""
+        ...
+
+
+class Starter(Protocol):
+    """Starts deliveries and does not wait for them."""
+
+    async def start(self, entry: QueuedRequest) -> str:
+        """Begin a delivery of that version; returns a name for what was started.
+
+        Raises:
+            TidegateError: nothing was started.
+        """
+        ...
+
+    async def runs(self, entry: QueuedRequest) -> bool:
+        """Whether what was started for the entry still runs, also when it was started by a process before this one."""
+        ...
+
+
+SOON = timedelta(seconds=5)
+"""Until the next look while something was started that the ledger does not show yet."""
+
+
+@dataclass(frozen=True)
+class Watched:
+    """Which tags request a delivery, and how requests wait."""
+
+    model: str
+    alias: str
+    policy: QueuePolicy
+    every: timedelta
+    """Between two looks at the registry, when no webhook asks for one."""
+
+
+@dataclass(frozen=True)
+class World:
+    """What is asked and what is done."""
+
+    inbox: RequestQueue
+    marks: TaggedVersions
+    ledgers: DeliveryList
+    starter: Starter
+    clock: Clock
+    say: Callable[[str], None]
+    """Tells a person what happens."""
+
+
+@dataclass(frozen=True)
+class _Run:
+    """The deliveries of the model at one moment."""
+
+    all: Sequence[DeliverySummary]
+    alive: Collection[str]
+
+
+class Reconciler:
+    """One model's; starts nothing while a delivery of the model runs, no matter who started it."""
+
+    def __init__(self, watched: Watched, world: World) -> None:
+        self._watched, self._world = watched, world
+        self._woken = asyncio.Event()
+        self._stopping = False
+        self.looked: datetime | None = None
+        """When all was well last; None before the first time."""
+        self.failures = 0
+        """Looks in vain since this process began."""
+
+    def wake(self) -> None:
+        """Look now."""
+        self._woken.set()
+
+    def stop(self) -> None:
+        """Return from `forever` after what is being done."""
+        self._stopping = True
+        self._woken.set()
+
+    def is_current(self) -> bool:
+        """Whether a look succeeded lately; a start takes a moment, so three times the usual pause."""
+        return self.looked is not None and self._world.clock.now() - self.looked <= 3 * self._watched.every + SOON
+
+    async def forever(self) -> None:
+        """Look, act, and wait; what is outside and not there is tried again next time."""
+        while not self._stopping:
+            self._woken.clear()
+            try:
+                soon = await self.once()
+            except TidegateError as error:
+                self.failures += 1
+                self._world.say(f"not reconciled: {error}")
+                soon = False
+            pause = min(SOON, self._watched.every) if soon else self._watched.every
+            await self._pause(pause)
+
+    async def once(self) -> bool:
+        """One look; returns whether the next should be soon.
+
+        Raises:
+            TidegateError: the registry or the inbox did not answer; what was done until then stands.
+        """
+        world, watched, looked = self._world, self._watched, self._world.clock.now()
+        marked = await call_in_thread(world.marks.marked, watched.model, watched.alias)
+        for request in world.inbox.compare(watched.model, watched.alias, marked, looked, watched.policy):
+            world.say(f"{request}: found in the registry")
+        # The ledger keeps every delivery there ever was: nobody asks for them while no request is open.
+        if requests := self._standing(RequestState.QUEUED, RequestState.STARTED):
+            deliveries = await call_in_thread(self._deliveries)
+            for entry in requests:
+                await self._follow(entry, deliveries)
+            await self._begin_next(deliveries)
+        self.looked = looked
+        return any(entry.delivery is None for entry in self._standing(RequestState.STARTED))
+
+    def _deliveries(self) -> _Run:
+        found = self._world.ledgers.deliveries(self._watched.model)
+        return _Run(found, {each.id for each in found if self._world.ledgers.is_alive(each)})
+
+    async def _follow(self, entry: QueuedRequest, deliveries: _Run) -> None:
+        """Write down what has become of a request by now."""
+        found = answer(entry, deliveries.all, deliveries.alive)
+        if found is not None:
+            self._update(entry, _answered(entry, found, alive=found.id in deliveries.alive))
+        elif entry.state is RequestState.STARTED and not await self._world.starter.runs(entry):
+            self._update(entry, after_failed_attempt(entry, self._world.clock.now()))
+
+    async def _begin_next(self, deliveries: _Run) -> None:
+        queued = self._standing(RequestState.QUEUED)
+        for entry in superseded(queued, self._watched.policy):
+            note = f"superseded by version {queued[-1].request.version}"
+            self._update(entry, entry.model_copy(update={"state": RequestState.SUPERSEDED, "note": note}))
+        chosen = next_of(self._standing(RequestState.QUEUED), self._world.clock.now())
+        if chosen is not None and not deliveries.alive and not self._standing(RequestState.STARTED):
+            await self._begin(chosen)
+
+    async def _begin(self, entry: QueuedRequest) -> None:
+        """Start it. That it was tried is written first: nothing is ever started twice for want of a note."""
+        trying = entry.model_copy(update={"state": RequestState.STARTED, "tries": entry.tries + 1, "note": "starting"})
+        self._update(entry, trying)
+        try:
+            run = await self._world.starter.start(trying)
+        except TidegateError as error:
+            failed = after_failed_attempt(trying, self._world.clock.now())
+            self._update(trying, failed.model_copy(update={"note": f"{failed.note}: {error}"}))
+            return
+        self._update(trying, trying.model_copy(update={"run": run, "note": f"started as {run}"}))
+
+    def _standing(self, *states: RequestState) -> list[QueuedRequest]:
+        found = self._world.inbox.standing(self._watched.model, self._watched.alias)
+        return [entry for entry in found if entry.state in states]
+
+    def _update(self, before: QueuedRequest, after: QueuedRequest) -> None:
+        if after != before:
+            self._world.inbox.update(after)
+            self._world.say(f"{after.request}: {after.state}: {after.note}")
+
+    async def _pause(self, pause: timedelta) -> None:
+        try:
+            await asyncio.wait_for(self._woken.wait(), pause.total_seconds())
+        except TimeoutError:
+            return
+
+
+def _answered(entry: QueuedRequest, delivery: DeliverySummary, *, alive: bool) -> QueuedRequest:
+    if alive:
+        note = f"delivery {delivery.id} runs on {delivery.host}"
+        return entry.model_copy(update={"state": RequestState.STARTED, "delivery": delivery.id, "note": note})
+    ending = delivery.outcome or f"died; `tidegate resume {delivery.id}` carries it on"
+    note = f"delivery {delivery.id}: {ending}"
+    return entry.model_copy(update={"state": RequestState.OVER, "delivery": delivery.id, "note": note})

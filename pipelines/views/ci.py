@@ -1,0 +1,156 @@
+"""A delivery in the forms that CI systems show: JUnit XML, and Markdown for GitHub and GitLab."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+
+from gates.model import GateOutcome
+from gates.reports.junit import Case, Mark, Suite, case_of, junit_xml
+from pipelines.events.state import DeliveryState, GateState, StepState, StepStatus
+from pipelines.views.wording import at_the_end, decision, key_numbers, sentence, still_open, title
+from tidegate.core.durations import duration
+from tidegate.core.text import table_cell
+
+GROUP = "tidegate"
+NOT_BEGUN = "the delivery ended before it began"
+MARKS: Mapping[StepStatus, tuple[Mark, str]] = {
+    StepStatus.DONE: (Mark.PASSED, ""),
+    StepStatus.UNDONE: (Mark.SKIPPED, "was done, and was taken back with its region"),
+    StepStatus.SKIPPED: (Mark.SKIPPED, NOT_BEGUN),
+    StepStatus.WAITING: (Mark.SKIPPED, NOT_BEGUN),
+    StepStatus.RUNNING: (Mark.ERROR, "was at work when nothing more was heard"),
+}
+"""How a step is shown, and why when it says nothing itself; one that failed is shown as the delivery's end is."""
+
+ENDINGS: Mapping[str, Mark] = {"delivered": Mark.PASSED, "rolled-back": Mark.FAILED}
+"""Of all other endings it is unknown whether the version is well."""
+
+
+def delivery_junit(story: DeliveryState, delivery: str, now: datetime) -> str:
+    """The document; `delivery` is the id, empty when nothing was opened."""
+    seconds = story.elapsed_seconds(now)
+    whole = _whole(story, delivery, seconds)
+    steps = tuple(_of_step(step, story, now) for step in story.steps)
+    suites = [Suite(name=title(story), cases=(whole, *steps), seconds=seconds, since=story.started)]
+    gates = tuple(_of_gate(gate, story) for gate in story.gates)
+    if gates:
+        suites.append(Suite(name=f"{title(story)}: gates", cases=gates, seconds=seconds, since=story.started))
+    return junit_xml(suites)
+
+
+def _whole(story: DeliveryState, delivery: str, seconds: float) -> Case:
+    outcome = story.outcome or "unknown"
+    return Case(
+        group=GROUP,
+        name="delivery" if story.started else "start",
+        mark=ENDINGS.get(outcome, Mark.ERROR),
+        kind=outcome,
+        reason=story.reason,
+        seconds=seconds,
+        output=f"delivery {delivery}" if delivery else "",
+    )
+
+
+def _of_step(step: StepState, story: DeliveryState, now: datetime) -> Case:
+    failed = (ENDINGS.get(story.outcome or "", Mark.ERROR), "")
+    mark, reason = MARKS.get(step.state, failed)
+    return Case(
+        group=f"{GROUP}.{step.region}" if step.region else GROUP,
+        name=step.id,
+        mark=mark,
+        kind=str(step.state),
+        reason=reason or step.message,
+        seconds=step.seconds(now),
+        output=step.message,
+    )
+
+
+def _of_gate(gate: GateState, story: DeliveryState) -> Case:
+    case = case_of(gate.latest, group=f"{GROUP}.{gate.step}")
+    # Another gate, or the one who ended the delivery, was faster: that case is red, and this one says nothing.
+    if gate.latest.outcome is GateOutcome.RUNNING and story.outcome is not None:
+        return case.model_copy(update={"mark": Mark.SKIPPED, "kind": "", "reason": f"undecided: {gate.latest.reason}"})
+    return case
+
+
+GATES_SHOWN = 200
+"""A page of CI holds a megabyte, and a delivery to many regions has thousands of verdicts. What says no comes first."""
+
+
+def delivery_markdown(story: DeliveryState, delivery: str, now: datetime) -> str:
+    """The whole summary, with a line end."""
+    parts = [_head(story, delivery, now), _regions(story), _gates(story), _steps(story, now)]
+    return "\n\n".join("\n".join(part) for part in map(list, parts) if part) + "\n"
+
+
+def _head(story: DeliveryState, delivery: str, now: datetime) -> Iterator[str]:
+    yield f"### {table_cell(sentence(story))}"
+    yield ""
+    yield "| | |"
+    yield "|---|---|"
+    if story.started:
+        against = f", champion {table_cell(story.champion)}" if story.champion else ""
+        yield f"| version | {table_cell(f'{story.model} {story.version}')}{against} |"
+    yield f"| outcome | **{story.outcome or 'unknown'}** |"
+    gate = story.deciding
+    place = f", in {table_cell(gate.step)}" if gate else ""
+    yield f"| decided by | {table_cell(decision(story))}{place} |"
+    if story.left:
+        yield f"| still open | {table_cell(still_open(story))} |"
+    if story.started:
+        yield f"| took | {duration(story.elapsed_seconds(now))} |"
+    if delivery:
+        yield f"| delivery | `{delivery}` |"
+
+
+def _regions(story: DeliveryState) -> Iterator[str]:
+    if any(region.history for region in story.regions):
+        yield "| region | users |"
+        yield "|---|---|"
+        for region in story.regions:
+            yield f"| {table_cell(region.name)} | {table_cell(at_the_end(region, story)) or '-'} |"
+
+
+def _gates(story: DeliveryState) -> Iterator[str]:
+    if not story.gates:
+        return
+    worst_first = sorted(story.gates, key=lambda gate: gate.latest.outcome <= GateOutcome.RUNNING)
+    yield from _folded(f"{len(story.gates)} verdicts")
+    yield "| gate | in | verdict | why |"
+    yield "|---|---|---|---|"
+    for gate in worst_first[:GATES_SHOWN]:
+        yield f"| {table_cell(gate.name)} | {table_cell(gate.step)} | {_word(gate)} | {table_cell(_why(gate))} |"
+    if len(worst_first) > GATES_SHOWN:
+        yield f"| and {len(worst_first) - GATES_SHOWN} more | | | |"
+    yield "\n</details>"
+
+
+def _word(gate: GateState) -> str:
+    outcome = gate.latest.outcome
+    return str(outcome) if outcome <= GateOutcome.RUNNING else f"**{outcome}**"
+
+
+def _why(gate: GateState) -> str:
+    return "; ".join(part for part in (key_numbers(gate), gate.latest.reason) if part)
+
+
+def _steps(story: DeliveryState, now: datetime) -> Iterator[str]:
+    begun = [step for step in story.steps if step.started]
+    if not begun:
+        return
+    yield from _folded(f"{len(begun)} of {len(story.steps)} steps")
+    yield "| step | | took | |"
+    yield "|---|---|---|---|"
+    for step in begun:
+        yield f"| {table_cell(step.id)} | {_state(step)} | {duration(step.seconds(now))} | {table_cell(step.message)} |"
+    yield "\n</details>"
+
+
+def _state(step: StepState) -> str:
+    return f"**{step.state}**" if step.state is StepStatus.FAILED else str(step.state)
+
+
+def _folded(name: str) -> Iterator[str]:
+    yield f"<details><summary>{name}</summary>"
+    yield ""

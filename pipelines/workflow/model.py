@@ -1,0 +1,94 @@
+"""The input of a rendered workflow, and the names that its objects, its submitter and its watchers share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from hashlib import sha256
+
+from pipelines.model import PlanStep
+from pipelines.spec.delivery import Delivery
+from pipelines.spec.workflow import WorkflowSpec
+from rollouts.manifests.spec import ArgoFleetSpec
+from tidegate.core.model import Value
+
+VERSION, DELIVERY = "version", "delivery"
+"""Arguments of a workflow: the model version's number; a delivery to be carried on, empty for a new one."""
+
+DELIVER, REGION, OPEN, STAGE, CLOSE, ENGINE = "deliver", "region", "open", "stage", "close", "engine"
+"""Templates, and the tasks of those that are called once."""
+
+STEP, DEADLINE = "step", "deadline"
+"""Inputs of the template `stage`: the step's id, and seconds."""
+
+SPEC_FOLDER, STATE_FOLDER, SCRATCH_FOLDER = "/delivery", "/state", "/tmp"
+KUBE_FOLDER, LOGIN_FOLDER, SIGN_FOLDER = "/kube", "/login", "/sign"
+"""Where containers find the spec, their disks, the kubeconfig, the image registry's credentials, the signing key."""
+TRUST_FOLDER, LEDGER_FOLDER = "/trust", "/ledger"
+"""Where steps find whom to believe, and the key that signs what they write."""
+
+SIGN_KEY, LEDGER_KEY = "engine.key", "ledger.key"
+"""The names of keys in their Secrets: of engines, and of what steps write."""
+
+STEPS_OF = "tidegate.dev/steps-of"
+"""On the workflow's pods, which no selector of engines may match: the delivery's name."""
+
+USER = 10001
+"""Whom containers run as."""
+
+
+def files(delivery: str) -> str:
+    """The ConfigMap that holds the spec and what it names."""
+    return f"{delivery}-spec"
+
+
+def memory(delivery: str) -> str:
+    """The ConfigMap in which Argo Workflows notes which engines were built."""
+    return f"{delivery}-engines"
+
+
+def own_value(name: str) -> str:
+    """What Argo Workflows puts there: an input of the template that says it."""
+    return f"{{{{inputs.parameters.{name}}}}}"
+
+
+def argument(name: str) -> str:
+    """What Argo Workflows puts there: an argument of the workflow."""
+    return f"{{{{workflow.parameters.{name}}}}}"
+
+
+RESULT = f"{{{{tasks.{OPEN}.outputs.result}}}}"
+"""What `tidegate stage open` printed: the delivery's id."""
+
+UID = "{{workflow.uid}}"
+"""The key with which the delivery is opened, and found by the one who closes it."""
+
+
+class WorkflowInput(Value):
+    """A spec, the steps of its deliveries, and the files that go with them."""
+
+    spec: Delivery
+    fleet: ArgoFleetSpec
+    settings: WorkflowSpec
+    steps: tuple[PlanStep, ...]
+    """Of the plan, in its order."""
+    spec_file: str
+    """Where the spec lies among the files."""
+    files: Mapping[str, str]
+    """Their texts by their places: the spec, and what it names."""
+
+    @property
+    def name(self) -> str:
+        """Of the delivery, and of its WorkflowTemplate."""
+        return self.spec.metadata.name
+
+    @property
+    def namespace(self) -> str:
+        """Where workflows run."""
+        return self.settings.namespace or self.fleet.namespace
+
+    @property
+    def engine_key(self) -> str:
+        """Changes with everything of the spec that an engine image depends on."""
+        assert self.settings.build is not None, "nobody builds here"
+        parts = self.spec.engine.model_dump_json(), self.settings.build.model_dump_json(), self.spec.model.name
+        return sha256("\n".join(parts).encode()).hexdigest()[:12]

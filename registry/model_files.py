@@ -1,0 +1,144 @@
+"""Files of a model version: which directories tidegate registers (data only, nothing that runs when it is loaded),
+and the digests that prove that files are the registered ones.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from registry.errors import UnfitModel
+from tidegate.core.model import Value
+
+
+class FileDifference(Value):
+    """How found files differ from the expected ones; falsy when they do not."""
+
+    missing: tuple[str, ...] = ()
+    """Registered, and not there."""
+    extra: tuple[str, ...] = ()
+    """There, and not registered: a loader might read it all the same."""
+    changed: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.missing or self.extra or self.changed)
+
+    def __str__(self) -> str:
+        """As a person reads it: `changed: model.safetensors; missing: config.json`."""
+        kinds = {"changed": self.changed, "missing": self.missing, "extra": self.extra}
+        return "; ".join(f"{kind}: {', '.join(paths)}" for kind, paths in kinds.items() if paths)
+
+
+def whole_digest(files: Mapping[str, str]) -> str:
+    """One digest over all files: their paths count too, their order on disk does not.
+
+    It is what `sha256sum FILES | sha256sum` prints when FILES are sorted by their bytes, so that it can be
+    checked without tidegate.
+    """
+    lines = (f"{files[path]}  {path}\n" for path in sorted(files, key=str.encode))
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+
+def compare(expected: Mapping[str, str], found: Mapping[str, str]) -> FileDifference:
+    """Name every file that is missing, extra or changed."""
+    return FileDifference(
+        missing=tuple(sorted(expected.keys() - found.keys())),
+        extra=tuple(sorted(found.keys() - expected.keys())),
+        changed=tuple(sorted(path for path in expected.keys() & found.keys() if expected[path] != found[path])),
+    )
+
+
+def digest_files(folder: Path) -> dict[str, str]:
+    """SHA-256 of every file below `folder`, by its relative path with forward slashes.
+
+    Links to files are read through, as Hugging Face's own cache consists of them.
+    """
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): _digest_file(path) for path in files}
+
+
+def _digest_file(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+PICKLES = (".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt", ".joblib", ".npy", ".npz", ".msgpack", ".h5")
+"""Weights in these formats are, or may contain, pickled objects, or need a loader that tidegate does not trust."""
+
+TOKENIZER_FILES = re.compile(r"(tokenizer|special_tokens|added_tokens|vocab|merges|chat_template|config|spiece)[^/]*")
+"""What `AutoTokenizer` reads, next to sentencepiece's `*.model`."""
+
+_TAGGABLE = re.compile(r"[\w./\- :]{1,200}", re.ASCII)
+"""MLflow takes these characters in the key of a tag; a file's digest is kept under its path."""
+
+
+class ModelCard(Value):
+    """What a directory says about its model."""
+
+    architecture: str
+    """The class in transformers, such as `LlamaForCausalLM`."""
+    transformers_version: str | None
+    dtype: str | None
+
+
+def read_card(folder: Path, paths: Iterable[str]) -> ModelCard:
+    """Read the model's own description and refuse what tidegate would not serve.
+
+    Raises:
+        UnfitModel: a file is missing, may hold pickled objects, or asks for custom code.
+    """
+    paths = sorted(paths)
+    _refuse_dangerous(paths)
+    _refuse_incomplete(folder, paths)
+    for path in paths:
+        # Any JSON at the top may carry it: config, tokenizer, processor, generation.
+        if "/" not in path and path.endswith(".json") and "auto_map" in _read_json(folder / path):
+            raise UnfitModel(f"{folder / path}: auto_map asks for custom code, which tidegate never runs")
+    config = _read_json(folder / "config.json")
+    architectures = config.get("architectures") or []
+    # The flavor names one class; with several, which of them MLflow would load is a guess.
+    if len(architectures) != 1:
+        raise UnfitModel(f"{folder / 'config.json'}: found architectures {architectures}; expected exactly one")
+    return ModelCard(
+        architecture=architectures[0],
+        transformers_version=config.get("transformers_version"),
+        dtype=config.get("dtype") or config.get("torch_dtype"),
+    )
+
+
+def tokenizer_files(paths: Iterable[str]) -> list[str]:
+    """Those of the files that make a tokenizer without the model."""
+    return [path for path in paths if "/" not in path and (TOKENIZER_FILES.fullmatch(path) or path.endswith(".model"))]
+
+
+def _refuse_dangerous(paths: list[str]) -> None:
+    for path in paths:
+        if path.lower().endswith(PICKLES):
+            raise UnfitModel(f"{path}: may hold pickled objects", hint="convert the weights to safetensors")
+        if path.endswith(".py"):
+            raise UnfitModel(f"{path}: custom code, which tidegate never runs", hint="remove it from the folder")
+        if not _TAGGABLE.fullmatch(path):
+            raise UnfitModel(f"{path}: MLflow cannot keep a digest under this name", hint="rename the file")
+
+
+def _refuse_incomplete(folder: Path, paths: list[str]) -> None:
+    if not paths:
+        raise UnfitModel(f"{folder}: no files there; expected a Hugging Face directory")
+    if "config.json" not in paths:
+        raise UnfitModel(f"{folder}: no config.json; expected a Hugging Face directory")
+    if not any(path.endswith(".safetensors") for path in paths):
+        raise UnfitModel(f"{folder}: no *.safetensors; tidegate serves no other weights")
+    if not {"tokenizer.json", "tokenizer_config.json", "tokenizer.model"} & set(paths):
+        raise UnfitModel(f"{folder}: no tokenizer; expected tokenizer.json next to config.json")
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise UnfitModel(f"{path}: not JSON: {error}") from error
+    return content if isinstance(content, dict) else {}

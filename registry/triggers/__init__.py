@@ -1,1 +1,0 @@
-"""What MLflow says about a model, and what it starts: authentic or not, new or heard before, now or later. Pure."""

@@ -1,0 +1,424 @@
+"""The state of a Rollout: its phase, what its controller has not processed yet, its health, and the reasons. Pure.
+
+The phase is `utils/rollout/rolloututil.go` of argo-rollouts, rule by rule and word by word: clients ask `phase_of`, the
+controller asks `calculated_phase` and keeps the answer in `status.phase`; the first rule that applies decides.
+
+The health adds what the phase does not tell apart. Argo Rollouts calls three things by one name each that need
+different actions: a rollout whose controller does not process it looks like progress for ever; one that waits for a
+person looks like one whose analysis could not decide; and Degraded says nothing of why. A healthy controller reacts
+within seconds. One whose traffic plugin does not start reconciles for ever and says so in no condition
+(argo-rollouts#3918), and Progressing is all that kubectl shows.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import NamedTuple
+
+from rollouts.argo.model import PauseReason, Rollout, parse_time, step_text
+from rollouts.kube.model import Json
+from tidegate.core.model import Value
+
+ABORTED, TIMED_OUT = "RolloutAborted", "ProgressDeadlineExceeded"
+INVALID_SPEC = "InvalidSpec"
+
+SPEC_UNOBSERVED = "waiting for rollout spec update to be observed"
+UNPAUSING = "waiting for rollout to unpause"
+WORKLOAD_UNOBSERVED = "waiting for rollout spec update to be observed for the reference workload"
+
+
+class RolloutPhase(StrEnum):
+    """What Argo Rollouts says that a rollout is doing."""
+
+    HEALTHY = "Healthy"
+    DEGRADED = "Degraded"
+    PROGRESSING = "Progressing"
+    PAUSED = "Paused"
+
+
+class PhaseStatus(Value):
+    """A phase and its reason, as kubectl prints them."""
+
+    phase: RolloutPhase
+    message: str = ""
+
+
+def phase_of(rollout: Json, *, workload: Json | None = None) -> PhaseStatus:
+    """`GetRolloutPhase`. `workload` is the object that `spec.workloadRef` names.
+
+    Upstream compares the workload's generation through a field that never reaches clients (`json:"-"`), so that
+    kubectl skips the rule. Here it is compared with the workload's own `metadata.generation`.
+    """
+    waiting = waiting_for_controller(rollout, workload=workload)
+    if waiting:
+        return PhaseStatus(phase=RolloutPhase.PROGRESSING, message=waiting)
+    status = Rollout(rollout).status
+    # A word that a newer controller may have is no answer here; the rules are.
+    if status.get("phase") in set(RolloutPhase):
+        return PhaseStatus(phase=RolloutPhase(status["phase"]), message=status.get("message") or "")
+    return calculated_phase(rollout)
+
+
+def waiting_for_controller(rollout: Json, *, workload: Json | None = None) -> str:
+    """What the controller has not reacted to yet, in upstream's words; empty when it has seen everything."""
+    ro = Rollout(rollout)
+    if not _observed(ro.status.get("observedGeneration"), ro.generation):
+        return SPEC_UNOBSERVED
+    # Status fields do not move the generation: that somebody took the pause away shows in nothing else (IsUnpausing).
+    if ro.controller_pause and not ro.pause_conditions:
+        return UNPAUSING
+    if workload and not _workload_observed(ro, workload):
+        return WORKLOAD_UNOBSERVED
+    return ""
+
+
+def has_aborted_condition(ro: Rollout) -> bool:
+    """Whether the controller has written that it aborted, and not yet that it goes on."""
+    return any(condition.get("reason") == ABORTED for condition in ro.conditions)
+
+
+def is_pause_stale(ro: Rollout) -> bool:
+    """Whether the phase that the controller wrote is a pause that somebody has taken away since."""
+    return ro.status.get("phase") == RolloutPhase.PAUSED and not (ro.pause_conditions or ro.paused_by_spec)
+
+
+def calculated_phase(rollout: Json) -> PhaseStatus:
+    """`CalculateRolloutPhase`: of spec and status alone, as if the controller had seen everything."""
+    ro = Rollout(rollout)
+    problem = _problem(ro)
+    if problem:
+        return PhaseStatus(phase=RolloutPhase.DEGRADED, message=problem)
+    if ro.paused_by_spec:
+        return PhaseStatus(phase=RolloutPhase.PAUSED, message="manually paused")
+    if ro.pause_conditions:
+        return PhaseStatus(phase=RolloutPhase.PAUSED, message=str(ro.pause_conditions[0].get("reason", "")))
+    pending = _pending_replicas(ro) or _pending_blue_green(ro) or _pending_canary(ro)
+    if pending:
+        return PhaseStatus(phase=RolloutPhase.PROGRESSING, message=pending)
+    return PhaseStatus(phase=RolloutPhase.HEALTHY)
+
+
+def _observed(observed: object, generation: int) -> bool:
+    """`isGenerationObserved`: a number below the generation is behind; anything else is an answer.
+
+    Rollouts before 0.10 wrote a hash there, which may happen to consist of digits and is then a large number.
+    """
+    text = str(observed or "")
+    return not re.fullmatch(r"[+-]?[0-9]+", text) or int(text) >= generation
+
+
+def _workload_observed(ro: Rollout, workload: Json) -> bool:
+    """`isWorkloadGenerationObserved`, against the workload itself."""
+    text = str(ro.status.get("workloadObservedGeneration") or "")
+    if not ro.workload_ref or not re.fullmatch(r"[0-9]{1,9}", text):
+        return True
+    return int(text) == int(workload["metadata"].get("generation") or 0)
+
+
+def _problem(ro: Rollout) -> str:
+    for condition in ro.conditions:
+        message = condition.get("message") or ""
+        if condition.get("type") == INVALID_SPEC:
+            return f"{INVALID_SPEC}: {message}"
+        if condition.get("reason") in {ABORTED, TIMED_OUT}:
+            return f"{condition['reason']}: {message}"
+    return ""
+
+
+def _pending_replicas(ro: Rollout) -> str:
+    restart_at = parse_time(ro.spec.get("restartAt"))
+    if restart_at and restart_at != parse_time(ro.status.get("restartedAt")):
+        return "rollout is restarting"
+    updated, available = ro.status.get("updatedReplicas") or 0, ro.status.get("availableReplicas") or 0
+    if updated < ro.replicas:
+        return "more replicas need to be updated"
+    if available < updated:
+        return "updated replicas are still becoming available"
+    return ""
+
+
+def _pending_blue_green(ro: Rollout) -> str:
+    if ro.blue_green is None:
+        return ""
+    status = ro.status.get("blueGreen") or {}
+    if not status.get("activeSelector") or status["activeSelector"] != ro.pod_hash:
+        return "active service cutover pending"
+    if ro.stable_hash and not ro.in_progress:
+        return ""
+    if ro.blue_green.get("postPromotionAnalysis") is not None and not _done(
+        status.get("postPromotionAnalysisRunStatus")
+    ):
+        return "waiting for analysis to complete"
+    return "waiting for post-promotion verification to complete"
+
+
+def _pending_canary(ro: Rollout) -> str:
+    if ro.canary is None or ro.blue_green is not None:
+        return ""
+    # With traffic routing and blue-green, old pods stay for scaleDownDelaySeconds without being waited for.
+    replicas, updated = ro.status.get("replicas") or 0, ro.status.get("updatedReplicas") or 0
+    if ro.canary.get("trafficRouting") is None and replicas > updated:
+        return "old replicas are pending termination"
+    if not ro.stable_hash or ro.in_progress:
+        return "waiting for all steps to complete"
+    return ""
+
+
+def _done(run: Json | None) -> bool:
+    return bool(run) and (run or {}).get("status") in {"Successful", "Failed", "Error", "Inconclusive"}
+
+
+NEVER_OBSERVED = "waiting for a controller to see it"
+ABORTING = "waiting for rollout to abort"
+UNSCALED = "waiting for rollout to scale its new ReplicaSet"
+
+NEW_REPLICA_SET = "NewReplicaSetCreated"
+"""The reason of the condition Progressing from the moment a ReplicaSet is made until its first pod is."""
+
+INSTANCE_ID = "argo-rollouts.argoproj.io/controller-instance-id"
+"""The label that gives a Rollout to the one controller that was started with this id."""
+
+
+class PendingReaction(NamedTuple):
+    """A change that the controller has not processed yet."""
+
+    text: str
+    """In upstream's words where it has some."""
+    since: datetime | None
+    """Since when, as far as the object tells."""
+
+
+def pending_reaction(rollout: Json, workload: Json | None = None) -> PendingReaction | None:
+    """The change that the controller has not processed yet; None when it has processed everything."""
+    ro, waiting = Rollout(rollout), waiting_for_controller(rollout, workload=workload)
+    if waiting:
+        changed = {SPEC_UNOBSERVED: rollout, WORKLOAD_UNOBSERVED: workload}.get(waiting)
+        return PendingReaction(waiting, _spec_changed_at(changed) if changed else None)
+    # Upstream takes a missing observedGeneration, like every text that is no number, for one that was seen.
+    if not ro.status.get("observedGeneration"):
+        return PendingReaction(NEVER_OBSERVED, parse_time(ro.metadata.get("creationTimestamp")))
+    if is_pause_stale(ro):
+        return PendingReaction(UNPAUSING, None)
+    # `status.abort` is only a request until the controller has written when it aborted (CalculatePauseStatus).
+    if ro.aborted and not (ro.status.get("abortedAt") or has_aborted_condition(ro)):
+        return PendingReaction(ABORTING, _written_at(rollout, "f:status", "f:abort"))
+    return _unscaled(ro)
+
+
+def likely_cause(ro: Rollout) -> str:
+    """Why a controller may not react to this rollout."""
+    instance = (ro.metadata.get("labels") or {}).get(INSTANCE_ID)
+    if instance:
+        return f"only a controller started with --instance-id {instance} looks at it: see whether one runs"
+    if not ro.status.get("observedGeneration"):
+        return "no Argo Rollouts controller ever looked at it: none runs, or none for this namespace"
+    routing = (ro.canary or {}).get("trafficRouting") or {}
+    plugins = sorted(routing.get("plugins") or {})
+    tells = "its log and its metric rollout_reconcile_error tell"
+    if plugins:
+        return (
+            f"the controller does not run, or the traffic plugin {plugins[0]} does not load or fails and it ends there "
+            f"each time; {tells}"
+        )
+    routers = sorted(key for key, value in routing.items() if isinstance(value, dict))
+    if routers:
+        return (
+            f"the controller does not run, or traffic routing by {routers[0]} fails (an object that is not there, or "
+            f"is not allowed) and it ends there each time; {tells}"
+        )
+    return "the Argo Rollouts controller does not run or fails on this rollout: its log tells"
+
+
+def _unscaled(ro: Rollout) -> PendingReaction | None:
+    """A new version whose ReplicaSet was made and never scaled.
+
+    `rolloutCanary` writes the status of a new template first, so that its generation is observed. What comes next, the
+    ReplicaSet's pods, comes after traffic routing: where that fails, the condition stays what it was for ever.
+    """
+    routed = (ro.canary or {}).get("trafficRouting") is not None
+    idle = not ro.status.get("updatedReplicas") and not ro.pause_conditions and not ro.paused_by_spec
+    refused = any(condition.get("type") == "ReplicaFailure" for condition in ro.conditions)
+    if not (routed and idle and ro.in_progress and _wants_pods(ro)) or refused or ro.aborted:
+        return None
+    made = [each for each in ro.conditions if each.get("reason") == NEW_REPLICA_SET]
+    return PendingReaction(UNSCALED, parse_time(made[0].get("lastUpdateTime"))) if made else None
+
+
+def _wants_pods(ro: Rollout) -> bool:
+    step = ro.step
+    if step is None:
+        return True
+    scale = step.get("setCanaryScale") or {}
+    return bool(
+        step.get("setWeight") or scale.get("replicas") or scale.get("weight") or scale.get("matchTrafficWeight")
+    )
+
+
+def _spec_changed_at(thing: Json) -> datetime | None:
+    return _written_at(thing, "f:spec")
+
+
+def _written_at(thing: Json, *path: str) -> datetime | None:
+    """When somebody last wrote that field, or one below it: of the status through its own door, else not."""
+    times = [
+        parse_time(entry.get("time"))
+        for entry in thing["metadata"].get("managedFields") or []
+        if (entry.get("subresource") == "status") == (path[0] == "f:status") and owns_field(entry, path)
+    ]
+    return max((time for time in times if time), default=None)
+
+
+def owns_field(entry: Json, path: tuple[str, ...]) -> bool:
+    """Whether an entry of `metadata.managedFields` has that field, or one below it."""
+    fields = entry.get("fieldsV1") or {}
+    for part in path:
+        if part not in fields:
+            return False
+        fields = fields[part]
+    return True
+
+
+UNDECIDED = {PauseReason.ANALYSIS, PauseReason.EXPERIMENT}
+
+_WITHOUT_A_REASON = re.compile(r"Rollout aborted update to revision \d+")
+"""`RolloutAbortedMessage` of argo-rollouts; behind it stands, after a colon, why the controller did it."""
+
+
+def is_inconclusive(ro: Rollout) -> bool:
+    """Whether it is held because an analysis or an experiment could not decide."""
+    return any(condition.get("reason") in UNDECIDED for condition in ro.pause_conditions)
+
+
+def inconclusive_cause(ro: Rollout) -> str:
+    """The analysis runs that could not decide, with their messages."""
+    return _analysis_causes(ro, "Inconclusive")
+
+
+def pause_cause(ro: Rollout) -> str:
+    """The step that holds it, or the hand."""
+    return "spec.paused is set" if ro.paused_by_spec and not ro.pause_conditions else current_step(ro)
+
+
+def degraded_cause(ro: Rollout, message: str) -> str:
+    """What failed: the spec, an analysis, or pods that did not come up."""
+    kind = message.partition(":")[0]
+    if kind == INVALID_SPEC:
+        return "the controller refuses the spec: nothing happens until it is mended"
+    if kind == TIMED_OUT:
+        failures = [str(each.get("message")) for each in ro.conditions if each.get("type") == "ReplicaFailure"]
+        available, updated = ro.status.get("availableReplicas") or 0, ro.status.get("updatedReplicas") or 0
+        pods = f"{available} pods available, {updated} of {ro.replicas} updated, no progress for the whole deadline"
+        return "; ".join([*failures, pods])
+    return _analysis_causes(ro, "Failed", "Error") or ("somebody aborted it" if ro.aborted else "")
+
+
+def was_aborted_by_hand(ro: Rollout) -> bool:
+    """Whether somebody aborted it: a controller that does so by itself says what for, in the same write."""
+    if not ro.aborted or _analysis_causes(ro, "Failed", "Error"):
+        return False
+    messages = [str(each.get("message")) for each in ro.conditions if each.get("reason") in (ABORTED, TIMED_OUT)]
+    return all(_WITHOUT_A_REASON.fullmatch(message) for message in messages)
+
+
+def current_step(ro: Rollout) -> str:
+    """The step that runs, counted from 1 as people do; empty when none does."""
+    if ro.step is None or not ro.in_progress:
+        return ""
+    return f"step {ro.step_index + 1} of {len(ro.steps)}: {step_text(ro.step)}"
+
+
+def _analysis_causes(ro: Rollout, *phases: str) -> str:
+    runs = [run for run in ro.analyses if run.phase in phases]
+    return "; ".join(f"analysis run {run.run} ended {run.phase}: {run.message or 'no message'}" for run in runs)
+
+
+STUCK_AFTER_SECONDS = 60.0
+"""A controller that is well reacts within seconds; its full resync is at most minutes away, its retries far less."""
+
+
+class HealthState(StrEnum):
+    """The states that call for different actions of an operator."""
+
+    HEALTHY = "healthy"
+    PROGRESSING = "progressing"
+    PAUSED = "paused"
+    """By a step, before the switch of blue-green, or by a person."""
+    INCONCLUSIVE = "paused-inconclusive"
+    """An analysis or an experiment could not decide; somebody has to."""
+    DEGRADED = "degraded"
+    """Aborted, past its deadline, or with a spec that the controller refuses."""
+    STUCK = "stuck"
+    """The controller does not react, though its own rules call it progress."""
+
+
+class RolloutHealth(Value):
+    """How a rollout is, and why."""
+
+    state: HealthState
+    message: str = ""
+    """In Argo Rollouts' own words."""
+    cause: str = ""
+    """What is behind it, as far as the object tells."""
+
+
+class ControllerLag(Value):
+    """The controller is behind with something."""
+
+    since: datetime
+    observed: str
+    """The generation that it last processed: when this moves it works, however far behind."""
+
+
+def controller_lag(
+    rollout: Json, *, now: datetime, before: ControllerLag | None = None, workload: Json | None = None
+) -> ControllerLag | None:
+    """Since when the controller lags behind; None when it does not. `before` is the lag of the last observation.
+
+    At the first observation the time is the object's own: of the last change that `metadata.managedFields` knows.
+    """
+    pending = pending_reaction(rollout, workload)
+    if pending is None:
+        return None
+    observed = str(Rollout(rollout).status.get("observedGeneration") or "")
+    if before:
+        return before if before.observed == observed else ControllerLag(since=now, observed=observed)
+    return ControllerLag(since=min(pending.since or now, now), observed=observed)
+
+
+def health_of(
+    rollout: Json,
+    *,
+    now: datetime,
+    lagging_since: datetime | None = None,
+    stuck_after_seconds: float = STUCK_AFTER_SECONDS,
+    workload: Json | None = None,
+) -> RolloutHealth:
+    """How it is at `now`. `lagging_since` is `lag_of(...).since` of the one who watches; without
+    it, the object's own.
+    """
+    ro, pending = Rollout(rollout), pending_reaction(rollout, workload)
+    if pending is None:
+        return _as_phase(ro, phase_of(rollout, workload=workload))
+    since = lagging_since or pending.since or now
+    if now - since > timedelta(seconds=stuck_after_seconds):
+        message = f"{pending.text} since {since.isoformat(timespec='seconds').replace('+00:00', 'Z')}"
+        return RolloutHealth(state=HealthState.STUCK, message=message, cause=likely_cause(ro))
+    return RolloutHealth(state=HealthState.PROGRESSING, message=pending.text, cause=current_step(ro))
+
+
+def _as_phase(ro: Rollout, phase: PhaseStatus) -> RolloutHealth:
+    match phase.phase:
+        case RolloutPhase.DEGRADED:
+            return RolloutHealth(
+                state=HealthState.DEGRADED, message=phase.message, cause=degraded_cause(ro, phase.message)
+            )
+        case RolloutPhase.PAUSED if is_inconclusive(ro):
+            return RolloutHealth(state=HealthState.INCONCLUSIVE, message=phase.message, cause=inconclusive_cause(ro))
+        case RolloutPhase.PAUSED:
+            return RolloutHealth(state=HealthState.PAUSED, message=phase.message, cause=pause_cause(ro))
+        case RolloutPhase.PROGRESSING:
+            return RolloutHealth(state=HealthState.PROGRESSING, message=phase.message, cause=current_step(ro))
+        case RolloutPhase.HEALTHY:
+            return RolloutHealth(state=HealthState.HEALTHY, message=phase.message)

@@ -1,0 +1,345 @@
+"""One process at a time carries a delivery in a region: its Lease, and the fence that keeps replaced processes out.
+
+Only a compare-and-set of the API server tells which of two processes carries a delivery. A carrier has a number:
+`leaseTransitions` of the Lease. Anyone who takes it over has the next one. The Lease alone stops nobody, since
+a process that was replaced may still be about to write. So the number is marked on the two objects that move users,
+the Rollout and the route, before a new carrier does anything. Whatever is written there is written onto what was read
+(`resourceVersion`): a replaced process is answered 409, reads again, meets a number above its own, and stops. Nothing
+here depends on clocks or on pauses.
+"""
+
+from __future__ import annotations
+
+import logging
+from datetime import UTC, datetime, timedelta
+
+from rollouts.argo.model import parse_time
+from rollouts.cluster.model import RegionConfig, guard_note
+from rollouts.cluster.routes import RouteKind
+from rollouts.errors import Conflict, FleetError, NotFound, NotTheCarrier
+from rollouts.kube.model import Json, Resource
+from rollouts.kube.ports import Cluster
+from rollouts.kube.resources import LEASES, ROLLOUTS
+from rollouts.manifests import conventions
+from rollouts.manifests.conventions import CARRIED_BY, CARRIER
+from rollouts.manifests.ownership import foreign_object
+from rollouts.model import CarrierHeartbeat, GuardRollback
+from tidegate.core.clock import Clock
+from tidegate.core.model import Value
+from tidegate.core.names import DELIVERY, MANAGED_BY
+
+LIVE_SECONDS = 60.0
+"""A Lease that was renewed more lately is that of a process which lives: it renews every 10 s."""
+
+UNATTENDED_SECONDS = 900.0
+"""When the spec does not say how long a trial may go on while nobody carries it."""
+
+
+class Carrier(Value):
+    """A process that carries a delivery, or several that do so together: then they have one token."""
+
+    token: str
+    """Of the delivery's ledger; nobody else has it."""
+    who: str
+    """In words for people: host and process."""
+    over: frozenset[str] = frozenset()
+    """Tokens of those that are known to be gone: their Leases are taken over at once."""
+    insists: bool = False
+    """Takes the Lease from the one who holds it. For a way back, which is anybody's right."""
+    hands_on: bool = False
+    """Leaves the Lease as it is at its end, for the next process of the same delivery."""
+    continues: bool = False
+    """Comes after processes that handed the delivery on: the Lease may be ours before we take it."""
+    unattended_seconds: float = UNATTENDED_SECONDS
+    """How long nothing may be heard of it until the region takes its trial back by itself."""
+
+
+class LeaseRecord(Value):
+    """What a Lease says."""
+
+    token: str
+    """Empty when nobody holds it."""
+    number: int
+    renewed: datetime | None
+    lasts: timedelta
+    who: str = ""
+
+    def lives(self, now: datetime) -> bool:
+        """Whether the one who holds it was heard of just now."""
+        return bool(self.token and self.renewed) and self.silence(now) < timedelta(seconds=LIVE_SECONDS)
+
+    def unattended(self, now: datetime) -> bool:
+        """Whether nothing was heard of anybody for longer than its last carrier allowed."""
+        return self.silence(now) > self.lasts
+
+    def silence(self, now: datetime) -> timedelta:
+        """How long nothing was heard; for ever when nothing ever was."""
+        return now - self.renewed if self.renewed else timedelta.max
+
+
+def read_lease(found: Json) -> LeaseRecord:
+    """A Lease as the API server gives it."""
+    spec = found.get("spec") or {}
+    return LeaseRecord(
+        token=str(spec.get("holderIdentity") or ""),
+        number=int(spec.get("leaseTransitions") or 0),
+        renewed=parse_time(spec.get("renewTime")),
+        lasts=timedelta(seconds=int(spec.get("leaseDurationSeconds") or UNATTENDED_SECONDS)),
+        who=str((found["metadata"].get("annotations") or {}).get(CARRIED_BY) or ""),
+    )
+
+
+def may_take_lease(record: LeaseRecord, carrier: Carrier, now: datetime) -> bool:
+    """Whether the Lease is `carrier`'s for the asking: his already, nobody's, or that of one who is gone."""
+    ours = record.token in {"", carrier.token} or record.token in carrier.over
+    return ours or carrier.insists or not record.lives(now)
+
+
+def new_lease(name: str, namespace: str, carrier: Carrier, now: datetime, *, above: int) -> Json:
+    """The Lease where there is none; `name` is the delivery's, `above` the highest number that was seen there."""
+    metadata = {"name": conventions.lease(name), "namespace": namespace, "labels": {**MANAGED_BY, DELIVERY: name}}
+    bare: Json = {"apiVersion": LEASES.api_version, "kind": LEASES.kind, "metadata": metadata}
+    return _given(bare, carrier, number=above + 1, at=now, since=now)
+
+
+def taken_lease(found: Json, carrier: Carrier, now: datetime, *, above: int = 0) -> Json:
+    """The same Lease in the hands of `carrier`; with the next number, unless he has it already."""
+    record = read_lease(found)
+    if record.token == carrier.token:
+        since = parse_time((found.get("spec") or {}).get("acquireTime"))
+        return _given(found, carrier, number=record.number, at=now, since=since or now)
+    return _given(found, carrier, number=max(record.number, above) + 1, at=now, since=now)
+
+
+def released_lease(found: Json) -> Json:
+    """The same Lease with nobody to hold it; its number stays, so that the next one's is higher."""
+    spec = {key: value for key, value in (found.get("spec") or {}).items() if key != "holderIdentity"}
+    return {**found, "spec": spec}
+
+
+def carrier_number(found: Json | None) -> int:
+    """The number of the carrier whose an object is; 0 when nobody marked it."""
+    said = str((((found or {}).get("metadata") or {}).get("annotations") or {}).get(CARRIER) or "")
+    return int(said) if said.isdecimal() else 0
+
+
+def carrier_patch(found: Json, number: int) -> Json:
+    """A merge patch that says whose the object is, onto what was looked at."""
+    metadata = {"resourceVersion": found["metadata"]["resourceVersion"], "annotations": {CARRIER: str(number)}}
+    return {"metadata": metadata}
+
+
+def _given(found: Json, carrier: Carrier, *, number: int, at: datetime, since: datetime) -> Json:
+    metadata = found["metadata"]
+    annotations = {**(metadata.get("annotations") or {}), CARRIED_BY: carrier.who}
+    spec = {
+        **(found.get("spec") or {}),
+        "holderIdentity": carrier.token,
+        "leaseTransitions": number,
+        "acquireTime": _micro(since),
+        "renewTime": _micro(at),
+        "leaseDurationSeconds": max(1, round(carrier.unattended_seconds)),
+    }
+    return {**found, "metadata": {**metadata, "annotations": annotations}, "spec": spec}
+
+
+def _micro(moment: datetime) -> str:
+    """A MicroTime, which always has six digits after the second."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+LOOK_SECONDS = 1.0
+"""Between two looks at the Lease of somebody who may be gone."""
+
+log = logging.getLogger(__name__)
+
+
+class Fence:
+    """The right of one process to write in one region."""
+
+    def __init__(
+        self, config: RegionConfig, cluster: Cluster, routes: RouteKind, clock: Clock, carrier: Carrier | None
+    ) -> None:
+        """Without a `carrier` it can only be looked at."""
+        self._config = config
+        self._cluster = cluster
+        self._marked = (ROLLOUTS, routes.resource)
+        self._clock = clock
+        self._carrier = carrier
+        self._lease: Json | None = None
+        self._inside = False
+        self._has_succeeded = False
+        self._lost: LeaseRecord | None = None
+
+    @property
+    def insists(self) -> bool:
+        """Whether going back must not wait for the right to do so."""
+        return not self._inside and self._who.insists
+
+    @property
+    def inside(self) -> bool:
+        """Whether the Lease was taken, and what is there marked."""
+        return self._inside
+
+    async def enter(self) -> None:
+        """Take the Lease, and mark what is there; nothing when it was taken before.
+
+        Raises:
+            NotTheCarrier: somebody else carries the delivery here, and lives.
+            FleetError: the API server does not answer, or does not let us.
+        """
+        if self._inside:
+            return
+        number = read_lease(await self.take()).number
+        for kind in self._marked:
+            await self.mark(kind, number)
+        self._inside = True
+
+    async def succeed(self) -> None:
+        """Where somebody was who is replaced by us, enter; nothing elsewhere, and nothing the second time.
+
+        A region in which nothing is left to do is never desired anything again: the one who was replaced must not go on
+        there, least of all with taking it back.
+
+        Raises:
+            NotTheCarrier, FleetError: as `enter`.
+        """
+        if self._has_succeeded or self._carrier is None or not self._carrier.over:
+            return
+        if await self._get(LEASES, conventions.lease(self._config.name)) is not None:
+            await self.enter()
+        self._has_succeeded = True
+
+    async def take(self) -> Json:
+        """The Lease alone; nothing is marked. As `enter`, for the one who has something to do that cannot wait."""
+        if self._lease is None:
+            there = [await self._get(kind, self._config.name) for kind in self._marked]
+            self._lease = await self._take(above=max(map(carrier_number, there)))
+        return self._lease
+
+    def allows(self, found: Json | None) -> None:
+        """Return unless the object, as it was just read, is somebody else's by now.
+
+        Raises:
+            NotTheCarrier: it has a higher number than ours, or our Lease was taken.
+        """
+        if self._lease is None:
+            return
+        ours = read_lease(self._lease).number
+        if self._lost or carrier_number(found) > ours:
+            raise self._replaced(self._lost, guard_note(found))
+
+    async def mark(self, kind: Resource, number: int | None = None) -> None:
+        """Say on the delivery's object of that kind that it is ours; nothing where it says so, or none is ours.
+
+        Raises:
+            NotTheCarrier: it says that it is somebody else's, who came after us.
+        """
+        ours = number or (read_lease(self._lease).number if self._lease else 0)
+        while (found := await self._get(kind, self._config.name)) is not None:
+            self.allows(found)
+            if carrier_number(found) >= ours or foreign_object(found, self._config.name):
+                return
+            try:
+                await self._cluster.patch(kind, self._config.name, carrier_patch(found, ours))
+            except Conflict:
+                continue
+            return
+
+    async def renew(self) -> None:
+        """Say that we live. Where somebody took the Lease, nothing more is written here.
+
+        Raises:
+            FleetError: the API server does not answer, or does not let us.
+        """
+        if self._lease is None or self._lost:
+            return
+        try:
+            renewed = taken_lease(self._lease, self._who, self._clock.now())
+            self._lease = await self._cluster.replace(LEASES, renewed)
+        except (Conflict, NotFound):
+            await self._look_again(self._lease)
+
+    async def leave(self) -> None:
+        """Give the Lease back, so that nobody has to wait for it to run out. Never raises."""
+        if self._lost or self._who.hands_on:
+            return
+        try:
+            if (ours := self._lease or await self._handed_on()) is not None:
+                await self._cluster.replace(LEASES, released_lease(ours))
+        except FleetError as error:
+            log.info("%s: its Lease runs out by itself: %s", self._config.region, error)
+
+    async def holder(self) -> CarrierHeartbeat | None:
+        """Who holds the Lease; None when nobody does.
+
+        Raises:
+            FleetError: the API server does not answer, or does not let us.
+        """
+        found = await self._get(LEASES, conventions.lease(self._config.name))
+        record = read_lease(found) if found else None
+        if record is None or not record.token:
+            return None
+        who = record.who or record.token
+        return CarrierHeartbeat(who=who, heard=record.renewed, unattended_seconds=record.lasts.total_seconds())
+
+    async def _handed_on(self) -> Json | None:
+        """The Lease that an earlier process of the delivery left to us, which had nothing left to do here."""
+        if not self._who.continues:
+            return None
+        found = await self._get(LEASES, conventions.lease(self._config.name))
+        return found if found is not None and read_lease(found).token == self._who.token else None
+
+    async def _take(self, *, above: int) -> Json:
+        """The Lease in our hands; one that somebody holds who may be gone is watched until that is clear."""
+        name, met = self._config.name, None
+        while True:
+            found, now = await self._get(LEASES, conventions.lease(name)), self._clock.now()
+            try:
+                if found is None:
+                    made = new_lease(name, self._cluster.namespace, self._who, now, above=above)
+                    return await self._cluster.create(LEASES, made)
+                record = read_lease(found)
+                if may_take_lease(record, self._who, now):
+                    return await self._cluster.replace(LEASES, taken_lease(found, self._who, now, above=above))
+            except Conflict:
+                continue
+            met = met or record
+            if (record.token, record.renewed) != (met.token, met.renewed):
+                raise self._replaced(record)
+            await self._clock.sleep(LOOK_SECONDS)
+
+    async def _look_again(self, before: Json) -> None:
+        """Somebody wrote the Lease: another process of ours, or one that took it."""
+        found = await self._get(LEASES, conventions.lease(self._config.name))
+        if found is None:
+            # Somebody deleted it; our number is on the objects still.
+            self._lease, self._inside = None, False
+            await self.enter()
+            return
+        record = read_lease(found)
+        if (record.token, record.number) == (self._who.token, read_lease(before).number):
+            self._lease = found
+        else:
+            self._lost = record
+
+    async def _get(self, kind: Resource, name: str) -> Json | None:
+        try:
+            return await self._cluster.get(kind, name)
+        except NotFound:
+            return None
+
+    @property
+    def _who(self) -> Carrier:
+        assert self._carrier is not None, "the one who carries no delivery writes nothing"
+        return self._carrier
+
+    def _replaced(self, by: LeaseRecord | None, taken: GuardRollback | None = None) -> NotTheCarrier:
+        name, region = self._config.name, self._config.region
+        if taken:
+            return NotTheCarrier(f"{name} in {region}: {taken}", hint="deliver it again with `tidegate deliver`")
+        who = by.who if by and by.who else "another process"
+        return NotTheCarrier(
+            f"{name} in {region} is carried by {who} now",
+            hint="see `tidegate status`; wait for it, or take its regions back with `tidegate rollback`",
+        )

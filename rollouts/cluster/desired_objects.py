@@ -1,0 +1,353 @@
+"""The objects that a version needs, and how they are applied so that no serving engine is lost.
+
+Objects of others are not written to. A Service keeps as many engines as it selects. What was applied before a refusal
+is put back, and what cannot be is reported.
+
+`scaleDownDelayRevisionLimit` keeps older ReplicaSets warm. Argo Rollouts counts those that have engines and a deadline,
+the newest first (`scaleDownOldReplicaSetsForCanary` in rollout/canary.go, `scaleDownDelayHelper` in
+rollout/replicaset.go). A version that was aborted is newer than the warm ones, and holds its engines for
+`abortScaleDownDelaySeconds` only. So the limit makes room for as many as are up whenever the Rollout is written; the
+next promotion after they are gone sets it to what the spec says.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+
+from rollouts.argo.revisions import controlled_by
+from rollouts.cluster.carrier import Fence
+from rollouts.cluster.model import RegionConfig, revision_of_replica_set, version_labels
+from rollouts.cluster.ownership import live_object, live_objects, refuse_foreign
+from rollouts.cluster.snapshot import RegionSnapshot
+from rollouts.errors import Conflict, FleetError, NotFound, NotPossible, NotTheCarrier, WouldTakeDown
+from rollouts.kube.model import Json, PatchKind, Request
+from rollouts.kube.pods import is_pod_ready
+from rollouts.kube.ports import Cluster
+from rollouts.kube.requests import MANAGER
+from rollouts.kube.resources import PODS, ROLLOUTS, SERVICES, resource_of
+from rollouts.kube.retry import RetryPolicy
+from rollouts.manifests.conventions import ATTEMPT, CARRIER, PREVIOUS, UNATTENDED
+from rollouts.manifests.ownership import foreign_object, last_writer, with_preserved_fields
+from rollouts.model import Engine
+from tidegate.core.clock import Clock
+from tidegate.core.errors import TidegateError
+
+KEPT = ("replicas", "paused", "restartAt")
+"""Parts of a Rollout's spec that are others': the autoscaler's, and those of people at night."""
+
+
+def is_deployed(snapshot: RegionSnapshot, engine: Engine) -> bool:
+    """Whether that version is asked for already, as the stable one or on trial.
+
+    One that was taken back is not: it needs another try. Nor is one that never came up, whose image may be new.
+
+    Raises:
+        NotPossible: when it is, with other files or from another image.
+    """
+    version, digest, _ = snapshot.asked
+    asked_now = snapshot.rollout and not snapshot.argo.aborted and version == engine.version
+    if asked_now and snapshot.stable is not None and _image(snapshot) != engine.image:
+        raise NotPossible(
+            f"version {engine.version} is here already, from another image: {_image(snapshot)}",
+            hint="take it back first, or register a new version",
+        )
+    known = [(version, digest)] if snapshot.rollout and not snapshot.argo.aborted else []
+    if snapshot.stable:
+        known.append((snapshot.stable.version, snapshot.stable.digest))
+    for theirs, files in known:
+        if theirs == engine.version and files != engine.digest:
+            raise NotPossible(
+                f"version {engine.version} is here already, with other files", hint="register a new version"
+            )
+    here = [theirs for theirs, _ in known]
+    return engine.version in here and (snapshot.stable is not None or _image(snapshot) == engine.image)
+
+
+def engine_of(snapshot: RegionSnapshot, version: str) -> Engine | None:
+    """What the region's ReplicaSets know of a version: its image and its files' digest; None when none has it."""
+    if snapshot.rollout is None:
+        return None
+    known = [
+        (revision_of_replica_set(each), each["spec"]["template"])
+        for each in controlled_by(snapshot.rollout, snapshot.replica_sets)
+    ]
+    found = [(which, template) for which, template in known if which.version == version]
+    if not found:
+        return None
+    which, template = max(found, key=lambda each: each[0].number)
+    image = str(template["spec"]["containers"][0].get("image", ""))
+    return Engine(version=version, digest=which.digest, model=snapshot.argo.name, image=image)
+
+
+def with_attempt(rollout: Json, attempt: int) -> Json:
+    """The Rollout with the attempt number in its pod template: a retried version gets a new template hash."""
+    changed = deepcopy(rollout)
+    metadata = changed["spec"]["template"].setdefault("metadata", {})
+    metadata["annotations"] = {**(metadata.get("annotations") or {}), ATTEMPT: str(attempt)}
+    return changed
+
+
+def replacement(rollout: Json, live: Json) -> Json:
+    """The Rollout that replaces the live one: our fields from the manifest, those of others as they are.
+
+    Written whole and only onto what was read: an apply would leave labels that an undo once brought back.
+    """
+    spec, metadata = live.get("spec") or {}, live["metadata"]
+    kept = {key: spec[key] for key in KEPT if key in spec and key not in rollout["spec"]}
+    annotations = dict(metadata.get("annotations") or {})
+    # The way back stays noted, for when this trial is taken back; but the same version on trial is no way back.
+    if annotations.get(PREVIOUS) == version_labels(rollout["spec"]["template"])[0]:
+        del annotations[PREVIOUS]
+    # What became of a trial before says nothing of this one.
+    annotations.pop(UNATTENDED, None)
+    labels = {**(metadata.get("labels") or {}), **rollout["metadata"].get("labels", {})}
+    applied = {**metadata, "labels": labels, "annotations": annotations}
+    return {**live, "metadata": applied, "spec": {**rollout["spec"], **kept}}
+
+
+def reapplied(manifest: Json, live: Json | None) -> Json:
+    """An object as it is applied again: onto the version that was read, with the fields that others own."""
+    if live is None:
+        return manifest
+    version = {"resourceVersion": live["metadata"]["resourceVersion"]}
+    return {**with_preserved_fields(manifest, live), "metadata": {**manifest["metadata"], **version}}
+
+
+def previous_patch(snapshot: RegionSnapshot, version: str | None) -> Json:
+    """A merge patch that notes which version was stable before; None forgets it."""
+    metadata = {"resourceVersion": snapshot.argo.resource_version, "annotations": {PREVIOUS: version}}
+    return {"metadata": metadata}
+
+
+def _image(snapshot: RegionSnapshot) -> str:
+    containers = ((snapshot.argo.spec.get("template") or {}).get("spec") or {}).get("containers") or [{}]
+    return str(containers[0].get("image", ""))
+
+
+LIMIT = "scaleDownDelayRevisionLimit"
+
+
+def warm_limit(config: RegionConfig, snapshot: RegionSnapshot, *, leaving: bool) -> int | None:
+    """The limit that keeps all warm versions; None where none are kept.
+
+    Args:
+        config: says how many the spec wants.
+        snapshot: the region before it is written.
+        leaving: whether the version on trial is about to be among the older ones.
+    """
+    if config.warm_versions is None:
+        return None
+    soon = snapshot.at + timedelta(seconds=config.after_abort_seconds)
+    going = [
+        each
+        for each in snapshot.revisions
+        if each.wanted and each not in (snapshot.stable, snapshot.trial) and each.ends is not None and each.ends <= soon
+    ]
+    return config.warm_versions + len(going) + (1 if leaving and snapshot.trial and snapshot.trial.wanted else 0)
+
+
+def with_warm_limit(rollout: Json, limit: int | None) -> Json:
+    """The same Rollout with that limit."""
+    changed = deepcopy(rollout)
+    if limit is not None:
+        changed["spec"]["strategy"][_strategy(rollout)][LIMIT] = limit
+    return changed
+
+
+def patch_with_warm_limit(request: Request, rollout: Json, limit: int | None) -> Request:
+    """The same JSON patch of that Rollout, which sets the limit too."""
+    if limit is None or request.patch is not PatchKind.JSON or not isinstance(request.body, list):
+        return request
+    operation = {"op": "add", "path": f"/spec/strategy/{_strategy(rollout)}/{LIMIT}", "value": limit}
+    return request.model_copy(update={"body": [*request.body, operation]})
+
+
+def warm_limit_patch(rollout: Json, limit: int | None) -> Json:
+    """The limit as a part of a merge patch; empty when it is that already, or none is set."""
+    kind = _strategy(rollout)
+    if limit is None or rollout["spec"]["strategy"][kind].get(LIMIT) == limit:
+        return {}
+    return {"spec": {"strategy": {kind: {LIMIT: limit}}}}
+
+
+def _strategy(rollout: Json) -> str:
+    return "blueGreen" if rollout["spec"]["strategy"].get("blueGreen") is not None else "canary"
+
+
+PUT_BACK_SECONDS = 60.0
+"""How long a region that does not answer is asked to take something back."""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class AppliedObject:
+    """One object that was sent, whether an answer came or not."""
+
+    wanted: Json
+    before: Json | None
+    """As it was; None when it was not there."""
+
+    @property
+    def name(self) -> str:
+        """Kind and name."""
+        return f"{self.wanted['kind']} {self.wanted['metadata']['name']}"
+
+
+class ApplyTransaction:
+    """Applies the objects of one deploy, the Rollout last, and puts them back when it fails before that."""
+
+    def __init__(self, config: RegionConfig, cluster: Cluster, clock: Clock, *, fence: Fence) -> None:
+        self._config = config
+        self._cluster = cluster
+        self._fence = fence
+        self._retries = RetryPolicy(clock, seconds=PUT_BACK_SECONDS)
+        self._said: dict[str, AppliedObject] = {}
+        self.committed = False
+        """Whether all of it is applied."""
+
+    async def apply(self, manifests: Sequence[Json]) -> None:
+        """Apply these objects, each onto what is there; all are read before the first is written.
+
+        Raises:
+            NotOurs: one of them is somebody else's.
+            NotTheCarrier: another process carries the delivery here by now.
+            WouldTakeDown: one is a Service, and would select fewer engines than it does.
+            FleetError: one was refused, or nobody answered.
+        """
+        lives = await live_objects(self._cluster, manifests)
+        refuse_foreign(self._config.region, *(foreign_object(live, self._config.name) for live in lives if live))
+        for live in lives:
+            self._fence.allows(live)
+        pairs = [(reapplied(each, live), live) for each, live in zip(manifests, lives, strict=True)]
+        for wanted, live in pairs:
+            if live is not None:
+                await self._keep_engines(live, wanted)
+        for wanted, live in pairs:
+            self._note(wanted, live)
+            after = await self._cluster.apply(wanted, force=live is not None)
+            if live is None:
+                await self._require_new(after)
+
+    async def apply_rollout(self, rollout: Json, live: Json | None) -> None:
+        """Write the Rollout, whole, onto the one that was read."""
+        self._note(rollout, live)
+        if live is None:
+            await self._cluster.apply(rollout)
+        else:
+            await self._cluster.replace(ROLLOUTS, replacement(rollout, live))
+
+    def commit(self) -> None:
+        """All of it is applied, and stays."""
+        self._said.clear()
+        self.committed = True
+
+    async def put_back(self, why: TidegateError) -> None:
+        """Undo what was applied, the last first, unless all of it was; the error says what could not be put back.
+
+        A replaced carrier undoes nothing: its successor owns what is there, and applies it again or rolls back.
+        """
+        if isinstance(why, NotTheCarrier):
+            return
+        left: list[str] = []
+        for applied in reversed(self._said.values()):
+            try:
+                if await self._retries.run(partial(self._back, applied)):
+                    return
+            except FleetError as error:
+                left.append(f"{applied.name} ({error})")
+        if left:
+            told = f"could not be put back as it was: {', '.join(left)}"
+            log.warning("%s: %s", self._config.region, told)
+            why.hint = "; ".join(part for part in (why.hint, told) if part)
+
+    async def _require_new(self, after: Json) -> None:
+        """One that came about after the look is somebody's. Unforced, nothing of theirs was changed; ours goes again.
+
+        Raises:
+            Conflict: it did; the one who looks again learns whose it is.
+        """
+        if all(each.get("manager") == MANAGER for each in after["metadata"].get("managedFields") or []):
+            return
+        bare = {key: after[key] for key in ("apiVersion", "kind")}
+        identity = {key: after["metadata"][key] for key in ("name", "namespace") if key in after["metadata"]}
+        # What a manager applies no more goes, and what others said stays.
+        await self._cluster.apply({**bare, "metadata": identity})
+        raise Conflict(f"{after['kind']} {identity['name']} came about meanwhile", status=409, reason="AlreadyExists")
+
+    async def _back(self, applied: AppliedObject) -> bool:
+        """Put one object back; true when it shows that all was said although no answer came."""
+        now = await live_object(self._cluster, applied.wanted)
+        self._fence.allows(now)
+        if now is None or foreign_object(now, self._config.name):
+            return False
+        resource, name = resource_of(now), now["metadata"]["name"]
+        if applied.wanted["kind"] == ROLLOUTS.kind:
+            return version_labels(now["spec"].get("template") or {}) == version_labels(
+                applied.wanted["spec"]["template"]
+            )
+        if applied.before is None:
+            await self._delete(now)
+        elif undone := _merge_patch(_ours(now), _ours(applied.before)):
+            if (writer := last_writer(now)) != MANAGER:
+                raise NotPossible(f"written by {writer or 'somebody'} since")
+            version = {"resourceVersion": now["metadata"]["resourceVersion"]}
+            undone["metadata"] = {**undone.get("metadata", {}), **version}
+            await self._cluster.patch(resource, name, undone, kind=PatchKind.MERGE)
+        return False
+
+    async def _delete(self, now: Json) -> None:
+        try:
+            await self._cluster.delete(resource_of(now), now["metadata"]["name"])
+        except NotFound:
+            return
+
+    async def _keep_engines(self, live: Json, wanted: Json) -> None:
+        if wanted["kind"] != SERVICES.kind:
+            return
+        old, new = (each["spec"].get("selector") or {} for each in (live, wanted))
+        if not old or old == new:
+            return
+        has, would = await self._ready(old), await self._ready(new)
+        if would < has:
+            name = live["metadata"]["name"]
+            raise WouldTakeDown(
+                f"{self._config.region}: Service {name} selects {has} engines that are ready, and would select {would}",
+                hint=f"its selector was changed by {last_writer(live) or 'somebody'} to {_written(old)}; nothing was "
+                "written to it: restore the selector, or delete the Service once nobody needs it",
+            )
+
+    async def _ready(self, selector: Json) -> int:
+        pods = await self._cluster.list(PODS, labels=_written(selector))
+        return sum(is_pod_ready(pod) for pod in pods.items)
+
+    def _note(self, wanted: Json, live: Json | None) -> None:
+        """Noted before it is sent, since an answer may be lost; on a retry the first read counts."""
+        self._said.setdefault(f"{wanted['kind']}/{wanted['metadata']['name']}", AppliedObject(wanted, live))
+
+
+def _written(selector: Json) -> str:
+    return ",".join(f"{key}={value}" for key, value in selector.items())
+
+
+def _ours(live: Json) -> Json:
+    """The fields that a deploy changes; the carrier's mark is not put back with the rest."""
+    metadata = {key: dict(live["metadata"].get(key) or {}) for key in ("labels", "annotations")}
+    metadata["annotations"].pop(CARRIER, None)
+    return {"metadata": metadata, "spec": live.get("spec") or {}}
+
+
+def _merge_patch(now: Json, before: Json) -> Json:
+    """What makes `now` what it was before (RFC 7386)."""
+    patch: Json = {key: None for key in now if key not in before}
+    for key, value in before.items():
+        if now.get(key) == value:
+            continue
+        both = isinstance(value, dict) and isinstance(now.get(key), dict)
+        patch[key] = _merge_patch(now[key], value) if both else value
+    return patch

@@ -1,0 +1,371 @@
+"""The guard of a region: runs in its cluster and rolls back a trial that no process carries any more.
+
+Anyone who delivers renews a Lease. A trial whose Lease was silent for longer than it allows goes back to the stable, by
+the same way back as every other. The Lease is taken by a compare-and-set on what was judged: a carrier that is heard of
+at that very moment keeps its region.
+
+Clocks differ, and an API server that was away for a while shows a Lease that nobody could renew meanwhile. So silence
+counts by the guard's own clock from the moment at which it saw something change, and by what the Lease says only as
+long as it has never seen it change. And before it counts at all, the guard has seen the very same for a while without a
+gap: the one who lives had the time to renew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from rollouts.argo.model import parse_time
+from rollouts.argo.state import owns_field
+from rollouts.cluster.carrier import (
+    Carrier,
+    Fence,
+    LeaseRecord,
+    carrier_number,
+    read_lease,
+    released_lease,
+    taken_lease,
+)
+from rollouts.cluster.fleet import ArgoFleet, keep_renewing
+from rollouts.cluster.model import RegionConfig, guard_note_patch
+from rollouts.cluster.observer import RegionObserver
+from rollouts.cluster.routes import RouteKind
+from rollouts.cluster.snapshot import RegionSnapshot
+from rollouts.errors import Conflict, FleetError, Forbidden, NotFound
+from rollouts.kube.model import Json
+from rollouts.kube.ports import Cluster
+from rollouts.kube.resources import EVENTS, LEASES, ROLLOUTS
+from rollouts.manifests import conventions
+from rollouts.manifests.objects.access import guard_rights
+from rollouts.model import GuardRollback, RegionState
+from tidegate.core.clock import Clock
+from tidegate.core.errors import TidegateError
+from tidegate.core.model import Value
+
+UNBROKEN_SECONDS = 30.0
+"""Three beats of a carrier that lives (`fleet.RENEW_SECONDS`)."""
+
+GAP_SECONDS = 30.0
+"""Between two looks; after a longer one the view begins again."""
+
+_TEMPLATE = ("f:spec", "f:template")
+
+
+class SignsOfLife(Value):
+    """Everything that a live carrier changes, or a person acting by hand; not what an autoscaler changes."""
+
+    record: LeaseRecord
+    """The Lease."""
+    asked: tuple[str, str, int]
+    """Version, digest and attempt that the Rollout's template asks for."""
+    step: int
+    """Of the Rollout."""
+    written: datetime | None
+    """When the one who owns the Rollout's template last wrote it."""
+
+
+@dataclass
+class _Since:
+    """When signs were as they are now, in seconds of a clock that only goes on."""
+
+    first: float
+    changed: bool
+    """Whether they were seen to become so; else they may have been so for long."""
+    unbroken: float
+    """Since when they were seen without a gap."""
+    last: float
+
+
+class SilenceTracker:
+    """Measures how long a region's carrier has been silent."""
+
+    def __init__(self) -> None:
+        self._signs: SignsOfLife | None = None
+        self._since = _Since(first=0.0, changed=False, unbroken=0.0, last=0.0)
+        self._blind = True
+
+    def sees(self, signs: SignsOfLife, monotonic: float) -> None:
+        """What is there at that moment."""
+        since, before = self._since, self._signs
+        if before is None:
+            self._since = _Since(first=monotonic, changed=False, unbroken=monotonic, last=monotonic)
+        elif signs != before:
+            first = _became(before, signs, since, monotonic)
+            self._since = _Since(first=first, changed=True, unbroken=monotonic, last=monotonic)
+        elif self._blind or monotonic - since.last > GAP_SECONDS:
+            since.unbroken = since.last = monotonic
+        else:
+            since.last = monotonic
+        self._signs, self._blind = signs, False
+
+    def is_blind(self) -> None:
+        """A look showed nothing: the one who lives could not have been heard either."""
+        self._blind = True
+
+    def forgets(self) -> None:
+        """There is nothing to look at."""
+        self._signs = None
+
+    def silence(self, now: datetime, monotonic: float) -> timedelta:
+        """How long nothing was heard; none before it was looked at long enough without a gap."""
+        signs, since = self._signs, self._since
+        if signs is None or self._blind or since.last - since.unbroken < UNBROKEN_SECONDS:
+            return timedelta()
+        own = timedelta(seconds=monotonic - since.first)
+        if since.changed:
+            return own
+        heard = max(filter(None, (signs.record.renewed, signs.written)), default=None)
+        return max(own, now - heard) if heard else timedelta.max
+
+
+def _became(before: SignsOfLife, signs: SignsOfLife, since: _Since, monotonic: float) -> float:
+    """The latest moment at which signs can have become what they are.
+
+    Two beats of one carrier tell by its own clock how long after the one that was seen the other came: it matters
+    where the look between them is long ago, because nobody answered. What else it changed it changed soon after a
+    beat, or another beat would be there.
+    """
+    old, new = before.record, signs.record
+    if old.token != new.token or not (old.renewed and new.renewed):
+        return monotonic
+    only_a_beat = before.model_copy(update={"held": new}) == signs
+    soon = 0.0 if only_a_beat else UNBROKEN_SECONDS
+    return min(monotonic, max(since.last, since.first + (new.renewed - old.renewed).total_seconds() + soon))
+
+
+def signs_of_life(record: LeaseRecord, snapshot: RegionSnapshot) -> SignsOfLife:
+    """As they stand in the cluster."""
+    return SignsOfLife(
+        record=record, asked=snapshot.asked, step=snapshot.argo.step_index, written=_written(snapshot.rollout)
+    )
+
+
+def _written(rollout: Json | None) -> datetime | None:
+    entries = ((rollout or {}).get("metadata") or {}).get("managedFields") or []
+    return max(
+        (at for each in entries if owns_field(each, _TEMPLATE) and (at := parse_time(each.get("time")))), default=None
+    )
+
+
+POLL_SECONDS = 10.0
+"""Between two looks, also while nobody answers."""
+
+TOKEN = "guard"
+"""Holds the Lease while a trial is taken back; a guard that finds it there, silent, goes on where another one died."""
+
+WHO = "the region's guard"
+
+log = logging.getLogger(__name__)
+
+
+class GuardAction(NamedTuple):
+    """What a guard did."""
+
+    taken: GuardRollback
+    state: RegionState
+    """The region afterwards."""
+
+
+class Guard:
+    """The guard of one delivery in one region."""
+
+    def __init__(self, config: RegionConfig, cluster: Cluster, routes: RouteKind, clock: Clock) -> None:
+        self._config = config
+        self._cluster = cluster
+        self._routes = routes
+        self._clock = clock
+        self._observer = RegionObserver(config, cluster, routes, clock, Fence(config, cluster, routes, clock, None))
+        self._vigil = SilenceTracker()
+        self._may = False
+        self._began = False
+        """Whether the Lease is ours because we took it, and not a guard before us."""
+
+    async def check(self) -> GuardAction | None:
+        """Check once, and roll the trial back where nobody carries it; None where there was nothing to do.
+
+        Raises:
+            FleetError: the API server does not answer, or does not let us. What was begun goes on with the next look.
+            NotOurs: the Rollout is somebody else's.
+        """
+        try:
+            await self._require_rights()
+            return await self._check()
+        except FleetError as error:
+            self._vigil.is_blind()
+            self._may = self._may and not isinstance(error, Forbidden)
+            raise
+
+    async def _check(self) -> GuardAction | None:
+        found = await self._lease()
+        if found is None:
+            self._vigil.forgets()
+            return None
+        record, snapshot = read_lease(found), await self._observer.observe()
+        moment = self._clock.monotonic()
+        self._vigil.sees(signs_of_life(record, snapshot), moment)
+        if not _on_trial(snapshot):
+            await self._let_go(found)
+            return None
+        silence = self._vigil.silence(self._clock.now(), moment)
+        goes_on = record.token == TOKEN and (self._began or bool(silence))
+        if not goes_on and silence <= record.lasts:
+            return None
+        return await self._take_back(found, snapshot, silence)
+
+    async def _take_back(self, found: Json, snapshot: RegionSnapshot, silence: timedelta) -> GuardAction | None:
+        record, now = read_lease(found), self._clock.now()
+        assert snapshot.stable is not None, "without a stable nothing is on trial"
+        carrier = Carrier(token=TOKEN, who=WHO, unattended_seconds=record.lasts.total_seconds())
+        above = max(carrier_number(snapshot.rollout), carrier_number(snapshot.route))
+        try:
+            await self._cluster.replace(LEASES, taken_lease(found, carrier, now, above=above))
+        except (Conflict, NotFound):
+            log.info("%s: somebody was heard of just now", self._config.region)
+            return None
+        self._began = True
+        taken = await self._noted(record, snapshot, silence)
+        state = await self._rolled_back(carrier, snapshot.stable.version)
+        self._began = False
+        await self._tell(taken, snapshot)
+        return GuardAction(taken, state)
+
+    async def _noted(self, record: LeaseRecord, snapshot: RegionSnapshot, silence: timedelta) -> GuardRollback:
+        """Say on the Rollout what is about to happen, before the one who was replaced can ask."""
+        if record.token == TOKEN and snapshot.unattended:
+            # One before it had begun.
+            return snapshot.unattended
+        now = self._clock.now()
+        version = snapshot.trial.version if snapshot.trial else snapshot.asked[0]
+        taken = GuardRollback(version=version, at=now, since=now - silence, who=record.who)
+        try:
+            await self._cluster.patch(ROLLOUTS, self._config.name, guard_note_patch(taken))
+        except FleetError as error:
+            # Users come first; without the note the one who comes back learns less.
+            log.warning("%s: not noted on the Rollout: %s", self._config.region, error)
+        return taken
+
+    async def _rolled_back(self, carrier: Carrier, stable: str) -> RegionState:
+        """As everybody goes back; the Lease is kept while it lasts, and also where it fails."""
+        fleet = ArgoFleet(
+            self._config,
+            cluster=self._cluster,
+            routes=self._routes,
+            render=lambda _: (),
+            clock=self._clock,
+            carrier=carrier,
+        )
+        beats = asyncio.create_task(keep_renewing(fleet, self._clock))
+        try:
+            state = await fleet.rollback(stable)
+        finally:
+            beats.cancel()
+            await asyncio.wait([beats])
+        await fleet.leave()
+        return state
+
+    async def _let_go(self, found: Json) -> None:
+        """A guard that died when all was done left the Lease behind."""
+        self._began = False
+        if read_lease(found).token == TOKEN:
+            await self._cluster.replace(LEASES, released_lease(found))
+
+    async def _tell(self, taken: GuardRollback, snapshot: RegionSnapshot) -> None:
+        try:
+            await self._cluster.create(EVENTS, _event(self._cluster.namespace, snapshot.argo.metadata, taken))
+        except FleetError as error:
+            log.warning("%s: no Event of it: %s", self._config.region, error)
+
+    async def _require_rights(self) -> None:
+        """Ask once whether all that a way back needs is allowed: at night is too late."""
+        if self._may:
+            return
+        asked = [each for right in guard_rights(self._config.name, self._routes.resource) for each in right.questions()]
+        missing = [each for each in asked if not await self._cluster.allowed(each)]
+        if missing:
+            raise Forbidden(
+                f"{self._config.name} in {self._config.region}: may not {', '.join(map(str, missing))}",
+                status=403,
+                hint="apply the set-up part of `tidegate rollout render`",
+            )
+        self._may = True
+
+    async def _lease(self) -> Json | None:
+        try:
+            return await self._cluster.get(LEASES, conventions.lease(self._config.name))
+        except NotFound:
+            return None
+
+
+def _on_trial(snapshot: RegionSnapshot) -> bool:
+    """Whether there is a trial of tidegate's to take back; one that somebody else asked for is theirs."""
+    return (
+        snapshot.stable is not None
+        and not snapshot.is_at_rest
+        and snapshot.foreign_change is None
+        and not snapshot.foreign_objects
+    )
+
+
+def _event(namespace: str, rollout: Json, taken: GuardRollback) -> Json:
+    at = taken.at.strftime("%Y-%m-%dT%H:%M:%SZ")
+    name = str(rollout["name"])
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        # As Kubernetes' own components name theirs: after the object and the time.
+        "metadata": {"name": f"{name}.{round(taken.at.timestamp() * 1e9):x}", "namespace": namespace},
+        "involvedObject": {
+            "apiVersion": ROLLOUTS.api_version,
+            "kind": ROLLOUTS.kind,
+            "name": name,
+            "namespace": namespace,
+            "uid": rollout.get("uid", ""),
+        },
+        "type": "Warning",
+        "reason": "Unattended",
+        "message": str(taken),
+        "source": {"component": "tidegate-guard"},
+        "firstTimestamp": at,
+        "lastTimestamp": at,
+        "count": 1,
+    }
+
+
+class GuardLoop:
+    """Runs a guard's checks one after the other, and keeps what is wrong with the last one."""
+
+    def __init__(self, guard: Guard, clock: Clock, tell: Callable[[str], None]) -> None:
+        """`tell` gets a line for whatever is taken back, and one whenever what is wrong becomes another."""
+        self._guard = guard
+        self._clock = clock
+        self._tell = tell
+        self.problem = "it has not looked yet"
+        """Why the region is not guarded now; empty while it is."""
+
+    async def run(self) -> None:
+        """Look every few seconds, until the task is cancelled; an API server that is away is asked at the same pace."""
+        while True:
+            await self.once()
+            await self._clock.sleep(POLL_SECONDS)
+
+    async def once(self) -> None:
+        """Look, and say what came of it."""
+        try:
+            back = await self._guard.check()
+        except TidegateError as error:
+            self._becomes(str(error))
+            return
+        self._becomes("")
+        if back:
+            left = f"; {back.state.problem}" if back.state.problem else ""
+            stable = back.state.stable.version if back.state.stable else "none"
+            self._tell(f"{back.state.region}: {back.taken}; all users are on version {stable}{left}")
+
+    def _becomes(self, problem: str) -> None:
+        if problem != self.problem:
+            self._tell(f"not guarded: {problem}" if problem else "guarded")
+        self.problem = problem

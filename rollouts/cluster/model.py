@@ -1,0 +1,118 @@
+"""A delivery in one region as values: where it is, its versions, and the guard's note on its Rollout. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from pydantic import ValidationError
+
+from rollouts.argo.model import parse_time, revision_of
+from rollouts.argo.revisions import hash_of
+from rollouts.kube.model import Json
+from rollouts.manifests.conventions import ATTEMPT, DIGEST, UNATTENDED
+from rollouts.model import Engine, GuardRollback
+from tidegate.core.model import Value
+from tidegate.core.names import VERSION
+
+Render = Callable[[Engine], Sequence[Json]]
+"""Everything that the region needs to serve an engine, in the order in which it is applied; the Rollout is last."""
+
+
+class RegionConfig(Value):
+    """One delivery in one region."""
+
+    region: str
+    name: str
+    """The delivery's: its Rollout has it, and its other objects have names made of it."""
+    entry: str
+    """The address that users of the region talk to."""
+    stable_url: str
+    """Where the stable answers, past all weights."""
+    canary_url: str
+    """Where the canary answers, past all weights."""
+    start_seconds: float = 1800.0
+    """How long a version may take from being asked for until all its engines are ready."""
+    retry_seconds: float = 600.0
+    """How long the region may be silent before an operation is given up; it goes on serving meanwhile."""
+    warm_versions: int | None = None
+    """Versions that were stable and are kept warm; None keeps none."""
+    after_abort_seconds: float = 300.0
+    """How long the engines of a version stay up after it was taken back."""
+    nodes_grow: bool = False
+    """Whether nodes come when pods ask for them: then those that are there say nothing of room."""
+
+    @property
+    def operation_seconds(self) -> float:
+        """The deadline of every operation, `shift` and the others: engines that start, and a region that is silent."""
+        return self.start_seconds + self.retry_seconds
+
+
+SCALE_DOWN_DEADLINE = "scale-down-deadline"
+"""Argo Rollouts' annotation on a ReplicaSet that goes later (`DefaultReplicaSetScaleDownDeadlineAnnotationKey`)."""
+
+
+@dataclass(frozen=True)
+class Revision:
+    """A version that has, or had, engines in the region."""
+
+    hash: str
+    version: str
+    digest: str
+    number: int
+    """Of the Rollout's revision; the latest is the highest."""
+    attempt: int
+    wanted: int
+    """Engines that it should have now; 0 for one that is history."""
+    available: int
+    """Engines that are ready now."""
+
+    ends: datetime | None = None
+    """When the controller takes its engines away; None while it does not mean to."""
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all the engines that it should have are ready."""
+        return 0 < self.wanted <= self.available
+
+
+def revision_of_replica_set(replica_set: Json) -> Revision:
+    """What a ReplicaSet is."""
+    version, digest, attempt = version_labels(replica_set["spec"]["template"])
+    return Revision(
+        hash=hash_of(replica_set),
+        version=version,
+        digest=digest,
+        number=revision_of(replica_set),
+        attempt=attempt,
+        wanted=int(replica_set["spec"].get("replicas") or 0),
+        available=int((replica_set.get("status") or {}).get("availableReplicas") or 0),
+        ends=parse_time((replica_set["metadata"].get("annotations") or {}).get(SCALE_DOWN_DEADLINE)),
+    )
+
+
+def version_labels(template: Json) -> tuple[str, str, int]:
+    """Version, digest and attempt of a pod template."""
+    metadata = template.get("metadata") or {}
+    labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
+    return labels.get(VERSION, ""), annotations.get(DIGEST, ""), int(annotations.get(ATTEMPT) or 1)
+
+
+def next_attempt(version: str, known: Iterable[Revision]) -> int:
+    """The number of the next trial of a version: one more than any that the region remembers."""
+    return max((each.attempt for each in known if each.version == version), default=0) + 1
+
+
+def guard_note(found: Json | None) -> GuardRollback | None:
+    """What stands on a Rollout; None when nothing does, or nothing that can be read."""
+    said = (((found or {}).get("metadata") or {}).get("annotations") or {}).get(UNATTENDED)
+    try:
+        return GuardRollback.model_validate_json(str(said)) if said else None
+    except ValidationError:
+        return None
+
+
+def guard_note_patch(rollback: GuardRollback) -> Json:
+    """A merge patch of the Rollout that says it."""
+    return {"metadata": {"annotations": {UNATTENDED: rollback.model_dump_json()}}}

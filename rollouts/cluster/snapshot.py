@@ -1,0 +1,228 @@
+"""A snapshot of a region's objects, and what can be read from it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import cached_property
+
+from rollouts.argo.actions import is_aborted
+from rollouts.argo.model import PauseReason, Rollout, is_paused_by, pause_points
+from rollouts.argo.revisions import controlled_by, hash_of
+from rollouts.argo.state import HealthState, RolloutHealth, health_of, pending_reaction, waiting_for_controller
+from rollouts.cluster.model import Revision, guard_note, revision_of_replica_set, version_labels
+from rollouts.cluster.ownership import foreign_change
+from rollouts.cluster.routes import RouteKind
+from rollouts.kube.model import Json
+from rollouts.manifests.conventions import PREVIOUS
+from rollouts.manifests.ownership import foreign_object
+from rollouts.model import ForeignChange, ForeignObject, GuardRollback
+
+REACTS_WITHIN = timedelta(seconds=10)
+"""A controller that is well takes a second or two."""
+
+
+@dataclass(frozen=True)
+class RegionSnapshot:
+    """A region at one moment. What is not there is None."""
+
+    at: datetime
+    routes: RouteKind
+    rollout: Json | None = None
+    replica_sets: tuple[Json, ...] = ()
+    route: Json | None = None
+    pods: tuple[Json, ...] = ()
+    """Of the delivery; read only while some engine is missing."""
+
+    @cached_property
+    def argo(self) -> Rollout:
+        """The Rollout as Argo Rollouts reads it; empty when there is none."""
+        return Rollout(self.rollout or {"metadata": {}})
+
+    @property
+    def foreign_rollout(self) -> ForeignObject | None:
+        """The Rollout, when it is there and not this delivery's."""
+        return foreign_object(self.rollout, self.argo.name) if self.rollout else None
+
+    @property
+    def foreign_route(self) -> ForeignObject | None:
+        """The object that splits users, when it is there and not this delivery's."""
+        return foreign_object(self.route, str(self.route["metadata"]["name"])) if self.route else None
+
+    @property
+    def foreign_objects(self) -> tuple[ForeignObject, ...]:
+        """Both, as far as they are somebody else's."""
+        return tuple(each for each in (self.foreign_rollout, self.foreign_route) if each)
+
+    @cached_property
+    def revisions(self) -> tuple[Revision, ...]:
+        """All that the Rollout remembers, the latest first."""
+        own = controlled_by(self.rollout, self.replica_sets) if self.rollout else []
+        return tuple(
+            sorted((revision_of_replica_set(each) for each in own), key=lambda each: each.number, reverse=True)
+        )
+
+    @property
+    def observed(self) -> bool:
+        """Whether the controller has seen the Rollout as it is now."""
+        return self.rollout is not None and not waiting_for_controller(self.rollout)
+
+    @property
+    def stable(self) -> Revision | None:
+        """The version that was last promoted in full."""
+        return self._of_hash(self.argo.stable_hash)
+
+    @property
+    def trial(self) -> Revision | None:
+        """The version that is on its way to replace the stable one, taken back or not."""
+        return self._of_hash(self.argo.pod_hash) if self.argo.stable_hash and self.argo.in_progress else None
+
+    @property
+    def asked(self) -> tuple[str, str, int]:
+        """Version, digest and attempt that the Rollout's template asks for, seen by the controller or not."""
+        return version_labels(self.argo.spec.get("template") or {})
+
+    @property
+    def foreign_change(self) -> ForeignChange | None:
+        """What somebody else than tidegate asks for; None when the template's version is our own operation.
+
+        None too until the controller acted on it, or had the time: an abort that is sent before is lost, since a
+        controller that meets a new template forgets the abort of the one before.
+        """
+        if self.rollout is None or not (self.observed or self.unprocessed_change):
+            return None
+        return foreign_change(self.rollout, self.stable.version if self.stable else "")
+
+    @property
+    def previous(self) -> Revision | None:
+        """The version that was stable before the last promotion, as long as an engine of it is up.
+
+        None while another one is on trial: then the way back is the stable.
+        """
+        if self.trial or not self.stable:
+            return None
+        stable = self.stable.hash
+        waiting = [each for each in self.revisions if each.version == self.remembered and each.hash != stable]
+        return next((each for each in waiting if each.wanted and each.available), None)
+
+    @property
+    def remembered(self) -> str:
+        """The version that the last promotion noted as the way back; empty when none did."""
+        return str((self.argo.metadata.get("annotations") or {}).get(PREVIOUS) or "")
+
+    @property
+    def warm(self) -> dict[str, Revision]:
+        """The versions that are up and have no users: each with its latest revision. Anyone who is on trial is none."""
+        taken = [each.version for each in (self.stable, self.trial) if each]
+        up = [each for each in self.revisions if each.wanted and each.available and each.version not in taken]
+        # The latest last, and so the one that stays.
+        return {each.version: each for each in reversed(up) if each.version}
+
+    def can_go_back_to(self, version: str) -> bool:
+        """Whether that version is warm, or was stable before and is on its way back already."""
+        on_its_way = self.trial is not None and self.trial.version == version
+        return (version in self.warm and not self.trial) or (self.remembered == version and on_its_way)
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether nothing is on trial, asked for or copied: there is nothing to take back."""
+        asked, *_ = self.asked
+        return not self.trial and self.stable is not None and asked == self.stable.version and not self.mirror
+
+    @property
+    def unattended(self) -> GuardRollback | None:
+        """What the region's guard took back since the last version was deployed."""
+        return guard_note(self.rollout)
+
+    @property
+    def weight(self) -> int:
+        """Percent of users on the canary, as the route has it. Blue-green has no weights."""
+        if self.route is None or self.argo.blue_green is not None:
+            return 0
+        return self.routes.weight(self.route, self.argo.name)
+
+    @property
+    def weight_that_stays(self) -> int:
+        """Percent of users whom a way back leaves on the canary until the stable has engines for them.
+
+        All of them while it has none, and the canary has some: no write of ours sends users to a Service without an
+        engine. Else 0, but for `dynamicStableScale`: there the stable has engines for its own users only, and would
+        fail all of them. Argo Rollouts lowers the weight by the same rule, and never raises it
+        (`reconcileTrafficRouting`).
+        """
+        if not (self.stable and self.trial):
+            return 0
+        if not self.stable.available and self.trial.available:
+            return self.weight
+        if not (self.argo.canary or {}).get("dynamicStableScale"):
+            return 0
+        borne = 100 * self.stable.available // max(self.argo.replicas, 1)
+        return max(0, min(self.weight, 100 - borne)) if self.trial.available else 0
+
+    @property
+    def abort_confirmed(self) -> bool:
+        """Whether the controller itself has taken the trial back."""
+        return self.rollout is not None and is_aborted(self.rollout, self.rollout)
+
+    @property
+    def is_on_stable(self) -> bool:
+        """Whether the stable answers all users, and nothing is copied: read, not concluded."""
+        if self.stable is None or not self.stable.available or self.mirror:
+            return False
+        if self.argo.blue_green is not None:
+            return self.argo.active_hash in ("", self.stable.hash)
+        return self.route is not None and self.weight == 0
+
+    @property
+    def unprocessed_change(self) -> str:
+        """What the controller has not reacted to although it had the time; empty when it owes nothing."""
+        debt = pending_reaction(self.rollout) if self.rollout else None
+        if debt is None or (debt.since and self.at - debt.since < REACTS_WITHIN):
+            return ""
+        return debt.text
+
+    @property
+    def mirror(self) -> int:
+        """Percent of requests copied to the canary, as the route has it."""
+        return self.routes.mirror(self.route, self.argo.name) if self.route else 0
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether there is a stable version, and no engine is missing of any that should be up."""
+        return self.stable is not None and all(each.is_complete for each in (self.stable, self.trial) if each)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether one version serves everybody, and the controller has nothing left to do."""
+        return (
+            self.observed
+            and not self.argo.in_progress
+            and not self.argo.promoting_in_full
+            and not self.argo.aborted
+            and self.weight == 0
+            and bool(self.stable and self.stable.available)
+        )
+
+    @property
+    def is_ready_for_users(self) -> bool:
+        """Whether the trial is up with all the engines that it needs first, and rests before it gets anybody."""
+        if not (self.observed and self.trial and self.trial.is_complete):
+            return False
+        if self.argo.blue_green is not None:
+            return is_paused_by(self.argo, PauseReason.BLUE_GREEN)
+        return any(self.argo.step_index >= point.pause for point in pause_points(self.argo.steps)[:1])
+
+    @cached_property
+    def health(self) -> RolloutHealth:
+        """What the Rollout says of itself, and what it does not."""
+        if self.rollout is None:
+            return RolloutHealth(state=HealthState.HEALTHY)
+        return health_of(self.rollout, now=self.at)
+
+    def pods_of(self, which: Revision | None) -> Sequence[Json]:
+        """Those of one version."""
+        return [pod for pod in self.pods if which and hash_of(pod) == which.hash]
+
+    def _of_hash(self, wanted: str) -> Revision | None:
+        return next((each for each in self.revisions if wanted and each.hash == wanted), None)

@@ -1,0 +1,187 @@
+"""Verifies that users and mirrored requests arrive where the route sends them, by what engines count.
+
+A route is only a request. Fields that the API server dropped, a second route for the same host, a gateway that does not
+know a filter: each looks right when it is read back, and users go elsewhere (argo-rollouts#4569).
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+from rollouts.errors import FleetError
+from rollouts.kube.retry import time_left
+from tidegate.core.clock import Clock
+from tidegate.core.errors import OutsideError
+
+
+class RequestCounter(Protocol):
+    """Counts the requests that the engines of a region answered."""
+
+    async def served(self, version: str) -> Mapping[str, float]:
+        """Requests answered by each engine of a version since it started, copies included, by the engine's name.
+
+        Raises:
+            OutsideError: when the one who counts is not there.
+        """
+        ...
+
+
+ENOUGH_REQUESTS = 50
+"""Fewer say nothing of a share."""
+
+CERTAIN = 1e-6
+"""A share that a right route would show more rarely than this is held against the route."""
+
+SLACK = 0.5
+"""Of the weight: arms are not scraped at the same moment, and connections are not all equally busy."""
+
+LARGEST_SLACK = 0.15
+
+ENOUGH_COPIES = 20
+"""So many copies that were expected, and not one that came: the gateway does not copy."""
+
+Counts = Mapping[str, float]
+"""Requests answered by each engine of a version since it started."""
+
+
+class Verification(Enum):
+    """What arrivals say of a route."""
+
+    CONFIRMED = "confirmed"
+    UNDECIDED = "undecided"
+    """Too few requests to tell."""
+    CONTRADICTED = "contradicted"
+
+
+def counted_between(before: Counts, after: Counts) -> float:
+    """What came between two looks; an engine that is new, or counts from 0 again, has all of its count from after."""
+    return sum(
+        count - before[engine] if count >= before.get(engine, math.inf) else count for engine, count in after.items()
+    )
+
+
+def verify_share(weight: int, canary: float, stable: float) -> Verification:
+    """Whether the canary got that percent of requests."""
+    total = round(canary + stable)
+    if total < ENOUGH_REQUESTS:
+        return Verification.UNDECIDED
+    wanted, snapshot = weight / 100, canary / (canary + stable)
+    if abs(snapshot - wanted) > min(wanted * SLACK, LARGEST_SLACK) and _odds(total, wanted, snapshot) < CERTAIN:
+        return Verification.CONTRADICTED
+    # Of a small weight nobody may have come yet; nobody is no proof that somebody would.
+    return Verification.CONFIRMED if canary >= 1 else Verification.UNDECIDED
+
+
+def verify_mirror(percent: int, copies: float, stable: float) -> Verification:
+    """Whether copies of what the stable got arrived at the canary."""
+    if copies >= 1:
+        return Verification.CONFIRMED
+    return Verification.CONTRADICTED if stable * percent / 100 >= ENOUGH_COPIES else Verification.UNDECIDED
+
+
+def _odds(total: int, wanted: float, snapshot: float) -> float:
+    """The most that a share so far off, on either side, has of probability: Chernoff's bound, exact enough here."""
+    parts = ((snapshot, wanted), (1 - snapshot, 1 - wanted))
+    return 2 * math.exp(-total * sum(mine * math.log(mine / theirs) for mine, theirs in parts if mine > 0))
+
+
+POLL_SECONDS = 5.0
+LONGEST_SECONDS = 90.0
+"""Three scrapes of 30 s: what is not seen by then is left to the gates, which never pass without evidence."""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class RequestCounts:
+    """The requests that both versions had answered at one moment."""
+
+    stable: str
+    canary: str
+    by_stable: Counts
+    by_canary: Counts
+
+
+class TrafficVerifier:
+    """Compares request counts of one region before and after a change of the route."""
+
+    def __init__(self, region: str, served: RequestCounter | None, clock: Clock) -> None:
+        """`served` is None where nobody counts; then nothing is proven, and nothing refused."""
+        self._region = region
+        self._served = served
+        self._clock = clock
+
+    async def counts(self, versions: tuple[str, str] | None) -> RequestCounts | None:
+        """What stable and canary have answered until now; None when unknown."""
+        if self._served is None or versions is None:
+            return None
+        stable, canary = versions
+        try:
+            by_stable, by_canary = await self._served.served(stable), await self._served.served(canary)
+        except OutsideError as error:
+            log.warning("%s: nobody counts what arrives: %s", self._region, error)
+            return None
+        return RequestCounts(stable, canary, by_stable, by_canary)
+
+    async def check_share(self, weight: int, before: RequestCounts | None) -> None:
+        """Return once that percent of users is seen to reach the canary, or too few users come to see it.
+
+        Raises:
+            FleetError: another share reaches it.
+        """
+
+        def proof(stable: float, canary: float) -> Verification:
+            return verify_share(weight, canary, stable)
+
+        stable, canary, verification = await self._watch(before, proof)
+        if verification is Verification.CONTRADICTED:
+            snapshot = 100 * canary / (stable + canary)
+            raise FleetError(
+                f"{self._region}: the route gives the canary {weight} % of users, and {snapshot:.0f} % of "
+                f"{stable + canary:.0f} requests reached it",
+                hint="another route for the same host, or a gateway that does not heed weights: see `tidegate doctor`",
+            )
+
+    async def check_mirror(self, percent: int, before: RequestCounts | None) -> None:
+        """Return once a copy arrived at the canary, or too few requests come to expect one.
+
+        Raises:
+            FleetError: requests come, and no copy of them.
+        """
+
+        def proof(stable: float, canary: float) -> Verification:
+            return verify_mirror(percent, canary, stable)
+
+        stable, _, verification = await self._watch(before if percent else None, proof)
+        if verification is Verification.CONTRADICTED:
+            raise FleetError(
+                f"{self._region}: the route mirrors {percent} % of requests, and of {stable:.0f} none reached the "
+                "canary",
+                hint="the gateway does not know this filter: see `tidegate doctor`",
+            )
+
+    async def _watch(
+        self, before: RequestCounts | None, proof: Callable[[float, float], Verification]
+    ) -> tuple[float, float, Verification]:
+        """What both gained, and what that says; a contradiction counts once it stays.
+
+        What was on its way when the route changed is counted where it went.
+        """
+        snapshot = (0.0, 0.0, Verification.UNDECIDED)
+        deadline = self._clock.monotonic() + min(LONGEST_SECONDS, time_left())
+        while before and snapshot[2] is not Verification.CONFIRMED and self._clock.monotonic() < deadline:
+            await self._clock.sleep(POLL_SECONDS)
+            now = await self.counts((before.stable, before.canary))
+            if now is None:
+                return 0.0, 0.0, Verification.UNDECIDED
+            stable, canary = (
+                counted_between(before.by_stable, now.by_stable),
+                counted_between(before.by_canary, now.by_canary),
+            )
+            snapshot = stable, canary, proof(stable, canary)
+        return snapshot

@@ -1,0 +1,117 @@
+"""Quantities of resources, and whether a node would take a pod, were it empty: labels, then size, then taints."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from decimal import Decimal
+from enum import IntEnum
+
+from rollouts.kube.model import Json
+from rollouts.kube.objects import at, containers_of, labels_of, matches, name_of
+
+_FACTORS = {
+    **{"n": Decimal("1e-9"), "u": Decimal("1e-6"), "m": Decimal("1e-3"), "": Decimal(1)},
+    **{letter: Decimal(1000) ** power for power, letter in enumerate("kMGTPE", start=1)},
+    **{f"{letter}i": Decimal(1024) ** power for power, letter in enumerate("KMGTPE", start=1)},
+}
+_QUANTITY = re.compile(r"([+-]?[0-9.]+(?:[eE][+-]?\d+)?)([a-zA-Z]*)")
+
+
+def parse_quantity(text: object) -> Decimal:
+    """The number that a quantity stands for, in its base unit; 0 for what is none."""
+    found = _QUANTITY.fullmatch(str(text).strip())
+    return Decimal(found[1]) * _FACTORS.get(found[2], Decimal(0)) if found else Decimal(0)
+
+
+def format_quantity(number: Decimal) -> str:
+    """A number as a person reads it: bytes by the binary unit that leaves no fraction."""
+    for unit in ("Ti", "Gi", "Mi"):
+        if number >= _FACTORS[unit] and number % _FACTORS[unit] == 0:
+            return f"{number / _FACTORS[unit]:f}{unit}"
+    return f"{number.normalize():f}"
+
+
+def resource_requests(pod: Json) -> Mapping[str, Decimal]:
+    """What one pod asks for: the sum over its containers; a limit counts where a request is not said."""
+    sums: dict[str, Decimal] = {}
+    for container in containers_of(pod):
+        asked = at(container, "resources", "limits", default={}) | at(container, "resources", "requests", default={})
+        for name, quantity in asked.items():
+            sums[name] = sums.get(name, Decimal(0)) + parse_quantity(quantity)
+    return sums
+
+
+class Fit(IntEnum):
+    """How far a node would do."""
+
+    LABELS = 0
+    """It is not of the kind that the pod asks for."""
+    SIZE = 1
+    """It is, and too small."""
+    TAINTS = 2
+    """It is large enough, and keeps the pod off."""
+    ALL = 3
+    """It would take the pod."""
+
+
+def fit(pod: Json, nodes: Iterable[Json]) -> tuple[Fit, tuple[str, ...]]:
+    """The best fit of all nodes, and what stands against it on the nodes that fit so far."""
+    told = [(node, *_fit_of(pod, node)) for node in nodes]
+    best = max((how for _, how, _ in told), default=Fit.ALL)
+    against = Counter(reason for _, how, reasons in told if how is best for reason in reasons)
+    return best, tuple(f"{reason} ({count} nodes)" for reason, count in against.most_common(3))
+
+
+def _fit_of(pod: Json, node: Json) -> tuple[Fit, list[str]]:
+    for how, problems in ((Fit.LABELS, _labels), (Fit.SIZE, _size), (Fit.TAINTS, _taints)):
+        if found := list(problems(pod, node)):
+            return how, found
+    return Fit.ALL, []
+
+
+def _labels(pod: Json, node: Json) -> Iterator[str]:
+    labels = labels_of(node)
+    for key, value in at(pod, "spec", "nodeSelector", default={}).items():
+        if labels.get(key) != value:
+            yield f"nodeSelector {key}={value}"
+    required = at(
+        pod, "spec", "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms"
+    )
+    # Gt and Lt, and fields of the node, are not looked at: they count as fulfilled.
+    terms = [_plain(term) for term in required or []]
+    if terms and not any(matches(term, labels) for term in terms):
+        keys = sorted({item["key"] for term in terms for item in term["matchExpressions"]})
+        yield f"node affinity on {', '.join(keys)}"
+
+
+def _plain(term: Json) -> Json:
+    told = at(term, "matchExpressions", default=[])
+    return {"matchExpressions": [item for item in told if item.get("operator") not in {"Gt", "Lt"}]}
+
+
+def _size(pod: Json, node: Json) -> Iterator[str]:
+    has = at(node, "status", "allocatable", default={})
+    for name, asked in resource_requests(pod).items():
+        if asked > parse_quantity(has.get(name, "0")):
+            yield f"a pod asks for {format_quantity(asked)} {name}, a node has {has.get(name, '0')}"
+
+
+def _taints(pod: Json, node: Json) -> Iterator[str]:
+    tolerations = at(pod, "spec", "tolerations", default=[])
+    for taint in at(node, "spec", "taints", default=[]):
+        keeps_off = taint.get("effect") in {"NoSchedule", "NoExecute"}
+        if keeps_off and not any(_tolerates(toleration, taint) for toleration in tolerations):
+            value = f"={taint['value']}" if taint.get("value") else ""
+            yield f"taint {taint.get('key')}{value}:{taint['effect']}"
+    if at(node, "spec", "unschedulable") and not at(node, "spec", "taints"):
+        yield f"{name_of(node)} is cordoned"
+
+
+def _tolerates(toleration: Json, taint: Json) -> bool:
+    if toleration.get("effect") not in {None, "", taint.get("effect")}:
+        return False
+    if toleration.get("operator", "Equal") == "Exists":
+        return toleration.get("key") in {None, "", taint.get("key")}
+    return toleration.get("key") == taint.get("key") and toleration.get("value", "") == taint.get("value", "")

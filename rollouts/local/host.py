@@ -1,0 +1,278 @@
+"""The fleet host: the process that owns a local fleet, so that users are served whatever becomes of a delivery.
+
+`python -P -m rollouts.local.host STATE REGION[=PORT]...` runs one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager, suppress
+from pathlib import Path
+
+import uvicorn
+
+from rollouts.adapters import sockets
+from rollouts.adapters.engine_process import EngineProcesses
+from rollouts.adapters.envoy import Envoy
+from rollouts.adapters.http import Http
+from rollouts.adapters.prometheus import PrometheusProcess
+from rollouts.adapters.sockets import socket_path
+from rollouts.errors import FleetError, error_to_json
+from rollouts.local import machine, scrape_config
+from rollouts.local.host_api import HostApp
+from rollouts.local.machine import Admission
+from rollouts.local.region import LocalRegion
+from rollouts.local.state_folder import Layout, replace_json
+from rollouts.local.watchdog import HeartbeatMonitor, delivery_runs, holder
+from tidegate.core.clock import Clock, SystemClock
+from tidegate.core.errors import ExitCode, Refused, TidegateError
+from tidegate.core.files import lock_open_file
+
+RECONCILE_SECONDS = 0.1
+"""Between two looks at engines and proxies: how long users may meet a proxy that is gone."""
+
+LOCK_SECONDS = 0.5
+"""How long the lock is tried for: the one who looks for a host holds it for an instant."""
+
+WATCH_SECONDS = 0.5
+"""Between two looks at the delivery's lock: how long users may stay on a canary whose delivery is gone."""
+
+log = logging.getLogger(__name__)
+
+
+class Host:
+    """The regions of one machine, with the Prometheus that sees them all."""
+
+    def __init__(self, layout: Layout, http: Http, clock: Clock) -> None:
+        """Nothing runs before `up` is entered; `http` is closed by the one who opened it."""
+        self._layout = layout
+        self._http = http
+        self._clock = clock
+        self._admission = Admission(machine.measure)
+        self.heartbeat = HeartbeatMonitor(clock)
+        self._proxies: dict[str, Envoy] = {}
+        self._prometheus = PrometheusProcess(layout.prometheus, http)
+        self._others: dict[str, str] = {}
+        """Addresses of numbers that are no region's, by the name under which they were announced."""
+        self._stopping = asyncio.Event()
+        self.regions: dict[str, LocalRegion] = {}
+
+    def stop(self) -> None:
+        """Ask it to end."""
+        self._stopping.set()
+
+    async def load_rules(self, text: str) -> None:
+        """As the port `Metrics`."""
+        await self._prometheus.load_rules(text)
+
+    def scrape_also(self, name: str, address: str) -> None:
+        """As the port `Metrics`; Prometheus knows within a look."""
+        self._others[name] = address
+
+    def forget(self, name: str) -> None:
+        """As the port `Metrics`."""
+        self._others.pop(name, None)
+
+    @asynccontextmanager
+    async def up(self, entries: Mapping[str, int | None]) -> AsyncIterator[None]:
+        """Prometheus and the regions' proxies run inside; nothing runs after it."""
+        async with AsyncExitStack() as running:
+            running.push_async_callback(self._prometheus.stop)
+            await self._prometheus.start()
+            for region, port in entries.items():
+                running.push_async_callback(await self._open(region, port))
+            yield
+
+    async def look_after(self) -> None:
+        """Reconcile every region, watch deliveries and scrape until asked to stop."""
+        async with asyncio.TaskGroup() as group:
+            for region in self.regions.values():
+                group.create_task(self._reconcile(region))
+                group.create_task(self._watch(region))
+            group.create_task(self._scrape())
+
+    def record(self, listener: Path) -> dict[str, object]:
+        """What a client needs in order to find this host."""
+        return {
+            "pid": os.getpid(),
+            "socket": str(listener),
+            "prometheus": self._prometheus.url,
+            "regions": {region: proxy.entry for region, proxy in self._proxies.items()},
+        }
+
+    async def _open(self, name: str, port: int | None) -> Callable[[], Awaitable[None]]:
+        """Open a region's endpoint; returns how to close it."""
+        proxy = Envoy(self._layout.proxy(name), entry_port=port or sockets.free_port())
+        engines = EngineProcesses(
+            name, logs=self._layout.logs, http=self._http, admission=self._admission, clock=self._clock
+        )
+        try:
+            await proxy.start()
+        # It is on no list yet that `up` would close.
+        except TidegateError:
+            await proxy.stop()
+            raise
+        self._proxies[name] = proxy
+        self.regions[name] = LocalRegion(name, proxy=proxy, engines=engines, clock=self._clock)
+        return self.regions[name].stop
+
+    async def _reconcile(self, region: LocalRegion) -> None:
+        """Start again what died. An error of one look is logged: the next one comes at once."""
+        while not self._stopping.is_set():
+            try:
+                await region.reconcile()
+            except TidegateError:
+                log.exception("%s: trying again", region.region)
+            await self._pause(RECONCILE_SECONDS)
+
+    async def _watch(self, region: LocalRegion) -> None:
+        """Take a canary back that no delivery watches any more."""
+        while not self._stopping.is_set():
+            why = self._absent()
+            # Only a canary needs a delivery: a region that serves one version is well without any.
+            if region.on_trial and why:
+                log.warning("%s: %s; its canary is taken back", region.region, why)
+                await self._end_trial(region, why)
+            await self._pause(WATCH_SECONDS)
+
+    def _absent(self) -> str:
+        """Why nobody carries a delivery here; empty when somebody does."""
+        if delivery_runs(self._layout.state):
+            return self.heartbeat.silence(holder(self._layout.state))
+        # What was heard of a process that is gone says nothing about the next one.
+        self.heartbeat.clear()
+        return "no delivery runs here any more"
+
+    async def _end_trial(self, region: LocalRegion, why: str) -> None:
+        try:
+            await region.end_trial(why)
+        except TidegateError:
+            log.exception("%s: trying again", region.region)
+
+    async def _scrape(self) -> None:
+        """Keep Prometheus alive, and its targets true."""
+        while not self._stopping.is_set():
+            try:
+                if not self._prometheus.alive:
+                    await self._prometheus.start()
+                self._prometheus.scrape(await self._targets())
+            except TidegateError:
+                log.exception("prometheus: trying again")
+            await self._pause(RECONCILE_SECONDS)
+
+    async def _targets(self) -> list[scrape_config.Json]:
+        targets = list(map(scrape_config.delivery_target, self._others.values()))
+        for name, region in self.regions.items():
+            # No one knows yet whose the numbers of an empty region will be, and nobody is served there.
+            if region.service is not None:
+                state = await region.observe()
+                arms = filter(None, (state.stable, state.canary, state.previous))
+                targets.append(scrape_config.proxy_target(region.service, name, self._proxies[name].stats))
+                targets += scrape_config.engine_targets(region.service, name, arms)
+        return targets
+
+    async def _pause(self, seconds: float) -> None:
+        """Return after `seconds`, or at once when the host shall end."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._stopping.wait(), seconds)
+
+
+async def serve(state: Path, regions: Mapping[str, int | None]) -> None:
+    """Run a fleet host until SIGTERM, SIGINT or its `/stop`; nothing is left running then.
+
+    Args:
+        state: the state folder; at most one host runs for each.
+        regions: their names, each with the port that its users talk to, or None for a free one.
+
+    Raises:
+        Refused: when a host runs here already.
+        PortInUse: when somebody listens on a port of `regions`.
+        OutsideError: when Envoy or Prometheus is not there.
+    """
+    layout = Layout(state)
+    layout.fleet.mkdir(parents=True, exist_ok=True)
+    with _only_host(layout), _listener(layout) as (listener, path):
+        # A host that was killed left its record; it must not pass for ours while we come up.
+        layout.record.unlink(missing_ok=True)
+        async with Http() as http:
+            host = Host(layout, http, SystemClock())
+            for end in (signal.SIGTERM, signal.SIGINT):
+                asyncio.get_running_loop().add_signal_handler(end, host.stop)
+            async with _answering(host, listener), host.up(regions):
+                # Last of all: the one who finds the record finds every region open.
+                replace_json(layout.record, host.record(path))
+                try:
+                    await host.look_after()
+                finally:
+                    layout.record.unlink(missing_ok=True)
+
+
+@asynccontextmanager
+async def _answering(host: Host, listener: socket.socket) -> AsyncIterator[None]:
+    app = HostApp(host.regions, host, heartbeat=host.heartbeat, stop=host.stop).build()
+    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False, lifespan="off"))
+    serving = asyncio.create_task(server.serve(sockets=[listener]))
+    try:
+        yield
+    finally:
+        server.should_exit = True
+        await serving
+
+
+@contextmanager
+def _only_host(layout: Layout) -> Iterator[None]:
+    with layout.lock.open("ab") as file:
+        if not lock_open_file(file, seconds=LOCK_SECONDS):
+            raise Refused(f"a fleet host runs already for {layout.state}", hint="stop it, or use another folder")
+        yield
+
+
+@contextmanager
+def _listener(layout: Layout) -> Iterator[tuple[socket.socket, Path]]:
+    """A Unix socket that only we can open; elsewhere when the kernel would find its path too long."""
+    with ExitStack() as exits:
+        path = socket_path(layout.fleet, "host.sock", exits)
+        path.unlink(missing_ok=True)
+        listener = exits.enter_context(socket.socket(socket.AF_UNIX))
+        listener.bind(str(path))
+        # Anyone who can open it can move all traffic.
+        path.chmod(0o600)
+        yield listener, path
+        path.unlink(missing_ok=True)
+
+
+def main(arguments: list[str]) -> int:
+    """Serve until told to stop; leave the reason behind for the one who started us when that fails."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    # One line for each look at an engine's health would bury everything else.
+    logging.getLogger("httpx").setLevel(logging.WARNING)
+    state, *regions = arguments
+    try:
+        asyncio.run(serve(Path(state), dict(map(_region, regions))))
+    except TidegateError as error:
+        replace_json(Layout(Path(state)).failure, error_to_json(error))
+        return error.exit_code
+    # Anyone who started us reads the reason there; the traceback is in the host's log.
+    except Exception as bug:
+        logging.getLogger(__name__).exception("the fleet host ends by a bug in tidegate")
+        told = FleetError(
+            f"internal error of the fleet host: {type(bug).__name__}", hint="see its log; please report it"
+        )
+        replace_json(Layout(Path(state)).failure, error_to_json(told))
+        return ExitCode.INTERNAL
+    return ExitCode.DELIVERED
+
+
+def _region(text: str) -> tuple[str, int | None]:
+    name, _, port = text.partition("=")
+    return name, int(port) if port else None
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,123 @@
+"""The capacity of this machine, and whether one more engine fits. Checked before a start, or the kernel decides."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from rollouts.errors import CapacityError
+from rollouts.model import Engine
+
+GIB = 1 << 30
+
+RESERVE_BYTES = GIB // 2
+"""Left for proxies, Prometheus and the delivery itself."""
+
+ENGINES_PER_CORE = 4
+"""Most engines of a local fleet wait: a warm previous serves nobody, a canary a few percent."""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What this machine has now."""
+
+    available_bytes: int
+    """What new processes can take without pushing others out."""
+    cores: int
+    """Those that this process may run on."""
+
+
+@dataclass
+class Ticket:
+    """An engine's place on the machine."""
+
+    engine: Engine
+    settled: bool = False
+    """Its memory is taken, so that the machine's own numbers show it."""
+
+
+class Admission:
+    """Lets engines in one by one, so that two regions that start at once do not count the same memory."""
+
+    def __init__(self, measure: Callable[[], Machine]) -> None:
+        """`measure` is asked again for every engine."""
+        self._measure = measure
+        self._tickets: list[Ticket] = []
+
+    def admit(self, engine: Engine) -> Ticket:
+        """Reserve what `engine` needs.
+
+        Raises:
+            CapacityError: when it does not fit; nothing is reserved.
+        """
+        starting = sum(ticket.engine.memory_bytes for ticket in self._tickets if not ticket.settled)
+        check(engine, self._measure(), starting_bytes=starting, engines=len(self._tickets))
+        ticket = Ticket(engine)
+        self._tickets.append(ticket)
+        return ticket
+
+    def release(self, ticket: Ticket) -> None:
+        """Give the place back; a second time changes nothing."""
+        self._tickets = [other for other in self._tickets if other is not ticket]
+
+
+def check(engine: Engine, machine: Machine, *, starting_bytes: int, engines: int) -> None:
+    """Refuse an engine for which there is no room.
+
+    Args:
+        engine: what shall be started.
+        machine: what is there now.
+        starting_bytes: promised to engines that are starting and not yet seen in `machine`.
+        engines: how many engines this fleet runs or starts already.
+
+    Raises:
+        CapacityError: with the numbers.
+    """
+    free = machine.available_bytes - starting_bytes - RESERVE_BYTES
+    if engine.memory_bytes > free:
+        raise CapacityError(
+            f"version {engine.version} needs {_gib(engine.memory_bytes)} of memory and {_gib(max(free, 0))} are free",
+            hint="stop something, or give the engine less memory",
+            detail=f"available {_gib(machine.available_bytes)}, promised to starting engines {_gib(starting_bytes)}, "
+            f"kept in reserve {_gib(RESERVE_BYTES)}",
+        )
+    most = machine.cores * ENGINES_PER_CORE
+    if engines >= most:
+        raise CapacityError(
+            f"{engines} engines run on {machine.cores} cores; at most {most} may",
+            hint="use fewer regions, or a machine with more cores",
+        )
+
+
+def _gib(size: int) -> str:
+    return f"{size / GIB:.1f} GiB"
+
+
+CGROUP = Path("/sys/fs/cgroup")
+
+
+def measure(cgroup: Path = CGROUP) -> Machine:
+    """Memory and cores that new processes can use, by the machine and by the container around us."""
+    # Inside a container the machine's own number is true and of no use: the limit around us comes first.
+    available = psutil.virtual_memory().available
+    limit = _container_bytes(cgroup)
+    return Machine(
+        available_bytes=available if limit is None else min(available, limit), cores=len(os.sched_getaffinity(0))
+    )
+
+
+def _container_bytes(cgroup: Path) -> int | None:
+    """What a memory limit of cgroup v2 leaves, page cache counted as free; None without a limit."""
+    try:
+        limit = (cgroup / "memory.max").read_text().strip()
+        used = int((cgroup / "memory.current").read_text())
+        statistics = dict(line.split() for line in (cgroup / "memory.stat").read_text().splitlines())
+    except FileNotFoundError:
+        return None
+    if limit == "max":
+        return None
+    return int(limit) - used + int(statistics["inactive_file"])

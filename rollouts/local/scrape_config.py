@@ -1,0 +1,108 @@
+"""What Prometheus scrapes in a local fleet, and under which labels.
+
+Every series says `service`, `region`, `role` and `version`, whether an engine or the proxy in front of it counted:
+a gate compares two roles of one region and need not know who measured. The service is the delivery's name, for
+which users ask: what tells its series from those of other deliveries in the same Prometheus.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from rollouts.model import EngineSet
+
+Json = dict[str, Any]
+
+INTERVAL_SECONDS = 2
+"""As often as gates look: sooner, nobody would read it."""
+
+RULES_INTERVAL_SECONDS = 10
+"""Between two evaluations of rules that name no interval: deliveries here last minutes."""
+
+ENGINE_JOB = "engine"
+PROXY_JOB = "proxy"
+DELIVERY_JOB = "delivery"
+
+# What gates, rules and the report read, and what a person asks first; all of it would be thousands of series.
+_KEPT = {
+    ENGINE_JOB: "vllm:.*|http_requests_total|process_(resident_memory_bytes|cpu_seconds_total|start_time_seconds)",
+    PROXY_JOB: "envoy_cluster_upstream_(rq|cx)_.*|envoy_cluster_upstream_rq|envoy_http_downstream_.*"
+    "|envoy_vhost_vcluster_upstream_rq.*",
+    DELIVERY_JOB: "tidegate_.*",
+}
+
+
+def config(targets: Path, rules: Path) -> Json:
+    """Prometheus' own configuration; what to scrape stands in the file `targets` and may change at any time."""
+    return {
+        "global": {
+            "scrape_interval": f"{INTERVAL_SECONDS}s",
+            "scrape_timeout": f"{INTERVAL_SECONDS}s",
+            "evaluation_interval": f"{RULES_INTERVAL_SECONDS}s",
+        },
+        "rule_files": [str(rules)],
+        "scrape_configs": [
+            _job(ENGINE_JOB, "/metrics", targets, []),
+            _job(PROXY_JOB, "/stats/prometheus", targets, _cluster_labels()),
+            _job(DELIVERY_JOB, "/metrics", targets, []),
+        ],
+    }
+
+
+def engine_targets(service: str, region: str, arms: Iterable[EngineSet]) -> list[Json]:
+    """The engines of one region, asked past the proxy: a warm previous has numbers too."""
+    of_region = {"part": ENGINE_JOB, "service": service, "region": region}
+    return [
+        {
+            "targets": [_host_and_port(arm.url)],
+            "labels": {**of_region, "role": str(arm.role), "version": arm.version},
+        }
+        for arm in arms
+    ]
+
+
+def proxy_target(service: str, region: str, stats: str) -> Json:
+    """The proxy of one region, by the address at which it tells its counters."""
+    return {
+        "targets": [_host_and_port(stats)],
+        "labels": {"part": PROXY_JOB, "service": service, "region": region},
+    }
+
+
+def delivery_target(address: str) -> Json:
+    """A delivery's own numbers; their labels are those that it gives them."""
+    return {"targets": [_host_and_port(address)], "labels": {"part": DELIVERY_JOB}}
+
+
+def _job(name: str, path: str, targets: Path, relabel: list[Json]) -> Json:
+    return {
+        "job_name": name,
+        "metrics_path": path,
+        "file_sd_configs": [{"files": [str(targets)], "refresh_interval": "5s"}],
+        "relabel_configs": [
+            {"source_labels": ["part"], "regex": name, "action": "keep"},
+            {"regex": "part", "action": "labeldrop"},
+        ],
+        "metric_relabel_configs": [
+            {"source_labels": ["__name__"], "regex": _KEPT[name], "action": "keep"},
+            *relabel,
+        ],
+    }
+
+
+def _cluster_labels() -> list[Json]:
+    """`envoy_cluster_name="canary_7"`, or a virtual cluster that ends so, becomes `role="canary", version="7"`."""
+    arm = "(stable|canary|shadow|previous)_(.+)"
+    cluster = {"source_labels": ["envoy_cluster_name"], "regex": arm}
+    virtual = {"source_labels": ["envoy_virtual_cluster"], "regex": f"[a-z]+_{arm}"}
+    return [
+        {**source, "target_label": label, "replacement": group}
+        for source in (cluster, virtual)
+        for label, group in (("role", "$1"), ("version", "$2"))
+    ]
+
+
+def _host_and_port(url: str) -> str:
+    return url.removeprefix("http://")

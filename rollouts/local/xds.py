@@ -1,0 +1,320 @@
+"""What a region's proxy must do, as Envoy resources.
+
+Every engine gets a cluster of its own, named by role and version (`stable_6`, `canary_7`), so that its
+numbers can be told apart; mirrored requests go through a third (`shadow_7`), or they would be counted as
+users' own. A request picks its cluster by weight. When the canary cannot be reached, the second attempt
+goes to the stable engine, the third to the warm one behind it: an engine that dies costs users nothing
+but the streams that were already on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Literal
+
+from rollouts.model import Role
+from tidegate.core.model import Value
+from tidegate.core.names import REGENERATES_HEADER, ROLE_HEADER, VERSION_HEADER
+
+Json = dict[str, Any]
+
+LOOPBACK = "127.0.0.1"
+
+ROUTE_NAME = "users"
+CLUSTERS_FILE = "clusters.json"
+ROUTES_FILE = "routes.json"
+
+RETRY_ON = "connect-failure,refused-stream,reset-before-request"
+"""Only what never reached an engine is tried again: a prompt that kills one engine must not meet the next."""
+
+IDLE_SECONDS = 3
+"""Below the 5 s after which uvicorn, and with it vLLM, closes an idle connection; or a request may meet the close."""
+
+STREAM_IDLE_SECONDS = 300
+"""An engine that says nothing for so long is taken for gone; a long prefill says nothing either."""
+
+# What gates, drains and confirmations read; everything would be hundreds of numbers for each cluster.
+STATS = (
+    r"^cluster\.(stable|canary|shadow|previous)_[^.]+\.(upstream_rq_.*|upstream_cx_(connect_fail|destroy_.*_rq))$",
+    r"^http\.users\.downstream_(rq_.*|cx_active)$",
+    r"^vhost\.users\.vcluster\.regenerates_[a-z]+_[^.]+\.upstream_rq_total$",
+    r"^(cluster_manager\.cds|http\.users\.rds\.users)\.update_(success|rejected)$",
+)
+
+_TYPE = "type.googleapis.com/envoy."
+
+
+class Upstream(Value):
+    """One engine as the proxy sees it."""
+
+    role: Role | Literal["shadow"]
+    version: str
+    port: int
+
+    @property
+    def cluster(self) -> str:
+        """The name of its cluster: `canary_7`."""
+        return f"{self.role}_{self.version}"
+
+
+class Routes(Value):
+    """Where the users of a region go."""
+
+    stable: Upstream | None = None
+    canary: Upstream | None = None
+    previous: Upstream | None = None
+    """Serves only what no other engine takes."""
+    weight: int = 0
+    """Percent of user traffic on the canary."""
+    mirror: int = 0
+    """Percent of user traffic copied to the canary."""
+
+    @property
+    def shadow(self) -> Upstream | None:
+        """The canary as the target of copies."""
+        return self.canary and self.canary.model_copy(update={"role": "shadow"})
+
+    @property
+    def upstreams(self) -> tuple[Upstream, ...]:
+        """Every cluster that these routes can name; the canary's exist before any traffic needs them."""
+        return tuple(upstream for upstream in (self.stable, self.canary, self.shadow, self.previous) if upstream)
+
+    @property
+    def answering(self) -> tuple[Upstream, ...]:
+        """Those whose answers reach users, now or a moment ago."""
+        return tuple(upstream for upstream in (self.stable, self.canary, self.previous) if upstream)
+
+
+STATS_PATH = "/stats/prometheus"
+"""What the admin tells everybody on this machine; all else of it is behind a socket that only we can open."""
+
+_ADMIN = "admin"
+
+
+def bootstrap(*, entry_port: int, stats_port: int, admin: Path, folder: Path) -> Json:
+    """Envoy's start file: routes and clusters from files in `folder`.
+
+    Users' listener is on the loopback, and so is one for the one who scrapes counters. The admin, which can end the
+    proxy, listens on a Unix socket: any user of the machine and any web page may send to a port of the loopback.
+    """
+    return {
+        "node": {"id": "tidegate", "cluster": "tidegate"},
+        "admin": {"address": _socket(admin)},
+        "dynamic_resources": {"cds_config": _watched(folder, CLUSTERS_FILE)},
+        "static_resources": {
+            "listeners": [_listener(entry_port, folder), _stats_listener(stats_port)],
+            "clusters": [_admin_cluster(admin)],
+        },
+        "stats_config": {
+            "stats_matcher": {"inclusion_list": {"patterns": [{"safe_regex": {"regex": pattern}} for pattern in STATS]}}
+        },
+    }
+
+
+def clusters(upstreams: Iterable[Upstream], *, generation: str) -> Json:
+    """The cluster file."""
+    return _response(generation, "config.cluster.v3.Cluster", [_cluster(upstream) for upstream in upstreams])
+
+
+def routes(target: Routes, *, generation: str) -> Json:
+    """The route file; `generation` is what Envoy's admin reports once it holds."""
+    # Envoy keeps the old generation when nothing else differs; the name makes every generation differ.
+    route = {"name": generation, "match": {"prefix": "/"}, **_action(target)}
+    return _response(
+        generation,
+        "config.route.v3.RouteConfiguration",
+        [
+            {
+                "name": ROUTE_NAME,
+                "response_headers_to_add": [_header(ROLE_HEADER, "role"), _header(VERSION_HEADER, "version")],
+                "virtual_hosts": [
+                    {
+                        "name": ROUTE_NAME,
+                        "domains": ["*"],
+                        "routes": [route],
+                        "virtual_clusters": [_regenerations(upstream) for upstream in target.answering],
+                    }
+                ],
+            }
+        ],
+    )
+
+
+def _regenerations(of: Upstream) -> Json:
+    """What counts the requests of users who ask again because of an answer of that engine."""
+    match = {"name": REGENERATES_HEADER, "string_match": {"exact": of.version}}
+    return {"name": f"regenerates_{of.cluster}", "headers": [match]}
+
+
+def _action(target: Routes) -> Json:
+    if target.stable is None:
+        return {"direct_response": {"status": 503, "body": {"inline_string": "no engine serves this region\n"}}}
+    route: Json = {
+        # No limit on a whole answer: it may stream for minutes. Silence has one, and it is the attempt's: the stream's
+        # own would end it too, but count it against no engine.
+        "timeout": "0s",
+        "idle_timeout": f"{STREAM_IDLE_SECONDS + 10}s",
+        "inline_cluster_specifier_plugin": {"extension": _attempts(target, target.stable)},
+        "retry_policy": {
+            "retry_on": RETRY_ON,
+            "per_try_idle_timeout": f"{STREAM_IDLE_SECONDS}s",
+            # One for each fallback: the stable, then the warm previous.
+            "num_retries": 2,
+            "refresh_cluster_on_retry": True,
+            "retry_back_off": {"base_interval": "0.005s", "max_interval": "0.05s"},
+        },
+    }
+    if target.shadow and target.mirror:
+        route["request_mirror_policies"] = [_mirror(target.shadow, target.mirror)]
+    return {"route": route}
+
+
+def _attempts(target: Routes, stable: Upstream) -> Json:
+    """By weight at first; what could not be delivered goes to the stable engine, then to the warm one behind it."""
+    shares = [(stable, 100 - target.weight)] + ([(target.canary, target.weight)] if target.canary else [])
+    groups = {"first": shares, "second": [(stable, 100)], "third": [(target.previous or stable, 100)]}
+    return _extension(
+        "router.cluster_specifier_plugin.priority_group",
+        "extensions.router.cluster_specifiers.priority_group.v3.PriorityGroupClusterSpecifier",
+        priority_groups=[{"name": name, "clusters": _weighted(group)} for name, group in groups.items()],
+    )
+
+
+def _weighted(shares: list[tuple[Upstream, int]]) -> list[Json]:
+    return [{"cluster_name": upstream.cluster, "weight": weight} for upstream, weight in shares if weight]
+
+
+def _mirror(shadow: Upstream, percent: int) -> Json:
+    return {
+        "cluster": shadow.cluster,
+        "runtime_fraction": {"default_value": {"numerator": percent, "denominator": "HUNDRED"}},
+        # A copy must look like its original, or it would not cost the canary the same.
+        "disable_shadow_host_suffix_append": True,
+    }
+
+
+def _cluster(upstream: Upstream) -> Json:
+    endpoint = {
+        "endpoint": {"address": _address(upstream.port)},
+        "metadata": {"filter_metadata": {"tidegate": {"role": upstream.role, "version": upstream.version}}},
+    }
+    return {
+        "@type": f"{_TYPE}config.cluster.v3.Cluster",
+        "name": upstream.cluster,
+        "type": "STATIC",
+        # On the loopback a connection takes microseconds; a second means that nobody accepts.
+        "connect_timeout": "1s",
+        "load_assignment": {"cluster_name": upstream.cluster, "endpoints": [{"lb_endpoints": [endpoint]}]},
+        "outlier_detection": _outlier_detection(),
+        "circuit_breakers": {"thresholds": [dict.fromkeys(_LIMITS, _UNLIMITED)]},
+        "typed_extension_protocol_options": {
+            "envoy.extensions.upstreams.http.v3.HttpProtocolOptions": {
+                "@type": f"{_TYPE}extensions.upstreams.http.v3.HttpProtocolOptions",
+                # On a kept connection a request can meet the death of its engine, and Envoy cannot know that it
+                # never arrived. A fresh one costs 0.1 ms here, and what it cannot reach is tried again.
+                "common_http_protocol_options": {"max_requests_per_connection": 1, "idle_timeout": f"{IDLE_SECONDS}s"},
+                "explicit_http_config": {"http_protocol_options": {}},
+            }
+        },
+    }
+
+
+_LIMITS = ("max_connections", "max_pending_requests", "max_requests", "max_retries")
+_UNLIMITED = 100_000
+"""The engine queues by itself and says how much; a proxy that refuses first would hide it."""
+
+
+def _outlier_detection() -> Json:
+    """Eject what cannot be reached. Wrong answers are for the gates to judge: ejection would hide them."""
+    return {
+        # Local origin: no connection, no answer. External: a 5xx, which the engine itself gave.
+        "split_external_local_origin_errors": True,
+        "consecutive_local_origin_failure": 3,
+        "enforcing_consecutive_5xx": 0,
+        "enforcing_consecutive_gateway_failure": 0,
+        "enforcing_success_rate": 0,
+        "enforcing_local_origin_success_rate": 0,
+        "interval": "1s",
+        "base_ejection_time": "2s",
+        # A cluster has one endpoint: less than 100 % could eject nobody.
+        "max_ejection_percent": 100,
+    }
+
+
+def _listener(port: int, folder: Path) -> Json:
+    connection_manager = _extension(
+        "filters.network.http_connection_manager",
+        "extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
+        stat_prefix=ROUTE_NAME,
+        rds={"route_config_name": ROUTE_NAME, "config_source": _watched(folder, ROUTES_FILE)},
+        stream_idle_timeout=f"{STREAM_IDLE_SECONDS}s",
+        http_filters=[_extension("filters.http.router", "extensions.filters.http.router.v3.Router")],
+    )
+    return {
+        "name": ROUTE_NAME,
+        "address": _address(port),
+        # Two listeners with port reuse share a port in silence; without it the second one is an error.
+        "enable_reuse_port": False,
+        "filter_chains": [{"filters": [connection_manager]}],
+    }
+
+
+def _stats_listener(port: int) -> Json:
+    match = {"path": STATS_PATH, "headers": [{"name": ":method", "string_match": {"exact": "GET"}}]}
+    connection_manager = _extension(
+        "filters.network.http_connection_manager",
+        "extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
+        stat_prefix=_ADMIN,
+        route_config={
+            "name": _ADMIN,
+            "virtual_hosts": [
+                {"name": _ADMIN, "domains": ["*"], "routes": [{"match": match, "route": {"cluster": _ADMIN}}]}
+            ],
+        },
+        http_filters=[_extension("filters.http.router", "extensions.filters.http.router.v3.Router")],
+    )
+    return {
+        "name": _ADMIN,
+        "address": _address(port),
+        "enable_reuse_port": False,
+        "filter_chains": [{"filters": [connection_manager]}],
+    }
+
+
+def _admin_cluster(admin: Path) -> Json:
+    endpoint = {"endpoint": {"address": _socket(admin)}}
+    return {
+        "name": _ADMIN,
+        "type": "STATIC",
+        "connect_timeout": "1s",
+        "load_assignment": {"cluster_name": _ADMIN, "endpoints": [{"lb_endpoints": [endpoint]}]},
+    }
+
+
+def _socket(path: Path) -> Json:
+    return {"pipe": {"path": str(path), "mode": 0o600}}
+
+
+def _header(name: str, key: str) -> Json:
+    """Who answered is read from the endpoint itself, so that it is true after a second attempt too."""
+    value = f"%UPSTREAM_METADATA(tidegate:{key})%"
+    return {"header": {"key": name, "value": value}, "append_action": "OVERWRITE_IF_EXISTS_OR_ADD"}
+
+
+def _watched(folder: Path, name: str) -> Json:
+    source = {"path": str(folder / name), "watched_directory": {"path": str(folder)}}
+    return {"resource_api_version": "V3", "path_config_source": source}
+
+
+def _response(generation: str, kind: str, resources: list[Json]) -> Json:
+    typed = [{"@type": _TYPE + kind, **resource} for resource in resources]
+    return {"version_info": generation, "type_url": _TYPE + kind, "resources": typed}
+
+
+def _extension(name: str, kind: str, **config: Any) -> Json:
+    return {"name": f"envoy.{name}", "typed_config": {"@type": _TYPE + kind, **config}}
+
+
+def _address(port: int) -> Json:
+    return {"socket_address": {"address": LOOPBACK, "port_value": port}}

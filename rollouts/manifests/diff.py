@@ -1,0 +1,140 @@
+"""What applying the rendered objects would change, by the cluster's own answers to a dry run; changes nothing."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from enum import StrEnum
+
+from rollouts.errors import Conflict, Forbidden, Invalid, NotFound
+from rollouts.kube.model import Json, Resource
+from rollouts.kube.ports import Cluster
+from rollouts.kube.resources import (
+    DEPLOYMENTS,
+    HORIZONTAL_POD_AUTOSCALERS,
+    HTTP_ROUTES,
+    NODE_POOLS,
+    SCALED_OBJECTS,
+    SIGSTORE_POLICIES,
+    VIRTUAL_SERVICES,
+    resource_of,
+)
+from rollouts.manifests.conventions import cluster_wide
+from rollouts.manifests.ownership import foreign_object, with_preserved_fields
+from tidegate.core.model import Value
+from tidegate.core.names import DELIVERY, MANAGED_BY
+from tidegate.core.yaml_text import yaml_text
+
+_BY_THE_SERVER = (
+    "managedFields",
+    "resourceVersion",
+    "generation",
+    "uid",
+    "creationTimestamp",
+    "selfLink",
+)
+"""Parts of the metadata that change by themselves."""
+
+
+class DiffState(StrEnum):
+    """What the cluster says of an object."""
+
+    SAME = "same"
+    CHANGED = "changed"
+    NEW = "new"
+    REFUSED = "refused"
+    """The API server would not take it, or we may not ask."""
+    NOT_OURS = "not tidegate's"
+    """It is there, and somebody else's: applying would take it over."""
+    LEFT_OVER = "left over"
+    """It is there, of this delivery, and no longer wanted: such as the autoscaler of another kind."""
+
+
+class ObjectDiff(Value):
+    """One object."""
+
+    kind: str
+    name: str
+    state: DiffState
+    text: str = ""
+    """Lines as `diff -u` writes them; the server's own words when it refused; whose it is, when it is not ours."""
+
+
+def difference(before: Json | None, after: Json) -> ObjectDiff:
+    """Between an object as it is (None when there is none) and the server's answer to a dry run."""
+    kind, name = after["kind"], after["metadata"]["name"]
+    now, then = ("" if each is None else yaml_text(_settled(each)) for each in (before, after))
+    if now == then:
+        return ObjectDiff(kind=kind, name=name, state=DiffState.SAME)
+    lines = difflib.unified_diff(now.splitlines(), then.splitlines(), "in the cluster", "as rendered", lineterm="")
+    state = DiffState.NEW if before is None else DiffState.CHANGED
+    return ObjectDiff(kind=kind, name=name, state=state, text="\n".join(lines))
+
+
+def _settled(seen: Json) -> Json:
+    metadata = {key: value for key, value in seen["metadata"].items() if key not in _BY_THE_SERVER}
+    return {key: value for key, value in {**seen, "metadata": metadata}.items() if key != "status"}
+
+
+_CHOICES: tuple[Resource, ...] = (
+    HTTP_ROUTES,
+    VIRTUAL_SERVICES,
+    SCALED_OBJECTS,
+    HORIZONTAL_POD_AUTOSCALERS,
+    DEPLOYMENTS,
+    NODE_POOLS,
+    SIGSTORE_POLICIES,
+)
+"""Kinds of which a spec asks for one or the other, or none: what a former spec asked for may still act."""
+
+_REFUSALS = (Conflict, Forbidden, Invalid, NotFound)
+
+
+async def differences(cluster: Cluster, wanted: Sequence[Json]) -> tuple[ObjectDiff, ...]:
+    """One for each object that is wanted, in their order, then those that are left over.
+
+    Raises:
+        FleetError: the cluster did not answer, or did not know who asks.
+    """
+    found = [await _difference(cluster, each) for each in wanted]
+    names = {(each.kind, each.name) for each in found}
+    deliveries = dict.fromkeys(each["metadata"]["labels"][DELIVERY] for each in wanted)
+    left = [left for delivery in deliveries for left in await _left_over(cluster, delivery) if left not in names]
+    return (*found, *(ObjectDiff(kind=kind, name=name, state=DiffState.LEFT_OVER) for kind, name in left))
+
+
+async def _difference(cluster: Cluster, wanted: Json) -> ObjectDiff:
+    try:
+        live = await _live(cluster, wanted)
+        if live and (other := foreign_object(live, wanted["metadata"]["labels"][DELIVERY])):
+            return ObjectDiff(kind=other.kind, name=other.name, state=DiffState.NOT_OURS, text=str(other))
+        would_be = await cluster.apply(
+            with_preserved_fields(wanted, live) if live else wanted, force=True, dry_run=True
+        )
+    except _REFUSALS as error:
+        metadata = wanted["metadata"]
+        return ObjectDiff(kind=wanted["kind"], name=metadata["name"], state=DiffState.REFUSED, text=error.message)
+    return difference(live, would_be)
+
+
+async def _live(cluster: Cluster, wanted: Json) -> Json | None:
+    try:
+        return await cluster.get(resource_of(wanted), wanted["metadata"]["name"])
+    except NotFound:
+        return None
+
+
+async def _left_over(cluster: Cluster, delivery: str) -> Iterable[tuple[str, str]]:
+    labels = ",".join(f"{key}={value}" for key, value in {DELIVERY: delivery, **MANAGED_BY}.items())
+    # Without a namespace of their own, those of another one's delivery of the same name have the same labels.
+    ours = cluster_wide(cluster.namespace, delivery)
+    seen: list[tuple[str, str]] = []
+    for resource in _CHOICES:
+        try:
+            listed = await cluster.list(resource, labels=labels)
+        except (NotFound, Forbidden):
+            # A kind that the cluster does not know, or that we may not see, leaves nothing that we could tell of.
+            continue
+        names = (each["metadata"]["name"] for each in listed.items)
+        seen += [(resource.kind, name) for name in names if resource.namespaced or name.startswith(ours)]
+    return seen

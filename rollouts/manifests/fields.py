@@ -1,0 +1,74 @@
+"""Types of fields in `fleet`: how a person writes what Kubernetes has names and amounts for."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from typing import Annotated
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, Field
+
+from tidegate.core.model import at_odds
+
+_DIGEST = re.compile(r"\S+@sha256:[0-9a-f]{64}")
+
+
+def _block(text: str) -> str:
+    try:
+        return str(ipaddress.ip_network(text))
+    except ValueError:
+        raise ValueError("a block of addresses such as 10.20.0.0/16") from None
+
+
+ObjectName = Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")]
+"""Name of an object or a namespace."""
+
+Host = Annotated[str, Field(pattern=r"^(\*\.)?[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$")]
+"""Name under which users reach a gateway; `*.` stands for one name before the others."""
+
+Url = Annotated[str, Field(pattern=r"^https?://[^\s/?#@]+(/[^\s?#]*)?$")]
+"""Address with `http://` or `https://`, without a name or password before the host, and without a query."""
+
+Bytes = Annotated[str, Field(pattern=r"^[1-9][0-9]*(Mi|Gi|Ti)$")]
+"""Memory or disk, such as 64Gi."""
+
+Cores = Annotated[str, Field(pattern=r"^([1-9][0-9]*m?|[0-9]+\.[0-9]{1,3})$")]
+"""Processors, such as 8 or 500m."""
+
+LabelKey = Annotated[
+    str, Field(pattern=r"^([a-z0-9][-a-z0-9.]{0,251}[a-z0-9]/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$")
+]
+LabelText = Annotated[str, Field(pattern=r"^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$")]
+
+Block = Annotated[str, AfterValidator(_block)]
+"""Addresses such as 10.20.0.0/16."""
+
+
+def pinned(image: str) -> str:
+    """The image, when it is named by digest.
+
+    Raises:
+        ValueError: it may be another one tomorrow.
+    """
+    if not _DIGEST.fullmatch(image):
+        raise at_odds(f"{image}, which may be another image tomorrow", "REGISTRY/REPOSITORY@sha256:DIGEST")
+    return image
+
+
+PinnedImage = Annotated[str, AfterValidator(pinned)]
+"""An image by digest."""
+
+
+def host_in(url: str) -> str:
+    """The name in an address; empty when it is a number, by which no gateway chooses a route."""
+    host = urlsplit(url).hostname or ""
+    return "" if re.fullmatch(r"[\d.]+|.*:.*", host) else host
+
+
+_UNITS = {"Mi": 1024**2, "Gi": 1024**3, "Ti": 1024**4}
+
+
+def bytes_of(amount: str) -> int:
+    """How much `Bytes` says."""
+    return int(amount[:-2]) * _UNITS[amount[-2:]]

@@ -1,0 +1,158 @@
+"""The kinds of SLO of `delivery.yaml`: what each counts as an event, which are bad, and what its alerts say.
+
+`slo_of` makes the SLO of one line of `slos`, and `group_of` those of a delivery.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+from slo.metrics.exporters import QUALITY
+from slo.metrics.vllm import KV_CACHE_USAGE
+from slo.model import Alert, EventSli, RawSli, Sli, Slo, SloGroup
+from slo.promql import REGION, WINDOW, Scope, nonzero, of_service, series_selector, sum_by
+from slo.signals import requests
+from slo.spec import CountedBy, SloSpec, Threshold, edge_label
+from tidegate.core.durations import format_duration, prometheus_duration
+
+
+def promise(item: SloSpec) -> str:
+    """What users may count on: `99.9% of requests get an answer, over 30d`."""
+    return f"{item.objective:g}% of {_good(item)}, over {prometheus_duration(item.window)}"
+
+
+def breach(item: SloSpec) -> str:
+    """What is wrong when the promise is broken, as the end of a sentence on a region."""
+    return _BREACHES[item.kind]
+
+
+def _good(item: SloSpec) -> str:
+    if item.tokens_per_second:
+        return f"requests get {item.tokens_per_second.at_least:g} output tokens a second or more"
+    if item.kv_cache:
+        return f"the time the KV cache is at most {item.kv_cache.below:.0%} full"
+    if item.quality:
+        return f"the time the judge's score '{item.quality.dimension}' is {item.quality.at_least:g} or more"
+    within = item.ttft or item.itl or item.e2e or item.queue_time
+    return _GOOD[item.kind].format(within and format_duration(within.below))
+
+
+_GOOD = {
+    "errors": "requests get a whole answer and no server error",
+    "ttft": "requests get their first token within {}",
+    "itl": "output tokens follow the one before within {}",
+    "e2e": "requests get their last token within {}",
+    "queue_time": "requests wait at most {} in the engine's queue",
+}
+
+_BREACHES = {
+    "errors": "requests fail",
+    "ttft": "first tokens come late",
+    "itl": "tokens follow too slowly",
+    "e2e": "answers take too long",
+    "queue_time": "requests wait too long in the queue",
+    "tokens_per_second": "requests get too few tokens a second",
+    "kv_cache": "the KV cache is too full",
+    "quality": "the judge's score is too low",
+}
+
+
+USERS = 'role=~"stable|canary|previous"'
+"""Not the copies in `shadow`. A previous version answers when no other engine does, and just then it matters."""
+SERVING = 'role=~"stable|canary"'
+"""Of levels, which an idle previous version has too: it would make every region look better than it is."""
+
+_REGIONS = Scope(window=WINDOW, matchers=(USERS,), by=REGION)
+_STEP = "1m"
+"""Between two looks at a level: 4,320 in the longest window that is looked at."""
+
+
+def sli_of(item: SloSpec, *, service: str, counted_by: CountedBy) -> Sli:
+    """The queries of one SLO of a service, by region; without a series where nothing happened."""
+    sli = _of_anybody(item, counted_by)
+    queries = {name: of_service(query, service) for name, query in sli}
+    return sli.model_copy(update=queries)
+
+
+def _of_anybody(item: SloSpec, counted_by: CountedBy) -> Sli:
+    if item.errors:
+        return _failed(item.errors.counted_by or counted_by)
+    if item.kv_cache:
+        return _share_of_time(series_selector(KV_CACHE_USAGE.name, SERVING), f"> bool {item.kv_cache.below:g}")
+    if item.quality:
+        dimension = f'dimension="{item.quality.dimension}"'
+        return _share_of_time(series_selector(QUALITY.name, dimension, SERVING), f"< bool {item.quality.at_least:g}")
+    assert item.threshold, "one kind is always said"
+    return _slower(item.threshold)
+
+
+def _failed(counted_by: CountedBy) -> EventSli:
+    counted = requests(counted_by, _REGIONS)
+    return EventSli(error_query=counted.failed, total_query=nonzero(counted.judged))
+
+
+def _slower(threshold: Threshold) -> EventSli:
+    """Events beyond the edge. An engine without this bucket has no series, and so no share of bad events."""
+    assert threshold.edge is not None, "a spec with another threshold is refused"
+    everything = _REGIONS.rate(f"{threshold.histogram.name}_count")
+    fast = _REGIONS.rate(f"{threshold.histogram.name}_bucket", f'le="{edge_label(threshold.edge)}"')
+    return EventSli(error_query=f"{everything} - {fast}", total_query=nonzero(everything))
+
+
+def _share_of_time(gauge: str, bad: str) -> RawSli:
+    """Of the time of all engines of a region together, that in which the gauge is bad; NaN is no value."""
+    known = f"({gauge} >= 0)"
+    bad_looks = sum_by(f"sum_over_time(({known} {bad})[{WINDOW}:{_STEP}])", REGION)
+    looks = sum_by(f"count_over_time({known}[{WINDOW}:{_STEP}])", REGION)
+    return RawSli(error_ratio_query=f"{bad_looks} / {looks}")
+
+
+Severity = Literal["page", "ticket"]
+
+OWN_RUNBOOK = "docs/slo-catalogue.md"
+"""In tidegate's documentation; a section for each kind."""
+
+_REGION = "{{ $labels.region }}"
+_SHARE = "{{ $value | humanizePercentage }}"
+_SPEED = {"page": "so fast that it will not last", "ticket": "faster than it may be"}
+
+
+def alert(item: SloSpec, service: str, severity: Severity) -> Alert:
+    """Its label `region` comes from the series that it fires on."""
+    of = "of the time was" if item.kind in {"kv_cache", "quality"} else "of events were"
+    return Alert(
+        name="".join(word.capitalize() for word in f"{service}-{item.name}".split("-")),
+        annotations={
+            "summary": f"{service} in {_REGION}: {breach(item)}",
+            "description": (
+                f"{item.description or promise(item)}. In {_REGION}, {_SHARE} {of} bad lately; "
+                f"the error budget is spent {_SPEED[severity]}."
+            ),
+            "runbook": item.runbook or f"{OWN_RUNBOOK}#{item.kind}",
+        },
+    )
+
+
+def slo_of(item: SloSpec, *, service: str, counted_by: CountedBy) -> Slo:
+    """The SLO of one line of `slos`; `counted_by` holds where the line does not say who counts requests.
+
+    Its queries give one series for each region, over the users of stable and canary of `service` together.
+    """
+    return Slo(
+        service=service,
+        name=item.name,
+        description=item.description or promise(item),
+        objective=item.objective,
+        window=item.window,
+        labels=item.labels,
+        sli=sli_of(item, service=service, counted_by=counted_by),
+        page=alert(item, service, "page"),
+        ticket=alert(item, service, "ticket"),
+    )
+
+
+def group_of(items: Iterable[SloSpec], *, service: str, counted_by: CountedBy) -> SloGroup:
+    """The SLOs of a delivery, one at least, as if they stood in one document of Sloth's own format."""
+    slos = tuple(slo_of(item, service=service, counted_by=counted_by) for item in items)
+    return SloGroup(slos=slos, mode="cli-gen-prom", spec="prometheus/v1")

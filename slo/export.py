@@ -1,0 +1,214 @@
+"""The files of `slo export`, which make a delivery's SLOs work without tidegate.
+
+For Sloth, Prometheus, a cluster, Alertmanager and Grafana, in the order in which a person would read them. Nothing
+here writes to disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import timedelta
+
+from pydantic import Field
+
+from slo.alertmanager import alertmanager_config
+from slo.catalogue import group_of
+from slo.dashboards import dashboard_json, dashboards_of
+from slo.formats.write import write_prometheus
+from slo.kubernetes.analysis import AnalysisStage, analysis_template
+from slo.kubernetes.manifest import Manifest, object_name
+from slo.kubernetes.pod_monitor import engine_monitor, gpu_monitor
+from slo.model import KubernetesNames, Labels, Slo, SloGroup
+from slo.outputs import prometheus_rule, rule_file, yaml_document
+from slo.rules import RuleGroup, rules_for
+from slo.signals import signal_groups
+from slo.spec import CostSpec, CountedBy, SloSpec
+from slo.windows import windows_for
+from tidegate.core.durations import format_duration
+from tidegate.core.errors import UsageError
+from tidegate.core.model import Value
+from tidegate.core.names import DELIVERY
+
+MARK = "# Written by tidegate"
+"""How each of them begins, also those whose first lines are written elsewhere."""
+
+MARK_OF_JSON = '"tidegate"'
+"""A tag of every dashboard: JSON has no comments."""
+
+SLOTH = f"""\
+{MARK}, for Sloth v0.16: {{call}}
+# Change the SLOs in delivery.yaml, not this file.
+
+"""
+TEMPLATES = f"""\
+---
+{MARK}, for Argo Rollouts. Change the SLOs in delivery.yaml, not this file.
+# Templates named -step are for a step of a canary, those named -background for the analysis of the whole rollout.
+
+"""
+MONITORS = f"""\
+---
+{MARK}, for the Prometheus operator. Change delivery.yaml, not this file.
+
+"""
+ALERTMANAGER = f"""\
+{MARK} as an example, to start from or to merge into a configuration of your own.
+# Secrets are read from files. The receivers, and the address of the queue of tickets, are yours to name.
+
+"""
+
+
+class ExportCluster(Value):
+    """Where the objects will live."""
+
+    prometheus: str = "http://prometheus-operated.monitoring.svc:9090"
+    """As Argo Rollouts reaches it from its own namespace."""
+    namespace: str = ""
+    """Of every object; the one who applies them says it when empty."""
+    labels: Labels = Field(default_factory=dict)
+    """Of every object, besides our own: rule and monitor selectors ask for them."""
+
+
+class ExportRequest(Value):
+    """A delivery's SLOs, and what the export should look like."""
+
+    delivery: str
+    promises: tuple[SloSpec, ...] = Field(min_length=1)
+    counted_by: CountedBy
+    cost: CostSpec | None = None
+    stage: timedelta
+    """How long a canary is on trial."""
+    scrape_interval: timedelta
+    """Of the engines."""
+    cluster: ExportCluster = ExportCluster()
+
+    def names(self, suffix: str, slo: Slo | None = None) -> KubernetesNames:
+        """Name, namespace and labels of an object of the delivery, or of one of its SLOs.
+
+        A dot joins the names of both, which have none: with a dash, `chat-eu` and `ttft` would be `chat` and `eu-ttft`.
+        """
+        return KubernetesNames(
+            name=object_name(f"{self.delivery}.{slo.name}" if slo else self.delivery, suffix),
+            namespace=self.cluster.namespace,
+            labels={DELIVERY: self.delivery} | dict(self.cluster.labels),
+        )
+
+
+class ExportedFile(Value):
+    """One file."""
+
+    name: str
+    """Its path below the folder of the export."""
+    text: str
+    holds: str
+    """What is in it, in a few words."""
+    mark: str = MARK
+    """Stands in every version of the file that an export has written."""
+    left_out: tuple[str, ...] = ()
+    """What could not be in it, each with the reason."""
+
+
+def prometheus_rules(
+    wanted: ExportRequest, slos: Iterable[tuple[Slo, tuple[RuleGroup, ...]]], signals: tuple[RuleGroup, ...]
+) -> ExportedFile:
+    """An object for each SLO and one for the signals: each far below the 512 KiB that the operator takes."""
+    objects = [prometheus_rule(groups, wanted.names("slo", slo)) for slo, groups in slos]
+    objects.append(prometheus_rule(signals, wanted.names("signals")))
+    return ExportedFile(
+        name="prometheus-rule.yaml", text="".join(objects), holds=f"{len(objects)} PrometheusRule objects"
+    )
+
+
+def analysis_templates(wanted: ExportRequest, slos: Iterable[Slo]) -> ExportedFile:
+    """Two for each SLO: one that a step runs for as long as a canary is on trial, and one without an end."""
+    objects, left_out = [], []
+    for slo in slos:
+        try:
+            objects += list(_templates(wanted, slo))
+        except UsageError as error:
+            left_out.append(error.message)
+    return ExportedFile(
+        name="analysis-templates.yaml",
+        text="".join(yaml_document(each, header=TEMPLATES) for each in objects) or TEMPLATES,
+        holds=f"{len(objects)} AnalysisTemplate objects",
+        left_out=tuple(left_out),
+    )
+
+
+def pod_monitors(wanted: ExportRequest) -> ExportedFile:
+    """One for the engines, one for their GPUs."""
+    objects = [
+        engine_monitor(wanted.delivery, wanted.names("engines"), wanted.scrape_interval),
+        gpu_monitor(wanted.delivery, wanted.names("gpus")),
+    ]
+    text = "".join(yaml_document(each, header=MONITORS) for each in objects)
+    return ExportedFile(name="pod-monitors.yaml", text=text, holds="2 PodMonitor objects: engines, and their GPUs")
+
+
+def _templates(wanted: ExportRequest, slo: Slo) -> Iterator[Manifest]:
+    for suffix in ("step", "background"):
+        yield analysis_template(
+            slo,
+            AnalysisStage(length=wanted.stage, background=suffix == "background"),
+            names=wanted.names(suffix, slo),
+            prometheus=wanted.cluster.prometheus,
+            windows=windows_for(slo.window),
+        )
+
+
+_SLOTHS_OWN = timedelta(days=30)
+"""The period that Sloth takes when nobody says one."""
+
+
+def export_files(wanted: ExportRequest) -> tuple[ExportedFile, ...]:
+    """Every file; the same input gives the same bytes."""
+    group = group_of(wanted.promises, service=wanted.delivery, counted_by=wanted.counted_by)
+    signals = signal_groups(service=wanted.delivery, counted_by=wanted.counted_by, cost=wanted.cost)
+    ruled = [(slo, rules_for(group.model_copy(update={"slos": (slo,)}), windows_for(slo.window))) for slo in group.slos]
+    everything = [*(rules for _, groups in ruled for rules in groups), *signals]
+    count = sum(len(rules.rules) for rules in everything)
+    return (
+        *_sloth(group),
+        ExportedFile(name="rules.yaml", text=rule_file(everything), holds=f"{count} rules: SLOs, alerts and signals"),
+        prometheus_rules(wanted, ruled, signals),
+        analysis_templates(wanted, group.slos),
+        pod_monitors(wanted),
+        _alertmanager(wanted),
+        *_dashboards(wanted),
+    )
+
+
+def _sloth(group: SloGroup) -> Iterator[ExportedFile]:
+    """A file for each period: Sloth is told the period of a whole file when it is called."""
+    for period in sorted({slo.window for slo in group.slos}, reverse=True):
+        slos = tuple(slo for slo in group.slos if slo.window == period)
+        length = format_duration(period)
+        name = "sloth.yaml" if period == _SLOTHS_OWN else f"sloth-{length}.yaml"
+        text = write_prometheus(group.model_copy(update={"slos": slos}))
+        call = f"sloth generate -i {name} --default-slo-period {length}"
+        yield ExportedFile(
+            name=name,
+            text=SLOTH.format(call=call) + text,
+            holds=f"{len(slos)} SLO{'s' * (len(slos) != 1)} over {length}, in Sloth's format",
+        )
+
+
+def _alertmanager(wanted: ExportRequest) -> ExportedFile:
+    availability = [promise.name for promise in wanted.promises if promise.errors is not None]
+    config = alertmanager_config(wanted.delivery, availability)
+    return ExportedFile(
+        name="alertmanager.yaml",
+        text=yaml_document(config, header=ALERTMANAGER),
+        holds="an example of routes: page to pager, ticket to tickets",
+    )
+
+
+def _dashboards(wanted: ExportRequest) -> Iterator[ExportedFile]:
+    made = dashboards_of(wanted.promises, service=wanted.delivery, cost=wanted.cost, counted_by=wanted.counted_by)
+    for dashboard in made:
+        yield ExportedFile(
+            name=f"dashboards/{dashboard.uid}.json",
+            text=dashboard_json(dashboard, made),
+            holds=f"a dashboard for Grafana: {dashboard.title}",
+            mark=MARK_OF_JSON,
+        )

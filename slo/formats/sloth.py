@@ -1,0 +1,257 @@
+"""Sloth's two formats: its own `prometheus/v1`, and the Kubernetes object PrometheusServiceLevel in camelCase."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic.alias_generators import to_camel
+
+from slo.formats.fields import AnnotationTexts, LabelTexts, Name, Percent, Query
+from slo.model import Alert, EventSli, KubernetesNames, Labels, RawSli, Sli, Slo, SloGroup
+from tidegate.core.model import SpecModel, at_odds
+
+DENOMINATOR_CORRECTED = "sloth.dev/contrib/denominator_corrected_rules/v1"
+"""The one plugin of Sloth whose rules we make."""
+
+
+def _known_plugin(text: str) -> str:
+    if text != DENOMINATOR_CORRECTED:
+        raise ValueError(f"{DENOMINATOR_CORRECTED}; all other plugins are code that only Sloth runs")
+    return text
+
+
+def _no_plugin(_value: object) -> None:
+    raise at_odds("an SLI plugin, which is code that only Sloth runs", "either events or raw")
+
+
+class EventsPart(SpecModel):
+    """Bad events over all events."""
+
+    error_query: Query
+    total_query: Query
+
+    @model_validator(mode="after")
+    def _differ(self) -> Self:
+        if self.error_query == self.total_query:
+            raise at_odds("the same query for errors and for the total", "two queries that differ")
+        return self
+
+
+class RawPart(SpecModel):
+    """A query that gives the share of bad events itself."""
+
+    error_ratio_query: Query
+
+
+class SliPart(SpecModel):
+    """What is measured, in one of two ways."""
+
+    events: EventsPart | None = None
+    raw: RawPart | None = None
+    plugin: Annotated[None, BeforeValidator(_no_plugin)] = Field(default=None, validate_default=False)
+
+    @model_validator(mode="after")
+    def _is_one_kind(self) -> Self:
+        if bool(self.events) == bool(self.raw):
+            raise at_odds("both kinds of SLI" if self.raw else "no SLI", "either events or raw")
+        return self
+
+    def sli(self) -> Sli:
+        if self.events:
+            return EventSli(error_query=self.events.error_query, total_query=self.events.total_query)
+        assert self.raw is not None
+        return RawSli(error_ratio_query=self.raw.error_ratio_query)
+
+
+class AlertPart(SpecModel):
+    """What one alert has besides what both have."""
+
+    disable: bool = False
+    labels: LabelTexts = Field(default_factory=dict)
+    annotations: AnnotationTexts = Field(default_factory=dict)
+
+
+class AlertingPart(SpecModel):
+    """Both alerts of an SLO."""
+
+    name: str = ""
+    labels: LabelTexts = Field(default_factory=dict)
+    annotations: AnnotationTexts = Field(default_factory=dict)
+    page_alert: AlertPart = AlertPart()
+    ticket_alert: AlertPart = AlertPart()
+
+    @model_validator(mode="after")
+    def _is_named(self) -> Self:
+        if not self.name and not (self.page_alert.disable and self.ticket_alert.disable):
+            raise at_odds("alerts without a name", "a name, or page and ticket disabled")
+        return self
+
+    def alert(self, own: AlertPart) -> Alert | None:
+        """What an alert says itself wins over what both say."""
+        if own.disable:
+            return None
+        labels, annotations = self.labels | own.labels, self.annotations | own.annotations
+        return Alert(name=self.name, labels=labels, annotations=annotations)
+
+
+class NoConfig(SpecModel):
+    """A plugin's settings; the one we know runs without any."""
+
+
+class PluginPart(SpecModel):
+    """One step of Sloth's chain."""
+
+    id: Annotated[str, AfterValidator(_known_plugin)]
+    config: NoConfig | None = None
+    priority: int = 0
+
+    @model_validator(mode="after")
+    def _runs_last(self) -> Self:
+        if self.priority < 0:
+            raise at_odds(f"priority {self.priority}", "0 or more: before Sloth's own rules it has no effect")
+        return self
+
+
+class PluginsPart(SpecModel):
+    """Steps besides Sloth's own, which always run."""
+
+    override_previous: Literal[False] = Field(default=False, alias="overridePrevious")
+    chain: tuple[PluginPart, ...] = ()
+
+
+class SloPart(SpecModel):
+    """One promise of a service."""
+
+    name: Name
+    description: str = ""
+    objective: Percent
+    labels: LabelTexts = Field(default_factory=dict)
+    sli: SliPart
+    alerting: AlertingPart
+    plugins: PluginsPart = PluginsPart()
+
+    @model_validator(mode="after")
+    def _counts_what_it_corrects(self) -> Self:
+        if self.plugins.chain and self.sli.raw:
+            raise at_odds("a correction of the denominator over a raw SLI", "an SLI of events")
+        return self
+
+    def slo(self, *, service: str, labels: Labels, corrected: bool) -> Slo:
+        """`labels` are the group's, over which its own win; `corrected` when the whole group is."""
+        alerting = self.alerting
+        return Slo(
+            service=service,
+            name=self.name,
+            description=self.description,
+            objective=self.objective,
+            labels={**labels, **self.labels},
+            sli=self.sli.sli(),
+            page=alerting.alert(alerting.page_alert),
+            ticket=alerting.alert(alerting.ticket_alert),
+            denominator_corrected=corrected or bool(self.plugins.chain),
+        )
+
+
+class ServicePart(SpecModel):
+    """The SLOs of one service, whatever the document around them."""
+
+    service: Name
+    labels: LabelTexts = Field(default_factory=dict)
+    slo_plugins: PluginsPart = PluginsPart()
+    slos: tuple[SloPart, ...] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _counts_what_it_corrects(self) -> Self:
+        if self.slo_plugins.chain and any(slo.sli.raw for slo in self.slos):
+            raise at_odds("a correction of all denominators over a raw SLI", "SLIs of events")
+        return self
+
+    def merged(self) -> tuple[Slo, ...]:
+        """Each SLO with the labels of all of them; its own win."""
+        corrected = bool(self.slo_plugins.chain)
+        return tuple(part.slo(service=self.service, labels=self.labels, corrected=corrected) for part in self.slos)
+
+
+PROMETHEUS_V1 = "prometheus/v1"
+
+
+class PrometheusV1(ServicePart):
+    """The document: the SLOs of one service, and the format's version."""
+
+    version: Literal["prometheus/v1"]
+
+    def group(self) -> SloGroup:
+        """Labels merged, the inner ones winning."""
+        return SloGroup(slos=self.merged(), mode="cli-gen-prom", spec=PROMETHEUS_V1)
+
+
+SLOTH_V1 = "sloth.slok.dev/v1"
+_CAMEL = ConfigDict(alias_generator=to_camel)
+
+
+class ObjectEvents(EventsPart):
+    """Bad events over all events."""
+
+    model_config = _CAMEL
+
+
+class ObjectRaw(RawPart):
+    """A query that gives the share of bad events itself."""
+
+    model_config = _CAMEL
+
+
+class ObjectSli(SliPart):
+    """What is measured, in one of two ways."""
+
+    events: ObjectEvents | None = None
+    raw: ObjectRaw | None = None
+
+
+class ObjectAlerting(AlertingPart):
+    """Both alerts of an SLO."""
+
+    model_config = _CAMEL
+
+
+class ObjectSlo(SloPart):
+    """One promise of a service."""
+
+    sli: ObjectSli
+    alerting: ObjectAlerting
+
+
+class ObjectMetadata(SpecModel):
+    """Of the object; what a cluster adds to it is not ours to judge."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    name: str = Field(min_length=1)
+    namespace: str = ""
+    labels: dict[str, str] = Field(default_factory=dict)
+    annotations: dict[str, str] = Field(default_factory=dict)
+
+
+class ServiceLevelSpec(ServicePart):
+    """The SLOs of one service."""
+
+    model_config = _CAMEL
+
+    slos: tuple[ObjectSlo, ...] = Field(min_length=1)
+
+
+class PrometheusServiceLevel(SpecModel):
+    """The object as a cluster has it."""
+
+    api_version: Literal["sloth.slok.dev/v1"] = Field(alias="apiVersion")
+    kind: Literal["PrometheusServiceLevel"]
+    metadata: ObjectMetadata
+    spec: ServiceLevelSpec
+    status: object = None
+    """The operator's; not read."""
+
+    def group(self) -> SloGroup:
+        """Labels merged, the inner ones winning; the object's names go to the object made of it."""
+        names = KubernetesNames.model_validate(self.metadata.model_dump())
+        return SloGroup(slos=self.spec.merged(), mode="cli-gen-k8s", spec=SLOTH_V1, kubernetes=names)

@@ -1,0 +1,95 @@
+"""What another team runs in a region under the names of a delivery, made by kubectl alone."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from cluster.bed import GATEWAY, Bed
+from e2e.machine import until
+from fakes.clusters.region import PODS_OF_OTHERS, a_release
+
+from rollouts.kube.model import Json
+from rollouts.kube.resources import NODES
+from tidegate.core.names import DELIVERY
+
+WRITER = "kubectl-client-side-apply"
+"""The field manager of `kubectl apply` in managedFields."""
+OF_THE_CLUSTER = ("events", "events.events.k8s.io")
+"""Kinds that are written by themselves as time passes."""
+
+
+@dataclass(frozen=True)
+class Others:
+    """A Rollout, two Services and a route."""
+
+    bed: Bed
+    region: str
+    name: str
+
+    def move_in(self) -> None:
+        """Apply them, and wait until their pods serve and nothing changes any more."""
+        nodes = self.bed.ask(self.region, lambda client: client.list(NODES)).items
+        bodies = [self._plain(body, _pause_image(nodes)) for body in a_release(self.name, self.bed.namespace)]
+        said = self.kubectl("apply", "-f", "-", given=json.dumps({"kind": "List", "apiVersion": "v1", "items": bodies}))
+        assert said.count("created") == len(bodies), said
+        until("the others' pods are ready", lambda: self.ready() == PODS_OF_OTHERS, seconds=120)
+        seen = [self.objects()]
+
+        def settled() -> bool:
+            seen.append(self.objects())
+            return seen[-1] == seen[-2]
+
+        until("nothing changes any more", settled, seconds=60)
+
+    def move_out(self) -> None:
+        """Take all of it away."""
+        services = [f"services/{self.name}-{arm}" for arm in ("stable", "canary")]
+        self.kubectl("delete", f"rollouts/{self.name}", f"httproutes/{self.name}", *services)
+
+    def ready(self) -> int:
+        """Ready endpoints of the Service that users reach."""
+        chosen = f"kubernetes.io/service-name={self.name}-stable"
+        found = json.loads(self.kubectl("get", "endpointslices", "-l", chosen, "-o", "json"))["items"]
+        return sum(bool(each["conditions"]["ready"]) for one in found for each in one.get("endpoints") or ())
+
+    def objects(self) -> Mapping[str, tuple[str, str]]:
+        """Everything of whatever kind that has these names or says it is this delivery's: identity and version."""
+        kinds = self.kubectl("api-resources", "--namespaced", "--verbs=list", "-o", "name").split()
+        wanted = ",".join(kind for kind in kinds if kind not in OF_THE_CLUSTER)
+        found = json.loads(self.kubectl("get", wanted, "-o", "json", "--ignore-not-found"))["items"]
+        return {
+            f"{body['apiVersion']} {body['kind']} {body['metadata']['name']}": (
+                body["metadata"]["uid"], body["metadata"].get("resourceVersion", ""),
+            )
+            for body in found if self._concerns(body["metadata"])
+        }  # fmt: skip
+
+    def kubectl(self, *words: str, given: str = "") -> str:
+        """What kubectl says in that region's namespace."""
+        context = self.bed.around.clusters[self.region].context
+        where = ["--kubeconfig", self.bed.kubeconfig, "--context", context, "--namespace", self.bed.namespace]
+        done = subprocess.run(["kubectl", *where, *words], input=given, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def _concerns(self, metadata: Json) -> bool:
+        return self.name in metadata["name"] or (metadata.get("labels") or {}).get(DELIVERY) == self.name
+
+    def _plain(self, body: Json, image: str) -> Json:
+        """One of the release as a person would write it: no tool's marks, and pods that this cluster can run."""
+        metadata = {key: body["metadata"][key] for key in ("name", "namespace")}
+        spec = json.loads(json.dumps(body["spec"]))
+        if body["kind"] == "Rollout":
+            spec["template"]["spec"] = {"containers": [{"name": "engine", "image": image}]}
+        if body["kind"] == "HTTPRoute":
+            spec |= {"parentRefs": [{"name": GATEWAY}], "hostnames": [f"{self.name}.example"]}
+        return {**body, "metadata": metadata, "spec": spec}
+
+
+def _pause_image(nodes: Sequence[Json]) -> str:
+    """What every node has for the sandboxes of its pods: it need not be pulled."""
+    names = [name for node in nodes for image in node["status"].get("images", ()) for name in image.get("names", ())]
+    return next(str(name) for name in names if "/pause" in name and "@" not in name)

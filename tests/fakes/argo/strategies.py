@@ -1,0 +1,384 @@
+"""The strategies canary and blue-green: one reconciliation of each, and the status that it ends in.
+
+Upstream: `rollout/canary.go` (`rolloutCanary`, `syncRolloutStatusCanary`, `completedCurrentCanaryStep`),
+`rollout/bluegreen.go`, `rollout/service.go` (`reconcilePreviewService`, `reconcileActiveService`), `rollout/pause.go`
+(`CompletedBlueGreenPause`), `rollout/sync.go` (`shouldFullPromote`, `promoteStable`) and `rollout/restart.go`.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from fakes.argo import analysis, replica_sets, traffic
+from fakes.argo.conditions import BLUE_GREEN, CANARY_STEP, INCONCLUSIVE, seconds_of
+from fakes.argo.objects import ReplicaSet, moment_of
+from fakes.argo.reconciliation import (
+    Reconciliation,
+    base_status,
+    promote,
+    reset,
+    sync_metadata,
+    with_conditions,
+    within_window,
+)
+from fakes.argo.replica_sets import at_desired_counts, canary_counts, preview_count, selector_of
+from fakes.argo.traffic import reconcile_canary_services, reconcile_traffic
+from fakes.argo.workloads import is_available
+
+from rollouts.kube.model import Json
+from rollouts.kube.resources import PODS
+
+_AGAIN = timedelta(seconds=30)
+
+
+def restart_pods(r: Reconciliation) -> None:
+    """Evict as many as may be missing, at least one; `restartedAt` is set once none is left to evict."""
+    wanted = r.rollout.spec.get("restartAt")
+    if not wanted or wanted == r.rollout.status.get("restartedAt"):
+        return
+    at = moment_of(wanted)
+    if r.now < at:
+        r.world.wake(at)
+        return
+    first = {rs.name: number for number, rs in enumerate((r.stable, r.new)) if rs is not None}
+    ordered = sorted(r.all, key=lambda rs: first.get(rs.name, len(first)))
+    pods = [pod for rs in ordered for pod in r.world.index.owned(PODS, rs.body)]
+    seconds = int(r.rollout.spec.get("minReadySeconds", 0))
+    available = sum(is_available(pod, seconds, r.now) for pod in pods)
+    whole = max(r.rollout.replicas, sum(rs.replicas for rs in r.all))
+    spare = available - (whole - max(r.rollout.surge_and_unavailable[1], 1))
+    old = [pod for pod in pods if moment_of(pod["metadata"]["creationTimestamp"]) < at]
+    for pod in old[: max(spare, 0)]:
+        r.world.delete(pod)
+    if len(old) > max(spare, 0):
+        r.world.wake(r.now + _AGAIN)
+    else:
+        r.status["restartedAt"] = wanted
+
+
+INSTANT_STEPS = ("setHeaderRoute", "setMirrorRoute")
+"""Done as soon as they are current, whether or not the router did anything."""
+
+
+def reconcile_canary(r: Reconciliation) -> None:
+    """The order matters: services and traffic come before pods, and the status comes last."""
+    replica_sets.sync_revision(r)
+    runs = analysis.Runs(r)
+    if r.template_or_steps_changed:
+        _write_canary_status(r, runs)
+        return
+    replica_sets.create_new(r)
+    restart_pods(r)
+    sync_metadata(r)
+    replica_sets.forget_old(r)
+    reconcile_canary_services(r)
+    reconcile_traffic(r)
+    runs.reconcile()
+    if not r.pauses.adds and not scale_canary(r):
+        _pause_at_step(r)
+    _write_canary_status(r, runs)
+
+
+def scale_canary(r: Reconciliation) -> bool:
+    """One replica set at a time: stable, then new, then old ones; whether one changed."""
+    if r.halted:
+        return False
+    replica_sets.remove_deadlines(r)
+    if r.has_stable and r.stable is not None:
+        # By the weights before this reconciliation: a stable that follows its weight goes one step behind it.
+        desired = canary_counts(r.rollout, r.new, r.stable, r.others, r.rollout.weights)[1]
+        if replica_sets.scale(r, r.stable, desired):
+            return True
+    r.new = r.new or r.by_hash(r.rollout.current_hash)
+    desired = canary_counts(r.rollout, r.new, r.stable, r.others, r.weights)[0]
+    return replica_sets.scale_new(r, desired) or replica_sets.scale_down_others_of_canary(r)
+
+
+def _pause_at_step(r: Reconciliation) -> None:
+    """Begin the pause of a `pause` step. One that somebody took away (`controllerPause` without conditions) is over."""
+    step = r.rollout.step
+    if r.rollout.paused or r.rollout.promoting_fully or step is None or "pause" not in step:
+        return
+    begun = r.pauses.condition(CANARY_STEP) is not None
+    if not begun and r.rollout.status.get("controllerPause"):
+        return
+    if not begun:
+        r.pauses.add(CANARY_STEP)
+    if duration := (step["pause"] or {}).get("duration"):
+        seconds = seconds_of(duration)
+        r.world.wake(r.pauses.ends(CANARY_STEP, seconds) or r.now + timedelta(seconds=seconds))
+
+
+def _write_canary_status(r: Reconciliation, runs: analysis.Runs) -> None:
+    status = base_status(r)
+    status["availableReplicas"] = sum(rs.available for rs in r.all)
+    status["currentStepHash"] = r.rollout.step_hash
+    if r.template_or_steps_changed:
+        reset(r, status)
+        _skip_steps_of_known_version(r, status)
+    elif (reason := _promotes_canary(r)) is not None:
+        promote(r, status, reason)
+    elif r.pauses.aborted:
+        promoted = status.get("stableRS", "") == status["currentPodHash"]
+        _set_index(r, status, len(r.rollout.steps) if promoted else 0)
+    else:
+        _advance(r, status, runs)
+    r.persist(with_conditions(r, status))
+
+
+def _skip_steps_of_known_version(r: Reconciliation, status: Json) -> None:
+    """Back to the stable, or within the rollback window to one that still has pods: all steps are skipped."""
+    if r.new is None or not r.rollout.steps:
+        return
+    if r.new.hash == r.rollout.stable_hash:
+        r.event("SkipSteps", "Rollback to stable ReplicaSets")
+    elif within_window(r) and r.new.replicas > 0:
+        r.event("SkipSteps", "Rollback to active ReplicaSets within RollbackWindow")
+    else:
+        return
+    status["currentStepIndex"] = len(r.rollout.steps)
+
+
+def _promotes_canary(r: Reconciliation) -> str | None:
+    """Why the new one becomes stable now (`shouldFullPromote`): its pods are all there, and nothing is left to do."""
+    if r.stable is None:
+        return "Initial deploy"
+    full = r.rollout.promoting_fully or within_window(r)
+    if full:
+        r.pauses.clear()
+        r.pauses.unabort()
+    if r.pauses.aborted or r.new is None or not _all_available(r):
+        return None
+    if r.rollout.promoting_fully:
+        return "Full promotion requested"
+    if full:
+        return "Rollback within window"
+    count = len(r.rollout.steps)
+    return f"Completed all {count} canary steps" if r.rollout.step_index in (None, count) else None
+
+
+def _all_available(r: Reconciliation) -> bool:
+    whole = r.rollout.replicas
+    return r.new is not None and r.new.available == whole
+
+
+def _advance(r: Reconciliation, status: Json, runs: analysis.Runs) -> None:
+    index = r.rollout.step_index
+    if index is None:
+        return
+    if r.rollout.promoting_fully or within_window(r):
+        index = len(r.rollout.steps)
+    elif (step := r.rollout.step) is not None and _completed(r, step, runs):
+        index += 1
+        status["canary"].pop(analysis.STEP[1], None)
+        text = f"Rollout step {index}/{len(r.rollout.steps)} completed ({step_text(step)})"
+        r.event("RolloutStepCompleted", text)
+        r.pauses.remove(CANARY_STEP)
+    _set_index(r, status, index)
+
+
+def _completed(r: Reconciliation, step: Json, runs: analysis.Runs) -> bool:
+    """`completedCurrentCanaryStep`; never while `spec.paused`."""
+    if r.rollout.paused:
+        return False
+    if "pause" in step:
+        return r.pauses.step_completed(step["pause"] or {})
+    if "setCanaryScale" in step or "setWeight" in step:
+        return at_desired_counts(r.rollout, r.new, r.stable, r.others, r.weights)
+    if "analysis" in step:
+        return runs.succeeded(analysis.STEP)
+    return any(name in step for name in INSTANT_STEPS)
+
+
+def _set_index(r: Reconciliation, status: Json, index: int) -> None:
+    if r.rollout.steps:
+        status["currentStepIndex"] = index
+
+
+def step_text(step: Json) -> str:
+    """`CanaryStepString`."""
+    if "setWeight" in step:
+        return f"setWeight: {step['setWeight']}"
+    if "pause" in step:
+        duration = (step["pause"] or {}).get("duration")
+        return f"pause: {duration}" if duration else "pause"
+    if "setCanaryScale" in step:
+        inside = ", ".join(f"{key}: {str(part).lower()}" for key, part in step["setCanaryScale"].items())
+        return f"setCanaryScale{{{inside}}}"
+    return next((name for name in ("experiment", "analysis", *INSTANT_STEPS) if name in step), "invalid")
+
+
+def reconcile_blue_green(r: Reconciliation) -> None:
+    """The preview Service follows the new pods at once, the active one when they are all there and nothing waits."""
+    replica_sets.sync_revision(r)
+    replica_sets.create_new(r)
+    assert r.new is not None
+    preview = _service(r, "previewService")
+    if preview is not None and not r.halted:
+        traffic.switch(r, preview, r.new.hash)
+    runs = analysis.Runs(r)
+    if r.template_changed:
+        _write_blue_green_status(r, runs)
+        return
+    restart_pods(r)
+    active = _service(r, "activeService") or {}
+    scale_blue_green(r, selector_of(active))
+    replica_sets.forget_old(r)
+    _reconcile_pause(r, r.new, selector_of(active), runs)
+    _switch_active(r, r.new, active, runs)
+    runs.reconcile()
+    sync_metadata(r)
+    _write_blue_green_status(r, runs)
+
+
+def scale_blue_green(r: Reconciliation, active_hash: str) -> None:
+    """The active version whole, the new one as the preview allows, others until their deadline."""
+    replica_sets.remove_deadlines(r)
+    active = r.by_hash(active_hash)
+    if active is not None:
+        replica_sets.scale(r, active, r.rollout.replicas)
+    r.new = r.new or r.by_hash(r.rollout.current_hash)  # as `reconcileCanaryReplicaSets`, or it waits for ever
+    if r.new is not None:
+        replica_sets.scale_new(r, preview_count(r.rollout, r.by_hash(_colours(r).get("activeSelector", "")), r.new))
+    after = r.rollout.strategy
+    measured = "postPromotionAnalysis" not in after or "scaleDownDelaySeconds" in after or r.rollout.fully_promoted
+    if r.pauses.condition(INCONCLUSIVE) is None and (measured or analysis.Runs(r).succeeded(analysis.AFTER)):
+        replica_sets.scale_down_others_of_blue_green(r)
+
+
+def _colours(r: Reconciliation) -> Json:
+    colours: Json = r.rollout.status.get("blueGreen", {})
+    return colours
+
+
+def _service(r: Reconciliation, role: str) -> Json | None:
+    name = r.rollout.strategy.get(role)
+    return r.service(name) if name else None
+
+
+def _fast_tracked(r: Reconciliation, new: ReplicaSet, active_hash: str) -> bool:
+    """No pause: the version is still warm, a full promotion was asked for, or nothing or this one is active."""
+    return r.warm or r.rollout.promoting_fully or active_hash in ("", new.hash)
+
+
+def _ready(r: Reconciliation, new: ReplicaSet) -> bool:
+    """`ReadyForPause`: the pods that the preview should have are available."""
+    preview = r.rollout.strategy.get("previewReplicaCount")
+    if preview is not None and not _colours(r).get("scaleUpPreviewCheckPoint"):
+        return new.available == int(preview) or new.available == r.rollout.replicas
+    return _saturated(r, new)
+
+
+def _saturated(r: Reconciliation, new: ReplicaSet) -> bool:
+    return new.replicas == new.available == r.rollout.replicas
+
+
+def _needs_pause(r: Reconciliation) -> bool:
+    strategy = r.rollout.strategy
+    return strategy.get("autoPromotionEnabled") is False or int(strategy.get("autoPromotionSeconds", 0)) > 0
+
+
+def _measured_before(r: Reconciliation, runs: analysis.Runs) -> bool:
+    return "prePromotionAnalysis" not in r.rollout.strategy or runs.succeeded(analysis.BEFORE)
+
+
+def _reconcile_pause(r: Reconciliation, new: ReplicaSet, active_hash: str, runs: analysis.Runs) -> None:
+    if r.rollout.aborted or r.halted or not _ready(r, new):
+        return
+    passed = _colours(r).get("scaleUpPreviewCheckPoint")
+    if _fast_tracked(r, new, active_hash) or passed or not _needs_pause(r):
+        r.pauses.remove(BLUE_GREEN)
+        return
+    if not _measured_before(r, runs):
+        return
+    seconds = int(r.rollout.strategy.get("autoPromotionSeconds", 0))
+    if r.pauses.condition(BLUE_GREEN) is None:
+        if not r.rollout.status.get("controllerPause"):
+            r.pauses.add(BLUE_GREEN)
+            if seconds:
+                r.world.wake(r.now + timedelta(seconds=seconds))
+    elif _pause_completed(r):
+        r.pauses.remove(BLUE_GREEN)
+    elif seconds and (ends := r.pauses.ends(BLUE_GREEN, seconds)) is not None:
+        r.world.wake(ends)
+
+
+def _pause_completed(r: Reconciliation) -> bool:
+    """`CompletedBlueGreenPause`: somebody resumed it, or `autoPromotionSeconds` are over."""
+    if r.pauses.adds:
+        return False
+    if _colours(r).get("scaleUpPreviewCheckPoint") or not _needs_pause(r):
+        return True
+    if r.rollout.strategy.get("autoPromotionEnabled") is False:
+        return bool(r.rollout.status.get("controllerPause")) and r.pauses.condition(BLUE_GREEN) is None
+    ends = r.pauses.ends(BLUE_GREEN, int(r.rollout.strategy.get("autoPromotionSeconds", 0)))
+    return ends is not None and r.now >= ends
+
+
+def _switch_active(r: Reconciliation, new: ReplicaSet, active: Json, runs: analysis.Runs) -> None:
+    """To the new one when it may serve; back to the stable when aborted."""
+    if r.halted:
+        return
+    desired = selector_of(active)
+    if (
+        _ready(r, new)
+        and _saturated(r, new)
+        and (_fast_tracked(r, new, desired) or (_pause_completed(r) and _measured_before(r, runs)))
+    ):
+        desired = new.hash
+    if r.rollout.aborted:
+        desired = r.rollout.stable_hash
+    if desired:
+        traffic.switch(r, active, desired)
+
+
+def _write_blue_green_status(r: Reconciliation, runs: analysis.Runs) -> None:
+    status = base_status(r)
+    if r.template_changed:
+        reset(r, status)
+    if r.rollout.promoting_fully or within_window(r):
+        r.pauses.clear()
+        r.pauses.unabort()
+    colours = status["blueGreen"]
+    for colour in ("preview", "active"):
+        colours[f"{colour}Selector"] = selector_of(_service(r, f"{colour}Service"))
+    reason = _promotes_blue_green(r, colours["activeSelector"], status["currentPodHash"], runs)
+    if reason is not None:
+        promote(r, status, reason)
+    else:
+        colours["scaleUpPreviewCheckPoint"] = _check_point(r, runs)
+    active = r.by_hash(colours["activeSelector"])
+    if active is not None:
+        counts = {"HPAReplicas": active.actual, "availableReplicas": active.available, "readyReplicas": active.ready}
+        status |= counts
+        labels = active.body["spec"]["selector"]["matchLabels"]
+        status["selector"] = ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
+    else:
+        status["availableReplicas"] = sum(rs.available for rs in r.all)
+    r.persist(with_conditions(r, status))
+
+
+def _promotes_blue_green(r: Reconciliation, active_hash: str, current: str, runs: analysis.Runs) -> str | None:
+    """Why the new one becomes stable now (`shouldFullPromote`): it is active, and nothing more is measured."""
+    if r.stable is None or not active_hash:
+        return "Initial deploy"
+    if active_hash != current:
+        return None
+    if r.rollout.promoting_fully:
+        return "Full promotion requested"
+    if within_window(r):
+        return "Rollback within window"
+    if "postPromotionAnalysis" in r.rollout.strategy and r.new is not None and r.warm:
+        return None if r.pauses.aborted else f"Rollback to '{r.new.name}' within scaleDownDelay"
+    measured = "postPromotionAnalysis" not in r.rollout.strategy or runs.succeeded(analysis.AFTER)
+    return "Completed blue-green update" if measured and not r.pauses.aborted else None
+
+
+def _check_point(r: Reconciliation, runs: analysis.Runs) -> bool:
+    """`calculateScaleUpPreviewCheckPoint`: passed once, until the template changes or the version is stable."""
+    preview = r.rollout.strategy.get("previewReplicaCount")
+    if preview is None or r.new is None:
+        return False
+    if _colours(r).get("scaleUpPreviewCheckPoint"):
+        return True
+    return _measured_before(r, runs) and _pause_completed(r) and r.new.available == int(preview)

@@ -1,0 +1,356 @@
+"""What Kubernetes does with pods: made for ReplicaSets and Deployments, placed on nodes, started, ready in their time.
+
+Kubernetes: `pkg/controller/replicaset/replica_set.go` (`manageReplicas`), `replica_set_utils.go` (`calculateStatus`),
+`pkg/controller/controller_utils.go` (`ActivePodsWithRanks`), `pkg/controller/deployment`; the scheduler's plugins
+`NodeResourcesFit`, `TaintToleration`, `NodeAffinity` and `NodeUnschedulable` (nothing is preempted); the kubelet's
+container states and pod conditions. A cluster without Node objects has room for everything, a deleted pod is gone at
+once, and a Deployment's new template replaces the old pods at once.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections import Counter
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from decimal import Decimal
+
+from fakes.argo.objects import ReplicaSet, moment_of, reference_to, safe_hash, stamp
+from fakes.argo.world import World
+from fakes.kube.refusal import Refusal
+
+from rollouts.kube.model import Json
+from rollouts.kube.resources import NODES, PODS, REPLICA_SETS
+
+_UNITS = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+
+
+def place(world: World, pod: Json) -> tuple[str, str]:
+    """The first node by name that takes it, or none and the scheduler's reason."""
+    nodes = world.everywhere(NODES)
+    if not nodes:
+        return "simulated-node", ""
+    placed = [one for one in world.everywhere(PODS) if one["spec"].get("nodeName")]
+    reasons: Counter[str] = Counter()
+    for node in nodes:
+        why = _refusal(node, pod) or _shortage(node, pod, placed)
+        if not why:
+            return str(node["metadata"]["name"]), ""
+        reasons[why] += 1
+    texts = ", ".join(f"{count} {why}" for why, count in sorted(reasons.items()))
+    return "", f"0/{len(nodes)} nodes are available: {texts}."
+
+
+def quantity(text: str | float) -> Decimal:
+    """A Kubernetes quantity as a number, such as `500m`, `16Gi`, `1`."""
+    text = str(text)
+    if text.endswith("m"):
+        return Decimal(text.removesuffix("m")) / 1000
+    unit = next((unit for unit in _UNITS if text.endswith(unit)), "")
+    return Decimal(text.removesuffix(unit)) * _UNITS.get(unit, 1)
+
+
+def requests_of(pod: Json) -> dict[str, Decimal]:
+    """What a pod asks for; a limit is a request where none is said."""
+    total: dict[str, Decimal] = {"pods": Decimal(1)}
+    for container in pod["spec"].get("containers", ()):
+        resources = container.get("resources", {})
+        for name, text in (resources.get("limits", {}) | resources.get("requests", {})).items():
+            total[name] = total.get(name, Decimal(0)) + quantity(text)
+    return total
+
+
+def _refusal(node: Json, pod: Json) -> str:
+    spec, labels = node.get("spec", {}), node["metadata"].get("labels", {})
+    conditions = node.get("status", {}).get("conditions", ())
+    if spec.get("unschedulable") or any(one["type"] == "Ready" and one["status"] != "True" for one in conditions):
+        return "node(s) were unschedulable"
+    for taint in spec.get("taints", ()):
+        if taint["effect"] != "PreferNoSchedule" and not any(
+            _tolerates(one, taint) for one in pod["spec"].get("tolerations", ())
+        ):
+            return f"node(s) had untolerated taint {{{taint['key']}: {taint.get('value', '')}}}"
+    wanted = pod["spec"].get("nodeSelector", {})
+    affinity = pod["spec"].get("affinity", {}).get("nodeAffinity", {})
+    terms = affinity.get("requiredDuringSchedulingIgnoredDuringExecution", {}).get("nodeSelectorTerms", ())
+    fits = all(labels.get(key) == value for key, value in wanted.items())
+    if not fits or (terms and not any(_fits(term, labels) for term in terms)):
+        return "node(s) didn't match Pod's node affinity/selector"
+    return ""
+
+
+def _shortage(node: Json, pod: Json, placed: list[Json]) -> str:
+    allocatable = {"pods": "110"} | node.get("status", {}).get("allocatable", {})
+    free = {name: quantity(text) for name, text in allocatable.items()}
+    for other in placed:
+        if other["spec"]["nodeName"] == node["metadata"]["name"]:
+            for name, amount in requests_of(other).items():
+                free[name] = free.get(name, Decimal(0)) - amount
+    lacking = next((name for name, amount in requests_of(pod).items() if amount > free.get(name, 0)), None)
+    return f"Insufficient {lacking}" if lacking else ""
+
+
+def _tolerates(toleration: Json, taint: Json) -> bool:
+    key, effect = toleration.get("key"), toleration.get("effect")
+    if (key and key != taint["key"]) or (effect and effect != taint["effect"]):
+        return False
+    return toleration.get("operator") == "Exists" or toleration.get("value", "") == taint.get("value", "")
+
+
+def _fits(term: Json, labels: Json) -> bool:
+    return all(_holds(one, labels.get(one["key"])) for one in term.get("matchExpressions", ()))
+
+
+def _holds(expression: Json, value: str | None) -> bool:
+    answers = {
+        "In": value in expression.get("values", ()),
+        "NotIn": value not in expression.get("values", ()),
+        "Exists": value is not None,
+        "DoesNotExist": value is None,
+    }
+    return answers[expression["operator"]]
+
+
+VERSION = "tidegate.dev/version"
+
+
+@dataclass
+class Machines:
+    """How pods fare: how long they take to be ready, and which never will be.
+
+    A pod is named by its label `tidegate.dev/version` or by the image of one of its containers.
+    """
+
+    start_seconds: float = 20.0
+    slow: dict[str, float] = field(default_factory=dict)
+    """Seconds until ready of some versions or images."""
+    unschedulable: set[str] = field(default_factory=set)
+    image_pull_fails: set[str] = field(default_factory=set)
+    crashes: set[str] = field(default_factory=set)
+    last_words: dict[str, str] = field(default_factory=dict)
+    """What containers of some versions or images log before they crash."""
+
+    def seconds_for(self, pod: Json) -> float:
+        return next((seconds for name, seconds in self.slow.items() if name in names_of(pod)), self.start_seconds)
+
+
+def names_of(pod: Json) -> set[str]:
+    """What a fault may call it."""
+    spec = pod["spec"]
+    images = {one["image"] for key in ("initContainers", "containers") for one in spec.get(key, ())}
+    return images | {str(pod["metadata"].get("labels", {}).get(VERSION, ""))} - {""}
+
+
+def is_ready(pod: Json) -> bool:
+    return ready_since(pod) is not None
+
+
+def is_available(pod: Json, min_ready_seconds: int, now: datetime) -> bool:
+    """Ready for at least that long."""
+    since = ready_since(pod)
+    return since is not None and now >= since + timedelta(seconds=min_ready_seconds)
+
+
+def run_pod(world: World, pod: Json, machines: Machines) -> None:
+    """Place it, start it, make it ready in its time; one that fails says why in the words of the kubelet."""
+    names = names_of(pod)
+    if not pod["spec"].get("nodeName"):
+        lacks = "0/3 nodes are available: 3 Insufficient nvidia.com/gpu." if names & machines.unschedulable else ""
+        node, why = ("", lacks) if lacks else place(world, pod)
+        if not node:
+            _wait_for_node(world, pod, why)
+            return
+        pod["spec"]["nodeName"] = node
+        pod = world.update(pod)
+        text = f"Successfully assigned {pod['metadata']['namespace']}/{pod['metadata']['name']} to {node}"
+        world.event(pod, "Scheduled", text, source="default-scheduler")
+    _start(world, pod, machines, names)
+
+
+def _start(world: World, pod: Json, machines: Machines, names: set[str]) -> None:
+    now = world.now()
+    begun = (pod.get("status") or {}).get("startTime") or stamp(now)
+    ready_at = moment_of(begun) + timedelta(seconds=machines.seconds_for(pod))
+    if names & machines.image_pull_fails:
+        text = f'Back-off pulling image "{pod["spec"]["containers"][0]["image"]}"'
+        state: Json = {"waiting": {"reason": "ImagePullBackOff", "message": text}}
+        _write(world, pod, "Pending", begun, state, event=("Failed", text))
+    elif names & machines.crashes:
+        text = f"back-off 5m0s restarting failed container={pod['spec']['containers'][0]['name']}"
+        state = {"waiting": {"reason": "CrashLoopBackOff", "message": text}}
+        words = next((words for name, words in machines.last_words.items() if name in names), "")
+        _write(world, pod, "Running", begun, state, event=("BackOff", text), last_words=words)
+    else:
+        if now < ready_at:
+            world.wake(ready_at)
+        _write(world, pod, "Running", begun, {"running": {"startedAt": begun}}, ready=now >= ready_at)
+
+
+def _wait_for_node(world: World, pod: Json, why: str) -> None:
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": why}
+    old = (pod.get("status") or {}).get("conditions", ())
+    since = next((one["lastTransitionTime"] for one in old if one["type"] == "PodScheduled"), stamp(world.now()))
+    if not old or old[0].get("message") != why:
+        world.event(pod, "FailedScheduling", why, warning=True, source="default-scheduler")
+    world.report(pod, {"phase": "Pending", "conditions": [condition | {"lastTransitionTime": since}]})
+
+
+def _write(
+    world: World,
+    pod: Json,
+    phase: str,
+    begun: str,
+    state: Json,
+    *,
+    ready: bool = False,
+    event: tuple[str, str] | None = None,
+    last_words: str = "",
+) -> None:
+    old = {one["type"]: one for one in (pod.get("status") or {}).get("conditions", ())}
+    conditions = []
+    for kind, true in (("PodScheduled", True), ("Initialized", True), ("ContainersReady", ready), ("Ready", ready)):
+        value = str(true)
+        known = kind in old and old[kind]["status"] == value
+        since = old[kind]["lastTransitionTime"] if known else stamp(world.now())
+        conditions.append({"type": kind, "status": value, "lastTransitionTime": since})
+    crashed = state.get("waiting", {}).get("reason") == "CrashLoopBackOff"
+    statuses = [
+        {
+            "name": one["name"],
+            "image": one["image"],
+            "imageID": "",
+            "ready": ready,
+            "started": ready,
+            "restartCount": 5 if crashed else 0,
+            "state": state,
+            "lastState": {"terminated": _ended(one, last_words)} if crashed else {},
+        }
+        for one in pod["spec"]["containers"]
+    ]
+    status = {"phase": phase, "startTime": begun, "conditions": conditions, "containerStatuses": statuses}
+    if event is not None and (pod.get("status") or {}).get("containerStatuses") != statuses:
+        world.event(pod, *event, warning=True, source="kubelet")
+    world.report(pod, status)
+
+
+def _ended(container: Json, last_words: str) -> Json:
+    """How it ended; the tail of its log only where the container asks for it (`terminationMessagePolicy`)."""
+    told = container.get("terminationMessagePolicy") == "FallbackToLogsOnError" and last_words
+    return {"exitCode": 1, "reason": "Error"} | ({"message": last_words} if told else {})
+
+
+def ready_since(pod: Json) -> datetime | None:
+    found = next((one for one in (pod.get("status") or {}).get("conditions", ()) if one["type"] == "Ready"), None)
+    return moment_of(found["lastTransitionTime"]) if found is not None and found["status"] == "True" else None
+
+
+def reconcile_replica_set(world: World, body: Json, numbers: list[int]) -> None:
+    """As many pods as desired; those that matter least go first. Then its status."""
+    pods = world.index.owned(PODS, body)
+    desired, failure = ReplicaSet(body).replicas, None
+    for pod in sorted(pods, key=_worth)[: max(0, len(pods) - desired)]:
+        world.delete(pod)
+    for _ in range(desired - len(pods)):
+        numbers[0] += 1
+        try:
+            pod = world.create(_pod(body, numbers[0]))
+        except Refusal as refusal:
+            failure = str(refusal)
+            world.event(
+                body, "FailedCreate", f"Error creating: {failure}", warning=True, source="replicaset-controller"
+            )
+            break
+        text = f"Created pod: {pod['metadata']['name']}"
+        world.event(body, "SuccessfulCreate", text, source="replicaset-controller")
+    _write_status(world, body, failure)
+
+
+def _pod(rs: Json, number: int) -> Json:
+    template, name = copy.deepcopy(rs["spec"]["template"]), rs["metadata"]["name"]
+    metadata = {
+        key: template.get("metadata", {})[key]
+        for key in ("labels", "annotations")
+        if key in template.get("metadata", {})
+    }
+    metadata |= {
+        "name": f"{name}-{safe_hash([rs['metadata']['uid'], number])[:5]}",
+        "generateName": f"{name}-",
+        "namespace": rs["metadata"]["namespace"],
+        "ownerReferences": [reference_to(rs)],
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": metadata,
+        "spec": template["spec"],
+        "status": {"phase": "Pending"},
+    }
+
+
+def _worth(pod: Json) -> tuple[bool, bool, float]:
+    """Without a node before placed, not ready before ready, young before old."""
+    age = -moment_of(pod["metadata"]["creationTimestamp"]).timestamp()
+    return bool(pod["spec"].get("nodeName")), is_ready(pod), age
+
+
+def _write_status(world: World, body: Json, failure: str | None) -> None:
+    now, seconds = world.now(), int(body["spec"].get("minReadySeconds", 0))
+    pods = world.index.owned(PODS, body)
+    ready = [pod for pod in pods if is_ready(pod)]
+    available = [pod for pod in ready if is_available(pod, seconds, now)]
+    for at in sorted({since + timedelta(seconds=seconds) for pod in ready if (since := ready_since(pod)) is not None}):
+        if now < at:
+            world.wake(at)
+    counts = {"readyReplicas": len(ready), "availableReplicas": len(available)}
+    status: Json = {"replicas": len(pods), "observedGeneration": body["metadata"]["generation"]}
+    status |= {"fullyLabeledReplicas": len(pods)} if pods else {}
+    status |= {key: count for key, count in counts.items() if count}
+    if failure is not None:
+        old = next(iter(body.get("status", {}).get("conditions", ())), None)
+        first = old["lastTransitionTime"] if old else stamp(now)
+        why = {"reason": "FailedCreate", "message": failure, "lastTransitionTime": first}
+        status["conditions"] = [{"type": "ReplicaFailure", "status": "True", **why}]
+    world.report(body, status)
+
+
+_HASH = "pod-template-hash"
+
+
+def reconcile_deployment(world: World, body: Json) -> None:
+    spec, metadata = body["spec"], body["metadata"]
+    desired, name = int(spec.get("replicas", 1)), f"{metadata['name']}-{safe_hash(spec['template'])}"
+    owned = [ReplicaSet(rs) for rs in world.index.owned(REPLICA_SETS, body)]
+    for rs in owned:
+        count = desired if rs.name == name else 0
+        if rs.replicas != count:
+            rs.body["spec"]["replicas"] = count
+            rs.body = world.update(rs.body)
+    if all(rs.name != name for rs in owned):
+        owned.append(ReplicaSet(world.create(_replica_set(body, name, desired))))
+    ready, available = sum(rs.ready for rs in owned), sum(rs.available for rs in owned)
+    counts = {"replicas": sum(rs.actual for rs in owned), "readyReplicas": ready, "availableReplicas": available}
+    counts["updatedReplicas"] = next(rs.actual for rs in owned if rs.name == name)
+    status: Json = {"observedGeneration": metadata["generation"]} | {
+        key: count for key, count in counts.items() if count
+    }
+    value = str(available >= desired)
+    status["conditions"] = [{"type": "Available", "status": value, "reason": "MinimumReplicasAvailable"}]
+    world.report(body, status)
+
+
+def _replica_set(body: Json, name: str, count: int) -> Json:
+    template = copy.deepcopy(body["spec"]["template"])
+    label = {_HASH: name.rpartition("-")[2]}
+    template["metadata"]["labels"] = template["metadata"].get("labels", {}) | label
+    selector = {"matchLabels": body["spec"]["selector"].get("matchLabels", {}) | label}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "metadata": {
+            "name": name,
+            "namespace": body["metadata"]["namespace"],
+            "labels": template["metadata"]["labels"],
+            "ownerReferences": [reference_to(body)],
+        },
+        "spec": {"replicas": count, "selector": selector, "template": template},
+    }

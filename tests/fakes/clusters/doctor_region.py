@@ -1,0 +1,392 @@
+"""One region's cluster with a delivery in it: everything well, until a test breaks it.
+
+The objects are those that tidegate renders, on the fake API server, under the simulated Argo Rollouts controller.
+What no simulation looks after (leases, budgets, quotas, conditions of routes and definitions) is written here as a
+healthy cluster would have it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from datetime import timedelta
+from typing import Any
+
+from fakes.argo.simulation import Simulation
+from fakes.clock import RealTime, SimulatedTime
+from fakes.fleet import fleet_spec
+from fakes.kube.api import Api
+from fakes.kube.cluster import FakeCluster
+from fakes.kube.server import FakeTransport
+
+from rollouts.adapters.kube.client import KubeClient
+from rollouts.adapters.kube.credentials import CredentialProvider
+from rollouts.doctor import (
+    DiagnosisTarget,
+    EvidenceQuery,
+    Finding,
+    ScrapeInterval,
+    Severity,
+    diagnose,
+    examine,
+    gather,
+)
+from rollouts.doctor.gather import required_access
+from rollouts.doctor.queries import metrics_of
+from rollouts.errors import QueryRefused, Unreachable
+from rollouts.kube.model import Resource
+from rollouts.kube.resources import (
+    CONFIG_MAPS,
+    LEASES,
+    POD_DISRUPTION_BUDGETS,
+    PODS,
+    RESOURCE_QUOTAS,
+    ROLLOUTS,
+    resource_of,
+)
+from rollouts.manifests.manifest import Release
+from rollouts.manifests.render import RenderPart, render
+from rollouts.manifests.spec import ArgoFleetSpec
+
+Json = dict[str, Any]
+Change = Callable[[Json], None]
+
+NAME, REGION, NAMESPACE, CONTROLLER = "support-llm", "eu-west-1", "llm", "argo-rollouts"
+PLUGIN = "argoproj-labs/gatewayAPI"
+GPU = "nvidia.com/gpu"
+GUARD_IMAGE = "registry.example.com/tidegate@sha256:" + "5" * 64
+PROXIES = "envoy-gateway-system"
+"""Where Envoy Gateway runs the proxies of every gateway."""
+
+_CUSTOM = ("argoproj.io", "gateway.networking.k8s.io", "networking.istio.io")
+
+
+def fleet(**changes: Any) -> ArgoFleetSpec:
+    """The fleet's spec; `changes` are fields of it."""
+    return fleet_spec(namespace=NAMESPACE, **changes)
+
+
+SCRAPING = ScrapeInterval(
+    query="max(1 / changes(timestamp(up)[5m:1s]))", interval=timedelta(seconds=5), look=timedelta(seconds=15)
+)
+
+ANY_RELEASE = Release(
+    delivery=NAME, region=REGION, version="0", digest="", image="none", accelerator="nvidia-h200-141gb"
+)
+"""Of no engine: the names of objects are the same for all."""
+
+
+class FakePrometheus:
+    """Answers 1 to everything, but for what a test takes away."""
+
+    def __init__(self) -> None:
+        self.silent: set[str] = set()
+        """Words: a query with one of them has no answer now."""
+        self.unknown: set[str] = set()
+        """Metrics that nobody exports."""
+        self.nan: set[str] = set()
+        self.refused: set[str] = set()
+        self.scraped_every = 5.0
+        """Seconds between two samples of an engine; NaN before there are two."""
+        self.away = False
+        self.asked: list[str] = []
+
+    async def ask(self, query: str) -> tuple[float, ...]:
+        self.asked.append(query)
+        if self.away:
+            raise Unreachable("https://prometheus.example.com did not answer")
+        if any(word in query for word in self.refused):
+            raise QueryRefused("1:5: parse error: unexpected end of input")
+        if "changes(timestamp(" in query:
+            return (self.scraped_every,)
+        if self.unknown & set(metrics_of(query)):
+            return ()
+        if any(word in query for word in self.silent) and "__name__" not in query:
+            return ()
+        return (float("nan"),) if any(word in query for word in self.nan) else (1.0,)
+
+
+class Region:
+    """The cluster, its controllers, its Prometheus, and a doctor."""
+
+    def __init__(
+        self,
+        spec: ArgoFleetSpec | None = None,
+        *,
+        name: str = REGION,
+        analyses: Iterable[Json] = (),
+        deploy: bool = True,
+        real_time: bool = False,
+        guard: str = GUARD_IMAGE,
+    ) -> None:
+        """`guard` is the image of one in the set-up; `real_time` is for a cluster that is served over a socket, whose
+        engines start at once.
+        """
+        self.spec = spec or fleet()
+        self.name = name
+        self.guard = guard
+        self.cluster = FakeCluster(name, namespace=NAMESPACE, time=RealTime() if real_time else SimulatedTime())
+        self.cluster.create_namespace(CONTROLLER)
+        self.simulation = Simulation(self.cluster, start_seconds=0 if real_time else 20, reacts=not real_time)
+        self.api = Api(self.cluster)
+        self.prometheus = FakePrometheus()
+        self.questions: tuple[EvidenceQuery, ...] = ()
+        self.last_delivery: Any = None
+        self.log: list[str] = []
+        """The controller's log, besides what the simulation writes into it."""
+        self.at_last: list[Callable[[], object]] = []
+        """Done just before the doctor looks, where a simulated controller would undo it."""
+        self.controller_dead = False
+        """Its lease is not renewed any more."""
+        _install(self)
+        for body in render(self.spec, ANY_RELEASE, parts=(RenderPart.SETUP, RenderPart.ADMISSION)):
+            self.put(body)
+        if deploy:
+            self.deploy("7", analyses=analyses)
+            # Until the first version is stable, and every delay of its start has passed.
+            self.wait(300)
+
+    def deploy(self, version: str, *, analyses: Iterable[Json] = (), image: str = "") -> None:
+        """Apply what tidegate renders for a version; a template of another version begins a rollout."""
+        release = Release(
+            delivery=NAME,
+            region=self.name,
+            version=version,
+            digest=version * 64,
+            image=image or f"registry.example.com/engines@sha256:{version * 64}",
+            accelerator="nvidia-h200-141gb",
+        )
+        for body in (*analyses, *self.rendered(release, analyses)):
+            self.put(body)
+
+    def rendered(self, release: Release, analyses: Iterable[Json] = ()) -> tuple[Json, ...]:
+        """All that tidegate brings for an engine."""
+        return render(self.spec, release, analyses=analyses, guard=self.guard)
+
+    def put(self, body: Json) -> None:
+        """Create it, or merge it into what is there."""
+        resource, name = resource_of(body), body["metadata"]["name"]
+        namespace = body["metadata"].get("namespace")
+        if self.cluster.find(resource, name, namespace=namespace) is None:
+            self.cluster.create(resource, body, namespace=namespace)
+        elif resource == ROLLOUTS:
+            self.cluster.patch(resource, name, {"spec": body["spec"]}, namespace=namespace)
+
+    def bring(self, body: Json) -> None:
+        """Create it with its status, which an API server drops from what is created."""
+        resource, name = resource_of(body), body["metadata"]["name"]
+        namespace = body["metadata"].get("namespace")
+        self.cluster.create(resource, body, namespace=namespace)
+        if "status" in body:
+            status = {"status": body["status"]}
+            self.cluster.patch(resource, name, status, namespace=namespace, subresource="status")
+
+    def edit(
+        self, resource: Resource, name: str, change: Change, *, namespace: str | None = None, status: bool = False
+    ) -> None:
+        """Somebody changes an object."""
+        self.cluster.edit(resource, name, change, namespace=namespace, subresource="status" if status else "")
+
+    def rollout(self, change: Change) -> None:
+        """Somebody changes the Rollout."""
+        self.edit(ROLLOUTS, NAME, change)
+
+    def strategy(self, **fields: Any) -> None:
+        """Somebody changes fields of its canary strategy; None takes one away."""
+        self.rollout(lambda it: _change(it["spec"]["strategy"]["canary"], fields))
+
+    def container(self, **fields: Any) -> None:
+        """Somebody changes the engine's container, which makes a new version; None takes a field away."""
+        self.rollout(lambda it: _change(it["spec"]["template"]["spec"]["containers"][0], fields))
+
+    def promote_step(self) -> None:
+        """As `kubectl argo rollouts promote` at a pause."""
+        index = self.cluster.get(ROLLOUTS, NAME)["status"].get("currentStepIndex", 0)
+        status = {"pauseConditions": None, "currentStepIndex": index + 1}
+        self.cluster.patch(ROLLOUTS, NAME, {"status": status}, subresource="status")
+
+    def wait(self, seconds: float) -> None:
+        """Time passes, where it is simulated; every controller does its part."""
+        self.simulation.settle()
+        if isinstance(self.cluster.time, SimulatedTime):
+            self.cluster.time.advance(seconds)
+        self.simulation.settle()
+
+    def states(self, pod: Json, *states: Json) -> None:
+        """The kubelet's word on a pod's containers, when the doctor looks."""
+        metadata, status = pod["metadata"], {"status": {"containerStatuses": list(states)}}
+        where = {"namespace": metadata["namespace"], "subresource": "status"}
+        self.at_last.append(lambda: self.cluster.patch(PODS, metadata["name"], status, **where))
+
+    def be_looked_at(self) -> None:
+        """Come to rest, with everything written that others than the simulated controllers write."""
+        self.simulation.settle()
+        _keep_alive(self)
+        for change in self.at_last:
+            change()
+
+    async def examined(
+        self,
+        *,
+        rights: bool = True,
+        namespace: str = CONTROLLER,
+        workflows_in: tuple[str, ...] = (),
+        twice: bool = False,
+    ) -> tuple[Finding, ...]:
+        """What the doctor finds, through the API server; `twice` as the command does, which takes its time."""
+        self.be_looked_at()
+        patient = DiagnosisTarget(
+            region=self.name,
+            delivery=NAME,
+            controller_namespace=namespace,
+            questions=self.questions,
+            scraping=SCRAPING,
+            workflows_in=workflows_in,
+            rights=required_access(self.spec, NAME, self.name, self.guard) if rights else (),
+            guard=self.guard,
+            objects=self.rendered(ANY_RELEASE.model_copy(update={"region": self.name})),
+            last_delivery=self.last_delivery,
+        )
+        client = KubeClient(
+            CredentialProvider.fixed("https://eu-west-1.example", clock=self.cluster.time),
+            namespace=NAMESPACE,
+            clock=self.cluster.time,
+            transport=FakeTransport(self.api),
+        )
+        try:
+            if twice:
+                return await diagnose(client, self.prometheus, patient, self.cluster.time)
+            return examine(await gather(client, self.prometheus, patient, self.cluster.time))
+        finally:
+            await client.close()
+
+    async def found(self, **options: Any) -> set[str]:
+        """The codes of all findings that are more than a note."""
+        return {one.code for one in await self.examined(**options) if one.severity is not Severity.NOTE}
+
+
+def _change(part: Json, fields: Mapping[str, Any]) -> None:
+    part.update(fields)
+    for key in [key for key, value in fields.items() if value is None]:
+        del part[key]
+
+
+def _install(region: Region) -> None:
+    """What is in a cluster before any delivery: definitions, nodes, quota, the controller."""
+    cluster = region.cluster
+    for kind in cluster.kinds:
+        if kind.group in _CUSTOM:
+            region.bring(_definition(kind))
+    cluster.create_namespace(PROXIES)
+    region.bring(proxy(PROXIES))
+    region.bring(node("system-1", gpus=0))
+    for number in range(1, 5):
+        region.bring(node(f"gpu-{number}", gpus=4))
+    cluster.create(RESOURCE_QUOTAS, _named("ResourceQuota", "gpus"))
+    region.put(_controller())
+    config = f'- name: "{PLUGIN}"\n  location: "https://example.com/v0.15.0/gatewayapi-plugin-linux-amd64"\n'
+    cluster.create(
+        CONFIG_MAPS,
+        _named("ConfigMap", "argo-rollouts-config") | {"data": {"trafficRouterPlugins": config}},
+        namespace=CONTROLLER,
+    )
+    lease = {"spec": {"holderIdentity": "argo-rollouts_1", "leaseDurationSeconds": 15}}
+    cluster.create(LEASES, _named("Lease", "argo-rollouts-controller-lock") | lease, namespace=CONTROLLER)
+    region.wait(60)
+    region.api.texts[f"/api/v1/namespaces/{CONTROLLER}/services/argo-rollouts-metrics:8090/proxy/metrics"] = (
+        region.simulation.metrics
+    )
+
+
+def node(name: str, *, gpus: int) -> Json:
+    """A node; one with GPUs has the taint that such nodes have by habit."""
+    allocatable = {"cpu": "64", "memory": "512Gi", "pods": "110"} | ({GPU: str(gpus)} if gpus else {})
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": {"nvidia.com/gpu.product": "NVIDIA-H200"} if gpus else {}},
+        "spec": {"taints": [{"key": GPU, "effect": "NoSchedule"}]} if gpus else {},
+        "status": {"allocatable": allocatable, "conditions": [{"type": "Ready", "status": "True"}]},
+    }
+
+
+def proxy(namespace: str, **labels: str) -> Json:
+    """A proxy of the gateway, as Envoy Gateway labels it unless `labels` are another's."""
+    owned = "gateway.envoyproxy.io/owning-gateway"
+    theirs = labels or {f"{owned}-name": "users", f"{owned}-namespace": "gateways"}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": "envoy-users",
+            "namespace": namespace,
+            "labels": {"app.kubernetes.io/component": "proxy", **theirs},
+        },
+        "spec": {"containers": [{"name": "envoy", "image": "docker.io/envoyproxy/envoy:v1.38.0"}]},
+        "status": {"podIP": "10.1.2.3", "podIPs": [{"ip": "10.1.2.3"}]},
+    }
+
+
+def _controller() -> Json:
+    labels = {"app.kubernetes.io/name": "argo-rollouts"}
+    container = {"name": "argo-rollouts", "image": "quay.io/argoproj/argo-rollouts:v1.9.1"}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "argo-rollouts", "namespace": CONTROLLER, "labels": labels},
+        "spec": {
+            "replicas": 1,
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}},
+        },
+    }
+
+
+def _definition(kind: Any) -> Json:
+    version: Json = {"name": kind.version, "served": True, "storage": True}
+    if kind.status:
+        version["subresources"] = {"status": {}}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{kind.plural}.{kind.group}"},
+        "spec": {"group": kind.group, "versions": [version]},
+        "status": {"conditions": [{"type": "Established", "status": "True"}]},
+    }
+
+
+def _keep_alive(region: Region) -> None:
+    """What others than the simulated controllers write all the time."""
+    cluster = region.cluster
+    if not region.controller_dead:
+        renewed = {"spec": {"renewTime": cluster.time.now().isoformat()}}
+        cluster.patch(LEASES, "argo-rollouts-controller-lock", renewed, namespace=CONTROLLER)
+    pods = cluster.list(PODS)
+    _count_quota(cluster, pods)
+    for budget in cluster.list(POD_DISRUPTION_BUDGETS):
+        selector = budget["spec"]["selector"]["matchLabels"].items()
+        expected = sum(selector <= pod["metadata"].get("labels", {}).items() for pod in pods)
+        away = int(budget["spec"].get("maxUnavailable", 0))
+        healthy = int(budget["spec"].get("minAvailable", expected - away))
+        counted = {"expectedPods": expected, "desiredHealthy": max(healthy, 0)}
+        cluster.patch(POD_DISRUPTION_BUDGETS, budget["metadata"]["name"], {"status": counted}, subresource="status")
+    for pod in cluster.list(PODS, namespace=CONTROLLER):
+        path = f"/api/v1/namespaces/{CONTROLLER}/pods/{pod['metadata']['name']}/log"
+        region.api.texts[path] = lambda: "\n".join([*region.simulation.log, *region.log])
+
+
+def _count_quota(cluster: FakeCluster, pods: Iterable[Json]) -> None:
+    """The quota counts what pods ask for, as its controller does; 16 GPUs when nobody says another number."""
+    used = sum(
+        int(container.get("resources", {}).get("requests", {}).get(GPU, 0))
+        for pod in pods
+        for container in pod["spec"]["containers"]
+    )
+    quota = cluster.get(RESOURCE_QUOTAS, "gpus")
+    hard: Mapping[str, str] = quota.get("spec", {}).get("hard", {f"requests.{GPU}": "16"})
+    status = {"hard": hard, "used": {f"requests.{GPU}": str(used)}}
+    cluster.patch(RESOURCE_QUOTAS, "gpus", {"status": status}, subresource="status")
+
+
+def _named(kind: str, name: str) -> Json:
+    versions = {"Lease": "coordination.k8s.io/v1"}
+    return {"apiVersion": versions.get(kind, "v1"), "kind": kind, "metadata": {"name": name}}

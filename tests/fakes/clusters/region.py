@@ -1,0 +1,378 @@
+"""A region's fleet in a cluster in memory: the real `ArgoFleet`, client and manifests, and what others have there.
+
+API server and controllers are simulated, and users are counted as the route splits them. The others: a release of
+Helm's that serves users under the very names of a delivery.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+from fakes.argo.simulation import Simulation
+from fakes.clock import SimulatedTime, Time
+from fakes.kube.api import Api
+from fakes.kube.cluster import FakeCluster, Kept
+from fakes.kube.requests import Call, Fault, Meanwhile
+from fakes.kube.server import FakeTransport
+from fakes.kube.store import Event
+
+from rollouts.adapters.kube.client import KubeClient
+from rollouts.adapters.kube.credentials import CredentialProvider
+from rollouts.adapters.kube.kubeconfig import ApiServer, Credential
+from rollouts.cluster.carrier import Carrier
+from rollouts.cluster.fleet import ArgoFleet
+from rollouts.cluster.guard import Guard
+from rollouts.cluster.model import RegionConfig, Render
+from rollouts.cluster.routes import HttpRoutes, VirtualServices
+from rollouts.kube.model import Json
+from rollouts.kube.pods import is_pod_ready
+from rollouts.kube.resources import HTTP_ROUTES, PODS, REPLICA_SETS, ROLLOUTS, SERVICES, resource_of
+from rollouts.manifests.manifest import Release, ReleaseCandidate
+from rollouts.manifests.render import RenderPart, render
+from rollouts.manifests.spec import ArgoFleetSpec
+from rollouts.manifests.traffic_spec import TrafficRouter
+from rollouts.model import Engine
+from tidegate.core.clock import Clock
+from tidegate.core.names import POD_TEMPLATE_HASH, VERSION
+
+NAME, NAMESPACE = "support-llm", "support"
+DELIVERER = Carrier(token="delivery-1", who="ci-7 (process 7)")
+TRIAL = ReleaseCandidate(mirror=100, weights=(5, 25, 50))
+
+
+def an_image(version: str, *, digest: str | None = None) -> Engine:
+    """An engine as clusters run them."""
+    image = f"registry.example/support-llm@sha256:{version.zfill(64)}"
+    return Engine(version=version, digest=digest or f"sha256-of-{version}", model=NAME, image=image)
+
+
+def a_fleet(*regions: str, **changes: Any) -> ArgoFleetSpec:
+    """The `fleet` of a delivery; `changes` are fields of it."""
+    plain: Json = {
+        "kind": "argo",
+        "namespace": NAMESPACE,
+        "gateway": {"name": "public", "hosts": ["support.example"]},
+        "regions": {
+            name: {
+                "context": name,
+                "entry": f"https://{name}.example",
+                "stable_url": f"https://stable.{name}.example",
+                "canary_url": f"https://canary.{name}.example",
+                "prometheus": f"https://prometheus.{name}.example",
+            }
+            for name in regions
+        },
+    }
+    return ArgoFleetSpec.model_validate(plain | changes)
+
+
+class Users:
+    """Users of a region at a steady pace, counted by the engine that answers them; a `Served`.
+
+    They are split as the route says, unless the gateway does not heed it.
+    """
+
+    def __init__(self, region: ClusterRegion, *, per_second: float) -> None:
+        self._region = region
+        self.per_second = per_second
+        self.obeys_weights = True
+        self.obeys_mirror = True
+        self._since = 0.0
+        self._answered: dict[str, float] = {}
+
+    async def served(self, version: str) -> Mapping[str, float]:
+        self.pass_by(self._region.splits[-1])
+        return {f"{version}-pod": self._answered.get(version, 0.0)}
+
+    def pass_by(self, split: tuple[int, int]) -> None:
+        """Count those who came since the last look, split like that."""
+        now = self._region.cluster.time.monotonic()
+        came, self._since = (now - self._since) * self.per_second, now
+        weight, mirror = split
+        stable, canary = self._region.versions()
+        if not self.obeys_weights:
+            weight = 50
+        self._count(stable, came * (100 - weight) / 100)
+        copied = came * mirror / 100 if self.obeys_mirror else 0
+        self._count(canary, came * weight / 100 + copied)
+
+    def _count(self, version: str, came: float) -> None:
+        self._answered[version] = self._answered.get(version, 0.0) + came
+
+
+@dataclass(frozen=True)
+class KeptRegion:
+    """All that makes another region go on as this one would."""
+
+    cluster: Kept
+    pods_made: int
+    split: tuple[int, int]
+
+
+class ClusterRegion:
+    """One region: its cluster, who lives there, and the fleet that a delivery is given."""
+
+    def __init__(
+        self,
+        region: str = "eu-west-1",
+        *,
+        spec: ArgoFleetSpec | None = None,
+        time: Time | None = None,
+        render: Render | None = None,
+        users_per_second: float = 0.0,
+        retry_seconds: float = 600.0,
+        like: KeptRegion | None = None,
+    ) -> None:
+        """With `like` it begins as that one was."""
+        self.region = region
+        self.spec = spec or a_fleet(region)
+        self.time = time or SimulatedTime()
+        self.cluster = FakeCluster(region, namespace=NAMESPACE, time=self.time)
+        if like:
+            self.cluster.begin_with(like.cluster)
+        simulated = isinstance(self.time, SimulatedTime)
+        self.simulation = Simulation(
+            self.cluster,
+            start_seconds=4 if simulated else 0.2,
+            reacts=simulated,
+            pods_made=like.pods_made if like else 0,
+        )
+        self.api = Api(self.cluster)
+        self.users = Users(self, per_second=users_per_second)
+        self.splits: list[tuple[int, int]] = [like.split] if like else []
+        """What the route gave the canary of users and of copies, change by change."""
+        self.split_at: list[float] = [0.0] if like else []
+        """When, in seconds of the cluster's own time."""
+        self._routes = VirtualServices() if self.spec.traffic is TrafficRouter.ISTIO else HttpRoutes()
+        self._render = render or self.plainly
+        self._retry_seconds = retry_seconds
+        self._token = "token"
+        self.fleet = self.open()
+        self.cluster.on_change(self._note)
+
+    def kept(self) -> KeptRegion:
+        """As it is now, for another one to begin with."""
+        return KeptRegion(self.cluster.kept(), self.simulation.pods_made, self.splits[-1])
+
+    def open(
+        self,
+        *,
+        retry_seconds: float | None = None,
+        carrier: Carrier | None = DELIVERER,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> ArgoFleet:
+        """Another fleet of the same region, as after a crash or on another machine, by default of the same delivery.
+
+        `transport` is its way to `api`.
+        """
+        return ArgoFleet(
+            self._place(self._retry_seconds if retry_seconds is None else retry_seconds),
+            cluster=self._client(transport),
+            routes=self._routes,
+            render=self._render,
+            clock=self.time,
+            served=self.users if self.users.per_second else None,
+            carrier=carrier,
+        )
+
+    def guard(self, clock: Clock | None = None) -> Guard:
+        """What runs in the region's own cluster, by its own clock."""
+        return Guard(self._place(60.0), self._client(retry_seconds=0), self._routes, clock or self.time)
+
+    def _place(self, retry_seconds: float) -> RegionConfig:
+        place = self.spec.regions[self.region]
+        return RegionConfig(
+            region=self.region,
+            name=NAME,
+            entry=place.entry,
+            stable_url=place.stable_url,
+            canary_url=place.canary_url,
+            warm_versions=self.spec.previous.versions if self.spec.previous else None,
+            after_abort_seconds=self.spec.canary.after_abort.total_seconds(),
+            retry_seconds=retry_seconds,
+        )
+
+    def _client(self, transport: httpx.AsyncBaseTransport | None = None, **options: float) -> KubeClient:
+        return KubeClient(
+            CredentialProvider(self._credential, self.time),
+            namespace=NAMESPACE,
+            clock=self.time,
+            transport=transport or FakeTransport(self.api),
+            chance=lambda: 0.5,
+            **options,
+        )
+
+    def plainly(self, engine: Engine) -> tuple[Json, ...]:
+        """What an engine needs there, with no analysis."""
+        release = Release(
+            delivery=NAME, region=self.region, version=engine.version, digest=engine.digest, image=engine.image
+        )
+        return render(self.spec, release, trial=TRIAL, parts=(RenderPart.SERVING,))
+
+    @property
+    def rollout(self) -> Json:
+        return self.cluster.get(ROLLOUTS, NAME)
+
+    @property
+    def route(self) -> Json:
+        return self.cluster.get(self._routes.resource, NAME)
+
+    async def _credential(self) -> Credential:
+        """As an exec plugin gives it: whatever is valid now."""
+        return Credential(ApiServer(f"https://{self.region}.example"), f"Bearer {self._token}")
+
+    def rotate_tokens(self, *, every: int) -> None:
+        """After so many requests the token is no longer known, and another one is."""
+
+        def expire(_: Call) -> None:
+            self._token = f"token-{len(self.api.calls)}"
+            self.api.access.require(self._token)
+            self.api.faults.add(Fault(Meanwhile(expire), after=every))
+
+        self.api.faults.add(Fault(Meanwhile(expire), after=every))
+
+    def edit_rollout(self, change: Callable[[Json], object]) -> None:
+        """Somebody changes the Rollout."""
+        self.cluster.edit(ROLLOUTS, NAME, lambda body: change(body) and None)
+
+    def apply_over(self, engine: Engine, *, manager: str) -> None:
+        """Somebody applies that engine's Rollout over what is there, as Argo CD's self-heal does."""
+        self.cluster.apply(ROLLOUTS, self._render(engine)[-1], manager=manager, force=True)
+
+    def edit_route(self, change: Callable[[Json], object]) -> None:
+        """Somebody changes the route."""
+        self.cluster.edit(self._routes.resource, NAME, lambda body: change(body) and None)
+
+    def abort(self, message: str) -> None:
+        """The region's own analysis takes its trial back."""
+        failed = {"name": "availability", "status": "Failed", "message": message}
+        status: Json = {"abort": True, "canary": {"currentBackgroundAnalysisRunStatus": failed}}
+        self.cluster.patch(ROLLOUTS, NAME, {"status": status}, subresource="status")
+
+    def abort_by_hand(self) -> None:
+        """A person, or a rollback from another machine, takes the trial away."""
+        self.cluster.patch(ROLLOUTS, NAME, {"status": {"abort": True}}, subresource="status")
+
+    def weight_of(self, route: Json) -> int:
+        """Percent of users that a route gives the canary."""
+        return self._routes.weight(route, NAME)
+
+    def versions(self) -> tuple[str, str]:
+        """Whom users of the stable reach, and those of the canary; empty for nobody."""
+        found = self.cluster.find(ROLLOUTS, NAME)
+        status = (found or {}).get("status") or {}
+        return self._version(status.get("stableRS", "")), self._version(status.get("currentPodHash", ""))
+
+    def _note(self, event: Event) -> None:
+        if event.kind.plural == self._routes.resource.plural and event.name == NAME:
+            # Until now they were split as before.
+            self.users.pass_by(self.splits[-1] if self.splits else (0, 0))
+            now = self._routes.weight(event.after, NAME), self._routes.mirror(event.after, NAME)
+            if self.splits[-1:] != [now]:
+                self.splits.append(now)
+                self.split_at.append(self.cluster.time.monotonic())
+
+    def _version(self, pod_hash: str) -> str:
+        found = self.cluster.list(REPLICA_SETS, labels=f"{POD_TEMPLATE_HASH}={pod_hash}") if pod_hash else []
+        return str(found[0]["spec"]["template"]["metadata"]["labels"].get(VERSION, "")) if found else ""
+
+
+LABELS = {"app.kubernetes.io/managed-by": "Helm"}
+RELEASE = {"meta.helm.sh/release-name": "chat"}
+PODS_OF_OTHERS = 4
+
+
+def a_release(name: str, namespace: str) -> tuple[Json, ...]:
+    """Both Services, the route, and the Rollout, as Argo Rollouts' own examples call them."""
+
+    def made(api_version: str, kind: str, suffix: str, spec: Json) -> Json:
+        metadata = {"name": name + suffix, "namespace": namespace, "labels": LABELS, "annotations": RELEASE}
+        return {"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec}
+
+    service = {"selector": {"app": name}, "ports": [{"name": "http", "port": 80, "targetPort": 8000}]}
+    backends = [{"name": f"{name}-{arm}", "port": 80, "weight": weight} for arm, weight in _SPLIT]
+    route = {"parentRefs": [{"name": "public"}], "hostnames": ["chat.example"], "rules": [{"backendRefs": backends}]}
+    engine = {"name": "vllm", "image": "vllm/vllm-openai:v0.11.0", "ports": [{"name": "http", "containerPort": 8000}]}
+    routing = {"plugins": {"argoproj-labs/gatewayAPI": {"httpRoute": name, "namespace": namespace}}}
+    canary = {
+        "stableService": f"{name}-stable",
+        "canaryService": f"{name}-canary",
+        "trafficRouting": routing,
+        "steps": [{"setWeight": 10}, {"pause": {}}],
+    }
+    rollout = {
+        "replicas": PODS_OF_OTHERS,
+        "selector": {"matchLabels": {"app": name}},
+        "template": {"metadata": {"labels": {"app": name}}, "spec": {"containers": [engine]}},
+        "strategy": {"canary": canary},
+    }
+    return (
+        made("v1", "Service", "-stable", service),
+        made("v1", "Service", "-canary", service),
+        made(HTTP_ROUTES.api_version, HTTP_ROUTES.kind, "", route),
+        made(ROLLOUTS.api_version, ROLLOUTS.kind, "", rollout),
+    )
+
+
+_SPLIT = (("stable", 100), ("canary", 0))
+
+
+def moved_in(cluster: FakeCluster, name: str, namespace: str) -> None:
+    """The release is installed, and serves once its pods are up."""
+    for body in a_release(name, namespace):
+        cluster.create(resource_of(body), body, namespace=namespace, manager="helm")
+
+
+def endpoints(cluster: FakeCluster, service: Json) -> set[str]:
+    """The pods that a Service sends requests to, as its EndpointSlices would have them."""
+    selector = service["spec"].get("selector") or {}
+    if not selector:
+        return set()
+    labels = ",".join(f"{key}={value}" for key, value in selector.items())
+    pods = cluster.list(PODS, labels=labels, namespace=service["metadata"]["namespace"])
+    return {pod["metadata"]["name"] for pod in pods if is_pod_ready(pod)}
+
+
+class Endpoints:
+    """Watches every Service of a cluster, and notes each write of tidegate that takes ready pods from one."""
+
+    def __init__(self, cluster: FakeCluster) -> None:
+        self._cluster = cluster
+        self.lost: list[str] = []
+        self.taken_over: list[str] = []
+        """Objects of others that tidegate wrote to."""
+        cluster.on_change(self._note)
+
+    def of(self, name: str) -> int:
+        """Ready pods behind a Service now; none when there is no such Service."""
+        found = self._cluster.find(SERVICES, name)
+        return len(endpoints(self._cluster, found)) if found else 0
+
+    def _note(self, event: Event) -> None:
+        if event.before is None or not (_deleted(event) or _ours(event.before, event.after)):
+            return
+        if "tidegate.dev/delivery" not in (event.before["metadata"].get("labels") or {}):
+            self.taken_over.append(f"{event.kind.kind} {event.name}")
+        if event.kind.plural != SERVICES.plural:
+            return
+        had = endpoints(self._cluster, event.before)
+        has = endpoints(self._cluster, event.after) if event.change != "DELETED" else set()
+        if len(has) < len(had):
+            self.lost.append(f"{event.name}: {len(had)} -> {len(has)}")
+
+
+def _deleted(event: Event) -> bool:
+    """Whether an object went that no controller of the simulation takes away."""
+    return event.change == "DELETED" and event.kind.plural in (SERVICES.plural, HTTP_ROUTES.plural, ROLLOUTS.plural)
+
+
+def _ours(before: Json, after: Json) -> bool:
+    """Whether tidegate made this change: its entry among the field managers moved."""
+    return _entries(before) != _entries(after)
+
+
+def _entries(body: Json) -> list[dict[str, Any]]:
+    return [each for each in body["metadata"].get("managedFields") or [] if each.get("manager") == "tidegate"]

@@ -1,0 +1,316 @@
+"""Ledgers in memory: one delivery of a model at a time, events and numbers to look at.
+
+Their store may be away, or take a question and not answer; it must not be asked by the thread that has the event loop.
+`RunStore` is for deliveries that many processes open and carry on at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from functools import wraps
+from pathlib import Path
+from threading import Event as Signal
+from typing import Any
+
+from registry.adapters.mlflow_store import Store
+from registry.errors import DeliveryLost, DeliveryRuns, StopAsked, StoreUnreachable, UnknownDelivery
+from registry.model import DeliverySummary, Event, ModelVersion, StoredMetric, StoredRun
+from registry.ownership import is_alive, why_dead
+from tidegate.core.clock import Clock
+
+
+class OffLoop:
+    """Passes everything on to a ledger or a registry, and fails when the loop's own thread asks."""
+
+    def __init__(self, store: Any) -> None:
+        self._store = store
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._store, name)
+        return _refused_on_the_loop(found, name) if callable(found) else found
+
+
+def _refused_on_the_loop(call: Callable[..., Any], name: str) -> Callable[..., Any]:
+    @wraps(call)
+    def asked(*args: Any, **named: Any) -> Any:
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return call(*args, **named)
+        raise AssertionError(f"`{name}` of the store was called by the thread of the event loop")
+
+    return asked
+
+
+OUTCOMES = ("delivered", "rolled-back", "inconclusive", "interrupted", "failed")
+
+
+class FakeLedger:
+    """Behaves as `MlflowLedger` does; `events`, `numbers`, `attached`, `outcome` and `reason` say what it was told."""
+
+    def __init__(self, clock: Clock, delivery: str = "1", summary: DeliverySummary | None = None) -> None:
+        self.delivery = delivery
+        self.events: list[Event] = []
+        self.numbers: list[tuple[datetime, dict[str, float]]] = []
+        self.attached: list[str] = []
+        self.files: dict[str, bytes] = {}
+        """What is attached now, by its place."""
+        self.outcome: str | None = None
+        self.reason: str | None = None
+        self._clock = clock
+        self._summary = summary or DeliverySummary(
+            id=delivery, name="m", version="2", champion="1", started=clock.now(), host="h", pid=1,
+            heartbeat=clock.now(),
+        )  # fmt: skip
+
+    @property
+    def summary(self) -> DeliverySummary:
+        return self._summary
+
+    def append(self, event: Event) -> None:
+        self._touch(last_step=event.step)
+        self.events.append(event)
+
+    def recorded(self) -> list[Event]:
+        return list(self.events)
+
+    def measure(self, numbers: Mapping[str, float], *, at: datetime) -> None:
+        self.numbers.append((at, dict(numbers)))
+
+    def attach(self, path: Path, *, folder: str = "") -> None:
+        place = str(Path(folder) / path.name)
+        self.attached.append(place)
+        self.files[place] = path.read_bytes()
+
+    def beat(self) -> None:
+        self._touch()
+        for event in self.recorded():
+            if event.kind == "stop":
+                raise StopAsked(event.message)
+
+    def close(self, outcome: str, reason: str) -> None:
+        if outcome not in OUTCOMES:
+            raise ValueError(f"outcome {outcome!r}; expected one of {', '.join(OUTCOMES)}")
+        self._touch(ended=self._clock.now(), outcome=outcome, reason=reason)
+        self.outcome, self.reason = outcome, reason
+
+    def bury(self) -> None:
+        """Close it from outside, as another process does that found it dead."""
+        reason = why_dead(self._summary)
+        update = {"ended": self._clock.now(), "outcome": "interrupted", "reason": reason}
+        self._summary = self._summary.model_copy(update=update)
+
+    def _touch(self, **changes: object) -> None:
+        if self._summary.ended is not None:
+            raise DeliveryLost(f"delivery {self.delivery} was closed as {self._summary.outcome}")
+        self._summary = self._summary.model_copy(update={"heartbeat": self._clock.now(), **changes})
+
+
+class FakeDeliveries:
+    """Behaves as `MlflowDeliveries` does."""
+
+    def __init__(self, clock: Clock, *, host: str = "here", pid: int = 1) -> None:
+        self.ledgers: list[FakeLedger] = []
+        self._clock, self._host, self._pid = clock, host, pid
+        self._ids = (str(number) for number in itertools.count(1))
+
+    def open_delivery(
+        self,
+        version: ModelVersion,
+        champion: ModelVersion | None,
+        *,
+        spec_digest: str,
+        patience: timedelta = timedelta(0),
+        key: str | None = None,
+    ) -> FakeLedger:
+        for other in self.ledgers:
+            if other.summary.name != version.name or other.summary.ended is not None:
+                continue
+            if self.is_alive(other.summary):
+                if key is not None and other.summary.key == key:
+                    return other
+                raise DeliveryRuns(f"delivery {other.delivery} of {version.name} runs on {other.summary.host}")
+            other.bury()
+        now = self._clock.now()
+        summary = DeliverySummary(
+            id=next(self._ids), name=version.name, version=version.version,
+            champion=champion.version if champion else None, started=now, host=self._host, pid=self._pid, heartbeat=now,
+            patience_seconds=patience.total_seconds(), key=key,
+        )  # fmt: skip
+        self.ledgers.append(FakeLedger(self._clock, summary.id, summary))
+        return self.ledgers[-1]
+
+    def join(self, delivery: str, *, carries: bool = True) -> FakeLedger:
+        found = next((ledger for ledger in self.ledgers if ledger.delivery == delivery), None)
+        if found is None:
+            raise UnknownDelivery(f"there is no delivery {delivery}")
+        return found
+
+    def fetch(self, delivery: str, folder: str, into: Path) -> list[Path]:
+        found = []
+        for place, content in sorted(self.join(delivery).files.items()):
+            if Path(folder) in Path(place).parents:
+                (into / place).parent.mkdir(parents=True, exist_ok=True)
+                (into / place).write_bytes(content)
+                found.append(into / place)
+        return found
+
+    def deliveries(self, name: str, *, last: int | None = None) -> list[DeliverySummary]:
+        return [ledger.summary for ledger in reversed(self.ledgers) if ledger.summary.name == name][:last]
+
+    def events(self, delivery: str) -> list[Event]:
+        return next(list(ledger.events) for ledger in self.ledgers if ledger.delivery == delivery)
+
+    def is_alive(self, delivery: DeliverySummary) -> bool:
+        return delivery.ended is None and is_alive(delivery, self._clock.now(), self._host, lambda pid: True)
+
+
+CALLS = frozenset({"append", "recorded", "measure", "attach", "beat", "close"})
+
+
+class AwayLedger:
+    """Passes everything on to a ledger in memory while its store is there."""
+
+    def __init__(self, ledger: FakeLedger) -> None:
+        self.ledger = ledger
+        self.refused = 0
+        """How many calls found nobody there."""
+        self._gone_for = 0
+        self._answers = Signal()
+        self._answers.set()
+
+    def go_away(self, *, calls: int = 1_000_000) -> None:
+        """Refuse connections from now on, so many times."""
+        self._gone_for = calls
+
+    def hang(self) -> None:
+        """Take what is asked and say nothing, until it answers again."""
+        self._answers.clear()
+
+    def come_back(self) -> None:
+        """Answer the one who waits, and the one who comes."""
+        self._gone_for = 0
+        self._answers.set()
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self.ledger, name)
+        return self._perhaps(found) if name in CALLS else found
+
+    def _perhaps(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(call)
+        def asked(*args: Any, **named: Any) -> Any:
+            self._answers.wait()
+            if self._gone_for:
+                self._gone_for -= 1
+                self.refused += 1
+                raise StoreUnreachable("MLflow store http://mlflow: no answer")
+            return call(*args, **named)
+
+        return asked
+
+
+def _at_once() -> None:
+    """No time passes between two requests."""
+
+
+class MemoryRuns:
+    """Behaves as MLflow does, which `tests/integration/registry/test_ledger.py` compares.
+
+    Each request takes effect whole and at one moment, which comes after `turn`: the one who interleaves processes says
+    there who is next.
+    """
+
+    def __init__(self, turn: Callable[[], None] = _at_once) -> None:
+        self._turn = turn
+        self._runs: dict[str, StoredRun] = {}
+        self._experiments: dict[str, str] = {}
+        self._ids = itertools.count(1)
+
+    def reached_by(self, turn: Callable[[], None]) -> MemoryRuns:
+        """The same runs, as another process reaches them."""
+        other = MemoryRuns(turn)
+        other._runs, other._experiments, other._ids = self._runs, self._experiments, self._ids
+        return other
+
+    def copied(self) -> MemoryRuns:
+        """Runs of their own, which begin as these are."""
+        other = MemoryRuns()
+        other._runs, other._experiments = dict(self._runs), dict(self._experiments)
+        other._ids = itertools.count(len(self._runs) + 1)
+        return other
+
+    def create_run(
+        self, experiment: str, *, name: str, started: int, tags: Mapping[str, str], params: Mapping[str, str]
+    ) -> StoredRun:
+        self._turn()
+        made = f"run-{next(self._ids):04}"
+        run = StoredRun(id=made, status="RUNNING", started=started, ended=None, artifacts=name, tags=dict(tags))
+        self._runs[made], self._experiments[made] = run, experiment
+        self._turn()
+        return run
+
+    def run(self, run: str) -> StoredRun | None:
+        self._turn()
+        found = self._runs.get(run)
+        self._turn()
+        return found
+
+    def search_runs(self, experiment: str, wanted: str, *, last: int | None = None) -> Sequence[StoredRun]:
+        """Of the filter it knows what deliveries ask: a status, or all."""
+        self._turn()
+        only = "RUNNING" if "attributes.status = 'RUNNING'" in wanted else ""
+        found = [
+            run
+            for run in self._runs.values()
+            if self._experiments[run.id] == experiment and (not only or run.status == only)
+        ]
+        newest = sorted(found, key=lambda run: (run.started, run.id), reverse=True)[:last]
+        self._turn()
+        return newest
+
+    def log(self, run: str, *, tags: Mapping[str, str] | None = None, metrics: Sequence[StoredMetric] = ()) -> None:
+        self._turn()
+        found = self._runs[run]
+        self._runs[run] = found.model_copy(update={"tags": {**found.tags, **(tags or {})}})
+        self._turn()
+
+    def end_run(self, run: str, status: str, *, ended: int) -> None:
+        self._turn()
+        self._runs[run] = self._runs[run].model_copy(update={"status": status, "ended": ended})
+        self._turn()
+
+    def delete_run(self, run: str) -> None:
+        self._turn()
+        self._runs.pop(run, None)
+        self._turn()
+
+
+class NoFiles:
+    """An `ArtifactStore` that takes everything and keeps nothing."""
+
+    def upload(self, run: StoredRun, path: Path, folder: str) -> None: ...
+
+    def files(self, run: StoredRun, folder: str) -> Sequence[str]:
+        return ()
+
+    def download(self, run: StoredRun, path: str, target: Path) -> None:
+        raise FileNotFoundError(path)
+
+    def download_tree(self, address: str, target: Path) -> Path:
+        raise FileNotFoundError(address)
+
+
+class NoModels:
+    """A `ModelStore` that nobody asks."""
+
+    def __getattr__(self, name: str) -> object:
+        raise AssertionError(f"a delivery's ledger asked for {name} of model versions")
+
+
+def memory_store(turn: Callable[[], None] = _at_once, runs: MemoryRuns | None = None) -> Store:
+    """A whole store around them, or around new ones."""
+    reached = runs.reached_by(turn) if runs else MemoryRuns(turn)
+    return Store("memory:", reached, NoFiles(), NoModels())  # type: ignore[arg-type]

@@ -1,0 +1,318 @@
+"""A whole delivery in memory: two regions, a champion, a challenger, and a story to look at afterwards.
+
+In one process, or each step in surroundings of its own, as fresh processes on other machines would have.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from fakes.delivery.identities import FakeIdentities
+from fakes.delivery.ledger import FakeLedger, OffLoop
+
+from pipelines.events.artifacts import DeliveryArtifacts, Trials, bring_evidence, owed, vouched
+from pipelines.events.history import plan_of
+from pipelines.events.journal import Journal, Listener, opening_of
+from pipelines.events.state import DeliveryState, state_of
+from pipelines.events.writer import WriterLimits
+from pipelines.model import Plan, Result
+from pipelines.plan.planner import make_plan
+from pipelines.ports import Ledger
+from pipelines.run.context import Context
+from pipelines.run.engine import deliver
+from pipelines.run.resume import StepResult, close, resume, take_step
+from pipelines.spec.delivery import Delivery
+from pipelines.spec.policy import golden_set
+from pipelines.statements import Prover
+from registry.model import Event, ModelVersion
+from rollouts.model import Engine
+from tidegate.core.errors import OutsideError
+from tidegate.core.spec import parse_spec
+from tidegate.testing import FakeChat, FakeClock, FakeEvidence, FakeFleet, FakeTokenizer, an_engine, digest_of
+
+CHAMPION, CHALLENGER = "1", "2"
+CHAMPION_URL, CHALLENGER_URL = "http://127.0.0.1:8001", "http://127.0.0.1:8002"
+"""Every fake region numbers its engines alike, and the champion always comes first."""
+
+SPEC = """
+apiVersion: tidegate/v1
+kind: Delivery
+metadata: {name: support-llm}
+model: {name: support-llm, from: challenger, to: champion}
+engine: {vllm: {version: 0.32.0}, compile: {mode: none}}
+gates:
+  latency: {max_increase: 20%, min_requests: 20}
+  errors: {max_increase: 1pp, min_requests: 20}
+  quality: {max_drop: 0.1, min_prompts: 10}
+  agreement: {min_similarity: 0.6, min_pairs: 10}
+stages:
+  - offline: {dataset: golden.jsonl}
+  - shadow: {at_least: 10s, within: 2m}
+  - canary: {weights: [10, 50], within: 5m}
+regions: {waves: [[eu-west-1], [us-east-1]], bake: 10s}
+traffic: {requests_per_second: 200}
+"""
+
+SIDE_BY_SIDE = {
+    "regions": "regions: {waves: [[eu-west-1, us-east-1]], bake: 10s}",
+    "shadow": "  - shadow: {at_least: 10s, within: 20m}",
+}
+"""Both regions in one wave. Fake time passes for both at once, so that each has only a part of it."""
+
+GOLDEN = "\n".join(f'{{"prompt": "What is {n} plus {n}?", "expected": "{2 * n}"}}' for n in range(1, 13))
+
+
+def a_spec(**replaced: str) -> Delivery:
+    """The spec above, with whole lines replaced by their first word: `gates_quality="..."`."""
+    lines = SPEC.splitlines()
+    for key, line in replaced.items():
+        at = next(index for index, text in enumerate(lines) if text.strip().removeprefix("- ").startswith(f"{key}:"))
+        lines[at] = line
+    return parse_spec("\n".join(lines), Delivery, file="delivery.yaml")
+
+
+def a_version(number: str) -> ModelVersion:
+    """A registered version without files."""
+    return ModelVersion(name="support-llm", version=number, digest=digest_of(number), files={}, size_bytes=0)
+
+
+def right(prompt: str) -> str:
+    """What a good version answers to the golden set, and to anything else."""
+    words = prompt.removesuffix("?").split()
+    return f"It is {2 * int(words[2])}" if words[:2] == ["What", "is"] else "red orange yellow"
+
+
+class FakeDownloads:
+    """`Engines` of versions that are all here already."""
+
+    async def prepare(self, version: ModelVersion, progress: Callable[[str], None]) -> Engine:
+        return an_engine(version.version, digest=version.digest)
+
+    def folder(self, version: ModelVersion) -> Path:
+        return Path("/nowhere")
+
+
+class AliasBook:
+    """The part of a `Registry` that a running delivery writes to."""
+
+    def __init__(self) -> None:
+        self.champion = CHAMPION
+        self.marks: dict[str, str] = {}
+        self.gone = False
+        self.breaks_off = False
+        """Whether it goes away in the middle of a promotion."""
+
+    def download(self, version: ModelVersion, target: Path) -> Path:
+        return target
+
+    def tags(self, version: ModelVersion) -> dict[str, str]:
+        return dict(self.marks)
+
+    def source(self, version: ModelVersion) -> str:
+        return ""
+
+    def promote(self, version: ModelVersion) -> None:
+        self._refuse_when_gone()
+        self.champion = version.version
+        if self.breaks_off:
+            raise OutsideError("the registry went away")
+
+    def reinstate(self, version: ModelVersion) -> None:
+        self._refuse_when_gone()
+        self.champion = version.version
+
+    def mark(self, version: ModelVersion, tags: Any) -> None:
+        self._refuse_when_gone()
+        self.marks.update(tags)
+
+    def _refuse_when_gone(self) -> None:
+        if self.gone:
+            raise OutsideError("the registry is not there")
+
+
+class Recorder:
+    """A `Listener` that keeps everything, and may do something when a step says something."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self.reactions: dict[tuple[str, str], Any] = {}
+
+    def on_event(self, event: Event) -> None:
+        self.events.append(event)
+        reaction = self.reactions.pop((event.step, event.kind), None)
+        if reaction is not None:
+            reaction()
+
+
+class World:
+    """Everything a delivery touches. `given` and `when` are plain attributes; `deliver` runs it."""
+
+    def __init__(self, folder: Path, spec: Delivery | None = None, *, clock: FakeClock | None = None) -> None:
+        (folder / "golden.jsonl").write_text(GOLDEN)
+        self.spec = spec or a_spec()
+        self.clock = clock or FakeClock()
+        self.fleets = {name: FakeFleet(name, clock=self.clock) for name in self.spec.regions.names}
+        self.registry = AliasBook()
+        self.ledger = FakeLedger(self.clock)
+        self.recorder = Recorder()
+        self.chat = FakeChat({CHAMPION_URL: right, CHALLENGER_URL: right})
+        self.identities = FakeIdentities()
+        self.asker: Prover | None = None
+        self.evidence = FakeEvidence()
+        self.evidence.serves("stable", CHAMPION)
+        self.evidence.serves("stable", CHALLENGER)
+        self.evidence.serves("shadow", CHALLENGER)
+        self.evidence.serves("canary", CHALLENGER)
+        self.limits = WriterLimits()
+        self._folder = folder
+
+    @property
+    def plan(self) -> Plan:
+        prompts = len(golden_set(self.spec, self._folder))
+        return make_plan(self.spec, a_version(CHALLENGER), a_version(CHAMPION), prompts=prompts)
+
+    def context(self, listeners: Sequence[Listener] = ()) -> Context:
+        journal = self.journal(listeners)
+        return Context(
+            spec=self.spec,
+            plan=self.plan,
+            folder=self._folder,
+            clock=self.clock,
+            journal=journal,
+            registry=OffLoop(self.registry),
+            engines=FakeDownloads(),
+            fleets=self.fleets,
+            chat=self.chat,
+            tokenizer=FakeTokenizer(),
+            proxy=self.evidence,
+            trials=Trials(self._folder, journal),
+            identities=self.identities,
+            asker=self.asker,
+        )
+
+    def journal(self, listeners: Sequence[Listener] = ()) -> Journal:
+        """As patient as `limits` says; store and registry refuse to be asked by the event loop."""
+        registry = OffLoop(self.registry)
+        everybody = [self.recorder, *listeners]
+        return Journal(OffLoop(self.ledger), self.clock, everybody, registry=registry, limits=self.limits)
+
+    async def deliver(self) -> Result:
+        return await deliver(self.context())
+
+    def answers(self, asked: str, word: str, message: str) -> None:
+        """Write into the ledger from outside, as a command does that a person types."""
+        by, _, reason = message.partition(": ")
+        self.appends(Event(at=self.now(), step=asked, kind=word, message=message, data={"by": by, "reason": reason}))
+
+    def appends(self, event: Event) -> None:
+        """Somebody outside writes an event into the ledger."""
+        self.ledger.append(event)
+        self.recorder.on_event(event)
+
+    def when(self, step: str, kind: str, reaction: Any) -> None:
+        """Call `reaction` the first time that step says that kind of thing."""
+        self.recorder.reactions[step, kind] = reaction
+
+    @property
+    def story(self) -> DeliveryState:
+        return state_of(self.recorder.events)
+
+    def said(self, kind: str) -> list[str]:
+        """The steps that said it, in order."""
+        return [event.step for event in self.recorder.events if event.kind == kind]
+
+    def stable_versions(self) -> dict[str, str | None]:
+        """What users of each region are on."""
+        routes = {name: fleet.proxy.routes for name, fleet in self.fleets.items()}
+        return {name: route.stable.version if route.stable else None for name, route in routes.items()}
+
+    def now(self) -> datetime:
+        return self.clock.now()
+
+
+class Attached:
+    """The files that a delivery's ledger keeps."""
+
+    def __init__(self, files: dict[str, bytes]) -> None:
+        self._files = files
+
+    def fetch(self, delivery: str, folder: str, into: Path) -> Sequence[Path]:
+        found = []
+        for place, content in sorted(self._files.items()):
+            if Path(folder) in Path(place).parents:
+                (into / place).parent.mkdir(parents=True, exist_ok=True)
+                (into / place).write_bytes(content)
+                found.append(into / place)
+        return found
+
+
+class Steps:
+    """Processes that share nothing but the ledger and the world."""
+
+    def __init__(
+        self,
+        world: World,
+        disks: Path,
+        *,
+        join: Callable[[], Ledger] | None = None,
+        kept: DeliveryArtifacts | None = None,
+    ) -> None:
+        """`join` gives each process its ledger and `kept` the files next to it; both are in memory unless given."""
+        self.world = world
+        self._join = join or (lambda: world.ledger)
+        self._kept = kept or Attached(world.ledger.files)
+        self._disks = (disks / str(number) for number in itertools.count(1))
+        opening = opening_of(world.plan, "delivery.yaml").event(world.now(), "delivery")
+        self._join().append(opening)
+        world.recorder.on_event(opening)
+
+    @property
+    def ids(self) -> list[str]:
+        """Every step of the plan, as the ledger has it."""
+        return [step.id for step in plan_of(self._join().recorded()).steps]
+
+    def process(self) -> Context:
+        """What a process has that has just begun, on a machine where nothing of the delivery is."""
+        disk, ledger = next(self._disks), self._join()
+        disk.mkdir()
+        events = ledger.recorded()
+        bring_evidence(self._kept, ledger.delivery, disk, vouched(events), owed(events))
+        world, registry = self.world, OffLoop(self.world.registry)
+        journal = Journal(OffLoop(ledger), world.clock, [world.recorder], registry=registry, limits=world.limits)
+        return replace(
+            self.world.context(),
+            plan=plan_of(ledger.recorded()),
+            journal=journal,
+            trials=Trials(disk, journal),
+        )
+
+    async def take(self, step: str) -> StepResult:
+        """One step, in a process of its own."""
+        return await take_step(self.process(), step)
+
+    async def until(self, last: str) -> list[StepResult]:
+        """Every step up to that one, or up to the first that is not done."""
+        taken: list[StepResult] = []
+        for step in self.ids[: self.ids.index(last) + 1]:
+            taken.append(await self.take(step))
+            if not taken[-1].done:
+                break
+        return taken
+
+    async def resume(self) -> Result:
+        """What a person says after all of it was lost."""
+        return await resume(self.process())
+
+    async def close(self) -> Result:
+        """What an exit handler does."""
+        return await close(self.process())
+
+    async def deliver(self) -> Result:
+        """All of them, then the exit handler."""
+        await self.until(self.ids[-1])
+        return await self.close()

@@ -1,0 +1,291 @@
+"""A small engine: as an image of real documents and files, and laid out as in one with its entrypoint started.
+
+Nothing here takes vLLM to make; the entrypoint runs as process 1 would.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+from engine_images import entrypoint
+from engine_images.adapters.engine_root import entrypoint_files
+from engine_images.adapters.oci_build import build_image
+from engine_images.adapters.oci_layout import OciLayout, write_layer
+from engine_images.manifest import CompileKey, EngineManifest, Launch, ModelContract
+from engine_images.oci.compose import Contents, Files
+from engine_images.oci.model import (
+    CONFIG,
+    MANIFEST,
+    Base,
+    Descriptor,
+    Platform,
+    Runtime,
+    canonical,
+    config_of,
+    manifest_of,
+)
+from engine_images.signature import SigningKey
+from rollouts.adapters.sockets import free_port
+
+AMD64 = Platform(architecture="amd64")
+RUNTIME = Runtime(entrypoint=("/opt/venv/bin/python", "/engine/entrypoint"), workdir="/engine")
+STARTED = Runtime(entrypoint=("/opt/venv/bin/python", "-m", "tidegate_entrypoint", "serve"), workdir="/engine")
+ENTRYPOINT: Files = {"__main__.py": b"print('ready')\n"}
+CACHE: Files = {"aot/rank_0_0/model": b"compiled", "aot/kernel.so": b"\x7fELF"}
+MODEL: Files = {"model.safetensors": b"w" * 5000, "tokenizer.json": b"{}"}
+FACTORS = {"vllm": "0.32.0", "torch": "2.13.0", "cpu": "avx512"}
+
+
+def new_signing_key() -> SigningKey:
+    """A key that has signed nothing yet."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    return SigningKey(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+
+
+def digests(files: Files) -> dict[str, str]:
+    return {name: hashlib.sha256(_content(source)).hexdigest() for name, source in files.items()}
+
+
+def contents(
+    *,
+    version: str = "7",
+    model: Files = MODEL,
+    cache: Files = CACHE,
+    arguments: tuple[str, ...] = ("--port", "{port}"),
+    factors: dict[str, str] | None = None,
+    sbom: bytes = b"",
+    with_weights: bool = True,
+    entrypoint: Files = ENTRYPOINT,
+    digest: str = "d" * 64,
+) -> Contents:
+    manifest = EngineManifest(
+        engine="e" * 64,
+        model=ModelContract(name="support-llm", version=version, digest=digest, files=digests(model)),
+        launch=Launch(arguments=arguments, environment={}, drain_seconds=30),
+        key=CompileKey(factors=factors or FACTORS),
+        cache=digests(cache),
+    )
+    return Contents(
+        manifest=manifest, entrypoint=entrypoint, cache=cache, model=model if with_weights else {}, sbom=sbom
+    )
+
+
+def small_base(root: Path, name: str = "base", *, layers: int = 2) -> Descriptor:
+    """An image of `layers` layers in the layout `root`."""
+    layout = OciLayout(root)
+    made = [
+        write_layer(layout, f"{name} {number}", {f"/base/{name}-{number}": b"b" * 1000}, executable=frozenset())
+        for number in range(layers)
+    ]
+    runtime = Runtime(entrypoint=("/bin/sh",), environment={"PATH": "/opt/venv/bin:/usr/bin"})
+    config = layout.put(canonical(config_of({}, made, runtime, AMD64)), CONFIG)
+    image = layout.put(canonical(manifest_of(config, (), made, {})), MANIFEST)
+    layout.name(image, name)
+    return image
+
+
+def real_engine(root: Path, *, runtime: Runtime | None = None, **other: object) -> Descriptor:
+    """As `small_engine`, with the entrypoint and the first process that a build gives it."""
+    return small_engine(root, runtime=runtime or STARTED, **{"entrypoint": entrypoint_files(), **other})  # type: ignore[arg-type]
+
+
+def small_engine(
+    root: Path,
+    *,
+    base: Base | None = None,
+    name: str = "support-llm:7",
+    key: SigningKey | None = None,
+    runtime: Runtime = RUNTIME,
+    **other: object,
+) -> Descriptor:
+    """An engine's image in the layout `root`; `other` goes to `contents`."""
+    return build_image(
+        OciLayout(root),
+        name=name,
+        base=base or Base(platform=AMD64),
+        contents=contents(**other),  # type: ignore[arg-type]
+        runtime=runtime,
+        key=key,
+    )
+
+
+def _content(source: Path | bytes) -> bytes:
+    return source if isinstance(source, bytes) else source.read_bytes()
+
+
+TESTS = Path(__file__).parents[2]
+PACKAGE = "tidegate_entrypoint"
+STAND_IN = "fakes.engines.stand_in_vllm"
+READY_SECONDS = 120.0
+WEIGHTS = {"config.json": b'{"model_type": "llama"}', "model.safetensors": b"weights" * 1000}
+
+
+def write_engine_root(
+    folder: Path,
+    *,
+    model: Path | None = None,
+    files: Mapping[str, bytes] = WEIGHTS,
+    with_model: bool = True,
+    cache: Mapping[str, bytes] = {},
+    key: Mapping[str, str] | None = None,
+    **launch: Any,
+) -> Path:
+    """`folder/engine` as an image has it; `model` is a folder to take the files from."""
+    root = folder / "engine"
+    shutil.copytree(Path(entrypoint.__file__).parent, root / "entrypoint" / PACKAGE)
+    content = {path.name: path.read_bytes() for path in model.iterdir()} if model else files
+    if with_model:
+        write_files(root / "model", content)
+    write_files(root / "cache", cache)
+    started = {"arguments": [], "environment": {}, "drain_seconds": 30, "warm_up": [1, 4], **launch}
+    manifest = {
+        "format": 1,
+        "engine": "e" * 64,
+        "model": {"name": "tiny", "version": "7", "digest": "d" * 64, "files": weight_digests(content), "source": ""},
+        "launch": started,
+        "key": {"factors": key} if key else None,
+        "cache": weight_digests(cache),
+    }
+    (root / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+    return root
+
+
+def write_files(folder: Path, content: Mapping[str, bytes]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for path, data in content.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_bytes(data)
+
+
+def weight_digests(content: Mapping[str, bytes]) -> dict[str, str]:
+    return {path: hashlib.sha256(data).hexdigest() for path, data in content.items()}
+
+
+@dataclass
+class Process1:
+    """The entrypoint as it runs."""
+
+    process: subprocess.Popen[bytes]
+    port: int
+    run: Path
+    output: Path
+    python: str
+    root: Path
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def client(self) -> httpx.Client:
+        return httpx.Client(base_url=self.url, timeout=60, trust_env=False)
+
+    def get(self, path: str) -> httpx.Response:
+        return httpx.get(f"{self.url}{path}", timeout=30, trust_env=False)
+
+    def until_ready(self) -> Process1:
+        deadline = time.monotonic() + READY_SECONDS
+        while time.monotonic() < deadline and self.process.poll() is None:
+            with suppress(httpx.TransportError):
+                if self.get("/tidegate/ready").status_code == httpx.codes.OK:
+                    return self
+            time.sleep(0.1)
+        raise AssertionError(f"not ready: {self.output.read_text()[-2000:]}")
+
+    def drain(self) -> int:
+        """The preStop hook: the exit code of `drain`."""
+        command = [self.python, "-m", PACKAGE, "drain", "--run", str(self.run)]
+        return subprocess.run(command, env=import_environment(self.root), timeout=60, check=False).returncode
+
+    def events(self) -> list[dict[str, Any]]:
+        """What it said itself, line by line."""
+        lines = self.output.read_text(encoding="utf-8").splitlines()
+        said = [json.loads(line) for line in lines if line.startswith('{"time"')]
+        return [event for event in said if "event" in event]
+
+    def event(self, name: str) -> dict[str, Any]:
+        return next(event for event in self.events() if event["event"] == name)
+
+    def terminate(self) -> None:
+        self.process.send_signal(signal.SIGTERM)
+
+    def wait(self, seconds: float = 30) -> int:
+        return self.process.wait(timeout=seconds)
+
+    def family(self) -> set[int]:
+        """Every process below it, now."""
+        found, waiting = set(), {self.process.pid}
+        while waiting:
+            parent = waiting.pop()
+            for children in Path(f"/proc/{parent}/task").glob("*/children"):
+                below = {int(pid) for pid in children.read_text().split()} - found
+                found |= below
+                waiting |= below
+        return found
+
+
+def import_environment(root: Path) -> dict[str, str]:
+    path = f"{root / 'entrypoint'}{os.pathsep}{TESTS}"
+    return os.environ | {"PYTHONPATH": path, "PYTHONSAFEPATH": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+def start_process_1(
+    root: Path,
+    *options: str,
+    python: str = sys.executable,
+    server: str | None = STAND_IN,
+    vllm: Sequence[str] = (),
+    port: int | None = None,
+    run: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+    workdir: Path | None = None,
+) -> Process1:
+    """Start it; `vllm` are arguments for the server, `server=None` is the real one."""
+    port = port or free_port()
+    run = run or root.parent / "run"
+    output = root.parent / f"log-{port}"
+    command = [python, "-m", PACKAGE, "serve", "--root", str(root), "--run", str(run), "--host", "127.0.0.1"]
+    command += ["--port", str(port), *(["--server", server] if server else []), *options]
+    with output.open("wb") as log:
+        process = subprocess.Popen(
+            [*command, *(["--", *vllm] if vllm else [])],
+            env=import_environment(root) | (environment or {}),
+            cwd=workdir,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+        )
+    return Process1(process, port, run, output, python, root)
+
+
+async def until_open(client: httpx.AsyncClient, number: int, *, within_seconds: float = 30) -> None:
+    """Return once so many answers are open."""
+    async with asyncio.timeout(within_seconds):
+        while (await client.get("/tidegate/status")).json()["open"] != number:
+            await asyncio.sleep(0.02)
+
+
+async def until_refused(client: httpx.AsyncClient) -> httpx.Response:
+    """What a request gets once new ones are refused."""
+    for _ in range(100):
+        response = await client.post("/v1/completions", json={"prompt": "late", "max_tokens": 1})
+        if response.status_code != httpx.codes.OK:
+            return response
+        await asyncio.sleep(0.05)
+    raise AssertionError("new requests are still taken")

@@ -1,0 +1,181 @@
+"""What tests of a local fleet start it with, how they reach into it, and users who stream chats through its entry.
+
+Users count what was cut.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import json
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import psutil
+
+from rollouts.model import PORT, Engine, EngineSet
+
+DONE = b"data: [DONE]"
+
+
+@dataclass(frozen=True)
+class Request:
+    """One request as its user saw it."""
+
+    started: float
+    """Seconds of the monotonic clock."""
+    answered: float | None
+    """When the first byte came back: the engine had the request by then."""
+    role: str | None
+    version: str | None
+    status: int | None
+    """None when there was no answer at all."""
+    whole: bool
+    """Whether the stream came to its end."""
+    error: str | None = None
+    """Why the connection failed."""
+
+
+class Users:
+    """Open-loop load: a new user at a fixed pace, whatever the earlier ones wait for."""
+
+    def __init__(
+        self,
+        entry: str,
+        *,
+        model: str = "support-llm",
+        per_second: float = 40,
+        max_tokens: int | None = None,
+        regenerates: str | None = None,
+        host: str | None = None,
+    ) -> None:
+        """`regenerates` is the version with whose answers they were not content; `host` is asked for at `entry`."""
+        self._address = entry.removeprefix("http://").split(":")
+        self._pause = 1 / per_second
+        operation = {"model": model, "messages": [{"role": "user", "content": "Hello!"}], "stream": True}
+        body = json.dumps(operation | ({"max_tokens": max_tokens} if max_tokens else {})).encode()
+        head = (
+            f"POST /v1/chat/completions HTTP/1.1\r\nhost: {host or entry.removeprefix('http://')}\r\n"
+            f"content-type: application/json\r\ncontent-length: {len(body)}\r\nconnection: close\r\n"
+        )
+        head += f"x-tidegate-regenerates: {regenerates}\r\n\r\n" if regenerates else "\r\n"
+        self._message = head.encode() + body
+        self._in_flight: set[asyncio.Task[None]] = set()
+        self.requests: list[Request] = []
+
+    async def __aenter__(self) -> Self:
+        self._arrivals = asyncio.create_task(self._arrive())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._arrivals.cancel()
+        await asyncio.gather(self._arrivals, return_exceptions=True)
+        await asyncio.gather(*self._in_flight)
+
+    @property
+    def failed(self) -> list[Request]:
+        """Requests that got an error, or no whole stream."""
+        return [request for request in self.requests if request.status != 200 or not request.whole]
+
+    def by_role(self) -> Counter[str | None]:
+        """How many requests each role answered."""
+        return Counter(request.role for request in self.requests)
+
+    async def _arrive(self) -> None:
+        while True:
+            task = asyncio.create_task(self._ask())
+            self._in_flight.add(task)
+            task.add_done_callback(self._in_flight.discard)
+            await asyncio.sleep(self._pause)
+
+    async def _ask(self) -> None:
+        started = time.monotonic()
+        answered, answer, error = None, b"", None
+        try:
+            reader, writer = await asyncio.open_connection(*self._address)
+            try:
+                writer.write(self._message)
+                while piece := await reader.read(65536):
+                    answered = answered or time.monotonic()
+                    answer += piece
+            finally:
+                writer.close()
+        except OSError as failure:
+            # Refused or reset: what came until then says how far it got.
+            error = repr(failure)
+        self.requests.append(_request(started, answered, answer, error))
+
+
+def _request(started: float, answered: float | None, answer: bytes, error: str | None) -> Request:
+    head, _, body = answer.partition(b"\r\n\r\n")
+    first, *lines = head.decode().split("\r\n")
+    headers = dict(line.split(": ", 1) for line in lines)
+    return Request(
+        started=started,
+        answered=answered,
+        role=headers.get("x-tidegate-role"),
+        version=headers.get("x-tidegate-version"),
+        status=int(first.split()[1]) if first else None,
+        whole=DONE in body,
+        error=error,
+    )
+
+
+STAND_IN = Path(__file__).with_name("stand_in_engine.py")
+REGION = "eu-west-1"
+
+
+def stand_in(version: str, *arguments: str) -> Engine:
+    """An engine that streams ten tokens in 0.2 s."""
+    return Engine(
+        version=version,
+        digest=f"sha256-of-{version}",
+        model="support-llm",
+        command=(sys.executable, str(STAND_IN), "--port", PORT, *arguments),
+        workdir=str(STAND_IN.parent),
+        memory_bytes=64 << 20,
+    )
+
+
+@contextmanager
+def delivery(state: Path) -> Iterator[None]:
+    """Hold the lock that says a delivery runs."""
+    state.mkdir(exist_ok=True)
+    with (state / "delivery.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def process_of(arm: EngineSet | None) -> psutil.Process:
+    """The process that listens at the arm's address, not its guard."""
+    assert arm is not None
+    port = arm.url.rpartition(":")[2]
+    return newest_with(port)
+
+
+def newest_with(argument: str) -> psutil.Process:
+    """The last process that was started with that argument."""
+    return [process for process in psutil.process_iter() if argument in arguments_of(process)][-1]
+
+
+def arguments_of(process: psutil.Process) -> list[str]:
+    """Its command line; nothing when it is gone or a zombie."""
+    try:
+        return process.cmdline()
+    except psutil.Error:
+        return []
+
+
+async def kill(process: psutil.Process) -> float:
+    """Returns when it is dead, as the loop's time: until then the kernel still takes connections for it."""
+    process.kill()
+    with suppress(psutil.NoSuchProcess):
+        while process.status() != psutil.STATUS_ZOMBIE:
+            await asyncio.sleep(0.001)
+    return asyncio.get_running_loop().time()

@@ -1,0 +1,106 @@
+"""A server that starts like vLLM's own, with `--middleware`, and streams like it, in half a second.
+
+Run as the module that the entrypoint starts instead of vLLM's. `--pace` is the seconds from token to token;
+prompts ask for the rest: `hang` never answers, `fail` is an error within the stream.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import importlib
+import json
+import os
+import sys
+import time
+from collections.abc import AsyncIterator
+
+import uvicorn
+from prometheus_client import make_asgi_app
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.routing import Mount, Route
+
+
+class StandInVllm:
+    """Completes every prompt with numbers."""
+
+    def __init__(self, pace: float, *, broken: bool = False, stuck_health: bool = False) -> None:
+        self.pace = pace
+        self.broken = broken
+        self.stuck_health = stuck_health
+        self.prompts: list[str] = []
+
+    def app(self, middleware: list[str]) -> Starlette:
+        gates = []
+        for name in middleware:
+            module, _, attribute = name.rpartition(".")
+            gates.append(Middleware(getattr(importlib.import_module(module), attribute)))
+        routes = [
+            Route("/health", self.health),
+            Route("/prompts", self.told),
+            Route("/environment", self.environment),
+            Route("/die", self.die),
+            Route("/v1/completions", self.complete, methods=["POST"]),
+            Mount("/metrics", make_asgi_app()),
+        ]
+        return Starlette(routes=routes, middleware=gates)
+
+    async def health(self, request: Request) -> Response:
+        return PlainTextResponse("")
+
+    async def told(self, request: Request) -> Response:
+        return JSONResponse(self.prompts)
+
+    async def environment(self, request: Request) -> Response:
+        return JSONResponse(dict(os.environ))
+
+    async def die(self, request: Request) -> Response:
+        asyncio.get_running_loop().call_later(0.1, os._exit, 3)
+        return PlainTextResponse("")
+
+    async def complete(self, request: Request) -> Response:
+        options = await request.json()
+        self.prompts.append(options["prompt"])
+        if self.broken:
+            return JSONResponse({}, status_code=500)
+        if options["prompt"] == "hang" or (self.stuck_health and options["prompt"] == "health"):
+            await asyncio.sleep(3600)
+        if options["prompt"] == "wrong":
+            return JSONResponse({"error": {"message": "wrong"}}, status_code=400)
+        if options.get("stream"):
+            return StreamingResponse(self._stream(options), media_type="text/event-stream")
+        await asyncio.sleep(self.pace * options["max_tokens"])
+        return JSONResponse({"choices": [{"text": "0 " * options["max_tokens"]}]})
+
+    async def _stream(self, options: dict[str, object]) -> AsyncIterator[str]:
+        for index in range(int(str(options["max_tokens"]))):
+            await asyncio.sleep(self.pace)
+            yield f"data: {json.dumps({'choices': [{'text': f'{index} '}]})}\n\n"
+        if options["prompt"] == "fail":
+            yield f"data: {json.dumps({'error': {'message': 'failed', 'code': 500}})}\n\n"
+        yield "data: [DONE]\n\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--host")
+    parser.add_argument("--port", type=int)
+    parser.add_argument("--middleware", action="append", default=[])
+    parser.add_argument("--pace", type=float, default=0.01)
+    parser.add_argument("--load-seconds", type=float, default=0.0)
+    parser.add_argument("--broken", action="store_true", help="answer every prompt with an error")
+    parser.add_argument("--stuck-health", action="store_true", help="never answer the prompt `health`")
+    parser.add_argument("--fail", help="say this and end instead of serving")
+    options, _ = parser.parse_known_args()
+    time.sleep(options.load_seconds)
+    if options.fail:
+        sys.exit(options.fail)
+    server = StandInVllm(options.pace, broken=options.broken, stuck_health=options.stuck_health)
+    uvicorn.run(server.app(options.middleware), host=options.host, port=options.port, log_level="warning")
+
+
+if __name__ == "__main__":
+    main()

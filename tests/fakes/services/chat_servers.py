@@ -1,0 +1,270 @@
+"""Engines and judges on the loopback, with faults to order.
+
+An engine for tests of clients streams words slowly, fails or cuts when its model name says so; an OpenAI-compatible
+one is a judge of known quality, or an engine that knows likelihoods.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import ThreadingHTTPServer
+from typing import NamedTuple
+
+import uvicorn
+from fakes.services.http import QuietHandler
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from gates.judge.rubric import NAMES, JudgeReply, JudgeRequest
+
+DIMENSIONS = ("helpfulness", "accuracy", "coherence", "safety")
+
+
+def an_answer(worth: float, words: str) -> str:
+    """An answer worth so much, 0 to 1, to a question that has `words` in it."""
+    return f"{' '.join([words] * 6)} worth {worth:.3f}"
+
+
+def worth_of(question: str, answer: str) -> float:
+    """What the answer says that it is worth; little when it answers another question."""
+    words, _, worth = answer.rpartition(" worth ")
+    return float(worth) if words.split(" ", 1)[0] in question else 0.1
+
+
+class FakeJudge:
+    """Scores by `worth_of`; `place_bias` goes to the first answer, `noise` to both, in standard deviations."""
+
+    def __init__(
+        self,
+        *,
+        place_bias: float = 0.0,
+        noise: float = 0.0,
+        seed: int = 0,
+        worth: Callable[[str, str], float] = worth_of,
+        says: Callable[[str], str] = str,
+    ) -> None:
+        """`says` may spoil the reply."""
+        self.requests: list[JudgeRequest] = []
+        self._place_bias, self._noise, self._worth, self._says = place_bias, noise, worth, says
+        self._random = random.Random(seed)
+
+    async def ask(self, request: JudgeRequest) -> JudgeReply:
+        self.requests.append(request)
+        return JudgeReply(text=self.reply(request.user))
+
+    def reply(self, material: str) -> str:
+        given = json.loads(material)
+        scores = {}
+        for name, bias in zip(NAMES, (self._place_bias, 0.0), strict=True):
+            worth = self._worth(given["question"], given[name]) + bias + self._random.gauss(0, self._noise)
+            scores[name] = dict.fromkeys(DIMENSIONS, round(min(1.0, max(0.0, worth)) * 20) / 20)
+        return self._says(json.dumps({"reason": "as asked", **scores}))
+
+
+WORDS = ("The", " answer", " is", " four")
+
+
+class Fault(NamedTuple):
+    """What is answered in place of a stream."""
+
+    status: int
+    body: bytes
+    content_type: str = "application/json"
+
+
+FAULTS = {
+    "refuse": Fault(400, b'{"error": {"message": "no", "type": "BadRequestError", "code": 400}}'),
+    "fail": Fault(500, b'{"error": {"message": "CUDA error: device-side assert", "code": 500}}'),
+    "crash": Fault(500, b"Internal Server Error", "text/plain"),
+    "dead": Fault(503, b'{"error": {"message": "EngineCore died", "code": 503}}'),
+    "unknown": Fault(404, b'{"error": {"message": "The model `unknown` does not exist.", "code": 404}}'),
+    "foreign": Fault(404, b'{"detail": "Not Found"}'),
+    "gateway": Fault(503, b"no healthy upstream", "text/plain"),
+    "no-route": Fault(404, b"", "text/plain"),
+    "late-gateway": Fault(504, b"<html>Gateway Time-out</html>", "text/html"),
+    "no-access": Fault(401, b'{"error": {"message": "Invalid API key"}}'),
+    "too-many": Fault(429, b"slow down", "text/plain"),
+    "nonsense": Fault(200, b"data: {no json}\n\n", "text/event-stream"),
+    "other-form": Fault(200, b'data: {"choices": 5}\n\n', "text/event-stream"),
+    "page": Fault(200, b"<html>welcome</html>", "text/html"),
+    "mid-error": Fault(200, b'data: {"error": {"message": "out of memory", "code": 500}}\n\n', "text/event-stream"),
+}
+"""By model name."""
+
+
+class _Handler(QuietHandler):
+    protocol_version = "HTTP/1.1"
+    server: FakeChatServer
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        self.server.bodies.append(body)
+        self.server.regenerates.append(self.headers["x-tidegate-regenerates"])
+        fault = FAULTS.get(body["model"])
+        if body["model"] == "vanish":
+            self.close_connection = True
+            return
+        if body["model"] == "hang":
+            time.sleep(self.server.token_seconds * 20)
+        self.send_response(fault.status if fault else 200)
+        self.send_header("content-type", fault.content_type if fault else "text/event-stream")
+        self.send_header("transfer-encoding", "chunked")
+        self.send_header("x-tidegate-role", "canary")
+        self.send_header("x-tidegate-version", "7")
+        self.end_headers()
+        if fault:
+            self._chunk(fault.body)
+            self._chunk(b"")
+            return
+        self._stream(cut=body["model"] == "cut")
+
+    def _stream(self, *, cut: bool) -> None:
+        self._event({"choices": [{"index": 0, "delta": {"role": "assistant", "content": ""}, "finish_reason": None}]})
+        for number, word in enumerate(WORDS):
+            time.sleep(self.server.token_seconds)
+            choice = {"index": 0, "delta": {"content": word}, "finish_reason": None, "token_ids": [number]}
+            self._event({"choices": [choice]})
+            if cut and number == 1:
+                self.close_connection = True
+                return
+        self._event({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
+        usage = {"prompt_tokens": 3, "completion_tokens": len(WORDS), "total_tokens": 3 + len(WORDS)}
+        self._event({"choices": [], "usage": usage})
+        self._chunk(b"data: [DONE]\n\n")
+        self._chunk(b"")
+
+    def _event(self, event: dict[str, object]) -> None:
+        envelope = {"id": "c", "object": "chat.completion.chunk", "created": 0, "model": "m"}
+        self._chunk(b"data: " + json.dumps({**envelope, **event}).encode() + b"\n\n")
+
+    def _chunk(self, data: bytes) -> None:
+        self.wfile.write(f"{len(data):x}\r\n".encode() + data + b"\r\n")
+        self.wfile.flush()
+
+
+class FakeChatServer(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def __init__(self, token_seconds: float) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.token_seconds = token_seconds
+        self.bodies: list[dict[str, object]] = []
+        self.regenerates: list[str | None] = []
+        """Of each request the version whose answer was not wanted; None of first requests."""
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}"
+
+
+@contextmanager
+def chat_server(token_seconds: float = 0.05) -> Iterator[FakeChatServer]:
+    """Serve on a free loopback port; answers by model name, also when asked for tokens.
+
+    A name of `FAULTS` gets that; `cut` half an answer, `vanish` none, `hang` one after a long time; others get four
+    words.
+    """
+    server = FakeChatServer(token_seconds)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+JudgeFault = Callable[[Request, dict[str, object]], Response | None]
+
+
+@dataclass
+class OpenAIServer:
+    """What the server is to do, and what it was asked."""
+
+    url: str
+    faults: list[JudgeFault | None] = field(default_factory=list)
+    """For the first requests, one each; None answers well."""
+    bodies: list[dict[str, object]] = field(default_factory=list)
+    headers: list[dict[str, str]] = field(default_factory=list)
+    judge: FakeJudge = field(default_factory=FakeJudge)
+    seconds: float = 0.0
+    """An answer takes."""
+    logprobs: dict[int, float] = field(default_factory=dict)
+    """By token, of a prompt; a token that is missing here has none."""
+    under_way: int = 0
+    most_under_way: int = 0
+
+    async def chat(self, request: Request) -> Response:
+        body = json.loads(await request.body())
+        self.bodies.append(body)
+        self.headers.append(dict(request.headers))
+        fault = self.faults.pop(0) if self.faults else None
+        if fault and (response := fault(request, body)):
+            return response
+        self.under_way += 1
+        self.most_under_way = max(self.most_under_way, self.under_way)
+        await asyncio.sleep(self.seconds)
+        self.under_way -= 1
+        return completion(self.judge.reply(body["messages"][-1]["content"]))
+
+    async def tokenize(self, request: Request) -> Response:
+        body = json.loads(await request.body())
+        self.bodies.append(body)
+        # One token a letter; a template puts 1 before and 2 behind.
+        if "messages" in body:
+            tokens = [1, *(ord(letter) for letter in body["messages"][0]["content"]), 2]
+        else:
+            tokens = [ord(letter) for letter in body["prompt"]]
+        return JSONResponse({"tokens": tokens, "count": len(tokens), "max_model_len": 4096})
+
+    async def complete(self, request: Request) -> Response:
+        body = json.loads(await request.body())
+        self.bodies.append(body)
+        if len(body["prompt"]) > 100:
+            return JSONResponse({"error": {"message": f"too long: {body['prompt']}"}}, 400)
+        entries = [
+            {str(token): {"logprob": self.logprobs[token], "rank": 1, "decoded_token": chr(token)}}
+            if token in self.logprobs
+            else {}
+            for token in body["prompt"]
+        ]
+        choice = {"index": 0, "text": "!", "finish_reason": "length", "prompt_logprobs": [None, *entries[1:]]}
+        return JSONResponse({"id": "c", "object": "text_completion", "choices": [choice]})
+
+
+def completion(text: str | None, *, finish_reason: str = "stop", refusal: str | None = None) -> Response:
+    """A chat completion as the API words it."""
+    message = {"role": "assistant", "content": text, "refusal": refusal}
+    choice = {"index": 0, "message": message, "finish_reason": finish_reason}
+    return JSONResponse({"id": "c", "object": "chat.completion", "created": 0, "model": "judge", "choices": [choice]})
+
+
+@contextmanager
+def openai_server() -> Iterator[OpenAIServer]:
+    """Serve on a free loopback port."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    state = OpenAIServer(url=f"http://127.0.0.1:{listener.getsockname()[1]}")
+    routes = [
+        Route("/v1/chat/completions", state.chat, methods=["POST"]),
+        Route("/v1/completions", state.complete, methods=["POST"]),
+        Route("/tokenize", state.tokenize, methods=["POST"]),
+    ]
+    config = uvicorn.Config(Starlette(routes=routes), log_config=None, lifespan="off", timeout_graceful_shutdown=1)
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+    thread.start()
+    try:
+        yield state
+    finally:
+        server.should_exit = True
+        thread.join()
+        listener.close()

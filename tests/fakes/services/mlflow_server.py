@@ -1,0 +1,250 @@
+"""MLflow's own tracking server, which hands out artifacts and sends webhooks, and the real `tidegate serve` for these.
+
+Each may be gone for a while.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+import psutil
+from cryptography.fernet import Fernet
+from fakes.services.sockets import free_address, running
+from mlflow import MlflowClient
+
+from pipelines.triggers.webhooks import DELIVERY_ID_HEADER, SIGNATURE_HEADER, TIMESTAMP_HEADER, sign
+from registry.adapters.mlflow_deliveries import MlflowDeliveries
+from registry.adapters.mlflow_models import MlflowRegistry
+from registry.model import DeliverySummary
+from tidegate.cli.commands.init import write_example
+from tidegate.testing import write_tiny_model
+
+# Seven processes that no test needs, each of which loads all of MLflow.
+NO_JOBS = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+
+
+@contextmanager
+def mlflow_server(
+    folder: Path, address: str | None = None, *, settings: Mapping[str, str] | None = None
+) -> Iterator[str]:
+    """Its tracking URI while it runs; `folder` outlives it, and so may `address`, a free one otherwise.
+
+    `settings` are environment variables of the server alone.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    address = address or free_address()
+    host, _, port = address.partition(":")
+    command = [sys.executable, "-m", "mlflow", "server", "--host", host, "--port", port, "--workers", "1"]
+    command += ["--backend-store-uri", f"sqlite:///{folder / 'mlflow.db'}"]
+    command += ["--artifacts-destination", str(folder / "artifacts"), "--serve-artifacts"]
+    ready, log = f"http://{address}/health", folder / "server.log"
+    with running(command, ready=ready, log=log, within=120, settings={**NO_JOBS, **(settings or {})}):
+        yield f"http://{address}"
+
+
+class AwayServer:
+    """A tracking server that may be stopped or ended, and come back at the same address with all that it knew."""
+
+    def __init__(self, folder: Path, address: str | None = None) -> None:
+        self.address = address or free_address()
+        self._folder, self._runs = folder, ExitStack()
+
+    @property
+    def uri(self) -> str:
+        return f"http://{self.address}"
+
+    def start(self) -> None:
+        """Bring it up, and return once it answers."""
+        self._runs.enter_context(mlflow_server(self._folder, self.address))
+
+    def end(self) -> None:
+        """Nobody listens at its address any more; returns when that is so."""
+        self.answer()
+        self._runs.close()
+
+    def hang(self) -> None:
+        """It takes connections and never answers."""
+        hang(self.address)
+
+    def answer(self) -> None:
+        """Undo `hang`."""
+        answer(self.address)
+
+
+def hang(address: str) -> None:
+    """Stop everything that serves there and that this process has started; returns once it stands still."""
+    _send(signal.SIGSTOP, address)
+    while any(_runs(process) for process in _serving(address)):
+        time.sleep(0.01)
+
+
+def answer(address: str) -> None:
+    """Undo `hang`."""
+    _send(signal.SIGCONT, address)
+
+
+def _send(number: signal.Signals, address: str) -> None:
+    for process in _serving(address):
+        with suppress(psutil.NoSuchProcess):
+            process.send_signal(number)
+
+
+def _serving(address: str) -> list[psutil.Process]:
+    """The server and its workers."""
+    port = address.rpartition(":")[2]
+    mine = [each for each in psutil.Process().children(recursive=True) if _serves(each, port)]
+    return list(dict.fromkeys(one for each in mine for one in (each, *_descendants(each))))
+
+
+def _serves(process: psutil.Process, port: str) -> bool:
+    with suppress(psutil.Error):
+        words = process.cmdline()
+        return "mlflow" in " ".join(words) and port in words
+    return False
+
+
+def _descendants(process: psutil.Process) -> list[psutil.Process]:
+    with suppress(psutil.Error):
+        return process.children(recursive=True)
+    return []
+
+
+def _runs(process: psutil.Process) -> bool:
+    with suppress(psutil.Error):
+        return process.status() not in (psutil.STATUS_STOPPED, psutil.STATUS_ZOMBIE)
+    return False
+
+
+TIDEGATE = Path(sys.executable).with_name("tidegate")
+MODEL = "support-llm"
+SECRET = "a secret of thirty-two characters"
+PATIENCE_SECONDS = 300.0
+
+
+class TriggerGround:
+    """A folder with a delivery.yaml, and the addresses of both servers."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._mlflow, self._receiver = free_address(), free_address()
+        self.uri, self.url = f"http://{self._mlflow}", f"http://{self._receiver}"
+        self.register = ("--register", f"{self.url}/webhooks/mlflow")
+        self._log = folder / "serve.log"
+        self._begun: list[subprocess.Popen[bytes]] = []
+        self.environment = {name: value for name, value in os.environ.items() if name != "TIDEGATE_STATE"} | {
+            "MLFLOW_TRACKING_URI": self.uri,
+            "TIDEGATE_WEBHOOK_SECRET": SECRET,
+            "TIDEGATE_ENGINE_HOME": str(folder / "no-engine-here"),
+        }
+        # The first two as docs/triggers.md says for a receiver on a private address.
+        self._settings = {
+            "MLFLOW_WEBHOOK_ALLOW_PRIVATE_IPS": "true",
+            "MLFLOW_WEBHOOK_ALLOWED_SCHEMES": "https,http",
+            "MLFLOW_WEBHOOK_SECRET_ENCRYPTION_KEY": Fernet.generate_key().decode(),
+            # Else a webhook is new to MLflow only when it looks again, up to a minute later.
+            "MLFLOW_WEBHOOK_CACHE_TTL": "1",
+        }
+
+    @contextmanager
+    def mlflow(self) -> Iterator[None]:
+        """MLflow's server, with what it knew when it ran last."""
+        with mlflow_server(self.folder / "mlflow", self._mlflow, settings=self._settings):
+            yield
+
+    def prepare(self, versions: int) -> None:
+        """A champion and its successors; no challenger yet."""
+        write_example(self.folder)
+        registry = MlflowRegistry(self.uri)
+        for seed in range(1, versions + 1):
+            registry.register(MODEL, write_tiny_model(self.version_folder(seed), seed=seed))
+        registry.set_alias(MODEL, "champion", "1")
+
+    def version_folder(self, version: int) -> Path:
+        """Where the files of a version lie."""
+        return self.folder / str(version)
+
+    @contextmanager
+    def serving(self, *options: str, every: str, path: str = "/readyz") -> Iterator[None]:
+        """`tidegate serve` once it answers well at `path`; it must end well."""
+        process = self.begin("serve", "delivery.yaml", "--address", self._receiver, "--every", every, *options)
+        try:
+            self.until(lambda: "ok" in self.fetched(path))
+            yield
+        finally:
+            process.send_signal(signal.SIGTERM)
+            # While MLflow is away, a look at it takes its time.
+            assert process.wait(PATIENCE_SECONDS) == 0, self.said()
+
+    def begin(self, *arguments: str) -> subprocess.Popen[bytes]:
+        """Any command of tidegate, in the folder; what it says is kept, by command."""
+        with (self.folder / f"{arguments[0]}.log").open("ab") as log:
+            begun = subprocess.Popen(
+                [str(TIDEGATE), *arguments], cwd=self.folder, env=self.environment, stdout=log, stderr=log
+            )
+        self._begun.append(begun)
+        return begun
+
+    def until(self, holds: Callable[[], object]) -> None:
+        """Wait until it holds, or fail with what every command has said."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not holds():
+            assert time.monotonic() < deadline, f"waited in vain\n{self.logs()}"
+            time.sleep(0.1)
+
+    def end(self) -> None:
+        """End what still runs, as after a test that failed in the middle."""
+        for process in self._begun:
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+
+    def logs(self) -> str:
+        """What every command said, for the one who reads why a test waited in vain."""
+        return "\n".join(f"--- {log.name}\n{log.read_text()}" for log in sorted(self.folder.glob("*.log")))
+
+    def set_alias(self, version: int) -> float:
+        """Make it the challenger; returns the moment, of the monotonic clock."""
+        MlflowClient(self.uri).set_registered_model_alias(MODEL, "challenger", str(version))
+        return time.monotonic()
+
+    @property
+    def deliveries(self) -> MlflowDeliveries:
+        return MlflowDeliveries(self.uri)
+
+    def summaries(self) -> list[DeliverySummary]:
+        """All deliveries, newest first."""
+        return self.deliveries.deliveries(MODEL)
+
+    def said(self) -> str:
+        """What `serve` has told until now."""
+        return self._log.read_text()
+
+    def posted(self, version: int, *, id: str, age: int = 0, secret: str = SECRET, more: str = "") -> int:
+        """The status of the answer to a webhook as MLflow would send it of an alias, by hand."""
+        data = {"name": MODEL, "alias": "challenger", "version": str(version), "more": more}
+        body = json.dumps({"entity": "model_version_alias", "action": "created", "data": data}).encode()
+        at = str(int(time.time()) - age)
+        headers = {DELIVERY_ID_HEADER: id, TIMESTAMP_HEADER: at, SIGNATURE_HEADER: sign(secret, id, at, body)}
+        try:
+            with urlopen(Request(f"{self.url}/webhooks/mlflow", body, headers), timeout=30) as answer:
+                return int(answer.status)
+        except HTTPError as refusal:
+            return refusal.code
+
+    def fetched(self, path: str) -> str:
+        """What the receiver answers; nothing when it does not."""
+        try:
+            with urlopen(self.url + path, timeout=2) as answer:
+                return bytes(answer.read()).decode()
+        except OSError:
+            return ""

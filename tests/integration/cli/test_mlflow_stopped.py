@@ -1,0 +1,78 @@
+"""A real MLflow server that takes connections and never answers: every command ends, in one line that says so."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from unittest.mock import patch
+
+import pytest
+from fakes.services.mlflow_server import AwayServer
+from fakes.terminal import Tidegate
+
+from tidegate.testing import write_tiny_model
+
+pytestmark = pytest.mark.timeout(900)
+
+CALL_SECONDS = 2
+WITHIN_SECONDS = 60.0
+"""For a broken product only: MLflow's own client would wait for eight minutes."""
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AwayServer]:
+    server = AwayServer(tmp_path_factory.mktemp("mlflow"))
+    server.start()
+    yield server
+    server.end()
+
+
+@pytest.fixture
+def opened(tidegate: Tidegate, delivery: Path, name: str, server: AwayServer, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A delivery in that server, which does not answer any more."""
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", server.uri)
+    monkeypatch.delenv("MLFLOW_HTTP_REQUEST_TIMEOUT", raising=False)
+    delivery.write_text(f"{delivery.read_text()}\npatience: {{call: {CALL_SECONDS}s}}\n")
+    for seed, alias in ((1, "champion"), (2, "challenger")):
+        folder = write_tiny_model(delivery.parent / alias, seed=seed)
+        assert tidegate("model", "register", name, str(folder), "--alias", alias).code == 0
+    said = tidegate("stage", "open", "-f", "delivery.yaml", "--key", "one")
+    assert said.code == 0, said.err
+    return said.out.strip()
+
+
+def test_every_command_ends_within_its_time_and_says_in_one_line_why(
+    tidegate: Tidegate, opened: str, name: str, server: AwayServer
+) -> None:
+    commands = {
+        "status delivery.yaml": 4,
+        "plan delivery.yaml": 4,
+        "deliver delivery.yaml": 4,
+        "report delivery.yaml": 4,
+        "stage open -f delivery.yaml": 4,
+        f"stage build --delivery {opened}": 4,
+        f"stage close --delivery {opened}": 4,
+        f"resume {opened}": 4,
+        f"approve {opened} wave@1 --by ann": 4,
+        f"audit verify {opened}": 4,
+        "audit verify --all -f delivery.yaml": 4,
+        f"model list {name}": 4,
+    }
+    server.hang()
+    try:
+        for command, code in commands.items():
+            begun = time.monotonic()
+            with patch.dict(os.environ):
+                said = tidegate(*command.split())
+            took = time.monotonic() - begun
+            assert said.code == code, f"{command}: {said.code}: {said.err}"
+            # What `status` cannot read is a line of what it shows: the regions are there to be seen.
+            why = said.out if command.startswith("status") else said.err
+            told = [line for line in why.splitlines() if f"MLflow store {server.uri}: no answer" in line]
+            assert len(told) == 1, f"{command}: {said.out}{said.err}"
+            assert took < WITHIN_SECONDS, f"{command} took {took:.0f} s"
+    finally:
+        server.answer()
+    assert tidegate("status", "delivery.yaml").code in (0, 4)

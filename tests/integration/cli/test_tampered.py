@@ -1,0 +1,273 @@
+"""Everything that somebody with MLflow's own client may change under an open delivery: found by the step, and audited.
+
+One row for each: what is done, what the next step says, and what `tidegate audit verify` says. Nobody signs here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from hashlib import sha256
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+import yaml
+from fakes.clusters.served import clusters, delivery_to, mark_images, write_golden_set
+from fakes.terminal import Said, Tidegate
+from fakes.workflow.engine import engines
+
+from registry.adapters.mlflow_deliveries import MlflowDeliveries
+from registry.adapters.mlflow_models import MlflowRegistry
+from registry.adapters.mlflow_store import embedded_uri
+from registry.conventions import ENGINE_IMAGE
+from registry.model import Event
+
+EVENT = "mlflow.tidegate.event."
+REGIONS = ("eu-west-1", "us-east-1")
+TRANSCRIPT = Path("evidence/shadow@eu-west-1.jsonl")
+DONE, NEXT = ("build", "deploy@eu-west-1", "smoke@eu-west-1", "offline@eu-west-1"), "promote@eu-west-1"
+
+
+@dataclass
+class Scene:
+    """A delivery that has gone as far as `DONE`, and the one who may write to MLflow."""
+
+    tidegate: Tidegate
+    delivery: str
+    name: str
+    state: Path
+    undo: list[Callable[[], None]] = field(default_factory=list)
+    """What takes back what was changed."""
+
+    @property
+    def client(self) -> Any:
+        from mlflow import MlflowClient
+
+        return MlflowClient(embedded_uri(self.state))
+
+    def step(self) -> Said:
+        return self.tidegate("stage", NEXT, "--delivery", self.delivery)
+
+    def audit(self) -> Said:
+        return self.tidegate("audit", "verify", self.delivery)
+
+    def tags(self, step: str, kind: str) -> list[tuple[str, str]]:
+        """The events of that step and kind, as MLflow keeps them."""
+        tags = self.client.get_run(self.delivery).data.tags
+        mine = [(key, text) for key, text in sorted(tags.items()) if key.startswith(EVENT)]
+        return [pair for pair in mine if (told := _event(pair[1])) and (told["step"], told["kind"]) == (step, kind)]
+
+    def edit(self, step: str, kind: str, old: str, new: str) -> None:
+        """Change an event by hand, where it says `old`."""
+        key, text = next(pair for pair in self.tags(step, kind) if old in pair[1])
+        self.client.set_tag(self.delivery, key, text.replace(old, new))
+        self.undo.append(lambda: self.client.set_tag(self.delivery, key, text))
+
+    def add(self, step: str, kind: str, **data: object) -> None:
+        """An event of the right look, behind all others."""
+        event = Event(at=datetime(2026, 1, 1, tzinfo=UTC), step=step, kind=kind, message="", data=data)
+        key = f"{EVENT}9001.1of1.forged0"
+        self.client.set_tag(self.delivery, key, event.model_dump_json())
+        self.undo.append(lambda: self.client.delete_tag(self.delivery, key))
+
+    def take_out(self, step: str, kind: str) -> None:
+        """Delete the first event of that step and kind."""
+        key, text = self.tags(step, kind)[0]
+        self.client.delete_tag(self.delivery, key)
+        self.undo.append(lambda: self.client.set_tag(self.delivery, key, text))
+
+    def swap(self, path: str, text: str) -> None:
+        """Put another file in the place of one that was kept."""
+        before, (folder, _, name) = self.kept(path), path.rpartition("/")
+        assert text != before
+        self.put(folder, name, text)
+        self.undo.append(lambda: self.put(folder, name, before))
+
+    def put(self, folder: str, name: str, text: str) -> None:
+        """Put a file where others are kept."""
+        with TemporaryDirectory() as there:
+            path = Path(there) / name
+            path.write_text(text)
+            self.client.log_artifact(self.delivery, str(path), folder)
+
+    def kept(self, path: str) -> str:
+        """A file that was kept."""
+        with TemporaryDirectory() as there:
+            return Path(self.client.download_artifacts(self.delivery, path, there)).read_text()
+
+
+def _event(text: str) -> dict[str, Any] | None:
+    told = json.loads(text.partition("\n")[0])
+    event = told.get("event", told)
+    return event if isinstance(event, dict) else None
+
+
+@pytest.fixture
+def spec(registered: Path, name: str, state: Path) -> Iterator[dict[str, object]]:
+    """Two regions one after the other, the golden set next to it, and the images of both versions."""
+    folder = registered.parent
+    write_golden_set(folder)
+    mark_images(MlflowRegistry(embedded_uri(state)), name)
+    with engines(folder / "champion" / "model") as served:
+        said = delivery_to([[each] for each in REGIONS], name=name, engine=served.url)
+        said["approvals"] = [{"before": "promote", "region": REGIONS[1], "by": "names"}]
+        registered.write_text(yaml.safe_dump(said))
+        yield said
+
+
+@pytest.fixture
+def scene(
+    tidegate: Tidegate, spec: dict[str, object], name: str, state: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Scene]:
+    with TemporaryDirectory() as folder, clusters(spec, Path(folder)) as there:
+        monkeypatch.setenv("KUBECONFIG", str(there.servers.kubeconfig))
+        opened = tidegate("stage", "open", "-f", "delivery.yaml")
+        assert opened.code == 0, opened.err
+        scene = Scene(tidegate, opened.out.strip(), name, state)
+        for step in DONE:
+            taken = tidegate("stage", step, "--delivery", scene.delivery)
+            assert taken.code == 0, taken.err
+        _judge(scene)
+        assert scene.audit().code == 0
+        yield scene
+
+
+def _judge(scene: Scene) -> None:
+    """A step that judged by evidence, as a canary does it: its transcript is kept, and its verdict names it."""
+    text = "".join(f'{{"batch": {number}}}\n' for number in range(4))
+    scene.put("evidence", TRANSCRIPT.name, text)
+    transcripts = {TRANSCRIPT.stem: (len(text), sha256(text.encode()).hexdigest())}
+    ledger = MlflowDeliveries(embedded_uri(scene.state)).join(scene.delivery)
+    at, step = datetime.now(UTC), "offline@eu-west-1"
+    data = {"gate": "latency", "outcome": "pass", "reason": "", "numbers": {}, "transcripts": transcripts}
+    ledger.append(Event(at=at, step=step, kind="verdict", message="", data=data))
+    ledger.append(Event(at=at, step=step, kind="done", message=""))
+
+
+def forged_done(scene: Scene) -> None:
+    scene.add(NEXT, "done")
+
+
+def forged_pass(scene: Scene) -> None:
+    scene.add("canary@eu-west-1/50", "verdict", gate="quality", outcome="pass", reason="", numbers={})
+
+
+def forged_approval(scene: Scene) -> None:
+    scene.add("promote@us-east-1", "allowed", approval="promote@us-east-1", by=["ann"])
+
+
+def forged_ending(scene: Scene) -> None:
+    scene.add("delivery", "closed", outcome="delivered")
+
+
+def taken_out(scene: Scene) -> None:
+    scene.take_out("build", "done")
+
+
+def edited_verdict(scene: Scene) -> None:
+    scene.edit("offline@eu-west-1", "verdict", '"outcome":"pass"', '"outcome":"fail"')
+
+
+def swapped_plan(scene: Scene) -> None:
+    scene.edit("delivery", "started", '"approvals":["promote@us-east-1"]', '"approvals":[]')
+
+
+def swapped_version(scene: Scene) -> None:
+    scene.edit("delivery", "started", '"version":"2"', '"version":"1"')
+
+
+def swapped_image(scene: Scene) -> None:
+    scene.edit("delivery", "started", f"@sha256:{'2'.zfill(64)}", f"@sha256:{'6' * 64}")
+
+
+def swapped_terms(scene: Scene) -> None:
+    """The digest of the gates' settings, so that other settings would fit."""
+    (_, started) = scene.tags("delivery", "started")[0]
+    gates = _event(started)["data"]["resolved"]["gates"]  # type: ignore[index]  # it was read a moment ago
+    scene.edit("delivery", "started", gates, "0" * 64)
+
+
+def swapped_spec(scene: Scene) -> None:
+    scene.swap("spec/delivery.yaml", scene.kept("spec/delivery.yaml").replace("max_drop: 0.1", "max_drop: 0.9"))
+
+
+def swapped_questions(scene: Scene) -> None:
+    scene.swap("spec/golden.jsonl", scene.kept("spec/golden.jsonl").replace("four", "It"))
+
+
+def added_file(scene: Scene) -> None:
+    scene.put("spec", "trust.yaml", "kind: Trust")
+    (planted,) = scene.state.rglob(f"{scene.delivery}/**/spec/trust.yaml")
+    scene.undo.append(planted.unlink)
+
+
+def forged_transcript(scene: Scene) -> None:
+    scene.swap(str(TRANSCRIPT), scene.kept(str(TRANSCRIPT)).replace("2", "7"))
+
+
+def cut_transcript(scene: Scene) -> None:
+    scene.swap(str(TRANSCRIPT), scene.kept(str(TRANSCRIPT))[: len('{"batch": 0}\n')])
+
+
+@dataclass(frozen=True)
+class Found:
+    """What is said about one of them."""
+
+    step: str
+    audit: str
+
+
+INSERTED = Found("is not genuine: inserted", "inserted: ")
+CHANGED = Found("is not genuine: removed: before", "removed: before")
+FILES = "its kept files are not those it was opened with"
+TABLE: dict[Callable[[Scene], None], Found] = {
+    forged_done: INSERTED,
+    forged_pass: INSERTED,
+    forged_approval: INSERTED,
+    forged_ending: INSERTED,
+    taken_out: CHANGED,
+    edited_verdict: CHANGED,
+    swapped_plan: CHANGED,
+    swapped_version: CHANGED,
+    swapped_image: CHANGED,
+    swapped_terms: CHANGED,
+    swapped_spec: Found(f"{FILES}: changed: delivery.yaml", "changed: the spec"),
+    swapped_questions: Found(f"{FILES}: changed: golden.jsonl", "changed: the spec"),
+    added_file: Found(f"{FILES}: extra: trust.yaml", "changed: the spec"),
+    forged_transcript: Found(f"the evidence of {TRANSCRIPT.stem} is not what", f"changed: {TRANSCRIPT.stem}"),
+    cut_transcript: Found(f"the evidence of {TRANSCRIPT.stem} is shorter", f"removed: {TRANSCRIPT.stem}"),
+}
+
+
+def test_the_next_step_and_the_audit_find_every_change(scene: Scene) -> None:
+    missed: dict[str, str] = {}
+    for tampers, found in TABLE.items():
+        tampers(scene)
+        said, audited = scene.step(), scene.audit()
+        if (said.code, audited.code) != (5, 5) or found.step not in said.err or found.audit not in audited.out:
+            missed[tampers.__name__] = f"{said.code}: {said.err}{audited.code}: {audited.out}"
+        scene.undo.pop()()
+        assert scene.audit().code == 0, f"{tampers.__name__} was not taken back"
+    assert missed == {}
+    assert scene.step().code == 0, "what was found has stopped a delivery that is whole again"
+
+
+def test_an_image_tag_or_an_outcome_that_was_changed_counts_for_nothing_and_is_found(scene: Scene) -> None:
+    registry = MlflowRegistry(embedded_uri(scene.state))
+    other = f"registry.example/support-llm@sha256:{'6' * 64}"
+    registry.mark(registry.resolve(scene.name, "challenger"), {ENGINE_IMAGE: other})
+    for step in (NEXT, "bake@1", "deploy@us-east-1"):
+        said = scene.tidegate("stage", step, "--delivery", scene.delivery)
+        assert said.code == 0, said.err
+    assert f"as planned; its tag {ENGINE_IMAGE} says {other} since" in said.err, said.err
+    audited = scene.audit()
+    assert (audited.code, f"says {other}; planned was" in audited.out) == (5, True)
+    closed = scene.tidegate("stage", "close", "--delivery", scene.delivery)
+    assert closed.code not in (0, 5), closed.err
+    (key,) = [key for key in scene.client.get_run(scene.delivery).data.tags if key.endswith("outcome")]
+    scene.client.set_tag(scene.delivery, key, "delivered")
+    assert "lists say delivered" in scene.audit().out

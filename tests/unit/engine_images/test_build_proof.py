@@ -1,0 +1,237 @@
+"""What proves a compile cache: vLLM's log, its keys, and log-probabilities against eager."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine_images.build.proof import (
+    Agreement,
+    CompileProof,
+    EngineStart,
+    OutputAgreement,
+    ScoredPrompt,
+    StartLog,
+    compare,
+    kernels_added,
+    read_start_log,
+    timing_of,
+    without_hashes,
+)
+from engine_images.manifest import CompileKey
+
+
+def scored(prompt: list[float], answer: str = "", logprobs: list[float] | None = None) -> ScoredPrompt:
+    return ScoredPrompt(prompt=tuple(prompt), answer=tuple(answer), logprobs=tuple(logprobs or [-1.0] * len(answer)))
+
+
+def test_the_largest_difference_of_all_prompts_is_found() -> None:
+    eager = [scored([-1.0, -2.0]), scored([-3.0])]
+    compiled = [scored([-1.0, -2.5]), scored([-3.1])]
+
+    agreement = compare(eager, compiled)
+
+    assert agreement.largest == pytest.approx(0.5)
+    assert (agreement.prompts, agreement.tokens) == (2, 3)
+    assert not agreement.within(0.4)
+    assert agreement.within(0.6)
+
+
+def test_what_follows_the_first_other_token_says_nothing() -> None:
+    """A near tie that fell the other way makes another text: its probabilities are of something else."""
+    eager = [scored([-1.0], "abcd", [-1.0, -1.0, -0.7, -5.0])]
+    compiled = [scored([-1.0], "abXd", [-1.0, -1.25, -0.69, -1.0])]
+
+    agreement = compare(eager, compiled)
+
+    assert agreement.tokens == 3
+    assert agreement.largest == pytest.approx(0.25)
+    assert agreement.answers_alike == 0
+
+
+def test_one_wild_token_of_a_hundred_is_largest_but_not_p99() -> None:
+    eager, compiled = [scored([0.0] * 100)], [scored([0.01] * 99 + [3.0])]
+
+    agreement = compare(eager, compiled)
+
+    assert agreement.largest == 3.0
+    assert agreement.p99 == pytest.approx(0.01)
+
+
+def test_engines_that_split_a_prompt_otherwise_are_not_the_same_model() -> None:
+    with pytest.raises(ValueError, match="a prompt of 2 tokens has 1"):
+        compare([scored([-1.0, -2.0])], [scored([-1.0])])
+
+
+def test_nothing_compared_proves_nothing() -> None:
+    with pytest.raises(ValueError, match="no token"):
+        compare([scored([])], [scored([])])
+
+
+@given(st.lists(st.floats(-50, 0), min_size=1, max_size=30))
+def test_an_engine_agrees_with_itself(values: list[float]) -> None:
+    agreement = compare([scored(values, "ab")], [scored(values, "ab")])
+
+    assert agreement.largest == agreement.p99 == 0
+    assert agreement.answers_alike == 1
+
+
+@given(st.lists(st.tuples(st.floats(-50, 0), st.floats(-50, 0)), min_size=1, max_size=200))
+def test_p99_never_exceeds_the_largest_and_is_one_of_the_differences(pairs: list[tuple[float, float]]) -> None:
+    agreement = compare([scored([one for one, _ in pairs])], [scored([other for _, other in pairs])])
+
+    differences = [abs(one - other) for one, other in pairs]
+    assert agreement.p99 in differences
+    assert agreement.p99 <= agreement.largest == max(differences)
+    assert sum(difference <= agreement.p99 for difference in differences) >= 0.99 * len(pairs)
+
+
+PREFIX = "(EngineCore pid=6264) INFO 11-21 16:16:29"
+SAVED = f"{PREFIX} [decorators.py:743] [backbone] saved AOT compiled function to /c/torch_aot_compile/8d/rank_0_0/model"
+LOADED = f"{PREFIX} [decorators.py:320] [backbone] Directly load AOT compilation from path /c/8d/rank_0_0/model"
+REFUSED = (
+    "(EngineCore pid=1) WARNING 11-21 16:16:29 [decorators.py:333] [backbone] Compiling model again due to a load "
+    "failure from /c/8d/rank_0_0/model, reason: 'function' object has no attribute 'finalize_loading'"
+)
+INIT = f"{PREFIX} [core.py:402] init engine (profile, create kv cache, warmup model) took 87.50 s"
+
+
+def test_a_cold_start_compiles_and_keeps() -> None:
+    log = read_start_log("\n".join([SAVED, INIT]))
+
+    assert (log.init_seconds, log.loaded, log.saved, log.refused) == (87.5, False, True, "")
+
+
+def test_a_built_engine_loads() -> None:
+    log = read_start_log("\n".join([LOADED, INIT]))
+
+    assert (log.loaded, log.saved) == (True, False)
+
+
+def test_a_model_that_was_compiled_again_was_not_loaded() -> None:
+    log = read_start_log("\n".join([LOADED, REFUSED, SAVED, INIT]))
+
+    assert not log.loaded
+    assert log.refused == "'function' object has no attribute 'finalize_loading'"
+
+
+def test_an_eager_start_neither_loads_nor_compiles() -> None:
+    log = read_start_log(INIT)
+
+    assert (log.loaded, log.saved) == (False, False)
+
+
+def test_a_start_that_died_has_no_time() -> None:
+    assert read_start_log("Traceback (most recent call last):").init_seconds is None
+
+
+def test_the_slowest_rank_counts() -> None:
+    assert read_start_log("\n".join([INIT, INIT.replace("87.50", "91.25")])).init_seconds == 91.25
+
+
+KEY = CompileKey(factors={"vllm": "0.32.0", "model_config.dtype": "float32", "model_config.hash": "aa"})
+AGREE = Agreement(prompts=50, tokens=900, largest=0.0008, p99=0.0002, answers_alike=50)
+
+
+def started(init: float, *, loaded: bool = False, refused: str = "", key: CompileKey | None = KEY) -> EngineStart:
+    log = StartLog(init_seconds=init, loaded=loaded, saved=not loaded, refused=refused)
+    return EngineStart(log=log, seconds=init + 12, memory_bytes=1 << 30, key=key)
+
+
+def proof(built: EngineStart, *, rebuilt: int = 0, agreement: Agreement = AGREE) -> CompileProof:
+    return CompileProof(
+        cold=started(80),
+        built=built,
+        eager=started(0.5, key=None),
+        rebuilt=rebuilt,
+        agreement=agreement,
+        tolerance=0.01,
+    )
+
+
+def test_a_cache_that_is_loaded_quick_and_right_is_proven() -> None:
+    assert proof(started(4, loaded=True)).problems() == ()
+
+
+def test_a_miss_names_the_factor() -> None:
+    other = CompileKey(factors=KEY.factors | {"model_config.dtype": "bfloat16", "model_config.hash": "bb"})
+
+    (first, *_) = proof(started(80, key=other)).problems()
+
+    assert first == "the compile cache was missed: model_config.dtype: float32 here, bfloat16 in the other"
+
+
+def test_a_miss_by_a_part_without_fields_names_the_part() -> None:
+    other = CompileKey(factors=KEY.factors | {"lora_config.hash": "1"})
+
+    assert "lora_config.hash: nothing here, 1 in the other" in proof(started(80, key=other)).problems()[0]
+
+
+def test_a_load_that_vllm_refused_says_its_reason() -> None:
+    assert proof(started(80, refused="Compile cache file corrupted.")).problems()[0] == (
+        "the compile cache was missed: Compile cache file corrupted."
+    )
+
+
+def test_a_logged_hit_with_kernels_built_again_is_no_hit() -> None:
+    (problem,) = proof(started(17, loaded=True), rebuilt=1).problems()
+
+    assert problem == "the compiled model was loaded, but 1 of its kernels were built again"
+
+
+def test_a_logged_hit_that_takes_as_long_as_compiling_is_no_hit() -> None:
+    (problem,) = proof(started(41, loaded=True)).problems()
+
+    assert problem == "the built engine took 41.0 s to initialize, a cold one 80.0 s"
+
+
+def test_another_model_than_eager_is_refused_with_the_difference() -> None:
+    apart = AGREE.model_copy(update={"largest": 0.5})
+
+    (problem,) = proof(started(4, loaded=True), agreement=apart).problems()
+
+    assert problem == "compiled and eager differ by up to 0.5 in log-probability; 0.01 is accepted"
+
+
+def answered(*seconds: float) -> list[ScoredPrompt]:
+    return [scored([-1.0]).model_copy(update={"seconds": each}) for each in seconds]
+
+
+def test_a_speedup_is_the_median_over_the_prompts() -> None:
+    (timing,) = timing_of(answered(1.0, 2.0, 1.0), answered(1.5, 2.0, 9.0))
+
+    assert (timing.calls, timing.p50_ms, timing.speedup) == (3, 1000.0, 1.5)
+    assert timing_of(answered(1.0))[0].speedup is None
+    assert timing_of([]) == ()
+
+
+@pytest.mark.parametrize(("floor", "problems"), [(None, 0), (0.9, 0), (1.0, 1)])
+def test_a_compiled_model_below_the_floor_is_refused_with_both_numbers(floor: float | None, problems: int) -> None:
+    slow = started(4, loaded=True).model_copy(update={"timings": timing_of(answered(1.0), answered(0.95))})
+    found = proof(slow).model_copy(update={"floor": floor}).problems()
+
+    assert len(found) == problems
+    assert not found or found[0] == "prompts: compiled is 0.95 times as fast as eager; at least 1 is asked for"
+
+
+@pytest.mark.parametrize("difference", [0.5, float("nan")])
+def test_other_outputs_than_eagers_are_refused(difference: float) -> None:
+    apart = OutputAgreement(same_weights=True, largest_difference=difference, largest_output=1.0)
+
+    assert (
+        f"outputs differ by up to {difference:.3g}; 0.01 is accepted"
+        in proof(started(4, loaded=True)).model_copy(update={"agreement": apart}).problems()[0]
+    )
+
+
+def test_a_hash_is_left_out_when_its_fields_say_more() -> None:
+    lines = ("a.hash: 1 here, 2 in the other", "a.x: 1 here, 2 in the other", "b.hash: 1 here, 2 in the other")
+
+    assert without_hashes(lines) == lines[1:]
+
+
+def test_only_kernels_count_as_built_again() -> None:
+    before = {"k/a.so": "1"}
+
+    assert kernels_added(before, before | {"locks/a.lock": "0", "k/b.so": "2", "modelinfos/x.json": "3"}) == ("k/b.so",)

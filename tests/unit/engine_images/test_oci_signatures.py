@@ -1,0 +1,160 @@
+"""Signatures and SBOMs next to an image, and what is refused without them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from fakes.engines.engine_image import STARTED, new_signing_key, real_engine
+
+from engine_images.adapters.engine_root import entrypoint_files
+from engine_images.adapters.oci_layout import OciLayout
+from engine_images.adapters.oci_read import InLayout, prove_image
+from engine_images.errors import BadKey, BadSignature
+from engine_images.oci.model import MANIFEST, Descriptor
+from engine_images.oci.reference import ImageReference
+from engine_images.oci.signatures import (
+    PAYLOAD,
+    artifact,
+    referrers_tag,
+    signature_tag,
+    signed_payload,
+    signer_of_image,
+    with_referrer,
+    with_signature,
+)
+from engine_images.signature import SigningKey
+
+IMAGE = Descriptor.of(b"image", MANIFEST)
+HEXADECIMAL = IMAGE.digest.removeprefix("sha256:")
+WHERE = ImageReference.parse("registry.example/team/support-llm:7")
+
+
+def test_an_artifact_says_what_it_is_and_what_it_is_about() -> None:
+    document = json.loads(artifact(IMAGE, b"{}", "application/vnd.cyclonedx+json").manifest)
+
+    assert document["artifactType"] == "application/vnd.cyclonedx+json"
+    assert document["subject"] == IMAGE.to_dict()
+    assert document["config"]["mediaType"] == "application/vnd.oci.empty.v1+json"
+
+
+def test_a_list_of_referrers_holds_each_once() -> None:
+    one, two = (artifact(IMAGE, content, "application/json") for content in (b"1", b"2"))
+
+    index = with_referrer(with_referrer(with_referrer({}, one), two), one)
+
+    assert len(index["manifests"]) == 2
+    assert {entry["artifactType"] for entry in index["manifests"]} == {"application/json"}
+
+
+def test_names_are_those_that_others_look_for() -> None:
+    assert referrers_tag(IMAGE) == f"sha256-{HEXADECIMAL}"
+    assert signature_tag(IMAGE) == f"sha256-{HEXADECIMAL}.sig"
+
+
+def test_the_payload_names_manifest_and_repository_without_the_tag() -> None:
+    assert json.loads(signed_payload(IMAGE, WHERE)) == {
+        "critical": {
+            "identity": {"docker-reference": "registry.example/team/support-llm"},
+            "image": {"docker-manifest-digest": IMAGE.digest},
+            "type": "cosign container image signature",
+        },
+        "optional": None,
+    }
+
+
+def test_other_people_s_signatures_stay() -> None:
+    payload = signed_payload(IMAGE, WHERE)
+    theirs = with_signature({}, payload, b"theirs")
+
+    both = with_signature(json.loads(theirs.manifest), payload, b"ours")
+    again = with_signature(json.loads(both.manifest), payload, b"ours")
+
+    layers = json.loads(both.manifest)["layers"]
+    assert [layer["annotations"]["dev.cosignproject.cosign/signature"] for layer in layers] == ["theirs", "ours"]
+    assert {layer["mediaType"] for layer in layers} == {PAYLOAD}
+    assert again == both
+    diff_ids = json.loads(both.blobs[0][1])["rootfs"]["diff_ids"]
+    assert diff_ids == [layer["digest"] for layer in layers]
+
+
+DIGEST, OTHER = "sha256:" + "a" * 64, "sha256:" + "b" * 64
+
+
+OURS, THEIRS = new_signing_key(), new_signing_key()
+KEYS = {"ours.pub": OURS.public_pem}
+
+
+def signature(key: SigningKey, digest: str = DIGEST) -> tuple[bytes, bytes]:
+    payload = signed_payload(Descriptor(media_type="", digest=digest, size=0), WHERE)
+    return payload, key.sign(payload)
+
+
+def test_one_good_signature_among_others_is_enough() -> None:
+    assert signer_of_image(DIGEST, [signature(THEIRS), signature(OURS)], KEYS) == "ours.pub"
+
+
+def test_either_of_two_keys_is_believed_while_one_replaces_the_other() -> None:
+    keys = {"old.pub": THEIRS.public_pem, **KEYS}
+    assert signer_of_image(DIGEST, [signature(THEIRS)], keys) == "old.pub"
+    assert signer_of_image(DIGEST, [signature(OURS)], keys) == "ours.pub"
+
+
+@pytest.mark.parametrize(
+    ("signatures", "words"),
+    [
+        ([], "is not signed"),
+        ([signature(THEIRS)], "by none of the keys ours.pub"),
+        # Taken from another image of ours.
+        ([signature(OURS, OTHER)], f"carries a signature of {OTHER}"),
+        ([(signature(OURS)[0], signature(OURS, OTHER)[1])], "by none of the keys"),
+        ([(b"{}", OURS.sign(b"{}"))], "of nothing that can be read"),
+        ([(signature(OURS)[0], b"no base64!")], "by none of the keys"),
+    ],
+)
+def test_what_does_not_prove_this_image_is_refused(signatures: list[tuple[bytes, bytes]], words: str) -> None:
+    with pytest.raises(BadSignature, match=words):
+        signer_of_image(DIGEST, signatures, KEYS)
+
+
+def test_a_key_that_is_none_is_told_as_such() -> None:
+    with pytest.raises(BadKey):
+        signer_of_image(DIGEST, [signature(OURS)], {"bad.pub": b"no key"})
+
+
+def in_layout(root: Path, **other: object) -> InLayout:
+    real_engine(root, key=OURS, **other)
+    return InLayout(OciLayout(root), None)
+
+
+def test_in_a_layout_the_rest_is_compared_with_our_own(tmp_path: Path) -> None:
+    proof = prove_image(in_layout(tmp_path), KEYS)
+    assert (proof.manifest_by, proof.image_by) == ("ours.pub", None)
+
+
+def test_a_good_manifest_with_another_entrypoint_is_refused(tmp_path: Path) -> None:
+    files = {**entrypoint_files(), "tidegate_entrypoint/manifest.py": b"def prove_signature(*_): pass\n"}
+    with pytest.raises(BadSignature, match=r"tidegate_entrypoint/manifest\.py is not this tidegate's own"):
+        prove_image(in_layout(tmp_path, entrypoint=files), KEYS)
+
+
+@pytest.mark.parametrize(
+    ("runtime", "words"),
+    [
+        (STARTED.model_copy(update={"entrypoint": ("/bin/sh", "-c", "miner")}), "the first process is"),
+        (STARTED.model_copy(update={"user": "root"}), "the user is root"),
+        (STARTED.model_copy(update={"user": "0:0"}), "the user is 0:0"),
+    ],
+)
+def test_a_good_manifest_with_another_first_process_or_user_is_refused(
+    tmp_path: Path, runtime: object, words: str
+) -> None:
+    with pytest.raises(BadSignature, match=words):
+        prove_image(in_layout(tmp_path, runtime=runtime), KEYS)
+
+
+def test_a_manifest_of_nobody_is_refused(tmp_path: Path) -> None:
+    real_engine(tmp_path)
+    with pytest.raises(BadSignature, match="the engine's manifest is not signed"):
+        prove_image(InLayout(OciLayout(tmp_path), None), KEYS)

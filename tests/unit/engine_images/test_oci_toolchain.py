@@ -1,0 +1,113 @@
+"""tidegate as an image: which distributions go in, and into which layers."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from importlib.metadata import distributions, packages_distributions
+from pathlib import Path
+
+import pytest
+from packaging.utils import canonicalize_name
+
+from engine_images.errors import BrokenImage
+from engine_images.oci.model import Base, Platform
+from engine_images.oci.toolchain import STEPS, PackingList, packed_distributions, toolchain_runtime
+
+REQUIRES: dict[str, list[str]] = {
+    "a": ["b>=1", "windows-only; sys_platform == 'win32'", "more; extra == 'more'", "heavy"],
+    "b": ["A"],
+    "heavy": ["heavier"],
+    "heavier": [],
+    "other": [],
+}
+STEP = """
+import sys
+allowed, installed = (set(line.split()) for line in sys.stdin.read().splitlines())
+
+
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in installed - allowed:
+            raise ModuleNotFoundError(f"{name} is not in the image", name=name)
+
+
+sys.meta_path.insert(0, Refuse())
+import tidegate.cli.app, tidegate.app.wiring.clusters, tidegate.app.approve, tidegate.app.stages
+import tidegate.app.stages, tidegate.app.status
+import pipelines.adapters.chat, pipelines.adapters.identities, pipelines.adapters.image_engines
+import engine_images.adapters.model_version
+import gates.adapters.text_models, gates.adapters.judge, gates.adapters.text_models, gates.adapters.likelihood
+import gates.adapters.prometheus, gates.adapters.prompts, openai, scipy.optimize, scipy.stats, wordllama
+from registry.adapters.mlflow_store import open_store
+open_store("http://127.0.0.1:1")
+"""
+
+
+def test_what_is_needed_and_what_that_requires() -> None:
+    assert packed_distributions(PackingList(("a",), frozenset({"heavy"})), REQUIRES) == {"a", "b"}
+
+
+def test_what_is_not_installed_is_named_with_who_needs_it() -> None:
+    with pytest.raises(BrokenImage, match=r"^gone, which steps\.toml needs, is not in that folder"):
+        packed_distributions(PackingList(("gone",), frozenset()), REQUIRES)
+    with pytest.raises(BrokenImage, match=r"^gone, which c needs"):
+        packed_distributions(PackingList(("c",), frozenset()), {"c": ["gone"]})
+
+
+def test_every_line_says_what_the_project_depends_on() -> None:
+    project = (Path(__file__).parents[3] / "pyproject.toml").read_text()
+    declared = {canonicalize_name(name) for name in re.findall(r'^  "([\w.-]+)[=<>]', project, re.MULTILINE)}
+    assert set(PackingList.read(STEPS).needs) <= declared
+
+
+def test_steps_load_with_these_distributions_alone() -> None:
+    requires: dict[str, list[str]] = {canonicalize_name(each.name): each.requires or [] for each in distributions()}
+    chosen = packed_distributions(PackingList.read(STEPS), requires)
+    of = {module: {canonicalize_name(name) for name in names} for module, names in packages_distributions().items()}
+    ours = {module for module, names in of.items() if "tidegate" in names}
+    allowed = {module for module, names in of.items() if names & chosen} | ours
+    assert not {"mlflow", "kubernetes", "matplotlib", "pandas", "locust", "gevent", "hera", "uv", "torch"} & allowed
+    ended = subprocess.run(
+        [sys.executable, "-c", STEP],
+        input=f"{' '.join(allowed)}\n{' '.join(of)}",
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
+CONTAINERFILE = Path(__file__).parents[3] / "Containerfile"
+BASE = Base(platform=Platform(architecture="amd64"), config={"config": {"Env": ["PATH=$PATH", "LANG=C.UTF-8"]}})
+
+
+def test_the_containerfile_says_what_our_own_build_says() -> None:
+    lines = [line.partition(" ")[::2] for line in CONTAINERFILE.read_text().splitlines()]
+    runtime = toolchain_runtime(BASE)
+    assert dict(said.split("=", 1) for word, said in lines if word == "ENV") == runtime.environment
+    assert [said for word, said in lines if word == "USER"] == [runtime.user]
+    assert [tuple(json.loads(said)) for word, said in lines if word == "ENTRYPOINT"] == [runtime.entrypoint]
+
+
+def test_the_containerfile_takes_nothing_that_is_not_pinned() -> None:
+    """No base by a tag, no package without its hash; and the lock has what our own tests ran with."""
+    text = CONTAINERFILE.read_text()
+    assert "ARG BASE\nFROM ${BASE}\n" in text
+    assert all("--require-hashes" in line or "--no-deps" in line for line in text.splitlines() if "pip install" in line)
+    tested, packed = (_pins(CONTAINERFILE.with_name(name)) for name in ("requirements.lock", "runtime.lock"))
+    assert packed.items() <= tested.items()
+    assert packed
+
+
+def _pins(lock: Path) -> dict[str, tuple[str, frozenset[str]]]:
+    """Version and hashes of each package."""
+    found = re.findall(r"^([\w.-]+)==(\S+)[^\n]*\\\n((?:    --hash=\S+(?: \\)?\n)+)", lock.read_text(), re.MULTILINE)
+    return {name: (version, frozenset(re.findall(r"sha256:\w+", hashes))) for name, version, hashes in found}
+
+
+def test_a_base_that_says_no_path_gets_the_usual_one() -> None:
+    runtime = toolchain_runtime(Base(platform=Platform(architecture="amd64")))
+    assert runtime.environment["PATH"].startswith("/opt/tidegate/bin:/usr/local/bin:")

@@ -1,0 +1,152 @@
+"""Both processes over whole sequences of scrapes: every way the same requests could have been dealt to the arms."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from scipy import stats
+
+from gates.stats.binary import FailureProcess
+from gates.stats.times import LatencyProcess, count_samples, sample_edges
+
+Array = NDArray[np.float64]
+EDGES = (0.1, 0.2, 0.4)
+POOLS = ([4, 3, 2, 1], [1, 2, 3, 3])
+DRAWN = 4
+
+
+def dealt(pool: list[int]) -> tuple[Array, Array]:
+    """Every canary's counts that can be drawn from the pool, with their chances."""
+    counts = np.asarray([each for each in product(*(range(n + 1) for n in pool)) if sum(each) == DRAWN])
+    return counts.astype(np.float64), stats.multivariate_hypergeom(m=pool, n=DRAWN).pmf(counts)
+
+
+def mean_slower(*, tolerance: float, temper: bool) -> float:
+    (first, first_chance), (second, second_chance) = (dealt(pool) for pool in POOLS)
+    # Every sequence runs next to the others, as simulations do.
+    ways = np.asarray(list(product(range(len(first)), range(len(second)))))
+    process = LatencyProcess(
+        EDGES, quantile=0.75, max_increase=0.5, tolerance=tolerance, temper=temper, leading=(len(ways),)
+    )
+    before = np.broadcast_to([[30.0, 20, 10, 5], [20.0, 25, 12, 9]], (len(ways), 2, 4))
+    process.learn(before, 60)
+    for canary, pool in ((first[ways[:, 0]], POOLS[0]), (second[ways[:, 1]], POOLS[1])):
+        left = np.asarray(pool) - canary
+        process.feed(canary, np.stack([left, np.zeros_like(left)], axis=1), 30)
+    return float((first_chance[ways[:, 0]] * second_chance[ways[:, 1]]) @ np.exp(process.log_worse))
+
+
+def test_slower_wins_nothing_when_requests_are_dealt_at_random() -> None:
+    assert mean_slower(tolerance=0.0, temper=False) == pytest.approx(1, abs=1e-9)
+    assert mean_slower(tolerance=0.0, temper=True) <= 1
+    assert mean_slower(tolerance=0.3, temper=False) < 0.95
+
+
+def mean_failing(*, temper: bool) -> float:
+    pools = ([7, 3], [9, 1], [5, 5])
+    ways = [dealt(pool) for pool in pools]
+    total = 0.0
+    for choice in product(*(range(len(counts)) for counts, _ in ways)):
+        process, chance = FailureProcess(max_increase=0.1, temper=temper), 1.0
+        process.learn(np.array([[20.0, 1], [17.0, 4]]), 10)
+        for (counts, chances), pool, each in zip(ways, pools, choice, strict=True):
+            process.feed(counts[each], np.stack([np.asarray(pool) - counts[each], np.zeros(2)]), 10)
+            chance *= chances[each]
+        total += chance * float(np.exp(process.log_worse))
+    return total
+
+
+def test_failing_wins_nothing_when_failures_are_dealt_at_random() -> None:
+    assert mean_failing(temper=False) == pytest.approx(1, abs=1e-9)
+    assert mean_failing(temper=True) <= 1
+
+
+def mean_fine(past: tuple[float, float], stable: float, margin: float) -> float:
+    """Of one scrape in which the canary fails by exactly the margin more often."""
+    process = FailureProcess(max_increase=margin, temper=False, leading=(42,))
+    process.learn(np.broadcast_to(past, (42, 1, 2)).astype(np.float64), 10)
+    bad = np.asarray(list(product(range(6), range(7))), dtype=np.float64)
+    process.feed(
+        np.stack([5 - bad[:, 0], bad[:, 0]], axis=-1), np.stack([6 - bad[:, 1], bad[:, 1]], axis=-1)[:, None, :], 10
+    )
+    chance = stats.binom(5, stable + margin).pmf(bad[:, 0]) * stats.binom(6, stable).pmf(bad[:, 1])
+    return float(chance @ np.exp(process.log_fine))
+
+
+@given(stable=st.floats(0.001, 0.9), margin=st.floats(0.001, 0.6), seen=st.floats(0.3, 1e5))
+def test_a_canary_at_the_margin_wins_nothing(stable: float, margin: float, seen: float) -> None:
+    margin = min(margin, 1 - stable)
+    assert mean_fine(((1 - stable) * seen, stable * seen), stable, margin) <= 1 + 1e-9
+
+
+@given(before=st.floats(0.0001, 0.9), stable=st.floats(0.001, 0.9), margin=st.floats(0.001, 0.6))
+def test_nor_does_it_when_both_arms_fail_more_or_less_often_than_before(
+    before: float, stable: float, margin: float
+) -> None:
+    margin = min(margin, 1 - stable)
+    assert mean_fine(((1 - before) * 1e4, before * 1e4), stable, margin) <= 1 + 1e-9
+
+
+def test_a_past_too_thin_to_know_the_rate_is_no_licence() -> None:
+    assert mean_fine((1, 0), 0.5, 0.3) <= 1 + 1e-9
+    assert mean_fine((0.5, 0), 0.5, 0.005) <= 1 + 1e-9
+
+
+@pytest.mark.parametrize("margin", [0.0, 1e-6, 0.005, 0.5, 1.0])
+@pytest.mark.parametrize("tolerance", [0.0, 0.3, 1.0])
+def test_margins_of_nothing_and_of_everything_give_numbers(margin: float, tolerance: float) -> None:
+    process = FailureProcess(max_increase=margin, tolerance=tolerance)
+    for canary, stable in product(([0.0, 0], [1.0, 0], [0.0, 1], [0.0, 1e7], [1e7, 0], [1e7, 3e4]), repeat=2):
+        process.feed(np.asarray(canary), np.asarray([stable]), 3600)
+        assert np.isfinite([process.log_worse, process.log_fine, process.design_effect[0]]).all()
+    if not margin:
+        assert process.log_fine == pytest.approx(0, abs=1e-9)
+
+
+@pytest.mark.parametrize("quantile", [0.001, 0.5, 0.95, 0.999])
+@pytest.mark.parametrize("margin", [0.0, 0.2, 1.0, 50.0])
+@pytest.mark.parametrize("edges", [(0.1, 0.2), (0.001, 1.0, 2560.0), tuple(sample_edges())], ids=["two", "wide", "all"])
+def test_strange_settings_and_counts_give_numbers(quantile: float, margin: float, edges: tuple[float, ...]) -> None:
+    process = LatencyProcess(edges, quantile=quantile, max_increase=margin, tolerance=0.05)
+    bins = len(edges) + 1
+    one, first, last, spread = (
+        np.eye(bins)[bins // 2],
+        np.eye(bins)[0] * 1e7,
+        np.eye(bins)[-1] * 1e5,
+        np.full(bins, 40.0),
+    )
+    for canary, stable in product((np.zeros(bins), one, first, last, spread), repeat=2):
+        for seconds in (1, 3600):
+            process.feed(canary, np.stack([stable, one]), seconds)
+        assert np.isfinite([process.log_worse, process.log_fine]).all()
+        assert np.isfinite(process.design_effect).all() and process.design_effect.min() >= 1
+
+
+def lognormal(rng: np.random.Generator, count: int, slower: float = 1.0) -> Array:
+    return count_samples(rng.lognormal(np.log(0.2 * slower), 0.5, count).tolist(), sample_edges())
+
+
+@pytest.mark.parametrize(("factor", "worse", "fine"), [(0.8, False, True), (1.0, False, True), (1.5, True, False)])
+def test_it_sees_what_everybody_sees(factor: float, worse: bool, fine: bool) -> None:
+    rng = np.random.default_rng(7)
+    process = LatencyProcess(sample_edges(), quantile=0.95, max_increase=0.25, tolerance=0.05)
+    for _ in range(30):
+        process.feed(lognormal(rng, 200, factor), np.stack([lognormal(rng, 400) for _ in range(3)]), 10)
+    assert (process.log_worse > np.log(100), process.log_fine > np.log(20)) == (worse, fine)
+
+
+def test_alike_pods_and_unlike_ones() -> None:
+    """One canary pod that is 15 % slower is worse among pods that are alike, and nothing special among others."""
+    found = {}
+    for name, pods in (("alike", [1.0] * 6), ("unlike", [0.85, 0.9, 0.95, 1.05, 1.1, 1.15])):
+        rng = np.random.default_rng(11)
+        process = LatencyProcess(sample_edges(), quantile=0.95, max_increase=0.3, tolerance=0.0)
+        for _ in range(40):
+            process.feed(lognormal(rng, 100, 1.15), np.stack([lognormal(rng, 100, each) for each in pods]), 10)
+        found[name] = float(process.log_worse)
+    assert found["alike"] > np.log(1000) > np.log(20) > found["unlike"]

@@ -1,0 +1,132 @@
+"""What questions make of a batch before any statistics: bins, places for pods, pairs that say something."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from gates.analyses.agreement import RefusalTest
+from gates.analyses.base import MOST_PODS, PodSlots, UnfitTimes, counted, grid_of
+from gates.analyses.errors import ErrorsGate, PairedFailureTest
+from gates.analyses.judge import MOST_WAITING, ScoreTest
+from gates.analyses.latency import MOST_TIMES, LatencyGate, PairedLatencyTest
+from gates.evidence.batch import ArmName, Batch, Buckets, PairedAnswer, PairedReply, PodEvidence
+
+ONE = np.array([1.0, 0.0])
+
+
+def buckets(*edges: float) -> Buckets:
+    return Buckets(edges=edges, counts=tuple(range(1, len(edges) + 2)))
+
+
+def test_the_grid_is_what_all_histograms_have_in_common() -> None:
+    assert grid_of([buckets(0.1, 0.2, 0.4), (), buckets(0.2, 0.4, 0.8)]).tolist() == [0.2, 0.4]
+    assert grid_of([buckets(0, 0.2, 0.4)]).tolist() == [0.2, 0.4]
+    assert grid_of([(0.1, 0.2)])[0] == 0.001
+    assert grid_of([(), ()]) is None
+    with pytest.raises(UnfitTimes, match="fewer than two bucket edges in common"):
+        grid_of([buckets(0.1, 0.2), buckets(0.2, 0.4)])
+
+
+def test_bins_join_where_the_grid_is_coarser_and_samples_fall_into_them() -> None:
+    edges = np.array([0.2, 0.8])
+    assert counted(buckets(0, 0.1, 0.2, 0.4, 0.8), edges).tolist() == [6, 9, 6]
+    assert counted((0.2, 0.0, 0.21, 5.0), edges).tolist() == [2, 1, 1]
+    for lost in (buckets(0.2, 0.4), buckets(0.1, 0.8)):
+        with pytest.raises(UnfitTimes, match="lost a bucket edge"):
+            counted(lost, edges)
+
+
+def test_pods_keep_their_places() -> None:
+    slots = PodSlots()
+    assert slots.place({})[0].shape == (1, 1)
+    counts, reused = slots.place({"a": ONE, "b": 2 * ONE})
+    assert (counts[:, 0].tolist(), reused) == ([1, 2], [])
+    counts, reused = slots.place({"c": 3 * ONE, "b": 4 * ONE})
+    assert (counts[:, 0].tolist(), reused) == ([0, 4, 3], [])
+
+
+def test_a_new_pod_takes_the_place_of_the_one_seen_longest_ago() -> None:
+    slots = PodSlots()
+    slots.place({str(pod): ONE for pod in range(MOST_PODS)})
+    slots.place({"0": ONE})
+    counts, reused = slots.place({"new": 5 * ONE, "0": ONE})
+    assert (reused, counts[0, 0], counts[1, 0]) == ([1], 1, 5)
+
+
+def test_more_pods_at_once_than_places_share_the_last_and_none_is_lost() -> None:
+    slots, crowd = PodSlots(), {str(pod): ONE for pod in range(MOST_PODS + 30)}
+    for _ in range(3):
+        counts, reused = slots.place(crowd)
+        assert (counts.shape, counts.sum(), reused) == ((MOST_PODS, 2), MOST_PODS + 30, [])
+    assert counts[:-1, 0].tolist() == [1] * (MOST_PODS - 1)
+
+
+def test_a_prompt_that_nobody_answered_tells_nothing_of_either_arm() -> None:
+    replied = PairedReply()
+    question, other = (PairedFailureTest(ErrorsGate(max_increase=0.1)) for _ in range(2))
+    told = (PairedAnswer(stable=replied, canary=replied),) * 30
+    question.take(Batch(time=1, pairs=told + (PairedAnswer(),) * 500), 10)
+    other.take(Batch(time=1, pairs=told), 10)
+    assert (question.log_fine, question.log_worse) == (other.log_fine, other.log_worse)
+    assert "left 500 without an answer, stable 500" in question.describe()
+
+
+def test_nothing_grows_with_the_length_of_a_trial() -> None:
+    scores = ScoreTest(max_drop=0.1, tolerance=0, needed=1)
+    for time in range(30):
+        scores.take(Batch(time=time, arms=(PodEvidence(arm=ArmName.STABLE, scores=(0.5,) * 100),)), 1)
+    scores.take(Batch(time=99, arms=(PodEvidence(arm=ArmName.CANARY, scores=(0.5,) * 3000),)), 1)
+    assert scores.seen == MOST_WAITING
+    times, reply = PairedLatencyTest(LatencyGate()), PairedReply(ttft=0.1)
+    for time in range(12):
+        times.take(Batch(time=time, pairs=(PairedAnswer(stable=reply, canary=reply),) * 1000), 1)
+    assert times.numbers()["pairs"] == MOST_TIMES
+
+
+def test_scores_of_both_arms_wait_for_each_other_across_batches() -> None:
+    whole, parts = (ScoreTest(max_drop=0.1, tolerance=0, needed=1) for _ in range(2))
+    stable = PodEvidence(arm=ArmName.STABLE, scores=(0.9, 0.8, 0.7))
+    canary = PodEvidence(arm=ArmName.CANARY, scores=(0.5, 0.6, 0.7))
+    whole.take(Batch(time=1, arms=(stable, canary)), 1)
+    parts.take(Batch(time=1, arms=(stable,)), 1)
+    assert parts.seen == 0
+    parts.take(Batch(time=2, arms=(canary,)), 1)
+    assert (parts.log_fine, parts.log_worse) == (whole.log_fine, whole.log_worse)
+
+
+def test_times_of_any_size_have_a_ratio() -> None:
+    """Clocks can be wrong by any factor; one absurd pair is not more telling than a sevenfold one."""
+    fast, slow = PairedReply(ttft=5e-324), PairedReply(ttft=1e9)
+    for pair in (PairedAnswer(stable=fast, canary=slow), PairedAnswer(stable=slow, canary=fast)):
+        question = PairedLatencyTest(LatencyGate())
+        question.take(Batch(time=1, pairs=(pair,)), 1)
+        assert np.isfinite([question.log_fine, question.log_worse]).all()
+
+
+def test_next_to_the_composite_stands_what_each_dimension_got() -> None:
+    question = ScoreTest(max_drop=0.1, tolerance=0, needed=2)
+    accuracy = {"stable": {"accuracy": [1, 0.8]}, "canary": {"accuracy": [0.5, 0.5], "safety": [1]}}
+    question.take(Batch.model_validate({"time": 1, "source": "probe", "dimensions": accuracy}), 0)
+    assert question.auxiliary() == pytest.approx(
+        {"stable_accuracy_score": 0.9, "canary_accuracy_score": 0.5, "canary_safety_score": 1}
+    )
+    question.restart()
+    assert question.auxiliary() == {}
+
+
+def test_refusals_are_known_of_each_arm_over_pairs_that_tell_both() -> None:
+    question = RefusalTest(0.05)
+    answers, declines = PairedReply(refusal=False), PairedReply(refusal=True)
+    known = [(answers, declines), (answers, answers), (declines, declines), (answers, answers)]
+    pairs = [PairedAnswer(stable=stable, canary=canary) for stable, canary in known]
+    untold = PairedAnswer(stable=declines, canary=PairedReply())
+    question.take(Batch(time=1, source="probe", pairs=(*pairs, untold)), 0)
+    assert question.numbers() == {
+        "refusal_increase_share": 0.25,
+        "canary_refusal_share": 0.5,
+        "stable_refusal_share": 0.25,
+        "pairs": 4,
+    }
+    question.restart()
+    assert question.numbers() == {"pairs": 0}

@@ -1,0 +1,42 @@
+"""Events are written and read by one class for each kind; what an older or a newer tidegate wrote is read too."""
+
+from __future__ import annotations
+
+import pytest
+from fakes.delivery.world import CHALLENGER, CHAMPION, a_spec, a_version
+
+from pipelines.events import payloads
+from pipelines.events.history import plan_of
+from pipelines.events.journal import opening_of
+from pipelines.events.payloads import FORMAT, Opening, Payload, StepProgress, TrafficShift
+from pipelines.plan.planner import make_plan
+from registry.model import EventKind
+from tidegate.core.errors import UsageError
+from tidegate.testing import START
+
+PAYLOADS = [each for each in vars(payloads).values() if isinstance(each, type) and issubclass(each, Payload)]
+
+
+def test_every_kind_has_what_it_carries() -> None:
+    assert {each.kind for each in PAYLOADS if hasattr(each, "kind")} == set(EventKind)
+
+
+def test_what_was_set_is_written_and_read_back() -> None:
+    event = TrafficShift(region="eu-west-1", weight=25).event(START, "canary@eu-west-1/25", "moved")
+    assert (event.kind, event.data) == ("traffic", {"region": "eu-west-1", "weight": 25})
+    assert TrafficShift.of(event) == TrafficShift(region="eu-west-1", weight=25)
+
+
+def test_what_a_newer_tidegate_adds_is_let_through() -> None:
+    event = StepProgress(done=1, total=2).event(START, "offline")
+    newer = event.model_copy(update={"data": {**event.data, "pace": "slow"}})
+    assert (StepProgress.of(newer).done, StepProgress.of(newer).total) == (1, 2)
+
+
+def test_a_delivery_of_a_newer_format_is_not_gone_on_with() -> None:
+    plan = make_plan(a_spec(), a_version(CHALLENGER), a_version(CHAMPION), prompts=12)
+    opening: Opening = opening_of(plan, None)
+    assert plan_of([opening.event(START, "delivery")]).version == plan.version
+    newer = opening.model_copy(update={"format": FORMAT + 1})
+    with pytest.raises(UsageError, match=f"events have format {FORMAT + 1}, and this tidegate reads {FORMAT}"):
+        plan_of([newer.event(START, "delivery")])

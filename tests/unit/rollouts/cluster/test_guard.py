@@ -1,0 +1,357 @@
+"""A trial without a carrier goes back by itself; one that somebody carries stays, whatever the API server does."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import datetime, timedelta
+
+import pytest
+from fakes.argo.objects import stamp
+from fakes.clock import SimulatedTime
+from fakes.clusters.region import DELIVERER, LABELS, NAME, ClusterRegion, an_image
+from fakes.kube.refusal import Refusal
+from fakes.kube.requests import Fault, Meanwhile, Refuse
+
+from rollouts.cluster.carrier import Carrier, read_lease
+from rollouts.cluster.fleet import keep_renewing
+from rollouts.cluster.guard import POLL_SECONDS, TOKEN, UNBROKEN_SECONDS, Guard, GuardAction, GuardLoop
+from rollouts.errors import FleetError, Forbidden, NotTheCarrier
+from rollouts.kube.resources import EVENTS, LEASES, ROLLOUTS
+from rollouts.manifests.conventions import UNATTENDED, lease
+from rollouts.model import RegionPhase
+
+UNATTENDED_SECONDS = 300.0
+CARRIER = DELIVERER.model_copy(update={"unattended_seconds": UNATTENDED_SECONDS})
+
+
+@pytest.fixture
+def region() -> ClusterRegion:
+    return ClusterRegion()
+
+
+async def on_trial(region: ClusterRegion, *, weight: int = 50) -> object:
+    """Half of the users on version 2; the one who brought it dies at once."""
+    fleet = region.open(carrier=CARRIER)
+    await fleet.deploy(an_image("1"))
+    await fleet.deploy(an_image("2"))
+    if weight:
+        await fleet.shift(weight)
+    return fleet
+
+
+async def looks(guard: Guard, region: ClusterRegion, seconds: float) -> list[GuardAction]:
+    """What it did in so many seconds; an API server that does not answer is asked again."""
+    found, end = [], region.time.monotonic() + seconds
+    while region.time.monotonic() < end:
+        try:
+            found.append(await guard.check())
+        except FleetError:
+            found.append(None)
+        await region.time.sleep(POLL_SECONDS)
+    return [each for each in found if each]
+
+
+@asynccontextmanager
+async def carried(region: ClusterRegion, fleet: object) -> AsyncIterator[None]:
+    beats = asyncio.ensure_future(keep_renewing(fleet, region.time))  # type: ignore[arg-type]
+    try:
+        yield
+    finally:
+        beats.cancel()
+
+
+def written(region: ClusterRegion, since: int) -> list[object]:
+    """What was asked of the API server since so many calls, but for looks and questions."""
+    calls = region.api.calls[since:]
+    return [each for each in calls if each.verb not in {"get", "list"} and each.plural != "selfsubjectaccessreviews"]
+
+
+def holder(region: ClusterRegion) -> str:
+    return read_lease(region.cluster.get(LEASES, lease(NAME))).token
+
+
+async def test_a_trial_that_nobody_carries_goes_back(region: ClusterRegion) -> None:
+    await on_trial(region)
+    guard, died = region.guard(), region.time.now()
+    assert await looks(guard, region, UNATTENDED_SECONDS - POLL_SECONDS) == []
+    assert region.splits[-1] == (50, 0)
+    (back,) = await looks(guard, region, 60)
+    assert (back.state.phase, back.state.canary, back.state.weight) == (RegionPhase.STEADY, None, 0)
+    assert (back.taken.version, back.taken.who) == ("2", CARRIER.who)
+    assert timedelta() <= back.taken.at - died - timedelta(seconds=UNATTENDED_SECONDS) <= timedelta(seconds=20)
+    assert region.versions()[0] == "1"
+    # Given back, with the next number.
+    assert (holder(region), read_lease(region.cluster.get(LEASES, lease(NAME))).number) == ("", 2)
+
+
+async def test_copies_of_requests_end_too(region: ClusterRegion) -> None:
+    fleet = await on_trial(region, weight=0)
+    await fleet.mirror(100)  # type: ignore[attr-defined]
+    (back,) = await looks(region.guard(), region, UNATTENDED_SECONDS + 60)
+    assert (back.state.canary, back.state.mirror) == (None, 0)
+
+
+async def test_it_is_told_on_the_rollout_and_in_an_event_and_by_the_one_who_looks(region: ClusterRegion) -> None:
+    await on_trial(region)
+    (back,) = await looks(region.guard(), region, UNATTENDED_SECONDS + 60)
+    told = str(back.taken)
+    assert told.startswith("version 2 was taken back by the region's guard at 2026-01-01 00:0")
+    assert told.endswith(f" UTC: nothing was heard of its carrier (ci-7 (process 7)) since {back.taken.since:%H:%M:%S}")
+    (event,) = (each for each in region.cluster.list(EVENTS) if each["reason"] == "Unattended")
+    assert (event["type"], event["message"], event["involvedObject"]["name"]) == ("Warning", told, NAME)
+    assert event["involvedObject"]["uid"] == region.rollout["metadata"]["uid"]
+    state = await region.open(carrier=None).observe()
+    assert state.unattended == back.taken
+
+
+async def test_the_next_deployment_is_a_new_story(region: ClusterRegion) -> None:
+    await on_trial(region)
+    await looks(region.guard(), region, UNATTENDED_SECONDS + 60)
+    state = await region.open(carrier=Carrier(token="delivery-2", who="ci-8")).deploy(an_image("3"))
+    assert state.unattended is None
+    assert UNATTENDED not in region.rollout["metadata"]["annotations"]
+
+
+async def test_no_matter_who_comes_back_is_told_that_he_was_replaced_by_whom_and_why(region: ClusterRegion) -> None:
+    fleet = await on_trial(region)
+    await looks(region.guard(), region, UNATTENDED_SECONDS + 60)
+    with pytest.raises(
+        NotTheCarrier, match=r"support-llm in eu-west-1: version 2 was taken back by the region's guard"
+    ):
+        await fleet.observe()  # type: ignore[attr-defined]
+    with pytest.raises(NotTheCarrier, match=r"nothing was heard of its carrier"):
+        await fleet.deploy(an_image("2"))  # type: ignore[attr-defined]
+
+
+async def test_twice_is_once(region: ClusterRegion) -> None:
+    await on_trial(region)
+    one, other = region.guard(), region.guard()
+    backs = await asyncio.gather(*(looks(each, region, UNATTENDED_SECONDS + 120) for each in (one, other)))
+    assert len([*backs[0], *backs[1]]) == 1
+    calls = len(region.api.calls)
+    assert await looks(region.guard(), region, 2 * UNATTENDED_SECONDS) == []
+    assert written(region, calls) == []
+
+
+async def test_a_trial_that_is_carried_stays_for_ever(region: ClusterRegion) -> None:
+    fleet = await on_trial(region)
+    async with carried(region, fleet):
+        assert await looks(region.guard(), region, 4 * UNATTENDED_SECONDS) == []
+    assert region.splits[-1] == (50, 0)
+    assert holder(region) == CARRIER.token
+
+
+async def test_without_a_lease_it_does_nothing(region: ClusterRegion) -> None:
+    await on_trial(region)
+    region.cluster.delete(LEASES, lease(NAME))
+    assert await looks(region.guard(), region, 2 * UNATTENDED_SECONDS) == []
+
+
+async def test_without_a_trial_it_only_looks(region: ClusterRegion) -> None:
+    await region.open(carrier=CARRIER).deploy(an_image("1"))
+    calls = len(region.api.calls)
+    assert await looks(region.guard(), region, 2 * UNATTENDED_SECONDS) == []
+    assert written(region, calls) == []
+
+
+async def test_a_first_version_that_nobody_carries_stays_asked_for(region: ClusterRegion) -> None:
+    region.simulation.image_pull_fails("1")
+    bringing = asyncio.ensure_future(region.open(carrier=CARRIER).deploy(an_image("1")))
+    await region.time.sleep(5)
+    bringing.cancel()
+    assert await looks(region.guard(), region, 2 * UNATTENDED_SECONDS) == []
+
+
+async def test_a_lease_that_was_given_back_counts_from_its_last_sign(region: ClusterRegion) -> None:
+    fleet = await on_trial(region)
+    await fleet.leave()  # type: ignore[attr-defined]
+    assert holder(region) == ""
+    guard = region.guard()
+    assert await looks(guard, region, UNATTENDED_SECONDS - POLL_SECONDS) == []
+    assert len(await looks(guard, region, 60)) == 1
+
+
+@pytest.mark.parametrize("seen_before", [True, False], ids=["the guard lives on", "the guard starts with it"])
+async def test_an_api_server_that_comes_back_ends_no_trial_that_lives(region: ClusterRegion, seen_before: bool) -> None:
+    """For an hour nobody can renew; then the carrier has 30 s to say that it lives, and needs 10."""
+    fleet = await on_trial(region)
+    guard = region.guard()
+    async with carried(region, fleet):
+        if seen_before:
+            await looks(guard, region, 60)
+        region.api.vanish()
+        assert await looks(guard, region, 3600) == []
+        region.api.come_back()
+        assert await looks(guard if seen_before else region.guard(), region, 600) == []
+    assert region.splits[-1] == (50, 0)
+
+
+@pytest.mark.parametrize("seen_before", [True, False], ids=["the guard lives on", "the guard starts with it"])
+async def test_one_whose_carrier_died_meanwhile_is_back_within_a_minute(
+    region: ClusterRegion, seen_before: bool
+) -> None:
+    fleet = await on_trial(region)
+    guard = region.guard()
+    async with carried(region, fleet):
+        await looks(guard, region, 60)
+    region.api.vanish()
+    await looks(guard, region, UNATTENDED_SECONDS)
+    region.api.come_back()
+    returned = region.time.now()
+    (back,) = await looks(guard if seen_before else region.guard(), region, 60)
+    assert timedelta(seconds=UNBROKEN_SECONDS) <= back.taken.at - returned <= timedelta(seconds=45)
+    assert region.splits[-1] == (0, 0)
+
+
+class Behind:
+    """A clock that is wrong by so much, and goes at the same pace."""
+
+    def __init__(self, time: SimulatedTime, wrong: timedelta) -> None:
+        self._time, self._wrong = time, wrong
+
+    def now(self) -> datetime:
+        return self._time.now() + self._wrong
+
+    def monotonic(self) -> float:
+        return self._time.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        await self._time.sleep(seconds)
+
+
+@pytest.mark.parametrize("hours", [-2, 2])
+async def test_clocks_that_differ_end_no_trial_that_lives(region: ClusterRegion, hours: int) -> None:
+    fleet = await on_trial(region)
+    clock = Behind(region.time, timedelta(hours=hours))  # type: ignore[arg-type]
+    async with carried(region, fleet):
+        assert await looks(region.guard(clock), region, 3 * UNATTENDED_SECONDS) == []
+
+
+@pytest.mark.parametrize("hours", [-2, 2])
+async def test_whatever_clocks_say_a_silence_that_was_seen_counts(region: ClusterRegion, hours: int) -> None:
+    fleet = await on_trial(region)
+    guard = region.guard(Behind(region.time, timedelta(hours=hours)))  # type: ignore[arg-type]
+    async with carried(region, fleet):
+        await looks(guard, region, 60)
+    assert await looks(guard, region, UNATTENDED_SECONDS - 2 * POLL_SECONDS) == []
+    assert len(await looks(guard, region, 60)) == 1
+
+
+async def test_a_carrier_that_is_heard_of_at_the_last_moment_keeps_its_region(region: ClusterRegion) -> None:
+    fleet = await on_trial(region)
+    guard = region.guard()
+    await looks(guard, region, UNATTENDED_SECONDS - POLL_SECONDS)
+
+    def renewed(_: object) -> None:
+        region.cluster.edit(LEASES, lease(NAME), lambda it: it["spec"].update(renewTime=stamp(region.time.now())))
+
+    region.api.faults.add(Fault(Meanwhile(renewed), plural="leases", verbs=frozenset({"update"})))
+    assert await looks(guard, region, 30) == []
+    assert (region.splits[-1], holder(region)) == ((50, 0), CARRIER.token)
+    await fleet.renew()  # type: ignore[attr-defined]
+    assert await looks(guard, region, UNATTENDED_SECONDS - 30) == []
+
+
+async def test_what_a_guard_began_the_next_one_ends(region: ClusterRegion) -> None:
+    await on_trial(region)
+    forbidden = Refuse(Refusal(500, "InternalError", "no space left"))
+    region.api.faults.add(Fault(forbidden, plural="rollouts", subresource="status", times=1000))
+    first = asyncio.ensure_future(looks(region.guard(), region, UNATTENDED_SECONDS + 40))
+    await region.time.sleep(UNATTENDED_SECONDS + 30)
+    first.cancel()
+    assert holder(region) == TOKEN
+    region.api.faults.clear()
+    (back,) = await looks(region.guard(), region, 60)
+    assert back.state.canary is None
+    assert back.taken.who == CARRIER.who
+
+
+async def test_a_lease_that_a_guard_left_behind_is_let_go(region: ClusterRegion) -> None:
+    await on_trial(region)
+    await region.fleet.rollback("1")
+    region.cluster.edit(LEASES, lease(NAME), lambda it: it["spec"].update(holderIdentity=TOKEN))
+    assert await looks(region.guard(), region, 20) == []
+    assert holder(region) == ""
+
+
+async def test_no_matter_who_takes_the_region_over_meanwhile_keeps_it(region: ClusterRegion) -> None:
+    """A `resume` that comes while the guard's way back is refused is not ended by it."""
+    await on_trial(region)
+    full = Refuse(Refusal(500, "InternalError", "no space left"))
+    region.api.faults.add(Fault(full, plural="rollouts", subresource="status", times=1000))
+    guarding = asyncio.ensure_future(looks(region.guard(), region, UNATTENDED_SECONDS + 400))
+    await region.time.sleep(UNATTENDED_SECONDS + 15)
+    assert holder(region) == TOKEN
+    resumed = Carrier(token="resumed", who="laptop", over=frozenset({TOKEN}))
+    region.api.faults.clear()
+    fleet = region.open(carrier=resumed)
+    await fleet.deploy(an_image("2"))
+    async with carried(region, fleet):
+        assert await guarding == []
+        assert (await fleet.observe()).canary is not None
+
+
+async def test_a_person_who_acts_by_hand_long_after_a_delivery_has_time(region: ClusterRegion) -> None:
+    """`rollout undo`, or a step by hand: the Lease is days old by then, and the engines may be cold."""
+    fleet = await on_trial(region)
+    await fleet.rollback("1")  # type: ignore[attr-defined]
+    await fleet.leave()  # type: ignore[attr-defined]
+    await region.time.sleep(3 * 86400)
+    watching = region.guard()
+    await looks(watching, region, 60)
+    image = region.rollout["spec"]["template"]["spec"]["containers"][0]["image"].replace("1", "9")
+
+    def asks(body: dict[str, object]) -> None:
+        body["spec"]["template"]["spec"]["containers"][0]["image"] = image  # type: ignore[index]
+
+    region.cluster.patch(ROLLOUTS, NAME, _edited(region, asks), manager="tidegate")
+    for guard in (watching, region.guard()):
+        assert await looks(guard, region, UNATTENDED_SECONDS / 3) == []
+
+
+def _edited(region: ClusterRegion, change: object) -> dict[str, object]:
+    body = region.rollout
+    change(body)  # type: ignore[operator]
+    return {"spec": {"template": body["spec"]["template"]}}
+
+
+async def test_a_version_that_somebody_else_asks_for_is_theirs(region: ClusterRegion) -> None:
+    await on_trial(region)
+    region.apply_over(an_image("7"), manager="argocd-controller")
+    assert await looks(region.guard(), region, 3 * UNATTENDED_SECONDS) == []
+
+
+async def test_a_rollout_of_somebody_else_is_left_alone(region: ClusterRegion) -> None:
+    await on_trial(region)
+    region.edit_rollout(lambda it: it["metadata"].update(labels=dict(LABELS)))
+    before = region.rollout
+    assert await looks(region.guard(), region, 3 * UNATTENDED_SECONDS) == []
+    assert region.rollout == before
+
+
+async def test_rights_that_are_missing_are_told_before_they_are_needed(region: ClusterRegion) -> None:
+    await on_trial(region)
+    region.api.access.allow_only({"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get"]})
+    with pytest.raises(
+        Forbidden, match=r"may not update leases support-llm-carrier, get rollouts support-llm, .*apply"
+    ):
+        await region.guard().check()
+
+
+async def test_lines_say_what_changed_and_nothing_else(region: ClusterRegion) -> None:
+    await on_trial(region)
+    lines: list[str] = []
+    guarding = GuardLoop(region.guard(), region.time, lines.append)
+    running = asyncio.ensure_future(guarding.run())
+    await region.time.sleep(60)
+    assert (lines, guarding.problem) == (["guarded"], "")
+    region.api.vanish()
+    await region.time.sleep(60)
+    assert guarding.problem
+    region.api.come_back()
+    await region.time.sleep(2 * UNATTENDED_SECONDS)
+    running.cancel()
+    assert [line.partition(":")[0] for line in lines] == ["guarded", "not guarded", "guarded", "eu-west-1"]
+    assert lines[-1].endswith("; all users are on version 1")

@@ -1,0 +1,308 @@
+"""Credentials: renewed in time, once for many, and never shown."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import logging
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from fakes.clock import SimulatedTime
+from fakes.kube.api import Api
+from fakes.kube.server import FakeTransport
+
+from rollouts.adapters.kube import credentials
+from rollouts.adapters.kube.client import KubeClient
+from rollouts.adapters.kube.credentials import SECRET, CredentialProvider, credential_provider, namespace_of
+from rollouts.adapters.kube.kubeconfig import ApiServer, Credential
+from rollouts.errors import NoAccess, Unauthorized
+from rollouts.kube.resources import CONFIG_MAPS, PODS
+
+SERVER = ApiServer("https://x", proxy="http://user:hunter2@proxy")
+
+
+class Issuer:
+    """Gives a new token each time it is asked."""
+
+    def __init__(self, *, good_until: datetime | None = None) -> None:
+        self.good_until = good_until
+        self.given = 0
+        self.broken = False
+
+    async def __call__(self) -> Credential:
+        await asyncio.sleep(0)
+        if self.broken:
+            raise NoAccess("the plugin failed")
+        self.given += 1
+        return Credential(SERVER, f"Bearer token-{self.given}", self.good_until)
+
+
+@pytest.fixture
+def issuer(time: SimulatedTime) -> Issuer:
+    return Issuer(good_until=time.now() + timedelta(minutes=15))
+
+
+@pytest.fixture
+def client(issuer: Issuer, api: Api, time: SimulatedTime) -> KubeClient:
+    access = CredentialProvider(issuer, time)
+    return KubeClient(access, namespace="llm", clock=time, transport=FakeTransport(api))
+
+
+async def test_a_credential_is_kept_until_shortly_before_its_end(issuer: Issuer, time: SimulatedTime) -> None:
+    access = CredentialProvider(issuer, time)
+    first = await access.credential()
+    time.advance(14 * 60)
+    assert await access.credential() is first
+    time.advance(30)
+    assert (await access.credential()).authorization == "Bearer token-2"
+
+
+async def test_a_credential_without_an_end_is_kept(time: SimulatedTime) -> None:
+    issuer = Issuer()
+    access = CredentialProvider(issuer, time)
+    await access.credential()
+    time.advance(10**7)
+    await access.credential()
+    assert issuer.given == 1
+
+
+async def test_many_requests_share_one_renewal(client: KubeClient, issuer: Issuer, api: Api) -> None:
+    api.access.require("token-2")
+    await asyncio.gather(*(client.list(PODS) for _ in range(20)))
+    assert issuer.given == 2
+
+
+async def test_an_expired_token_is_renewed_before_the_server_sees_it(
+    client: KubeClient, issuer: Issuer, api: Api, time: SimulatedTime
+) -> None:
+    api.access.require("token-1")
+    await client.list(PODS)
+    time.advance(15 * 60)
+    api.access.require("token-2")
+    await client.list(PODS)
+    assert issuer.given == 2
+    assert len(api.calls) == 2
+
+
+async def test_a_refused_token_is_renewed_once_for_a_write_too(client: KubeClient, issuer: Issuer, api: Api) -> None:
+    api.access.require("token-2")
+    await client.create(CONFIG_MAPS, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}})
+    api.access.require("none")
+    with pytest.raises(Unauthorized):
+        await client.list(PODS)
+    assert issuer.given == 3
+
+
+async def test_the_old_credential_is_used_while_no_new_one_can_be_got(
+    client: KubeClient, issuer: Issuer, api: Api, time: SimulatedTime, caplog: pytest.LogCaptureFixture
+) -> None:
+    api.access.require("token-1")
+    await client.list(PODS)
+    issuer.broken = True
+    time.advance(15 * 60 - 20)
+    await client.list(PODS)
+    assert caplog.messages == ["the plugin failed"]
+    api.access.require("token-2")
+    with pytest.raises(NoAccess):
+        await client.list(PODS)
+    issuer.broken = False
+    await client.list(PODS)
+
+
+async def test_without_any_credential_nothing_is_sent(client: KubeClient, issuer: Issuer, api: Api) -> None:
+    issuer.broken = True
+    with pytest.raises(NoAccess, match="the plugin failed"):
+        await client.list(PODS)
+    assert api.calls == []
+
+
+async def test_no_secret_is_ever_shown(
+    client: KubeClient, api: Api, issuer: Issuer, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    shown = [repr(await issuer()), repr(SERVER), repr(vars(client))]
+    api.access.require("none")
+    with pytest.raises(Unauthorized) as caught:
+        await client.list(PODS)
+    shown += [repr(caught.value), str(caught.value), caught.value.detail or "", caplog.text]
+    assert not [text for text in shown if "token-" in text or "hunter2" in text]
+
+
+JWT = "eyJhbGciOiJSUzI1NiIsImtpZCI6IjEifQ.eyJzdWIiOiJ0aWRlZ2F0ZSIsImV4cCI6MX0.c2lnbmF0dXJlLTEyMzQ1Njc4OTA"
+
+
+def config(**users: dict[str, Any]) -> dict[str, Any]:
+    """A kubeconfig with one context, cluster and user for each name."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": next(iter(users)),
+        "contexts": [{"name": name, "context": {"cluster": name, "user": name}} for name in users],
+        "clusters": [{"name": name, "cluster": {"server": f"https://{name}.example:6443/"}} for name in users],
+        "users": [{"name": name, "user": user} for name, user in users.items()],
+    }
+
+
+def written(path: Path, content: dict[str, Any]) -> str:
+    path.write_text(yaml.safe_dump(content))
+    return str(path)
+
+
+@pytest.fixture(autouse=True)
+def _nowhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST", "HTTPS_PROXY", "https_proxy", "NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+
+
+@pytest.fixture
+def both(tmp_path: Path) -> str:
+    return written(tmp_path / "config", config(eu={"token": "t-eu"}, us={"token": "t-us"}))
+
+
+async def test_each_context_has_its_own_server_and_user(both: str, time: SimulatedTime) -> None:
+    for name in ("eu", "us"):
+        found = await credential_provider(name, clock=time, kubeconfig=both).credential()
+        assert (found.server.url, found.authorization) == (f"https://{name}.example:6443", f"Bearer t-{name}")
+        assert found.good_until is None
+
+
+async def test_the_current_context_is_meant_when_none_is_named(both: str, time: SimulatedTime) -> None:
+    assert (await credential_provider(None, clock=time, kubeconfig=both).credential()).authorization == "Bearer t-eu"
+
+
+async def test_the_environment_names_the_files_at_the_time_of_asking(
+    tmp_path: Path, time: SimulatedTime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = written(tmp_path / "one", config(eu={"token": "t-eu"}))
+    two = written(tmp_path / "two", config(us={"token": "t-us"}))
+    monkeypatch.setenv("KUBECONFIG", f"{one}:{two}")
+    assert (await credential_provider("us", clock=time).credential()).authorization == "Bearer t-us"
+
+
+async def test_the_usual_file_is_read_without_a_word(tmp_path: Path, time: SimulatedTime) -> None:
+    (tmp_path / "home/.kube").mkdir(parents=True)
+    written(tmp_path / "home/.kube/config", config(eu={"token": "t-eu"}))
+    assert (await credential_provider("eu", clock=time).credential()).authorization == "Bearer t-eu"
+
+
+async def test_a_token_from_a_file_is_read_again_each_minute(tmp_path: Path, time: SimulatedTime) -> None:
+    token = tmp_path / "token"
+    token.write_text("t1")
+    file = written(tmp_path / "config", config(eu={"tokenFile": str(token)}))
+    way = credential_provider("eu", clock=time, kubeconfig=file)
+    assert (await way.credential()).authorization == "Bearer t1"
+    token.write_text("t2")
+    assert (await way.credential()).authorization == "Bearer t1"
+    time.advance(61)
+    assert (await way.credential()).authorization == "Bearer t2"
+
+
+async def test_a_user_with_a_password(tmp_path: Path, time: SimulatedTime) -> None:
+    file = written(tmp_path / "config", config(eu={"username": "u", "password": "p"}))
+    expected = "Basic " + base64.b64encode(b"u:p").decode()
+    assert (await credential_provider("eu", clock=time, kubeconfig=file).credential()).authorization == expected
+
+
+async def test_everything_else_that_a_cluster_says(tmp_path: Path, time: SimulatedTime) -> None:
+    content = config(eu={"client-certificate": "cert.pem", "client-key": "key.pem"})
+    content["clusters"][0]["cluster"] |= {
+        "certificate-authority": "ca.pem",
+        "insecure-skip-tls-verify": True,
+        "tls-server-name": "kubernetes.default",
+        "proxy-url": "http://proxy:3128",
+    }
+    for name in ("cert.pem", "key.pem", "ca.pem"):
+        (tmp_path / name).write_text(name)
+    file = written(tmp_path / "config", content)
+    way = credential_provider("eu", clock=time, kubeconfig=file)
+    first = await way.credential()
+    server = first.server
+    assert [server.ca_file, server.certificate_file, server.key_file] == [
+        str(tmp_path / name) for name in ("ca.pem", "cert.pem", "key.pem")
+    ]
+    assert (server.verify, server.tls_name, server.proxy) == (False, "kubernetes.default", "http://proxy:3128")
+    assert first.authorization is None
+    (tmp_path / "cert.pem").write_text("rotated")
+    assert (await way.renewed(first)).server != server
+
+
+async def test_a_pod_is_its_service_account(
+    tmp_path: Path, time: SimulatedTime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "token").write_text("t-pod")
+    (tmp_path / "ca.crt").write_text("CA")
+    monkeypatch.setattr(credentials, "SERVICE_ACCOUNT", tmp_path)
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
+    found = await credential_provider(None, clock=time).credential()
+    assert (found.server.url, found.authorization) == ("https://10.0.0.1:443", "Bearer t-pod")
+    assert found.good_until is not None
+    assert timedelta(minutes=1) < found.good_until - time.now() < timedelta(minutes=2)
+
+
+def test_the_namespace_of_a_context(tmp_path: Path) -> None:
+    content = config(eu={}, us={})
+    content["contexts"][1]["context"]["namespace"] = "llm"
+    file = written(tmp_path / "config", content)
+    assert namespace_of("us", kubeconfig=file) == "llm"
+    assert namespace_of(None, kubeconfig=file) == "default"
+    assert namespace_of(None) == "default"
+    with pytest.raises(NoAccess, match="no context ap"):
+        namespace_of("ap", kubeconfig=file)
+
+
+async def test_an_unknown_context_is_told_with_the_known_ones(both: str, time: SimulatedTime) -> None:
+    with pytest.raises(NoAccess) as caught:
+        await credential_provider("ap", clock=time, kubeconfig=both).credential()
+    assert str(caught.value) == f"no context ap in {both}; it has eu, us"
+
+
+async def test_without_any_kubeconfig(tmp_path: Path, time: SimulatedTime) -> None:
+    with pytest.raises(NoAccess, match="no kubeconfig, and this is no pod; set KUBECONFIG"):
+        await credential_provider(None, clock=time).credential()
+    with pytest.raises(NoAccess, match="exists; set KUBECONFIG"):
+        await credential_provider(None, clock=time, kubeconfig=str(tmp_path / "none")).credential()
+    with pytest.raises(NoAccess):
+        namespace_of(None, kubeconfig=str(tmp_path / "none"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "a: [",
+        "just words",
+        yaml.safe_dump(config(eu={"token": "t"}) | {"clusters": []}),
+        yaml.safe_dump(config(eu={"tokenFile": "/nowhere/token"})),
+    ],
+    ids=["empty", "no-yaml", "words", "no-cluster", "no-token-file"],
+)
+async def test_a_broken_kubeconfig_is_said_in_one_line(tmp_path: Path, time: SimulatedTime, text: str) -> None:
+    (tmp_path / "config").write_text(text)
+    with pytest.raises(NoAccess) as caught:
+        await credential_provider("eu", clock=time, kubeconfig=str(tmp_path / "config")).credential()
+    assert "\n" not in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        (f"refused {JWT} twice", "refused *** twice"),
+        ("token=0123456789abcdef0123456789abcdef", "***"),
+        ("key LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCk1JSUJ==", "key ***"),
+        (
+            "No such file: '/usr/local/bin/gke-gcloud-auth-plugin'",
+            "No such file: '/usr/local/bin/gke-gcloud-auth-plugin'",
+        ),
+        ("in /Users/Bob2/.kube/config-of-eu", "in /Users/Bob2/.kube/config-of-eu"),
+        ("The SSO session has expired; run aws sso login", "The SSO session has expired; run aws sso login"),
+        ("returned 255", "returned 255"),
+    ],
+)
+def test_what_may_be_a_secret_is_not_repeated(said: str, shown: str) -> None:
+    assert SECRET.sub("***", said) == shown

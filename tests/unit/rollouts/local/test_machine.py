@@ -1,0 +1,82 @@
+"""Engines that do not fit are refused with numbers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from rollouts.errors import CapacityError
+from rollouts.local.machine import ENGINES_PER_CORE, GIB, RESERVE_BYTES, Admission, Machine, check, measure
+from rollouts.model import Engine
+from tidegate.core.errors import ExitCode
+from tidegate.testing import an_engine
+
+MACHINE = Machine(available_bytes=8 * GIB, cores=2)
+
+
+def engine(gib: float) -> Engine:
+    return an_engine("7").model_copy(update={"memory_bytes": int(gib * GIB)})
+
+
+def test_an_engine_that_fits_is_let_in() -> None:
+    check(engine(7.5), MACHINE, starting_bytes=0, engines=0)
+
+
+def test_the_reserve_is_not_given_away() -> None:
+    with pytest.raises(CapacityError, match=r"version 7 needs 8\.0 GiB of memory and 7\.5 GiB are free"):
+        check(engine(8), MACHINE, starting_bytes=0, engines=0)
+    assert RESERVE_BYTES == GIB // 2
+
+
+def test_a_refusal_is_a_usage_error_that_says_what_to_do() -> None:
+    with pytest.raises(CapacityError) as caught:
+        check(engine(80), MACHINE, starting_bytes=0, engines=0)
+    assert caught.value.exit_code is ExitCode.USAGE
+    assert caught.value.hint
+
+
+def test_a_core_carries_a_handful_of_engines() -> None:
+    check(engine(1), MACHINE, starting_bytes=0, engines=2 * ENGINES_PER_CORE - 1)
+    with pytest.raises(CapacityError, match="8 engines run on 2 cores; at most 8 may"):
+        check(engine(1), MACHINE, starting_bytes=0, engines=2 * ENGINES_PER_CORE)
+
+
+def test_two_that_start_together_do_not_get_the_same_memory() -> None:
+    admission = Admission(lambda: MACHINE)
+    admission.admit(engine(5))
+    with pytest.raises(CapacityError, match=r"2\.5 GiB are free"):
+        admission.admit(engine(5))
+
+
+def test_what_has_started_is_counted_by_the_machine_alone() -> None:
+    machine = MACHINE
+    admission = Admission(lambda: machine)
+    ticket = admission.admit(engine(5))
+    ticket.settled = True
+    machine = replace(MACHINE, available_bytes=3 * GIB)
+    admission.admit(engine(2))
+
+
+def test_a_place_that_is_given_back_is_free_again() -> None:
+    admission = Admission(lambda: MACHINE)
+    ticket = admission.admit(engine(5))
+    admission.release(ticket)
+    admission.release(ticket)
+    admission.admit(engine(5))
+
+
+def test_the_limit_of_a_container_counts(tmp_path: Path) -> None:
+    (tmp_path / "memory.max").write_text(f"{GIB}\n")
+    (tmp_path / "memory.current").write_text(f"{GIB // 2}\n")
+    (tmp_path / "memory.stat").write_text(f"anon 1\ninactive_file {GIB // 4}\n")
+    assert measure(tmp_path).available_bytes == GIB * 3 // 4
+
+
+def test_a_container_without_limit_has_the_whole_machine(tmp_path: Path) -> None:
+    (tmp_path / "memory.max").write_text("max\n")
+    (tmp_path / "memory.current").write_text("1\n")
+    (tmp_path / "memory.stat").write_text("inactive_file 0\n")
+    assert measure(tmp_path).available_bytes > 0
+    assert measure(tmp_path / "no-such-folder").cores >= 1

@@ -1,0 +1,197 @@
+"""The order in which a region does things, and what it does about deaths."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import pairwise
+
+import pytest
+
+from rollouts.errors import NotPossible
+from rollouts.local.region import DRAIN_SECONDS, LocalRegion
+from rollouts.model import Engine, RegionPhase
+from tidegate.testing import FakeClock, FakeEngine, FakeEngines, FakeFleet, FakeProxy, an_engine
+
+
+@pytest.fixture
+async def fleet() -> FakeFleet:
+    fleet = FakeFleet()
+    await fleet.deploy(an_engine("6"))
+    return fleet
+
+
+@pytest.fixture
+async def trial(fleet: FakeFleet) -> FakeFleet:
+    await fleet.deploy(an_engine("7"))
+    await fleet.shift(50)
+    return fleet
+
+
+async def test_users_leave_the_canary_before_it_stops(trial: FakeFleet) -> None:
+    canary = trial.engines.newest("7")
+    canary.in_flight = 5
+    seen: list[tuple[bool, str | None]] = []
+    busy = canary.busy
+
+    async def look() -> int:
+        seen.append((canary.alive, trial.proxy.routes.canary and "routed"))
+        return await busy()
+
+    canary.busy = look  # type: ignore[method-assign]
+    await trial.rollback("6")
+    assert len(seen) >= 6
+    assert set(seen) == {(True, None)}
+    assert trial.engines.running() == ["6"]
+
+
+async def test_an_engine_that_never_drains_is_stopped_at_the_deadline() -> None:
+    clock = FakeClock()
+    fleet = FakeFleet(clock=clock)
+    for version in ("6", "7"):
+        await fleet.deploy(an_engine(version))
+
+    async def always_busy() -> int:
+        return 1
+
+    fleet.engines.newest("7").busy = always_busy  # type: ignore[method-assign]
+    await fleet.rollback("6")
+    assert clock.elapsed == pytest.approx(DRAIN_SECONDS, abs=1)
+    assert fleet.engines.running() == ["6"]
+
+
+async def test_a_promotion_stops_nobody(trial: FakeFleet) -> None:
+    await trial.promote()
+    assert trial.engines.running() == ["6", "7"]
+    stable, previous = trial.proxy.routes.stable, trial.proxy.routes.previous
+    assert (stable and stable.cluster, previous and previous.cluster) == ("stable_7", "previous_6")
+
+
+async def test_the_old_canary_is_gone_before_the_new_one_needs_memory(trial: FakeFleet) -> None:
+    trial.refuse("8")
+    with pytest.raises(Exception, match="version 8"):
+        await trial.deploy(an_engine("8"))
+    assert trial.engines.running() == ["6"]
+
+
+async def test_the_warm_previous_is_tried_again_without_a_start(trial: FakeFleet) -> None:
+    await trial.promote()
+    state = await trial.deploy(an_engine("6"))
+    assert state.canary and state.canary.version == "6"
+    assert len(trial.engines.started) == 2
+
+
+async def test_a_version_never_changes_its_files(fleet: FakeFleet) -> None:
+    with pytest.raises(NotPossible, match="other files"):
+        await fleet.deploy(an_engine("6", digest="another"))
+
+
+async def test_a_dead_canary_loses_its_users_and_stays_visible(trial: FakeFleet) -> None:
+    trial.kill("7", last_words="Segmentation fault")
+    state = await trial.observe()
+    assert state.phase is RegionPhase.DEGRADED
+    assert state.weight == 0
+    assert state.canary and not state.canary.ready and state.canary.problem == "Segmentation fault"
+    assert trial.proxy.routes.canary is None
+    for operation in (trial.promote(), trial.shift(5), trial.mirror(5)):
+        with pytest.raises(NotPossible, match="died"):
+            await operation
+
+
+async def test_a_dead_canary_is_never_started_again(trial: FakeFleet) -> None:
+    trial.kill("7")
+    for _ in range(5):
+        await trial.observe()
+    assert trial.engines.running() == ["6"]
+    assert (await trial.deploy(an_engine("7"))).phase is RegionPhase.TRIAL, "only a new operation starts it"
+
+
+async def test_a_dead_stable_comes_back_at_its_port(fleet: FakeFleet) -> None:
+    port = fleet.engines.newest("6").port
+    fleet.kill("6")
+    await until(fleet, RegionPhase.STEADY)
+    assert fleet.engines.newest("6").port == port
+    assert len(fleet.engines.started) == 2
+
+
+async def test_a_stable_that_cannot_start_is_tried_with_longer_and_longer_waits() -> None:
+    clock = FakeClock()
+    fleet = FakeFleet(clock=clock)
+    await fleet.deploy(an_engine("6"))
+    attempts: list[float] = []
+    start = fleet.engines.start
+
+    async def counted(engine: Engine, *, port: int | None = None) -> FakeEngine:
+        attempts.append(clock.elapsed)
+        return await start(engine, port=port)
+
+    fleet.engines.start = counted  # type: ignore[method-assign]
+    fleet.refuse("6")
+    fleet.kill("6")
+    while clock.elapsed < 70:
+        await fleet.observe()
+        await clock.sleep(0.1)
+    waits = [round(later - earlier) for earlier, later in pairwise(attempts)]
+    assert waits[:6] == [1, 2, 4, 8, 16, 30]
+
+
+async def test_a_dead_previous_is_no_way_back_until_it_is_up_again(trial: FakeFleet) -> None:
+    await trial.promote()
+    trial.kill("6")
+    with pytest.raises(NotPossible, match="being restarted"):
+        await trial.rollback("6")
+    await until(trial, RegionPhase.STEADY)
+    state = await trial.rollback("6")
+    assert state.stable and state.stable.version == "6"
+
+
+async def test_a_dead_proxy_is_started_again_at_once(fleet: FakeFleet) -> None:
+    fleet.proxy.alive = False
+    await fleet.observe()
+    assert fleet.proxy.restarts == 1
+
+
+class SlowEngines(FakeEngines):
+    """Engines that never finish to start once told so."""
+
+    hang = False
+
+    async def start(self, engine: Engine, *, port: int | None = None) -> FakeEngine:
+        if self.hang:
+            await asyncio.Event().wait()
+        return await super().start(engine, port=port)
+
+
+async def test_a_rollback_does_not_wait_for_an_engine_that_starts() -> None:
+    engines = SlowEngines()
+    region = LocalRegion("eu-west-1", proxy=FakeProxy("eu-west-1"), engines=engines, clock=FakeClock())
+    await region.deploy(an_engine("6"))
+    engines.hang = True
+    deploy = asyncio.create_task(region.deploy(an_engine("7")))
+    while not region.on_trial:
+        await asyncio.sleep(0)
+    state = await region.rollback("6")
+    assert state.phase is RegionPhase.STEADY
+    with pytest.raises(NotPossible, match="taken back while it started"):
+        await deploy
+    assert not region.on_trial
+
+
+async def test_a_region_that_stops_leaves_nothing_running(trial: FakeFleet) -> None:
+    await trial.promote()
+    await trial._region.stop()
+    assert trial.engines.running() == []
+    assert not trial.proxy.alive
+
+
+async def until(fleet: FakeFleet, phase: RegionPhase) -> None:
+    for _ in range(20):
+        if (await fleet.observe()).phase is phase:
+            return
+    raise AssertionError(f"the region did not become {phase}")
+
+
+async def test_a_weight_beyond_a_hundred_is_refused(trial: FakeFleet) -> None:
+    for operation in (trial.shift(101), trial.shift(-1), trial.mirror(101)):
+        with pytest.raises(NotPossible, match="no percentage"):
+            await operation
+    assert (await trial.observe()).weight == 50

@@ -1,0 +1,72 @@
+"""What Prometheus is told to scrape."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from rollouts.local import scrape_config
+from rollouts.model import EngineSet, Role
+
+CONFIG = scrape_config.config(Path("/state/targets.json"), Path("/state/rules.yml"))
+CANARY = EngineSet(role=Role.CANARY, version="7", digest="d", url="http://127.0.0.1:8007", ready=True)
+
+
+def test_an_engine_is_labelled_with_service_region_role_and_version() -> None:
+    (target,) = scrape_config.engine_targets("chat", "eu-west-1", [CANARY])
+    assert target["targets"] == ["127.0.0.1:8007"]
+    arm = {"service": "chat", "region": "eu-west-1", "role": "canary", "version": "7"}
+    assert target["labels"] == {"part": "engine"} | arm
+
+
+def test_a_proxy_knows_its_service_and_region_and_leaves_roles_to_its_clusters() -> None:
+    target = scrape_config.proxy_target("chat", "eu-west-1", "http://127.0.0.1:9000")
+    labels = {"part": "proxy", "service": "chat", "region": "eu-west-1"}
+    assert target == {"targets": ["127.0.0.1:9000"], "labels": labels}
+
+
+def test_a_delivery_labels_its_numbers_itself() -> None:
+    target = scrape_config.delivery_target("http://127.0.0.1:9400")
+    assert target == {"targets": ["127.0.0.1:9400"], "labels": {"part": "delivery"}}
+
+
+@pytest.mark.parametrize(
+    ("label", "name", "role", "version"),
+    [
+        ("envoy_cluster_name", "shadow_7", "shadow", "7"),
+        ("envoy_cluster_name", "stable_6_rc1", "stable", "6_rc1"),
+        ("envoy_virtual_cluster", "regenerates_canary_7", "canary", "7"),
+    ],
+)
+def test_a_cluster_name_becomes_role_and_version(label: str, name: str, role: str, version: str) -> None:
+    proxy = CONFIG["scrape_configs"][1]
+    rules = [rule for rule in proxy["metric_relabel_configs"] if rule["source_labels"] == [label]]
+    match = re.fullmatch(rules[0]["regex"], name)
+    assert match is not None
+    labels = {rule["target_label"]: match[int(rule["replacement"][1:])] for rule in rules}
+    assert labels == {"role": role, "version": version}
+
+
+def test_each_job_takes_its_own_part_of_the_targets() -> None:
+    jobs = CONFIG["scrape_configs"]
+    assert [job["relabel_configs"][0]["regex"] for job in jobs] == ["engine", "proxy", "delivery"]
+    assert {job["file_sd_configs"][0]["files"][0] for job in jobs} == {"/state/targets.json"}
+
+
+def test_only_metrics_that_gates_or_people_read_are_kept() -> None:
+    engine, proxy, delivery = (job["metric_relabel_configs"][0]["regex"] for job in CONFIG["scrape_configs"])
+    assert re.fullmatch(engine, "vllm:time_to_first_token_seconds_bucket")
+    assert re.fullmatch(engine, "http_requests_total")
+    assert not re.fullmatch(engine, "python_gc_objects_collected_total")
+    assert re.fullmatch(proxy, "envoy_cluster_upstream_rq_xx")
+    assert re.fullmatch(proxy, "envoy_vhost_vcluster_upstream_rq")
+    assert not re.fullmatch(proxy, "envoy_server_uptime")
+    assert re.fullmatch(delivery, "tidegate_gate_number")
+    assert not re.fullmatch(delivery, "python_info")
+
+
+def test_rules_are_evaluated_every_ten_seconds_from_a_file_of_their_own() -> None:
+    assert CONFIG["rule_files"] == ["/state/rules.yml"]
+    assert CONFIG["global"]["evaluation_interval"] == "10s"

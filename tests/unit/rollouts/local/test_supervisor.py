@@ -1,0 +1,138 @@
+"""What must not stay dead is started again, patiently; what nobody waits for any more is given up."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+
+from rollouts.arms import Arms
+from rollouts.local.supervisor import LONGEST_WAIT_SECONDS, RestartSupervisor
+from rollouts.model import Engine
+from tidegate.testing import FakeClock, FakeEngine, FakeEngines, an_engine
+
+
+class SlowEngines(FakeEngines):
+    """Engines that start only when the test lets them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = asyncio.Event()
+
+    async def start(self, engine: Engine, *, port: int | None = None) -> FakeEngine:
+        await self.gate.wait()
+        return await super().start(engine, port=port)
+
+
+class Ward:
+    """Arms whose stable engine has died, and what looks after them."""
+
+    def __init__(self, engines: FakeEngines) -> None:
+        self.clock = FakeClock()
+        self.engines = engines
+        self.supervisor = RestartSupervisor(engines, self.clock)
+        self.dead = FakeEngine(an_engine("6"), 8123)
+        self.dead.alive = False
+        self.arms = Arms(stable=self.dead)
+
+    async def look(self, times: int = 1) -> None:
+        for _ in range(times):
+            self.arms = await self.supervisor.reconcile(self.arms)
+            await asyncio.sleep(0)
+
+
+@pytest.fixture
+def ward() -> Ward:
+    return Ward(FakeEngines())
+
+
+async def test_a_dead_stable_is_back_at_its_old_port(ward: Ward) -> None:
+    await ward.look(3)
+    assert ward.arms.stable is not None
+    assert ward.arms.stable.alive
+    assert (ward.arms.stable.port, ward.arms.stable.engine) == (8123, ward.dead.engine)
+    assert len(ward.engines.started) == 1
+
+
+async def test_the_living_are_left_alone(ward: Ward) -> None:
+    alive = FakeEngine(an_engine("6"), 8001)
+    ward.arms = Arms(stable=alive)
+    await ward.look(3)
+    assert ward.arms.stable is alive
+    assert ward.engines.started == []
+
+
+async def test_a_warm_previous_is_kept_warm(ward: Ward) -> None:
+    stable = FakeEngine(an_engine("7"), 8001)
+    ward.arms = Arms(stable=stable, previous=ward.dead)
+    await ward.look(3)
+    assert ward.arms.stable is stable
+    assert ward.arms.previous is not None
+    assert ward.arms.previous.alive
+
+
+async def test_a_canary_stays_dead_because_it_is_on_trial(ward: Ward) -> None:
+    stable = FakeEngine(an_engine("5"), 8001)
+    ward.arms = Arms(stable=stable, canary=ward.dead)
+    await ward.look(5)
+    assert ward.arms.canary is ward.dead
+    assert ward.engines.started == []
+
+
+async def test_each_failure_doubles_the_wait_up_to_half_a_minute(ward: Ward) -> None:
+    ward.engines.refusals["6"] = "no memory"
+    tried: list[float] = []
+    start = ward.engines.start
+
+    async def noted(engine: Engine, *, port: int | None = None) -> FakeEngine:
+        tried.append(ward.clock.elapsed)
+        return await start(engine, port=port)
+
+    ward.engines.start = noted  # type: ignore[method-assign]
+    for _ in range(400):
+        await ward.look(2)
+        await ward.clock.sleep(0.5)
+    waits = [later - sooner for sooner, later in pairwise(tried)]
+    assert waits[:5] == pytest.approx([1, 2, 4, 8, 16], abs=0.5)
+    assert set(waits[5:]) <= {LONGEST_WAIT_SECONDS, LONGEST_WAIT_SECONDS + 0.5}
+
+
+async def test_an_engine_that_dies_again_is_tried_at_once(ward: Ward) -> None:
+    await ward.look(3)
+    ward.engines.newest("6").alive = False
+    await ward.look(3)
+    assert ward.arms.stable is not None
+    assert ward.arms.stable.alive
+    assert len(ward.engines.started) == 2
+
+
+async def test_an_effort_for_what_was_replaced_meanwhile_is_given_up() -> None:
+    slow = SlowEngines()
+    ward = Ward(slow)
+    await ward.look(2)
+    other = FakeEngine(an_engine("7"), 8001)
+    ward.arms = replace(ward.arms, stable=other)
+    await ward.look(2)
+    slow.gate.set()
+    await ward.look(3)
+    assert ward.arms.stable is other
+    assert slow.running() == []
+
+
+async def test_one_that_came_up_for_nobody_is_stopped(ward: Ward) -> None:
+    await ward.look(1)
+    ward.arms = Arms(stable=FakeEngine(an_engine("7"), 8001))
+    await ward.look(2)
+    assert ward.engines.running() == []
+
+
+async def test_a_host_that_stops_starts_nothing_any_more() -> None:
+    slow = SlowEngines()
+    ward = Ward(slow)
+    await ward.look(2)
+    await ward.supervisor.stop()
+    slow.gate.set()
+    await asyncio.sleep(0)
+    assert slow.started == []

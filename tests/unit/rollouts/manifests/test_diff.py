@@ -1,0 +1,181 @@
+"""What a cluster says that applying would change."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from fakes.clock import SimulatedTime
+from fakes.clusters.region import moved_in
+from fakes.fleet import fleet_spec, release
+from fakes.kube.api import Api
+from fakes.kube.cluster import FakeCluster
+from fakes.kube.server import FakeTransport
+
+from rollouts.adapters.kube.client import KubeClient
+from rollouts.adapters.kube.credentials import CredentialProvider
+from rollouts.kube.model import Json
+from rollouts.kube.resources import HTTP_ROUTES, SCALED_OBJECTS, SERVICES, SIGSTORE_POLICIES
+from rollouts.manifests.diff import DiffState, ObjectDiff, difference, differences
+from rollouts.manifests.objects.admission_policies import AdmissionScope
+from rollouts.manifests.render import render
+from tidegate.core.names import POD_TEMPLATE_HASH
+
+KEY = "-----BEGIN PUBLIC KEY-----\nMFkw\n-----END PUBLIC KEY-----\n"
+SCALED: dict[str, Any] = {"autoscale": {"min_replicas": 1, "max_replicas": 4}, "replicas": 2}
+
+
+@pytest.fixture
+def time() -> SimulatedTime:
+    return SimulatedTime()
+
+
+@pytest.fixture
+def cluster(time: SimulatedTime) -> FakeCluster:
+    return FakeCluster(time=time, namespace="serving")
+
+
+@pytest.fixture
+def client(cluster: FakeCluster, time: SimulatedTime) -> KubeClient:
+    return KubeClient(
+        CredentialProvider.fixed("https://eu-west-1.example", clock=time),
+        namespace="serving",
+        clock=time,
+        transport=FakeTransport(Api(cluster)),
+        chance=lambda: 0.5,
+    )
+
+
+async def applied(client: KubeClient, objects: Sequence[Json]) -> None:
+    for each in objects:
+        await client.apply(each, force=True)
+
+
+def states(found: Sequence[ObjectDiff]) -> dict[str, DiffState]:
+    return {f"{each.kind} {each.name}": each.state for each in found}
+
+
+async def test_everything_is_new_to_an_empty_cluster_and_nothing_once_it_is_applied(client: KubeClient) -> None:
+    wanted = render(fleet_spec(**SCALED, warm_pool={}), release(accelerator="nvidia-l4"))
+    assert set(states(await differences(client, wanted)).values()) == {DiffState.NEW}
+    await applied(client, wanted)
+    assert set(states(await differences(client, wanted)).values()) == {DiffState.SAME}
+
+
+async def test_asking_changes_nothing(client: KubeClient, cluster: FakeCluster) -> None:
+    await differences(client, render(fleet_spec(), release()))
+    assert cluster.list(SERVICES) == []
+
+
+async def test_another_version_is_told_line_by_line(client: KubeClient) -> None:
+    await applied(client, render(fleet_spec(), release()))
+    found = await differences(client, render(fleet_spec(), release(version="8")))
+    changed = [each for each in found if each.state is DiffState.CHANGED]
+    assert [(each.kind, each.name) for each in changed] == [("Rollout", "support-llm")]
+    lines = changed[0].text.splitlines()
+    assert [line for line in lines if line.startswith(("-", "+"))] == [
+        "--- in the cluster",
+        "+++ as rendered",
+        "-    tidegate.dev/version: '7'",
+        "+    tidegate.dev/version: '8'",
+        "-        tidegate.dev/version: '7'",
+        "+        tidegate.dev/version: '8'",
+    ]
+
+
+async def test_what_argo_rollouts_writes_is_no_difference(client: KubeClient, cluster: FakeCluster) -> None:
+    wanted = render(fleet_spec(), release())
+    await applied(client, wanted)
+    narrowed = {"spec": {"selector": {POD_TEMPLATE_HASH: "5d4f"}}}
+    await client.patch(SERVICES, "support-llm-stable", narrowed)
+    route = cluster.get(HTTP_ROUTES, "support-llm")
+    route["spec"]["rules"][0]["backendRefs"][1]["weight"] = 25
+    await client.replace(HTTP_ROUTES, route)
+    assert set(states(await differences(client, wanted)).values()) == {DiffState.SAME}
+
+
+async def test_an_autoscaler_of_another_kind_that_stays_behind_is_told(client: KubeClient) -> None:
+    await applied(client, render(fleet_spec(**SCALED), release()))
+    other = {**SCALED, "autoscale": {**SCALED["autoscale"], "by": "hpa"}}
+    found = states(await differences(client, render(fleet_spec(**other), release())))
+    assert found["ScaledObject support-llm"] is DiffState.LEFT_OVER
+    assert found["HorizontalPodAutoscaler support-llm"] is DiffState.NEW
+
+
+async def test_a_policy_that_is_no_longer_asked_for_and_still_refuses_images_is_left_over(client: KubeClient) -> None:
+    signed = await signatures_asked_for(client, namespace="serving")
+    assert set(states(await differences(client, signed)).values()) == {DiffState.SAME}
+    found = states(await differences(client, render(fleet_spec(), release())))
+    assert found["ClusterImagePolicy serving-support-llm-signatures"] is DiffState.LEFT_OVER
+
+
+async def test_a_policy_of_another_namespace_is_not_left_over(client: KubeClient) -> None:
+    await signatures_asked_for(client, namespace="staging")
+    found = states(await differences(client, render(fleet_spec(), release())))
+    assert "ClusterImagePolicy staging-support-llm-signatures" not in found
+
+
+async def test_a_cluster_without_a_policy_controller_says_so(client: KubeClient, cluster: FakeCluster) -> None:
+    cluster.uninstall(SIGSTORE_POLICIES)
+    found = await differences(client, signed_objects())
+    assert [each.kind for each in found if each.state is DiffState.REFUSED] == ["ClusterImagePolicy"]
+
+
+def signed_objects(namespace: str = "serving") -> tuple[Json, ...]:
+    spec = fleet_spec(signatures="sigstore", namespace=namespace)
+    admitted = AdmissionScope(repositories=("registry.example.com/support-llm",))
+    return render(spec, release(public_keys=KEY), admitted=admitted)
+
+
+async def signatures_asked_for(client: KubeClient, namespace: str) -> tuple[Json, ...]:
+    objects = signed_objects(namespace)
+    await applied(client, [each for each in objects if namespace == "serving" or "namespace" not in each["metadata"]])
+    return objects
+
+
+async def test_objects_of_others_are_not_left_over(client: KubeClient) -> None:
+    wanted = render(fleet_spec(**SCALED), release())
+    await applied(client, wanted)
+    assert DiffState.LEFT_OVER in states(await differences(client, render(fleet_spec(), release()))).values()
+    foreign = render(fleet_spec(), release(delivery="chat"))
+    assert DiffState.LEFT_OVER not in states(await differences(client, foreign)).values()
+
+
+async def test_what_the_server_would_refuse_is_told_next_to_the_rest(client: KubeClient, cluster: FakeCluster) -> None:
+    cluster.uninstall(SCALED_OBJECTS)
+    wanted = render(fleet_spec(**SCALED), release())
+    service = next(each for each in wanted if each["kind"] == "Service")
+    service["spec"]["port"] = 80
+    found = await differences(client, wanted)
+    refused = {each.kind: each.text for each in found if each.state is DiffState.REFUSED}
+    assert set(refused) == {"ScaledObject", "Service"}
+    assert refused["Service"].endswith(".spec.port: field not declared in schema")
+    assert len(found) == len(wanted)
+
+
+async def test_who_may_not_ask_is_told_so(client: KubeClient, cluster: FakeCluster) -> None:
+    foreign = render(fleet_spec(namespace="elsewhere"), release())
+    found = await differences(client, foreign)
+    assert {each.state for each in found if each.kind == "Rollout"} == {DiffState.REFUSED}
+
+
+def test_what_the_server_adds_by_itself_is_no_difference() -> None:
+    seen = {
+        "kind": "X",
+        "metadata": {"name": "x", "uid": "1", "resourceVersion": "7", "managedFields": []},
+        "status": {},
+    }
+    assert difference(seen, {"kind": "X", "metadata": {"name": "x"}}).state is DiffState.SAME
+
+
+async def test_what_is_somebody_elses_is_named_with_its_owner_and_not_compared(
+    client: KubeClient, cluster: FakeCluster
+) -> None:
+    moved_in(cluster, "support-llm", "serving")
+    found = await differences(client, render(fleet_spec(), release()))
+    theirs = [each for each in found if each.state is DiffState.NOT_OURS]
+    assert [each.text for each in theirs] == [
+        f"{kind} support-llm{end} in serving is not tidegate's (managed by Helm release chat; last written by helm)"
+        for kind, end in (("Service", "-stable"), ("Service", "-canary"), ("HTTPRoute", ""), ("Rollout", ""))
+    ]

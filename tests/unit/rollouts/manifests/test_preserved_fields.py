@@ -1,0 +1,80 @@
+"""What Argo Rollouts and mirrors write into our objects survives that the objects are repeated."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Any
+
+import pytest
+from fakes.fleet import fleet_spec, release
+
+from rollouts.cluster.desired_objects import with_attempt
+from rollouts.cluster.routes import HttpRoutes, VirtualServices
+from rollouts.kube.model import Json
+from rollouts.manifests.ownership import with_preserved_fields
+from rollouts.manifests.render import render
+from tidegate.core.names import POD_TEMPLATE_HASH
+
+NAME = "support-llm"
+
+
+def one(kind: str, **fleet: Any) -> Json:
+    return next(each for each in render(fleet_spec(**fleet), release()) if each["kind"] == kind)
+
+
+def test_a_service_keeps_the_hash_that_makes_its_selector_one_version() -> None:
+    service = one("Service")
+    live = deepcopy(service)
+    live["spec"]["selector"][POD_TEMPLATE_HASH] = "5d4f"
+    assert with_preserved_fields(service, live) == live
+    assert with_preserved_fields(service, service) == service
+
+
+@pytest.mark.parametrize("mirror", [0, 30, 100])
+@pytest.mark.parametrize("weight", [0, 25, 100])
+def test_an_http_route_keeps_weights_and_copies(weight: int, mirror: int) -> None:
+    route = one("HTTPRoute")
+    live = HttpRoutes().mirrored(route, NAME, percent=mirror)
+    for ref, share in zip(live["spec"]["rules"][0]["backendRefs"], (100 - weight, weight), strict=True):
+        ref["weight"] = share
+    said = with_preserved_fields(route, live)
+    assert said == live
+    assert HttpRoutes().weight(said, NAME) == weight
+    assert HttpRoutes().mirror(said, NAME) == mirror
+
+
+@pytest.mark.parametrize("mirror", [0, 30, 100])
+@pytest.mark.parametrize("weight", [0, 25, 100])
+def test_a_virtual_service_keeps_weights_and_copies(weight: int, mirror: int) -> None:
+    service = one("VirtualService", traffic="istio")
+    live = VirtualServices().mirrored(service, NAME, percent=mirror)
+    for target, share in zip(live["spec"]["http"][0]["route"], (100 - weight, weight), strict=True):
+        target["weight"] = share
+    said = with_preserved_fields(service, live)
+    assert said == live
+    assert VirtualServices().weight(said, NAME) == weight
+    assert VirtualServices().mirror(said, NAME) == mirror
+
+
+def test_what_the_spec_says_again_is_said() -> None:
+    live = one("HTTPRoute")
+    route = one("HTTPRoute", gateway={"name": "others", "hosts": ["new.example.com"]})
+    assert with_preserved_fields(route, live)["spec"]["hostnames"] == ["new.example.com", "eu-west-1.example.com"]
+
+
+def test_filters_of_others_are_not_kept() -> None:
+    live = one("HTTPRoute")
+    live["spec"]["rules"][0]["filters"] = [{"type": "URLRewrite", "urlRewrite": {"hostname": "elsewhere"}}]
+    assert with_preserved_fields(one("HTTPRoute"), live) == one("HTTPRoute")
+
+
+def test_a_rollout_keeps_the_attempt_of_its_version_and_of_no_other() -> None:
+    live = with_attempt(one("Rollout"), 3)
+    assert with_preserved_fields(one("Rollout"), live) == live
+    live["spec"]["template"]["metadata"]["labels"]["tidegate.dev/version"] = "6"
+    assert with_preserved_fields(one("Rollout"), live) == one("Rollout")
+
+
+def test_a_rollout_is_said_as_it_is() -> None:
+    rollout = one("Rollout")
+    assert with_preserved_fields(rollout, {**rollout, "spec": {**rollout["spec"], "paused": True}}) == rollout

@@ -1,0 +1,58 @@
+"""What `import tidegate` brings, and what it does not load until it is asked for."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import tidegate
+
+HEAVY = ("mlflow", "typer", "rich", "numpy", "pydantic", "pytest", "asyncio")
+
+
+@pytest.mark.parametrize("name", tidegate.__all__)
+def test_every_public_name_is_there(name: str) -> None:
+    assert getattr(tidegate, name) is not None
+    assert name in dir(tidegate)
+
+
+def test_type_checkers_see_the_same_names() -> None:
+    stub = ast.parse(Path(tidegate.__file__).with_suffix(".pyi").read_text())
+    names = {alias.asname for node in stub.body if isinstance(node, ast.ImportFrom) for alias in node.names} - {None}
+    names |= {str(target.id) for node in stub.body if isinstance(node, ast.Assign) for target in node.targets}
+    assert names == set(tidegate.__all__)
+
+
+def test_importing_it_loads_next_to_nothing() -> None:
+    code = f"import sys, tidegate\nprint(*(name for name in {HEAVY} if name in sys.modules))"
+    assert _printed(code) == []
+
+
+def test_without_its_testing_part_it_does_without_pytest() -> None:
+    code = "import sys, tidegate\n[getattr(tidegate, name) for name in tidegate.__all__ if name != 'testing']\n"
+    assert _printed(code + "print(*({'pytest', 'typer', 'mlflow'} & set(sys.modules)))") == []
+
+
+def test_an_unknown_name_is_none_of_it() -> None:
+    with pytest.raises(AttributeError, match="module 'tidegate' has no attribute 'delivr'"):
+        tidegate.delivr  # noqa: B018
+
+
+def test_a_notebook_has_a_sequential_test() -> None:
+    gates = tidegate.gates
+    test = gates.SequentialTest(gates.AnalysisPlan.model_validate({"errors": {"max_increase": "5pp"}}))
+    for number in range(1, 11):
+        stable = gates.PodEvidence(arm="stable", requests=200)
+        canary = gates.PodEvidence(arm="canary", requests=200, errors=40)
+        test.take(gates.Batch(time=10.0 * number, arms=(stable, canary)))
+    (verdict,) = test.verdicts()
+    assert (verdict.gate, verdict.outcome) == ("errors", gates.GateOutcome.FAIL)
+
+
+def _printed(code: str) -> list[str]:
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return ended.stdout.split()

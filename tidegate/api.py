@@ -1,0 +1,326 @@
+"""What a program does with tidegate: the use cases of `tidegate.app`, in an event loop of its own and without signals.
+
+`plan` decides, `connect` says what a delivery runs on, `deliver`, `resume`, `rollback` and `status` do what the
+commands of these names do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from gates.analyses.burn_rate import EventSource
+from gates.ports import EvidenceSource
+from pipelines.events.state import DeliveryState
+from pipelines.model import Plan, Result
+from pipelines.ports import Chat, EngineProvider, Fleet, Tokenizer
+from pipelines.spec.delivery import Delivery
+from pipelines.spec.delivery import LocalFleet as LocalFleetSpec
+from pipelines.spec.trust import Trusted, trust_at
+from pipelines.state import StateFolder
+from pipelines.statements import Prover
+from registry.model import Event, ModelVersion
+from tidegate.app.deliver import DeliverOptions, DeliveryOutcome, deliver_plan
+from tidegate.app.plan import plan_for, resolve_plan
+from tidegate.app.process import TRUST_VARIABLE
+from tidegate.app.resume import ResumeCredentials, ResumeOptions, resume_delivery
+from tidegate.app.rollback import RollbackOptions, RollbackOutcome, take_back
+from tidegate.app.status import StatusReport, read_report
+from tidegate.app.wiring.backends import BackendsOpener, host_of, open_backends
+from tidegate.app.wiring.engines import trusted_images
+from tidegate.app.wiring.fleets import FleetsOpener, standing_fleets
+from tidegate.app.wiring.own import OwnBackends, refuse_other_regions
+from tidegate.app.wiring.specs import read_delivery
+from tidegate.app.wiring.stores import open_registry
+from tidegate.core.clock import Clock, SystemClock
+from tidegate.core.errors import UsageError
+
+Listener = Callable[[Event], object]
+"""Hears each event of a delivery, in order, in a thread of its own."""
+
+Done = TypeVar("Done")
+
+
+def load_spec(path: str | Path) -> Delivery:
+    """Read a `delivery.yaml` and every file that it names.
+
+    Raises:
+        SpecError: with every problem, each with its line.
+    """
+    return read_delivery(Path(path)).read_from(Path(path))
+
+
+def register(
+    name: str,
+    folder: str | Path,
+    *,
+    alias: str | None = None,
+    description: str | None = None,
+    state: str | Path | None = None,
+    tracking_uri: str | None = None,
+) -> ModelVersion:
+    """Register a Hugging Face folder as the next version of a model, with a digest of every file.
+
+    Args:
+        name: of the registered model.
+        folder: safetensors, tokenizer and configuration.
+        alias: `champion` or `challenger`.
+        description: what this version is.
+        state: the folder of this machine's state; TIDEGATE_STATE or `.tidegate` when None.
+        tracking_uri: of MLflow; MLFLOW_TRACKING_URI, or a store in `state`, when None.
+    """
+    registry = open_registry(_state(state), _tracking(tracking_uri))
+    return registry.register(name, Path(folder), description=description, alias=alias)
+
+
+def plan(
+    spec: Delivery,
+    version: str | None = None,
+    *,
+    state: str | Path | None = None,
+    tracking_uri: str | None = None,
+) -> Plan:
+    """What a delivery would do, in order, of the version with that number or the one behind the alias `model.from`.
+
+    Raises:
+        PlanRefused: a gate could not decide in the time of its stage.
+    """
+    trusted = _trusted(spec)
+    registry = open_registry(_state(state), _tracking(tracking_uri))
+    found = plan_for(spec, spec.path.parent, registry, version=version)
+    return resolve_plan(found, spec, spec.path, registry, trusted_images(trusted))
+
+
+@dataclass(frozen=True)
+class Connection:
+    """What deliveries of a spec run on, from `connect`."""
+
+    spec: Delivery
+    state: Path
+    tracking_uri: str | None
+    trusted: Trusted
+    opener: BackendsOpener = open_backends
+    open_fleets: FleetsOpener = standing_fleets
+    engines: EngineProvider | None = None
+    users: bool = False
+    running: set[asyncio.Task[DeliveryOutcome]] = field(default_factory=set)
+    """Deliveries of this program."""
+
+    def end_running(self) -> bool:
+        """Ask the deliveries of this program to end, as a cancellation does; whether there is one."""
+        for task in self.running:
+            task.cancel()
+        return bool(self.running)
+
+
+@asynccontextmanager
+async def connect(
+    spec: Delivery,
+    *,
+    fleets: Mapping[str, Fleet] | None = None,
+    evidence: EvidenceSource | None = None,
+    engines: EngineProvider | None = None,
+    slo_events: EventSource | None = None,
+    chat: Chat | None = None,
+    tokenizer: Tokenizer | None = None,
+    clock: Clock | None = None,
+    users: bool = False,
+    keep_fleet: bool = False,
+    state: str | Path | None = None,
+    tracking_uri: str | None = None,
+) -> AsyncIterator[Connection]:
+    """What the spec's fleet needs, for as long as the context: the fleet on this machine is up within.
+
+    Args:
+        spec: from `load_spec`.
+        fleets: by region, instead of the fleet that the spec describes. All that follows up to `clock` is for these.
+        evidence: who counts requests, failures and times of both versions there.
+        engines: makes a version ready; when None its files are downloaded, and `Engine.workdir` is where they are.
+        slo_events: answers the queries of the gate burn_rate.
+        chat: asks one engine; by its OpenAI-compatible API when None.
+        tokenizer: what the registered files say a conversation's tokens are; by their chat template when None.
+        clock: where time comes from.
+        users: play the users that `traffic` in the spec describes; on this machine only.
+        keep_fleet: leave up a fleet on this machine that this starts.
+        state: the folder of this machine's state; TIDEGATE_STATE or `.tidegate` when None.
+        tracking_uri: of MLflow; MLFLOW_TRACKING_URI, or a store in `state`, when None.
+
+    Raises:
+        UsageError: a region has no fleet, or fleets come without evidence.
+    """
+    connection = Connection(spec, _state(state), _tracking(tracking_uri), _trusted(spec), users=users)
+    async with AsyncExitStack() as stack:
+        if fleets is not None:
+            if evidence is None:
+                raise UsageError("fleets of one's own need `evidence`", hint="such as tidegate.PrometheusSource(urls)")
+            refuse_other_regions(spec, fleets)
+            own = OwnBackends(fleets, evidence, engines, slo_events, chat, tokenizer, clock or SystemClock())
+            registry = open_registry(connection.state, connection.tracking_uri)
+            provider = own.provider(spec, StateFolder(connection.state), registry)
+            connection = replace(connection, opener=own.open, open_fleets=own.standing, engines=provider)
+        elif isinstance(spec.fleet, LocalFleetSpec):
+            await stack.enter_async_context(host_of(spec, StateFolder(connection.state), keep=keep_fleet))
+        yield connection
+
+
+async def deliver(
+    plan: Plan, backends: Connection, *, listeners: Sequence[Listener] = (), requester: Prover | None = None
+) -> Result:
+    """Deliver a version as planned, or take it back.
+
+    A cancellation takes every region back first; a second one no longer waits for regions that do not answer.
+
+    Args:
+        plan: from `plan`.
+        backends: from `connect`.
+        listeners: called with each event, in order, in a thread of their own.
+        requester: proves who asks for the delivery, for approvals that need another person.
+
+    Raises:
+        PlanOutdated: the spec, a file that it names, the champion or a version's files have changed since.
+        DeliveryRuns: another delivery of this model, or on this machine, is under way.
+    """
+    options = DeliverOptions(
+        spec=backends.spec,
+        spec_path=backends.spec.path,
+        state=backends.state,
+        trusted=backends.trusted,
+        tracking_uri=backends.tracking_uri,
+        users=backends.users,
+        metrics=None,
+        requester=requester,
+        opener=backends.opener,
+    )
+    scope = _CancelScope()
+    return await scope.run(backends, deliver_plan(options, plan, _Listening(listeners), scope.interrupts))
+
+
+async def resume(
+    delivery: str,
+    backends: Connection,
+    *,
+    by: str | None = None,
+    prover: Prover | None = None,
+    listeners: Sequence[Listener] = (),
+) -> Result:
+    """Carry a delivery whose process died to its end; finished steps are skipped. Cancelled as `deliver`.
+
+    Args:
+        delivery: its id.
+        backends: from `connect`.
+        by: who resumes it, where the spec says that a name is enough.
+        prover: proves who does.
+        listeners: as for `deliver`.
+
+    Raises:
+        TidegateError: it is over or is carried by a process, its spec was not kept, or the caller may not.
+    """
+    credentials = ResumeCredentials(by, prover, backends.trusted)
+    options = ResumeOptions(delivery, backends.state, credentials, backends.tracking_uri, backends.opener)
+    scope = _CancelScope()
+    return await scope.run(backends, resume_delivery(options, _Listening(listeners), scope.interrupts))
+
+
+async def rollback(
+    backends: Connection, *, to: str | None = None, regions: Sequence[str] = (), start: bool = False
+) -> RollbackOutcome:
+    """Take every region back: users first, then the delivery that runs, then the records. Idempotent.
+
+    A delivery of this program is cancelled; one of another process of this machine gets SIGTERM, and one elsewhere
+    a word in its ledger.
+
+    Args:
+        backends: from `connect`.
+        to: `previous` or a version's number; None for the version that production had before the delivery.
+        regions: only these; all when empty.
+        start: with `to`: start that version where it is not warm.
+    """
+    return await take_back(
+        RollbackOptions(
+            spec=backends.spec,
+            state=backends.state,
+            tracking_uri=backends.tracking_uri,
+            to=to,
+            start=start,
+            regions=tuple(regions),
+            open_fleets=backends.open_fleets,
+            engines=backends.engines,
+            end_own=backends.end_running,
+        )
+    )
+
+
+async def status(backends: Connection) -> StatusReport:
+    """The last delivery, and what every region serves. Changes nothing."""
+    return await read_report(backends.spec, backends.state, backends.tracking_uri, backends.open_fleets)
+
+
+class _Listening:
+    """A `DeliveryDisplay` that shows nothing and passes events on."""
+
+    def __init__(self, listeners: Sequence[Listener]) -> None:
+        self.story = DeliveryState()
+        self._listeners = tuple(listeners)
+
+    def on_event(self, event: Event) -> None:
+        self.story = self.story.apply(event)
+        for listener in self._listeners:
+            listener(event)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        return None
+
+
+class _CancelScope:
+    """Runs a delivery in a task of its own: a caller that is cancelled waits until every region is back."""
+
+    def __init__(self) -> None:
+        self._impatient = asyncio.Event()
+
+    @asynccontextmanager
+    async def interrupts(self) -> AsyncIterator[asyncio.Event]:
+        """As a delivery wants them; the cancellations come from `run`."""
+        yield self._impatient
+
+    async def run(self, backends: Connection, work: Coroutine[Any, Any, DeliveryOutcome]) -> Result:
+        """How the delivery ended."""
+        task = asyncio.create_task(work)
+        backends.running.add(task)
+        cancelled = False
+        try:
+            while not task.done():
+                try:
+                    await asyncio.wait([task])
+                except asyncio.CancelledError:
+                    self._impatient.set() if cancelled else task.cancel()
+                    cancelled = True
+        finally:
+            backends.running.discard(task)
+        if cancelled:
+            task.cancelled() or task.exception()
+            raise asyncio.CancelledError
+        return task.result().result
+
+
+def _state(state: str | Path | None) -> Path:
+    return Path(state or os.environ.get("TIDEGATE_STATE") or ".tidegate")
+
+
+def _tracking(tracking_uri: str | None) -> str | None:
+    return tracking_uri or os.environ.get("MLFLOW_TRACKING_URI") or None
+
+
+def _trusted(spec: Delivery) -> Trusted:
+    named = os.environ.get(TRUST_VARIABLE)
+    return trust_at(Path(named) if named else None, spec.path.parent)

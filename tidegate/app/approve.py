@@ -1,0 +1,217 @@
+"""A person's answer to a delivery that waits for an approval."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from pipelines.authority.approvals import (
+    FREEZE,
+    ApprovalQuestion,
+    ApprovalRule,
+    ValidAnswer,
+    asked_at,
+    evidence_digest,
+    freeze_digest,
+    frozen,
+    plan_digest,
+    refuse_useless,
+    terms_of,
+)
+from pipelines.authority.verification import AnswerVerifier, first_uses
+from pipelines.events.history import plan_of
+from pipelines.events.payloads import ApprovalDenied, ApprovalGiven
+from pipelines.model import Plan
+from pipelines.spec.approvals import NAMES
+from pipelines.spec.delivery import Delivery
+from pipelines.spec.trust import Trusted
+from pipelines.statements import NAMED, Proof, Prover, Statement, digest_of, read_statement
+from registry.adapters.mlflow_ledger import MlflowLedger
+from registry.model import Event
+from tidegate.app.process import note
+from tidegate.app.wiring.services import local_identities
+from tidegate.app.wiring.specs import kept_spec
+from tidegate.app.wiring.stores import open_deliveries
+from tidegate.core.clock import SystemClock
+from tidegate.core.errors import Refused, UsageError
+
+
+@dataclass(frozen=True)
+class ApprovalOptions:
+    """What a person says."""
+
+    delivery: str
+    asked: str
+    state: Path
+    trusted: Trusted
+    tracking_uri: str | None = None
+    by: str | None = None
+    reason: str = ""
+    refuse: bool = False
+    prover: Prover | None = None
+    """Proves who answers; a name alone is proof only where the spec says so."""
+    write_statement: Path | None = None
+    """Where to write what is to be signed, instead of answering."""
+    statement: Path | None = None
+    """What was written there before, to be handed in with `signature` or a token."""
+    signature: Prover | None = None
+    """A signature of the statement that was made elsewhere."""
+
+    @property
+    def answer(self) -> type[ApprovalGiven | ApprovalDenied]:
+        """What the event carries."""
+        return ApprovalDenied if self.refuse else ApprovalGiven
+
+
+def approve(answer: ApprovalOptions) -> str:
+    """Write the answer into the delivery's ledger, where the step that waits reads and checks it; returns a line.
+
+    Raises:
+        UsageError: nobody asks for it, a refusal gives no reason, or it would not count.
+        Refused: the delivery is over, what waits for it has begun, or it is not asked yet.
+    """
+    if answer.refuse and not answer.reason:
+        raise UsageError("a refusal without a reason", hint="add --reason TEXT: it becomes the delivery's")
+    deliveries = open_deliveries(answer.state, answer.tracking_uri)
+    summary = deliveries.summary(answer.delivery)
+    if summary.ended is not None:
+        raise Refused(f"delivery {answer.delivery} is over: {summary.outcome}: {summary.reason}")
+    # Said from outside: that a person answers does not mean that the delivery's process lives.
+    ledger = deliveries.join(answer.delivery, carries=False)
+    events = ledger.recorded()
+    plan = plan_of(events)
+    refuse_useless(plan, events, answer.asked)
+    question = _question(kept_spec(deliveries, answer.delivery, events), plan, answer, events)
+    prover = _prover(answer)
+    if answer.write_statement:
+        return _write_statement(answer, _statement(answer, question, plan), answer.write_statement)
+    if prover is None:
+        return _record_named(answer, question, ledger, summary.name)
+    proof = prover.prove(_statement(answer, question, plan))
+    return _record_proven(answer, question, proof, ledger, answer.trusted)
+
+
+def _question(spec: Delivery, plan: Plan, answer: ApprovalOptions, events: Sequence[Event]) -> ApprovalQuestion:
+    """What is asked, as the step that waits asks it."""
+    now = SystemClock().now()
+    common = {"name": answer.asked, "delivery": answer.delivery, "plan": plan_digest(events)}
+    if answer.asked == FREEZE:
+        holding = frozen(spec.freeze, now)
+        if holding is None:
+            raise Refused("no freeze holds now", hint="the one who lifts one lifts the one that holds, and no other")
+        evidence = freeze_digest(holding.until, holding.reason)
+        return ApprovalQuestion.model_validate(
+            common | {"terms": (holding.terms,), "evidence": evidence, "since": holding.since}
+        )
+    terms: tuple[ApprovalRule, ...] = terms_of(spec.approvals, answer.asked, plan.steps)
+    evidence = evidence_digest(plan, answer.asked, events)
+    question = ApprovalQuestion.model_validate(common | {"terms": terms, "evidence": evidence, "since": None})
+    return question if question.names else question.model_copy(update={"since": asked_at(events, question)})
+
+
+def _prover(answer: ApprovalOptions) -> Prover | None:
+    """What proves it, if anything; two ways to prove it are a mistake."""
+    prover = answer.prover
+    if answer.signature is not None:
+        if prover is not None or answer.statement is None:
+            raise UsageError("--signature belongs to --statement FILE", hint="and to no key and no token")
+        return answer.signature
+    if answer.by is not None and prover is not None:
+        raise UsageError("--by is for a name without proof", hint="leave it out: the key or the token says who it is")
+    if answer.by is None and prover is None and answer.write_statement is None:
+        raise UsageError("who says so?", hint="--ssh-key FILE, an OIDC token, or --by NAME where names are enough")
+    return prover
+
+
+def _record_named(answer: ApprovalOptions, question: ApprovalQuestion, ledger: MlflowLedger, model: str) -> str:
+    if not any(terms.by == NAMES for terms in question.terms):
+        raise UsageError(
+            f"a name alone is no approval of {question.name}, which needs {question.asked_of()}",
+            hint="prove who you are: --ssh-key FILE, or an OIDC token",
+        )
+    by = answer.by or ""
+    message = f"{by} ({NAMED}): {answer.reason}" if answer.reason else f"{by} ({NAMED})"
+    recorded = answer.answer(by=by, reason=answer.reason)
+    ledger.append(recorded.event(SystemClock().now(), answer.asked, message))
+    return f"{answer.answer.kind}: {answer.asked} of {model} {plan_of(ledger.known).version.version}"
+
+
+def _statement(answer: ApprovalOptions, question: ApprovalQuestion, plan: Plan) -> str:
+    """What is signed: of what is there to see now.
+
+    Raises:
+        Refused: it was not asked, so that there is nothing to see yet.
+    """
+    if question.since is None and not question.names:
+        raise Refused(f"{question.name} is not asked yet", hint="what it is decided by is not there before")
+    if answer.statement is not None:
+        return _statement_text(answer.statement)
+    return Statement(
+        says="refuse" if answer.refuse else "approve",
+        question=question.name,
+        delivery=question.delivery,
+        model=plan.version.name,
+        version=plan.version.version,
+        plan=question.plan,
+        evidence=question.evidence,
+        reason=answer.reason,
+        at=_to_the_second(SystemClock().now()),
+    ).text
+
+
+def _write_statement(answer: ApprovalOptions, text: str, to: Path) -> str:
+    """Leave the statement for a key, or for an issuer's login, that is elsewhere."""
+    try:
+        to.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{to}: cannot be written: {error.strerror}") from None
+    note(
+        f"sign it with `ssh-keygen -Y sign -n tidegate -f KEY {to}`, or have a token issued with this digest as nonce;"
+    )
+    back = f"tidegate approve {answer.delivery} {answer.asked} --statement {to} --signature {to}.sig"
+    note(f"then `{back}{' --refuse --reason TEXT' if answer.refuse else ''}`, or with --oidc-token-file")
+    return f"digest: {digest_of(text)}"
+
+
+def _record_proven(
+    answer: ApprovalOptions, question: ApprovalQuestion, proof: Proof, ledger: MlflowLedger, trusted: Trusted
+) -> str:
+    said = read_statement(proof)
+    event = answer.answer(proof=proof).event(SystemClock().now(), answer.asked)
+    heard = _evaluate(question, event, ledger, trusted) if trusted.trust.approvers.anybody else None
+    if isinstance(heard, str):
+        raise UsageError(f"this would not count: {heard}")
+    who = str(heard.person) if heard else "not checked here"
+    message = f"{who}: {said.reason}" if said.reason else who
+    by = heard.person.identity if heard else ""
+    recorded = answer.answer(by=by, reason=said.reason, proof=proof)
+    ledger.append(recorded.event(SystemClock().now(), answer.asked, message))
+    if heard is None:
+        note("there is no trust.yaml with `approvers` here; the step that waits checks who this was")
+    return f"{answer.answer.kind}: {answer.asked} of {said.model} {said.version} by {who}"
+
+
+def _evaluate(question: ApprovalQuestion, event: Event, ledger: MlflowLedger, trusted: Trusted) -> ValidAnswer | str:
+    """What the step that waits will make of it, by the trust file of this machine."""
+    hearing = AnswerVerifier(local_identities(trusted))
+
+    async def hear() -> ValidAnswer | str:
+        asker = await hearing.requester(question.delivery, ledger.known)
+        return await hearing.answer(question, event, asker, first_uses(ledger.known))
+
+    return asyncio.run(hear())
+
+
+def _to_the_second(at: datetime) -> datetime:
+    return at.replace(microsecond=0)
+
+
+def _statement_text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not text"
+        raise UsageError(f"{path}: cannot be read as a statement: {reason}") from None

@@ -1,0 +1,354 @@
+"""One delivery from this machine, from the lock to the report."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Protocol, Self, TypeVar
+
+from prometheus_client import Metric
+
+from pipelines.adapters.lock import delivery_lock
+from pipelines.adapters.metrics_server import MetricsServer
+from pipelines.authority.verification import refuse_unanswerable
+from pipelines.events.artifacts import Trials, keep_spec
+from pipelines.events.journal import Journal, Listener
+from pipelines.events.listeners import EventFile, QueuedListener
+from pipelines.events.spool import Spool, passes
+from pipelines.events.state import DeliveryState
+from pipelines.events.writer import WriterLimits, limits_of
+from pipelines.model import Ending, Plan, Result
+from pipelines.run.context import Context
+from pipelines.run.engine import deliver as run_plan
+from pipelines.spec.delivery import Delivery
+from pipelines.spec.trust import Trusted
+from pipelines.state import StateFolder
+from pipelines.statements import Prover
+from pipelines.views.metrics import families
+from registry.adapters.mlflow_deliveries import MlflowDeliveries
+from registry.adapters.mlflow_ledger import MlflowLedger
+from registry.errors import StopAsked
+from registry.model import Event
+from tidegate.app.plan import plan_for, refuse_outdated, resolve_plan
+from tidegate.app.process import cancelled_by_signals, note
+from tidegate.app.reports import leave_report
+from tidegate.app.wiring.backends import Backends, BackendsOpener, DeliveryInputs, open_backends
+from tidegate.app.wiring.engines import trusted_images
+from tidegate.app.wiring.fleets import carrier_of
+from tidegate.app.wiring.services import local_identities, notifier_for, readers_for
+from tidegate.app.wiring.stores import open_deliveries, open_registry
+from tidegate.core.clock import Clock, SystemClock
+from tidegate.core.errors import ExitCode, TidegateError
+from tidegate.core.threads import call_in_thread
+
+
+@dataclass(frozen=True)
+class DeliverOptions:
+    """What to deliver, and what this process takes part in while it does."""
+
+    spec: Delivery
+    spec_path: Path
+    state: Path
+    """The folder with what is this machine's own."""
+    trusted: Trusted
+    tracking_uri: str | None = None
+    """Of MLflow; None for the embedded store in the state folder."""
+    version: str | None = None
+    """The version's number; None for the one that the alias points at."""
+    users: bool = False
+    """Play the users that the spec describes."""
+    keep_fleet: bool = False
+    """Leave up a fleet that this starts."""
+    metrics: tuple[str, int] | None = ("127.0.0.1", 0)
+    """Host and port at which the delivery's own numbers are served; None for nowhere."""
+    requester: Prover | None = None
+    """Proves who asks for the delivery; None where nobody does."""
+    opener: BackendsOpener = open_backends
+
+
+Interrupts = Callable[[], AbstractAsyncContextManager[asyncio.Event]]
+"""Who may cancel what runs within the context; the event is set when they wait no longer for its end."""
+
+
+class DeliveryDisplay(Protocol):
+    """Follows one delivery, event by event; entered while it runs."""
+
+    story: DeliveryState
+
+    def on_event(self, event: Event) -> None:
+        """Take the event in and show what it changed."""
+        ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+@dataclass(frozen=True)
+class DeliveryOutcome:
+    """How a delivery ended, and where its report is."""
+
+    result: Result
+    report: Path
+
+
+def deliver(options: DeliverOptions, display: DeliveryDisplay) -> DeliveryOutcome:
+    """Deliver the version to every region, or take it back. Ctrl-C and SIGTERM take it back too.
+
+    Raises:
+        TidegateError: nothing was begun: another delivery runs, an approval could not be given, MLflow is away.
+    """
+    request = _request_of(options)
+    inputs = request.inputs
+    with delivery_lock(inputs.state.lock):
+        # Nothing is opened or started before the lock is held and the plan stands.
+        plan = plan_for(inputs.spec, inputs.folder, inputs.registry, version=options.version)
+        plan = resolve_plan(plan, inputs.spec, options.spec_path, inputs.registry, inputs.trusted)
+        result = asyncio.run(_deliver_recorded(_opened(request, plan), display, cancelled_by_signals))
+    return DeliveryOutcome(result, report_path(inputs.state, result.delivery))
+
+
+async def deliver_plan(
+    options: DeliverOptions, plan: Plan, display: DeliveryDisplay, interrupts: Interrupts
+) -> DeliveryOutcome:
+    """As `deliver`, of a plan that was made before, in an event loop of the caller's, who has the signals too.
+
+    Raises:
+        TidegateError: nothing was begun; as `deliver`.
+        PlanOutdated: what the plan rests on has changed since.
+    """
+    request = await call_in_thread(_request_of, options)
+    inputs = request.inputs
+    with delivery_lock(inputs.state.lock):
+        await call_in_thread(refuse_outdated, plan, inputs.spec, options.spec_path, inputs.registry)
+        opened = await uncancelled(call_in_thread(_opened, request, plan))
+        result = await _deliver_recorded(opened, display, interrupts)
+    return DeliveryOutcome(result, report_path(inputs.state, result.delivery))
+
+
+Done = TypeVar("Done")
+
+
+async def uncancelled(work: Coroutine[Any, Any, Done]) -> Done:
+    """What it returns; a cancellation meanwhile comes once it has ended, and to what can close a ledger."""
+    task, current, cancelled = asyncio.create_task(work), asyncio.current_task(), False
+    assert current is not None, "only a task can be cancelled"
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError:
+            cancelled = True
+            current.uncancel()
+    if cancelled:
+        current.cancel()
+    return task.result()
+
+
+def _request_of(options: DeliverOptions) -> _DeliveryRequest:
+    refuse_unanswerable(options.spec, options.trusted.trust.approvers, requester_known=options.requester is not None)
+    state, folder = StateFolder(options.state), options.spec_path.parent
+    return _DeliveryRequest(
+        inputs=DeliveryInputs(
+            spec=options.spec,
+            folder=folder,
+            state=state,
+            registry=open_registry(options.state, options.tracking_uri),
+            users=options.users,
+            keep=options.keep_fleet,
+            trusted=trusted_images(options.trusted),
+            identities=local_identities(options.trusted),
+            asker=options.requester,
+        ),
+        deliveries=open_deliveries(options.state, options.tracking_uri, folder),
+        options=options,
+    )
+
+
+def report_path(state: StateFolder, delivery: str) -> Path:
+    """Where a delivery's report is written."""
+    return state.delivery(delivery) / "report.html"
+
+
+BEAT_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class _DeliveryRequest:
+    """The options, with the adapters that the lock, the plan and the ledger need."""
+
+    inputs: DeliveryInputs
+    deliveries: MlflowDeliveries
+    options: DeliverOptions
+
+
+@dataclass(frozen=True)
+class Recording:
+    """Where everything that happens is written down."""
+
+    journal: Journal
+    trials: Trials
+    spec_file: str | None
+    """Where the spec lies among the delivery's kept files."""
+    spec_path: Path
+    """The spec as a person names it."""
+    impatient: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when a person waits no longer for regions that do not let themselves be taken back."""
+
+
+@dataclass(frozen=True)
+class _OpenedDelivery:
+    """A delivery that has a ledger."""
+
+    request: _DeliveryRequest
+    plan: Plan
+    ledger: MlflowLedger
+    spec_file: str | None
+
+
+def _opened(request: _DeliveryRequest, plan: Plan) -> _OpenedDelivery:
+    inputs = request.inputs
+    digest = sha256(request.options.spec_path.read_bytes()).hexdigest()
+    ledger = request.deliveries.open_delivery(plan.version, plan.champion, spec_digest=digest)
+    request = replace(request, inputs=replace(inputs, carrier=carrier_of(ledger, inputs.spec)))
+    return _OpenedDelivery(request, plan, ledger, _keep_spec(ledger, request))
+
+
+async def _deliver_recorded(opened: _OpenedDelivery, display: DeliveryDisplay, interrupts: Interrupts) -> Result:
+    """The delivery, and then its report: nobody waits for that."""
+    request, plan, ledger = opened.request, opened.plan, opened.ledger
+    inputs = request.inputs
+    folder = inputs.state.delivery(ledger.delivery)
+    events = EventFile(folder / "events.jsonl")
+
+    def numbers() -> Iterable[Metric]:
+        return families(display.story, delivery=ledger.delivery)
+
+    with ExitStack() as last:
+        with (
+            notifier_for(inputs.spec.notify, plan, ledger) as notifier,
+            display,
+            QueuedListener([events, display]) as displays,
+        ):
+            listeners: list[Listener] = [displays, notifier]
+            journal = last.enter_context(journal_of(inputs, ledger, listeners, limits_of(inputs.spec.patience)))
+            written = Recording(journal, Trials(folder, journal), opened.spec_file, request.options.spec_path)
+            async with interrupts() as impatient, heartbeat(journal.beat):
+                result = await _deliver_on_backends(request, plan, replace(written, impatient=impatient), numbers)
+        source = (ledger.delivery, events)
+        target = report_path(inputs.state, ledger.delivery)
+        leave_report(inputs.spec, inputs.state, source, target, journal.attach)
+        await journal.settle()
+    return result
+
+
+@contextmanager
+def journal_of(
+    inputs: DeliveryInputs, ledger: MlflowLedger, listeners: Sequence[Listener], limits: WriterLimits
+) -> Iterator[Journal]:
+    """A journal whose records outlive this process, where its state folder does."""
+    spool = Spool(inputs.state.unwritten, ledger.delivery)
+    journal = Journal(ledger, SystemClock(), listeners, registry=inputs.registry, spool=spool, limits=limits)
+    try:
+        yield journal
+    finally:
+        journal.end()
+
+
+def _keep_spec(ledger: MlflowLedger, request: _DeliveryRequest) -> str | None:
+    """Where the spec lies among the kept files; a delivery without them goes on, but cannot be resumed."""
+    try:
+        return keep_spec(ledger, request.options.spec_path, request.inputs.spec)
+    except TidegateError as error:
+        note(f"the spec is not kept, so that `tidegate resume` will not be possible: {error}")
+        return None
+
+
+async def _deliver_on_backends(
+    request: _DeliveryRequest, plan: Plan, written: Recording, numbers: Callable[[], Iterable[Metric]]
+) -> Result:
+    """The delivery inside its fleet. What goes wrong before it begins closes the ledger too."""
+    result: Result | None = None
+    try:
+        async with AsyncExitStack() as stack:
+            metrics = MetricsServer(numbers, *request.options.metrics) if request.options.metrics else None
+            if metrics:
+                stack.push_async_callback(metrics.close)
+            inputs = replace(request.inputs, images=plan.resolved.images if plan.resolved else {})
+            backends = await stack.enter_async_context(request.options.opener(inputs, metrics))
+            result = await run_plan(delivery_context(inputs, plan, written, backends))
+    except TidegateError as error:
+        if result is None:
+            return await written.journal.closed(Ending.FAILED, str(error), error.exit_code)
+        note(f"the delivery is over, but what it started did not end well: {error}")
+    except asyncio.CancelledError:
+        if result is None:
+            return await written.journal.closed(
+                Ending.INTERRUPTED, "asked to stop before it began", ExitCode.INTERRUPTED
+            )
+        note("the delivery is over; what it started is being stopped")
+    assert result is not None, "a delivery ends with a result or with an error"
+    return result
+
+
+def delivery_context(inputs: DeliveryInputs, plan: Plan, written: Recording, backends: Backends) -> Context:
+    """What the steps of a delivery are given."""
+    return Context(
+        spec=inputs.spec,
+        plan=plan,
+        folder=inputs.folder,
+        clock=backends.clock,
+        journal=written.journal,
+        registry=inputs.registry,
+        engines=backends.engines,
+        fleets=backends.fleets,
+        chat=backends.chat,
+        tokenizer=backends.tokenizer,
+        proxy=backends.proxy,
+        trials=written.trials,
+        users=backends.users,
+        requests=backends.users,
+        events=backends.events,
+        readers=readers_for(inputs.spec, inputs.folder),
+        identities=inputs.identities,
+        asker=inputs.asker,
+        spec_file=written.spec_file,
+        spec_path=written.spec_path,
+        impatient=written.impatient,
+    )
+
+
+@asynccontextmanager
+async def heartbeat(say: Callable[[], Awaitable[None]], clock: Clock | None = None) -> AsyncIterator[None]:
+    """Say every few seconds that this process lives; one that is asked there to stop is cancelled."""
+    carrying, clock = asyncio.current_task(), clock or SystemClock()
+    assert carrying is not None, "only a task can be cancelled"
+
+    async def beat() -> None:
+        while True:
+            try:
+                await say()
+            except StopAsked as asked:
+                note(f"stopping: {asked}; every region goes back first")
+                carrying.cancel()
+                return
+            except TidegateError as error:
+                # The next event fails too when it is for good, and ends the delivery in good order; of a store that
+                # is silent the journal tells.
+                if not passes(error):
+                    note(f"no heartbeat: {error}")
+            await clock.sleep(BEAT_SECONDS)
+
+    task = asyncio.create_task(beat(), name=f"heartbeat of process {os.getpid()}")
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait([task])

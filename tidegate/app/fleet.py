@@ -1,0 +1,129 @@
+"""The fleet on this machine: start it with the champion, stop it, play its users."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from gates.adapters.load import LoadProcess
+from gates.load import LoadTotals
+from pipelines.plan.gates import rules_of
+from pipelines.spec.delivery import Delivery
+from pipelines.state import StateFolder
+from rollouts.adapters.host_client import FleetHost, LocalRegionClient, attach, start
+from rollouts.model import Engine
+from tidegate.app.process import cancelled_by_signals, note
+from tidegate.app.wiring.backends import start_users
+from tidegate.app.wiring.engines import local_engines
+from tidegate.app.wiring.specs import on_this_machine, read_delivery
+from tidegate.app.wiring.stores import open_registry
+from tidegate.core.errors import OutsideError, Refused
+
+LOOK_SECONDS = 2.0
+
+
+@dataclass(frozen=True)
+class FleetOptions:
+    """Which fleet to start, and whether to stay with it."""
+
+    spec: Path
+    state: Path
+    tracking_uri: str | None = None
+    detach: bool = False
+    """Return once every region serves, and leave the fleet up."""
+
+
+def serve_fleet(options: FleetOptions, announce: Callable[[str], None]) -> None:
+    """Serve the champion in every region until Ctrl-C; `announce` gets a line for each region that serves.
+
+    Raises:
+        Refused: a fleet runs here already.
+    """
+    asyncio.run(_serve_until_stopped(options, read_delivery(options.spec), StateFolder(options.state), announce))
+
+
+async def _serve_until_stopped(
+    options: FleetOptions, spec: Delivery, state: StateFolder, announce: Callable[[str], None]
+) -> None:
+    ports = on_this_machine(spec).ports
+    if await attach(state.root) is not None:
+        raise Refused("a fleet runs here already", hint="see `tidegate status`, or stop it with `tidegate fleet down`")
+    registry = open_registry(state.root, options.tracking_uri)
+    champion = registry.resolve(spec.model.name, spec.model.target)
+    note(f"preparing {champion.uri}")
+    engine = await local_engines(spec, state, registry).prepare(champion, note)
+    regions = {region: ports.get(region) for region in spec.regions.names}
+    host = await start(state.root, regions, owned=not options.detach)
+    served = False
+    try:
+        async with cancelled_by_signals():
+            await host.load_rules(rules_of(spec))
+            await asyncio.gather(*(_serve(host.fleet(region), engine, announce) for region in regions))
+            served = True
+            if not options.detach:
+                await _until_gone(host)
+    except asyncio.CancelledError:
+        note("the fleet stops")
+    finally:
+        if not (options.detach and served):
+            await host.stop()
+
+
+async def _serve(fleet: LocalRegionClient, champion: Engine, announce: Callable[[str], None]) -> None:
+    note(f"{fleet.region}: starting version {champion.version}")
+    serving = await fleet.deploy(champion)
+    announce(f"{fleet.region}: version {champion.version} at {serving.entry}")
+
+
+async def _until_gone(host: FleetHost) -> None:
+    while True:
+        await host.fleet(next(iter(host.regions()))).observe()
+        await asyncio.sleep(LOOK_SECONDS)
+
+
+def stop_fleet(state: Path) -> bool:
+    """Stop everything; false when nothing ran, which is no error."""
+    return asyncio.run(_stop(state))
+
+
+async def _stop(state: Path) -> bool:
+    host = await attach(state)
+    if host is None:
+        return False
+    await host.stop()
+    return True
+
+
+CHECK_SECONDS = 1.0
+
+
+def play_traffic(spec_path: Path, state: Path, *, seconds: float | None) -> LoadTotals:
+    """Until Ctrl-C or for `seconds`; returns what became of every request."""
+    return asyncio.run(_play_users(read_delivery(spec_path), spec_path.parent, StateFolder(state), seconds))
+
+
+async def _play_users(spec: Delivery, folder: Path, state: StateFolder, seconds: float | None) -> LoadTotals:
+    on_this_machine(spec)
+    host = await attach(state.root)
+    if host is None:
+        raise OutsideError("no fleet runs here", hint="start it with `tidegate fleet up`")
+    load = start_users(spec, folder, state, host)
+    note(f"users of {', '.join(spec.regions.names)}; Ctrl-C ends it")
+    stopped = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+    await _until_stopped(stopped, load, seconds)
+    return await load.stop()
+
+
+async def _until_stopped(stopped: asyncio.Event, load: LoadProcess, seconds: float | None) -> None:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            while not stopped.is_set():
+                load.check()
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(stopped.wait(), CHECK_SECONDS)

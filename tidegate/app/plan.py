@@ -1,0 +1,132 @@
+"""The plan of a delivery for the versions that the aliases point at now, and what is resolved when it is opened."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import socket
+from collections.abc import Iterator
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pipelines.adapters.image_engines import pinned_image
+from pipelines.authority.verification import who_asks
+from pipelines.errors import PlanOutdated
+from pipelines.events.artifacts import digests_of, laid_out
+from pipelines.model import Plan, Resolved
+from pipelines.plan.planner import make_plan, other_than_planned, settings_digest
+from pipelines.spec.delivery import Delivery
+from pipelines.spec.policy import golden_set
+from pipelines.spec.trust import TrustedImages
+from pipelines.spec.workflow import SERVER, out_of_reach
+from registry.model_files import compare
+from rollouts.manifests.spec import ArgoFleetSpec
+from tidegate.app.process import note
+from tidegate.app.wiring.stores import open_registry
+from tidegate.core.errors import TidegateError, UsageError
+
+if TYPE_CHECKING:
+    from registry.adapters.mlflow_models import MlflowRegistry
+
+
+def plan_for(spec: Delivery, folder: Path, registry: MlflowRegistry, *, version: str | None = None) -> Plan:
+    """The plan for what the aliases point at now, or for the version with that number."""
+    champion = registry.resolve(spec.model.name, spec.model.target)
+    wanted = registry.resolve(spec.model.name, version or spec.model.origin)
+    return make_plan(spec, wanted, champion, prompts=len(golden_set(spec, folder)))
+
+
+def resolve_plan(
+    plan: Plan, spec: Delivery, spec_path: Path, registry: MlflowRegistry, trusted: TrustedImages | None
+) -> Plan:
+    """The plan with all that is settled when a delivery is opened, and never looked up again.
+
+    Raises:
+        NoImage: a version that clusters shall serve has no image by digest.
+        UntrustedImage: an image is not what the trust file asks for, or an engine of another version.
+    """
+    resolved = Resolved(
+        spec=sha256(spec_path.read_bytes()).hexdigest(),
+        gates=settings_digest(spec),
+        files=_kept_digests(spec_path, spec),
+        images=images_of(plan, spec, registry, trusted),
+        requested_by=who_asks(os.environ, user=_user(), host=socket.gethostname()),
+    )
+    return plan.model_copy(update={"resolved": resolved})
+
+
+def refuse_outdated(plan: Plan, spec: Delivery, spec_path: Path, registry: MlflowRegistry) -> None:
+    """Compare what a plan rests on with what is there now; the images that it settled were proven and stay.
+
+    Raises:
+        PlanOutdated: the spec, a file that it names or a model version is another one.
+    """
+    for difference in _changes_since(plan, spec, spec_path, registry):
+        raise PlanOutdated(f"the plan is outdated: {difference}", hint="make it again")
+
+
+def _changes_since(plan: Plan, spec: Delivery, spec_path: Path, registry: MlflowRegistry) -> Iterator[str]:
+    if plan.resolved is None:
+        yield "nothing was settled when it was made"
+        return
+    if plan.resolved.spec != sha256(spec_path.read_bytes()).hexdigest():
+        yield f"{spec_path} has changed since"
+    if changed := compare(plan.resolved.files, _kept_digests(spec_path, spec)):
+        yield f"the files of {spec_path} have changed since: {changed}"
+    yield from other_than_planned(plan, plan.resolved, spec, len(golden_set(spec, spec_path.parent)))
+    champion = registry.resolve(spec.model.name, spec.model.target)
+    if champion.version != plan.champion.version:
+        yield f"{spec.model.target} is version {champion.version} now, and was {plan.champion.version}"
+    for planned in (plan.version, plan.champion):
+        if registry.resolve(planned.name, planned.version).digest != planned.digest:
+            yield f"{planned.uri} has other files now"
+
+
+def images_of(plan: Plan, spec: Delivery, registry: MlflowRegistry, trusted: TrustedImages | None) -> dict[str, str]:
+    """The engine images that clusters are to serve, by the version's number, each proven; none for this machine.
+
+    Raises:
+        NoImage: as `resolve_plan`.
+        UntrustedImage: as `resolve_plan`.
+    """
+    versions = (plan.version, plan.champion) if isinstance(spec.fleet, ArgoFleetSpec) else ()
+    images = {version.version: pinned_image(version, registry.tags(version)) for version in versions}
+    if trusted:
+        for version in versions:
+            trusted.prove(version, images[version.version])
+    return images
+
+
+def _kept_digests(spec_path: Path, spec: Delivery) -> dict[str, str]:
+    """The digests of what is kept; none of a spec that cannot be, which is said where it is to be kept."""
+    try:
+        return digests_of(laid_out(spec_path, spec)[1])
+    except UsageError:
+        return {}
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    # In a container that gives the process a number and no name.
+    except (OSError, KeyError):
+        return str(os.getuid())
+
+
+def require_files_for_pods(spec: Delivery, reference: str, state: Path, tracking_uri: str) -> None:
+    """Ask the registry where the version's files are. A registry that does not answer here may do so in the cluster.
+
+    Raises:
+        UsageError: they are on the disk of one machine.
+    """
+    registry = open_registry(state, tracking_uri)
+    try:
+        version = registry.resolve(spec.model.name, reference)
+        where = registry.location(version)
+    except TidegateError as error:
+        note(f"whether pods can read the version's files is not known: {error}")
+        return
+    reason = out_of_reach(where)
+    if reason:
+        raise UsageError(f"{version.uri}: its files are at {where}: {reason}; expected {SERVER}")

@@ -1,0 +1,91 @@
+"""What a use case shares with its process: lines for the person who waits, signals, addresses, variables.
+
+A program that imports tidegate gets the lines from the logger `tidegate`, at level INFO; commands write them to stderr.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from contextvars import ContextVar
+
+from tidegate.core.errors import UsageError
+
+TRUST_VARIABLE = "TIDEGATE_TRUST"
+"""Where the operator's trust file is."""
+
+
+NoteSink = Callable[[str], None]
+
+
+def _log(line: str) -> None:
+    logging.getLogger("tidegate").info("%s", line)
+
+
+_SINK: ContextVar[NoteSink] = ContextVar("note sink", default=_log)
+
+
+def note(line: str) -> None:
+    """Pass a line on to the one who waits."""
+    _SINK.get()(line)
+
+
+def note_sink() -> NoteSink:
+    """Where notes go here, for a thread that begins without this context."""
+    return _SINK.get()
+
+
+@contextmanager
+def notes_to(sink: NoteSink) -> Iterator[None]:
+    """Within the context, also in its tasks and in the threads that it asks, notes go to `sink`."""
+    token = _SINK.set(sink)
+    try:
+        yield
+    finally:
+        _SINK.reset(token)
+
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+@asynccontextmanager
+async def cancelled_by_signals(first: str = "every region goes back first") -> AsyncIterator[asyncio.Event]:
+    """Within the context the first signal cancels the current task, and the next one sets the event.
+
+    `first` says what is still done after the first.
+    """
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None, "only a task can be cancelled"
+    heard: list[signal.Signals] = []
+    impatient = asyncio.Event()
+
+    def hear(number: signal.Signals) -> None:
+        if not heard:
+            task.cancel()
+        else:
+            impatient.set()
+        note(f"stopping: {first}" if not heard else "already stopping; please wait")
+        heard.append(number)
+
+    for number in SIGNALS:
+        loop.add_signal_handler(number, hear, number)
+    try:
+        yield impatient
+    finally:
+        for number in SIGNALS:
+            loop.remove_signal_handler(number)
+
+
+def host_and_port(address: str) -> tuple[str, int]:
+    """`0.0.0.0:9464` or `[::1]:9464` in its parts; port 0 is a free one.
+
+    Raises:
+        UsageError: when it is none.
+    """
+    host, colon, port = address.rpartition(":")
+    if not colon or not port.isdecimal() or int(port) > 65535:
+        raise UsageError(f"{address} is no address to listen at", hint="such as 127.0.0.1:9464")
+    return host.removeprefix("[").removesuffix("]"), int(port)

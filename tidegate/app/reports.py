@@ -1,0 +1,105 @@
+"""Deliveries as one self-contained page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gates.adapters.records import RecordReader
+from pipelines.events.listeners import EventFile
+from pipelines.spec.delivery import Delivery
+from pipelines.state import StateFolder
+from pipelines.views.report import DeliveryRecord, render_report
+from registry.errors import UnknownDelivery
+from registry.model import Event
+from tidegate.app.process import note
+from tidegate.app.wiring.specs import read_delivery
+from tidegate.app.wiring.stores import open_deliveries
+from tidegate.core.errors import TidegateError, UsageError
+from tidegate.core.files import write_atomically
+
+if TYPE_CHECKING:
+    from registry.adapters.mlflow_deliveries import MlflowDeliveries
+
+
+def report(spec_path: Path, state: Path, tracking_uri: str | None, *, last: int, target: Path) -> None:
+    """Write the page of the last deliveries.
+
+    Raises:
+        UsageError: when there was none.
+    """
+    spec, folder = read_delivery(spec_path), StateFolder(state)
+    ledgers = open_deliveries(state, tracking_uri)
+    found = ledgers.deliveries(spec.model.name, last=last)
+    if not found:
+        raise UsageError(f"{spec.model.name} has not been delivered yet", hint="run `tidegate deliver`")
+    sources = [(delivery.id, events_of(delivery.id, folder, ledgers)) for delivery in reversed(found)]
+    write_report(spec, folder, sources, target)
+
+
+class LedgerEvents:
+    """Events that the ledger gave back."""
+
+    def __init__(self, events: Iterable[Event]) -> None:
+        self._events = events
+
+    def read(self) -> Iterable[Event]:
+        return self._events
+
+
+Source = EventFile | LedgerEvents
+
+
+def events_of(delivery: str, state: StateFolder, ledgers: MlflowDeliveries) -> Source:
+    """What is known of a delivery: the ledger has every event of every machine, the file more looks at each gate."""
+    local = EventFile(state.delivery(delivery) / "events.jsonl")
+    return local if local.path.exists() else LedgerEvents(ledgers.events(delivery))
+
+
+def report_of(delivery: str, spec: Delivery, state: StateFolder, ledgers: MlflowDeliveries, *, back: str) -> str:
+    """The report of one delivery of the spec's model, with a link to `back`.
+
+    Raises:
+        UnknownDelivery: the model has none with that id.
+    """
+    if ledgers.summary(delivery).name != spec.model.name:
+        raise UnknownDelivery(f"there is no delivery {delivery} of {spec.model.name}")
+    return _rendered(spec, state, [(delivery, events_of(delivery, state, ledgers))], back=back)
+
+
+def write_report(spec: Delivery, state: StateFolder, sources: Sequence[tuple[str, Source]], target: Path) -> None:
+    """Render the deliveries, in order, with what users saw meanwhile when somebody wrote it down.
+
+    Raises:
+        UsageError: when `target` cannot be written.
+    """
+    html = _rendered(spec, state, sources)
+    write_atomically({target: html})
+
+
+def leave_report(
+    spec: Delivery,
+    state: StateFolder,
+    source: tuple[str, Source],
+    target: Path,
+    attach: Callable[[Path], None],
+) -> None:
+    """Write a delivery's report and keep it with the delivery, which is over: a missing record changes nothing."""
+    try:
+        write_report(spec, state, [source], target)
+    except TidegateError as error:
+        note(f"there is no report: {error}")
+        return
+    try:
+        attach(target)
+    except TidegateError as error:
+        note(f"the report is at {target}, and not with the delivery: {error}")
+
+
+def _rendered(spec: Delivery, state: StateFolder, sources: Sequence[tuple[str, Source]], *, back: str = "") -> str:
+    traffic = state.traffic / f"{spec.metadata.name}.jsonl"
+    records = RecordReader(traffic).read_new() if traffic.exists() else []
+    deliveries = [DeliveryRecord(id=name, events=tuple(source.read())) for name, source in sources]
+    title = f"{spec.metadata.name}: {len(deliveries)} {'delivery' if len(deliveries) == 1 else 'deliveries'}"
+    return render_report(deliveries, records=records, title=title, back=back)

@@ -1,0 +1,457 @@
+"""Rollback: users back now, by the clusters alone; then the records, where MLflow answers.
+
+Also further back than the version that production had before the delivery, once a person has said yes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pipelines.adapters.lock import delivery_lock, holder, one_rollback, rollback_runs
+from pipelines.ports import EngineProvider, Fleet
+from pipelines.run.rollback_target import before, before_by_others, cold, in_words, is_back, previous_of
+from pipelines.spec.delivery import Delivery
+from pipelines.state import StateFolder
+from registry.model import DeliverySummary
+from rollouts.errors import FleetError, NotPossible, NotTheCarrier
+from rollouts.model import Engine, RegionState
+from tidegate.app.process import note
+from tidegate.app.wiring.fleets import FleetsOpener, rollback_carrier, standing_fleets
+from tidegate.app.wiring.records import RollbackLedger
+from tidegate.core.clock import Clock, SystemClock
+from tidegate.core.errors import ExitCode, OutsideError, Refused, TidegateError, UsageError
+
+if TYPE_CHECKING:
+    from tidegate.app.wiring.records import RollbackLedger
+
+
+LOOK_SECONDS = 0.2
+
+
+ENDS_WITHIN_SECONDS = 120.0
+"""For a delivery that was told to end: its next sign of life, and its own way back."""
+
+
+AGAIN_SECONDS = 1.0
+"""Until a delivery that could not be closed is looked at again."""
+
+
+PATIENCE = timedelta(seconds=30)
+"""For a region that does not answer: a person waits, and may run it again."""
+
+
+def _never() -> bool:
+    """Nothing of this process is asked to end."""
+    return False
+
+
+@dataclass(frozen=True)
+class RollbackOptions:
+    """Which regions go back, and how far."""
+
+    spec: Delivery
+    state: Path
+    tracking_uri: str | None
+    to: str | None = None
+    """`previous` or a version's number; None for the version that production had before the delivery."""
+    start: bool = False
+    """Start it again where it is not warm."""
+    confirm: Callable[[str], None] | None = None
+    """With `to`: asks a person, and raises when the answer is no; None to ask nobody."""
+    regions: tuple[str, ...] = ()
+    """Only these; none for all."""
+    open_fleets: FleetsOpener = standing_fleets
+    engines: EngineProvider | None = None
+    """Of fleets of one's own; None for what the spec's fleet has."""
+    end_own: Callable[[], bool] = _never
+    """Asks a delivery of this very process to end, which gets no signal; whether there is one."""
+
+
+@dataclass(frozen=True)
+class RollbackOutcome:
+    """What every region serves in the end, by region, and what went wrong."""
+
+    versions: Mapping[str, str]
+    wrong: Sequence[str]
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """4 when a region is not back, or is not seen."""
+        return ExitCode.OUTSIDE if self.wrong else ExitCode.DELIVERED
+
+
+def roll_back_regions(options: RollbackOptions) -> RollbackOutcome:
+    """Take every region back: users first, by the clusters alone, then the records.
+
+    Raises:
+        UsageError: a region is unknown, or the version cannot be moved to as asked.
+        OutsideError: no fleet runs here.
+    """
+    return asyncio.run(take_back(options))
+
+
+async def take_back(options: RollbackOptions) -> RollbackOutcome:
+    """As `roll_back_regions`, in an event loop of the caller's.
+
+    Raises:
+        UsageError: as `roll_back_regions`.
+        OutsideError: as `roll_back_regions`.
+    """
+    if options.to and options.regions:
+        raise UsageError("--to moves production everywhere, --region is for single regions", hint="say one of them")
+    # Neither the golden set nor prompts, which the person in a hurry may not have.
+    spec, state, open_fleets = options.spec, StateFolder(options.state), options.open_fleets
+    async with AsyncExitStack() as stack:
+        carrier = rollback_carrier(spec)
+        running = await stack.enter_async_context(open_fleets(spec, state, patience=PATIENCE, carrier=carrier))
+        if not running:
+            raise OutsideError("no fleet runs here", hint="start it with `tidegate fleet up`")
+        watched = await stack.enter_async_context(open_fleets(spec, state, patience=PATIENCE))
+        fleets = {region: running[region] for region in _selected_regions(options, spec)}
+        ledger = RollbackLedger(spec.model.name, state.root, options.tracking_uri)
+
+        async def start_again(fleet: Fleet, version: str) -> Engine:
+            return await engine_before(fleet, version, options, ledger)
+
+        rollback = Rollback(spec, state, fleets, watched, ledger, start_again, end_own=options.end_own)
+        if options.to is None:
+            wrong = await roll_back(rollback)
+        else:
+            wrong = await roll_back_to(
+                RollbackTarget(options.to, start=options.start, confirm=options.confirm), rollback
+            )
+        return outcome_of(wrong, await observe_regions(rollback))
+
+
+def _selected_regions(options: RollbackOptions, spec: Delivery) -> tuple[str, ...]:
+    unknown = [region for region in options.regions if region not in spec.regions.names]
+    if unknown:
+        raise UsageError(f"there is no region {unknown[0]}", hint=f"one of: {', '.join(spec.regions.names)}")
+    return options.regions or spec.regions.names
+
+
+@dataclass(frozen=True)
+class Rollback:
+    """One rollback: where, and who is told."""
+
+    spec: Delivery
+    state: StateFolder
+    fleets: Mapping[str, Fleet]
+    watched: Mapping[str, Fleet]
+    """The same regions, only to be looked at: the one who was overtaken there by another rollback still sees."""
+    records: RollbackLedger
+    engine_before: Callable[[Fleet, str], Awaitable[Engine]]
+    """What served a version before, to be started again."""
+    clock: Clock = field(default_factory=SystemClock)
+    end_own: Callable[[], bool] = _never
+
+    async def now(self) -> dict[str, RegionState | TidegateError]:
+        """Take whatever is on trial away, in every region at once."""
+        found = await asyncio.gather(*(_roll_back_region(self, region) for region in self.fleets))
+        return dict(zip(self.fleets, found, strict=True))
+
+
+async def roll_back(rollback: Rollback) -> list[str]:
+    """Users first, then the carrier, then what was promoted already, then the records; returns what went wrong."""
+    process = stop_local_delivery(rollback)
+    now = await rollback.now()
+    async with one_rollback(rollback.state.root, note):
+        wrong = await wait_for_local_end(process, rollback)
+        while True:
+            try:
+                last = await stop_remote_delivery(rollback)
+            except TidegateError as error:
+                note(f"not recorded, and no delivery elsewhere was told: {error}")
+                note("once MLflow answers, `tidegate rollback` says it there, and moves nobody who is back")
+                wanted = before_by_others(_observed(now))
+                return wrong + await _move_regions(rollback, wanted)
+            now = await rollback.now()
+            wrong += await _move_regions(rollback, before(_observed(now), last))
+            # Of a delivery that nobody carries, other regions may still be on trial.
+            leave_open = wrong or set(rollback.fleets) != set(rollback.spec.regions.names)
+            if last is None or last.ended is not None or leave_open or await _close_abandoned(rollback.records, last):
+                return wrong
+            # Somebody carries it still, who was silent for so long that he was taken for gone.
+            await rollback.clock.sleep(AGAIN_SECONDS)
+
+
+async def _roll_back_region(rollback: Rollback, region: str) -> RegionState | TidegateError:
+    try:
+        try:
+            state = await rollback.fleets[region].rollback(None)
+        except NotTheCarrier:
+            note(f"{region}: somebody else is taking it back at this moment")
+            state = await _until(rollback, region, is_back)
+    except FleetError as error:
+        note(f"{region}: could not be taken back: {error}")
+        return error
+    note(f"{region}: {_state_text(state)}")
+    return state
+
+
+async def _until(rollback: Rollback, region: str, holds: Callable[[RegionState], bool]) -> RegionState:
+    """The region once another rollback has done what this one desired; as it is, when that takes too long."""
+    deadline = rollback.clock.monotonic() + ENDS_WITHIN_SECONDS
+    while True:
+        state = await rollback.watched[region].observe()
+        if holds(state) or rollback.clock.monotonic() > deadline:
+            return state
+        await rollback.clock.sleep(LOOK_SECONDS)
+
+
+def _state_text(state: RegionState) -> str:
+    if state.foreign_objects:
+        return f"nothing was taken back: {'; '.join(map(str, state.foreign_objects))}"
+    if state.stable is None:
+        return "serves nobody"
+    left = f"; {state.problem}" if state.problem else ""
+    return f"all users are on version {state.stable.version}{left}" if is_back(state) else f"is not back yet{left}"
+
+
+def _observed(found: Mapping[str, RegionState | TidegateError]) -> dict[str, RegionState]:
+    return {region: state for region, state in found.items() if isinstance(state, RegionState)}
+
+
+def stop_local_delivery(rollback: Rollback) -> int | None:
+    """The process of the delivery that runs here, which was asked to end; another rollback is none."""
+    process = holder(rollback.state.lock)
+    if process is None or rollback_runs(rollback.state.root):
+        return None
+    if process == os.getpid():
+        # Never a signal: it would end the whole program. One that it does not know hears of it from its ledger.
+        return process if rollback.end_own() else None
+    note(f"stopping the delivery of process {process}")
+    os.kill(process, signal.SIGTERM)
+    return process
+
+
+async def wait_for_local_end(process: int | None, rollback: Rollback) -> list[str]:
+    """Wait until the delivery of this machine has ended, as it was told."""
+    for _ in range(round(ENDS_WITHIN_SECONDS / LOOK_SECONDS)):
+        if process is None or holder(rollback.state.lock) != process:
+            return []
+        await rollback.clock.sleep(LOOK_SECONDS)
+    return [f"the delivery of process {process} was told to end and has not; it may still move users"]
+
+
+async def stop_remote_delivery(rollback: Rollback) -> DeliverySummary | None:
+    """The model's last delivery, once nobody carries it any more.
+
+    Raises:
+        TidegateError: MLflow does not answer, or the delivery does not end.
+    """
+    known = await rollback.records.known()
+    if known.last is None or known.last.ended is not None:
+        return known.last
+    where = f"process {known.last.pid} on {known.last.host}"
+    if known.alive:
+        note(f"stopping delivery {known.last.id[:8]}, {where}: it hears of it within seconds")
+    # One that seems to be gone is told too: it may only have been held up.
+    await rollback.records.stop(known.last.id)
+    deadline = rollback.clock.monotonic() + ENDS_WITHIN_SECONDS
+    while rollback.clock.monotonic() < deadline:
+        known = await rollback.records.known()
+        if known.last is None or known.last.ended is not None or not known.alive:
+            return known.last
+        await rollback.clock.sleep(1.0)
+    raise OutsideError(f"the delivery of {where} was told to end and has not; it may still move users")
+
+
+async def _move_regions(rollback: Rollback, wanted: Mapping[str, str]) -> list[str]:
+    """Regions that were promoted already, to where they were before; returns what went wrong."""
+    found = await asyncio.gather(
+        *(move_region(rollback, region, to) for region, to in wanted.items()), return_exceptions=True
+    )
+    wrong = []
+    for region, error in zip(wanted, found, strict=True):
+        if isinstance(error, TidegateError):
+            wrong.append(f"{region}: {error}")
+        elif isinstance(error, BaseException):
+            raise error
+    return wrong
+
+
+async def move_region(rollback: Rollback, region: str, to: str) -> None:
+    """To a version that is warm; one that is not is started again, and takes over when it is ready.
+
+    Raises:
+        TidegateError: it could not be done; users stay where they are.
+    """
+    fleet = rollback.fleets[region]
+
+    def there(state: RegionState) -> bool:
+        return is_back(state) and state.stable is not None and state.stable.version == to
+
+    try:
+        await fleet.rollback(to)
+    except NotTheCarrier:
+        if not there(await _until(rollback, region, there)):
+            raise
+    except NotPossible:
+        note(f"{region}: version {to} is no longer warm and is started again")
+        await fleet.deploy(await rollback.engine_before(fleet, to))
+        await fleet.promote()
+
+
+async def _close_abandoned(records: RollbackLedger, last: DeliverySummary) -> bool:
+    """Close a delivery that nobody carries; false when somebody carries it after all, or closes it at this moment."""
+    try:
+        await records.close(last)
+    except Refused:
+        return False
+    except TidegateError as error:
+        note(f"delivery {last.id[:8]} was not closed: {error}; the next `tidegate deliver` closes it")
+    else:
+        note(f"delivery {last.id[:8]} of version {last.version} is closed: interrupted")
+    return True
+
+
+async def observe_regions(rollback: Rollback) -> dict[str, RegionState | TidegateError]:
+    """What every region serves in the end, or why it cannot be seen."""
+
+    async def look(fleet: Fleet) -> RegionState | TidegateError:
+        try:
+            return await fleet.observe()
+        except FleetError as error:
+            return error
+
+    fleets = [rollback.watched[region] for region in rollback.fleets]
+    return dict(zip(rollback.fleets, await asyncio.gather(*map(look, fleets)), strict=True))
+
+
+def outcome_of(wrong: list[str], found: Mapping[str, RegionState | TidegateError]) -> RollbackOutcome:
+    """Where users are, from the states of the regions, and what went wrong besides."""
+    wrong = list(wrong)
+    versions: dict[str, str] = {}
+    for region, state in found.items():
+        if isinstance(state, TidegateError):
+            wrong.append(f"{region} cannot be seen: {state}; run it again")
+            continue
+        versions[region] = state.stable.version if state.stable else "none"
+        if state.foreign_objects:
+            # Whom their users reach, nobody has observed: it is not for a rollback of ours to say.
+            wrong.append(f"{region}: {'; '.join(map(str, state.foreign_objects))}; nothing was taken back there")
+        elif not is_back(state):
+            why = state.problem or f"{state.weight} % of users are on the canary"
+            wrong.append(f"{region} is not back: {why}; run it again")
+    return RollbackOutcome(versions, wrong)
+
+
+PREVIOUS = "previous"
+
+
+@dataclass(frozen=True)
+class RollbackTarget:
+    """What the person asked for."""
+
+    to: str
+    start: bool
+    confirm: Callable[[str], None] | None
+
+
+async def roll_back_to(target: RollbackTarget, rollback: Rollback) -> list[str]:
+    """Every region to that version, once a person has said yes; returns what went wrong.
+
+    Raises:
+        UsageError: it is not warm everywhere and may not be started, or nobody can be target.
+        Refused: the person said no; nothing was changed.
+        OutsideError: a region cannot be seen, so it is unknown what would become of it.
+    """
+    states = await _observe_all(rollback)
+    version = target.to if target.to != PREVIOUS else previous_of(states, await _previous_alias(rollback, states))
+    if _already_there(states, version):
+        return []
+    _require_warm(states, version, start=target.start)
+    if target.confirm:
+        target.confirm(in_words(states, version))
+    process = stop_local_delivery(rollback)
+    await rollback.now()
+    async with one_rollback(rollback.state.root, note):
+        wrong = await wait_for_local_end(process, rollback)
+        try:
+            await stop_remote_delivery(rollback)
+        except TidegateError as error:
+            note(f"no delivery elsewhere was told: {error}")
+        # The host of this machine takes a canary back that no delivery stands behind.
+        with delivery_lock(rollback.state.lock):
+            wrong += await _move_all(rollback, version)
+        if not wrong:
+            await _reinstate(rollback, version)
+    return wrong
+
+
+async def _observe_all(rollback: Rollback) -> dict[str, RegionState]:
+    found = await asyncio.gather(*(fleet.observe() for fleet in rollback.fleets.values()))
+    return dict(zip(rollback.fleets, found, strict=True))
+
+
+async def _previous_alias(rollback: Rollback, states: Mapping[str, RegionState]) -> str | None:
+    if any(state.previous for state in states.values()):
+        return None
+    try:
+        return await rollback.records.previous()
+    except OutsideError as error:
+        note(f"MLflow was asked for the alias `previous`: {error}")
+        return None
+
+
+def _already_there(states: Mapping[str, RegionState], version: str) -> bool:
+    return all(state.stable and state.stable.version == version and not state.canary for state in states.values())
+
+
+def _require_warm(states: Mapping[str, RegionState], version: str, *, start: bool) -> None:
+    missing = cold(states, version)
+    if missing and not start:
+        warm = [name for name in states if name not in missing]
+        where = f"; it is in {', '.join(warm)}" if warm else ""
+        raise UsageError(
+            f"version {version} is not warm in {', '.join(missing)}{where}",
+            hint="--start starts it again there, which takes minutes",
+        )
+
+
+async def _move_all(rollback: Rollback, version: str) -> list[str]:
+    found = await asyncio.gather(
+        *(move_region(rollback, region, version) for region in rollback.fleets), return_exceptions=True
+    )
+    wrong: list[str] = []
+    for region, error in zip(rollback.fleets, found, strict=True):
+        if isinstance(error, TidegateError):
+            wrong.append(f"{region}: {error}")
+        elif isinstance(error, BaseException):
+            raise error
+    return wrong
+
+
+async def _reinstate(rollback: Rollback, version: str) -> None:
+    try:
+        await rollback.records.reinstate(version)
+    except TidegateError as error:
+        name = rollback.spec.model.name
+        note(f"`champion` was not moved: {error}; later: `tidegate model alias {name} {version} champion`")
+
+
+async def engine_before(fleet: Fleet, version: str, options: RollbackOptions, records: RollbackLedger) -> Engine:
+    """In a cluster nothing is downloaded: pods pull the image that they had then. This machine needs the files.
+
+    Raises:
+        TidegateError: neither the region's history nor MLflow knows it.
+    """
+    from rollouts.cluster.fleet import ArgoFleet
+
+    if isinstance(fleet, ArgoFleet):
+        return await fleet.engine_of(version) or await records.engine(version, options.spec.metadata.name)
+    from tidegate.app.wiring.engines import local_engines
+    from tidegate.app.wiring.stores import open_registry
+
+    registry = open_registry(records.state, records.tracking_uri)
+    provider = options.engines or local_engines(options.spec, StateFolder(options.state), registry)
+    return await provider.prepare(registry.resolve(options.spec.model.name, version), note)

@@ -1,0 +1,302 @@
+"""A delivery step by step, each step a process of its own, as in a workflow: open, step, close."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from datetime import timedelta
+from hashlib import sha256
+from pathlib import Path
+
+from pipelines.authority.verification import refuse_unanswerable, request_of
+from pipelines.events.artifacts import keep_spec, refuse_unkeepable
+from pipelines.events.history import done_steps, outcome_of, plan_of, step_of
+from pipelines.events.journal import Journal
+from pipelines.events.payloads import StepProgress
+from pipelines.events.state import state_of
+from pipelines.model import EXIT_CODES, Ending, Plan, PlanStep, Result, StageName
+from pipelines.run.resume import StepResult, close, say_what_is_lost, take_step
+from pipelines.spec.delivery import Delivery, LocalFleet
+from pipelines.spec.trust import Trusted
+from pipelines.statements import Identities, Prover
+from registry.adapters.mlflow_deliveries import MlflowDeliveries
+from registry.adapters.mlflow_ledger import MlflowLedger
+from registry.model import DeliverySummary
+from rollouts.local.watchdog import end_lease, lend
+from tidegate.app.deliver import DeliveryDisplay
+from tidegate.app.plan import plan_for, resolve_plan
+from tidegate.app.process import cancelled_by_signals
+from tidegate.app.resume import (
+    AttachedDelivery,
+    ResumeCredentials,
+    attach_delivery,
+    attached_context,
+    authorize_resume,
+    keep_report,
+    require_fleet,
+)
+from tidegate.app.wiring.engines import trusted_images
+from tidegate.app.wiring.services import local_identities, notifier_for
+from tidegate.app.wiring.specs import read_delivery
+from tidegate.app.wiring.stores import open_deliveries, open_registry
+from tidegate.core.clock import SystemClock
+from tidegate.core.errors import ExitCode, Refused, TidegateError, UsageError
+from tidegate.core.spec import load_spec
+
+
+@dataclass(frozen=True)
+class StageOpenOptions:
+    """What to open, or which delivery to carry on, and for whom."""
+
+    spec: Path
+    state: Path
+    credentials: ResumeCredentials
+    """Who opens it, or carries on the one that is named."""
+    tracking_uri: str | None = None
+    version: str | None = None
+    """The version's number; None for the one that the alias points at."""
+    key: str | None = None
+    """Opening again with the same key finds the same delivery."""
+    delivery: str | None = None
+    """Carry on this one instead of opening a new one."""
+    patience: timedelta = timedelta(minutes=15)
+    """How long the next step may take to start before the delivery counts as dead."""
+
+
+@dataclass(frozen=True)
+class OpenedDelivery:
+    """A delivery whose steps can be run."""
+
+    delivery: str
+    plan: Plan
+
+
+def open_stages(options: StageOpenOptions) -> OpenedDelivery:
+    """Open the delivery, or carry on the one that is named. Changes no region and no alias.
+
+    Raises:
+        Refused: another delivery of the model runs.
+    """
+    folder = None if options.delivery else options.spec.parent
+    deliveries = open_deliveries(options.state, options.tracking_uri, folder)
+    ledger = _take_over(deliveries, options) if options.delivery else _open_delivery(deliveries, options)
+    return OpenedDelivery(ledger.delivery, plan_of(ledger.recorded()))
+
+
+def _open_delivery(deliveries: MlflowDeliveries, options: StageOpenOptions) -> MlflowLedger:
+    spec = read_delivery(options.spec)
+    refuse_unkeepable(spec)
+    asker, trusted = options.credentials.prover, options.credentials.trusted
+    refuse_unanswerable(spec, trusted.trust.approvers, requester_known=asker is not None)
+    registry = open_registry(options.state, options.tracking_uri)
+    plan = plan_for(spec, options.spec.parent, registry, version=options.version)
+    plan = resolve_plan(plan, spec, options.spec, registry, trusted_images(trusted))
+    digest = sha256(options.spec.read_bytes()).hexdigest()
+    ledger = deliveries.open_delivery(
+        plan.version, plan.champion, spec_digest=digest, patience=options.patience, key=options.key
+    )
+    # With a key it may have been opened before, by a process that was killed when it had done this or had not.
+    if not ledger.recorded():
+        asyncio.run(_begin(ledger, spec, plan, _kept_spec_file(ledger, options.spec, spec)))
+    if asker is not None:
+        _record_requester(ledger, asker, local_identities(trusted))
+    if isinstance(spec.fleet, LocalFleet):
+        lend(options.state, SystemClock().now() + options.patience)
+    return ledger
+
+
+def _record_requester(ledger: MlflowLedger, asker: Prover, identities: Identities) -> None:
+    events = ledger.recorded()
+    if any(event.kind == "requested" for event in events):
+        return
+    try:
+        ledger.append(request_of(ledger.delivery, events, asker, identities, SystemClock().now()))
+    except TidegateError as error:
+        ledger.close(str(Ending.FAILED), str(error))
+        raise
+
+
+def _kept_spec_file(ledger: MlflowLedger, spec_path: Path, spec: Delivery) -> str | TidegateError:
+    """Where the spec lies among the kept files, or why it does not."""
+    try:
+        return keep_spec(ledger, spec_path, spec)
+    except TidegateError as error:
+        return error
+
+
+async def _begin(ledger: MlflowLedger, spec: Delivery, plan: Plan, kept: str | TidegateError) -> None:
+    with notifier_for(spec.notify, plan, ledger) as notifier:
+        journal = Journal(ledger, SystemClock(), [notifier])
+        try:
+            if isinstance(kept, TidegateError):
+                raise kept
+            await journal.opened(plan, spec_file=kept)
+        except TidegateError as error:
+            # No step could ever find its way; the next delivery must not have to wait for this one.
+            await journal.closed(Ending.FAILED, str(error), error.exit_code)
+            raise
+
+
+def _take_over(deliveries: MlflowDeliveries, options: StageOpenOptions) -> MlflowLedger:
+    assert options.delivery is not None, "only a delivery that is named can be carried on"
+    if options.key and deliveries.summary(options.delivery).key == options.key:
+        return deliveries.join(options.delivery)
+    resumed = authorize_resume(options.credentials, deliveries, options.delivery)
+    ledger = deliveries.take_over(options.delivery, patience=options.patience, key=options.key)
+    if resumed is not None:
+        ledger.append(resumed)
+    attached = attach_delivery(
+        deliveries,
+        ledger,
+        options.state,
+        options.tracking_uri,
+        options.credentials.trusted,
+        patience=options.patience,
+    )
+    asyncio.run(_report_lost_steps(attached))
+    return ledger
+
+
+async def _report_lost_steps(attached: AttachedDelivery) -> None:
+    """What the regions no longer show is not done, whatever the ledger said before."""
+    await require_fleet(attached)
+    async with attached_context(attached, [], hands_on=True) as context:
+        await context.journal.say("delivery", StepProgress(), "carried on step by step")
+        await say_what_is_lost(context)
+
+
+AFTERWARDS = "`tidegate stage close` takes the regions back"
+
+
+def step_id(step: str, *, region: str | None, weight: int | None, wave: int | None) -> str:
+    """The id that is meant: as it is written, or put together from a stage's name and where."""
+    if (region, weight, wave) == (None, None, None):
+        return step
+    if step not in list(StageName):
+        raise UsageError(f"`{step}` is no stage", hint=f"one of: {', '.join(StageName)}; or a step's whole id")
+    return PlanStep(stage=StageName(step), region=region, weight=weight, wave=wave or 0).id
+
+
+@dataclass(frozen=True)
+class StageStepOptions:
+    """Which step of which delivery, and for whom."""
+
+    step: str
+    delivery: str
+    state: Path
+    trusted: Trusted
+    tracking_uri: str | None = None
+    key: str | None = None
+    """Of the one who opened or carried on the delivery; None says nothing of it."""
+
+
+def run_stage(options: StageStepOptions, display: DeliveryDisplay) -> StepResult:
+    """Run one step of a delivery that `open_stages` opened; a finished step is skipped.
+
+    Raises:
+        Refused: the delivery is over, or others carry it.
+    """
+    deliveries, delivery = open_deliveries(options.state, options.tracking_uri), options.delivery
+    # Joined first: the one who takes the delivery over after this look is another owner, and this ledger is refused.
+    ledger = deliveries.join(delivery)
+    summary = deliveries.summary(delivery)
+    events = ledger.recorded()
+    step = step_of(plan_of(events), options.step)
+    if step.id in done_steps(events):
+        return StepResult(step=step.id, done=True, reason="done before", exit_code=ExitCode.DELIVERED)
+    if summary.ended is not None:
+        raise Refused(f"delivery {delivery} is over: {summary.outcome}: {summary.reason}")
+    if options.key is not None and summary.key != options.key:
+        raise Refused(
+            f"delivery {delivery} was carried on by somebody else since: it has another key than {options.key}",
+            hint="see `tidegate status`; its steps are that one's now",
+        )
+    if not summary.patience_seconds:
+        raise Refused(
+            f"delivery {delivery} is carried by process {summary.pid} on {summary.host}",
+            hint="`tidegate stage` is for deliveries that `tidegate stage open` opened",
+        )
+    patience = timedelta(seconds=summary.patience_seconds)
+    attached = attach_delivery(
+        deliveries, ledger, options.state, options.tracking_uri, options.trusted, patience=patience
+    )
+    display.story = state_of(events)
+    return asyncio.run(_run_step(attached, step.id, display))
+
+
+async def _run_step(attached: AttachedDelivery, step: str, display: DeliveryDisplay) -> StepResult:
+    await require_fleet(attached)
+    with display:
+        async with (
+            cancelled_by_signals(AFTERWARDS),
+            attached_context(attached, [display], hands_on=True) as context,
+        ):
+            return await take_step(context, step)
+
+
+@dataclass(frozen=True)
+class StageCloseOptions:
+    """Which delivery to end: by its id, or by the key with which it was opened."""
+
+    state: Path
+    trusted: Trusted
+    tracking_uri: str | None = None
+    delivery: str | None = None
+    key: str | None = None
+    spec: Path = Path("delivery.yaml")
+    """With a key: the delivery's spec."""
+
+
+def close_stages(options: StageCloseOptions, display: DeliveryDisplay) -> Result | None:
+    """End a delivery: delivered when every step is done, else every region goes back. Idempotent.
+
+    Returns:
+        How it ended; None when nothing was opened with the key.
+    """
+    deliveries = open_deliveries(options.state, options.tracking_uri)
+    delivery = _named_delivery(options, deliveries)
+    if delivery is None:
+        return None
+    summary = deliveries.summary(delivery)
+    ledger = deliveries.join(delivery)
+    if summary.ended is not None:
+        return outcome_of(ledger.recorded(), delivery) or _recorded_result(summary)
+    patience = timedelta(seconds=summary.patience_seconds)
+    attached = attach_delivery(
+        deliveries, ledger, options.state, options.tracking_uri, options.trusted, patience=patience
+    )
+    display.story = state_of(ledger.recorded())
+    try:
+        result = asyncio.run(_close_delivery(attached, display))
+    except asyncio.CancelledError:
+        # Before the rollback began: nothing was changed, and the command can be repeated.
+        raise KeyboardInterrupt from None
+    keep_report(attached)
+    end_lease(options.state)
+    return result
+
+
+def _named_delivery(options: StageCloseOptions, deliveries: MlflowDeliveries) -> str | None:
+    """The delivery's id; None when nothing was opened with the key."""
+    if options.delivery:
+        return options.delivery
+    if not options.key:
+        raise UsageError("which delivery?", hint="name it by --delivery, or by --key and its spec")
+    model = load_spec(options.spec, Delivery).model.name
+    # The newest: a workflow that is retried after its end opens another delivery with the same key.
+    return next((each.id for each in deliveries.deliveries(model) if each.key == options.key), None)
+
+
+async def _close_delivery(attached: AttachedDelivery, display: DeliveryDisplay) -> Result:
+    await require_fleet(attached)
+    with display:
+        async with (
+            cancelled_by_signals() as impatient,
+            attached_context(attached, [display], impatient) as context,
+        ):
+            return await close(context)
+
+
+def _recorded_result(summary: DeliverySummary) -> Result:
+    ending = Ending(summary.outcome or Ending.INTERRUPTED)
+    return Result(delivery=summary.id, ending=ending, reason=summary.reason or "", exit_code=EXIT_CODES[ending])

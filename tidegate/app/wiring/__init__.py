@@ -1,0 +1,1 @@
+"""The only place where adapters are built; everything else is handed ports."""

@@ -1,0 +1,289 @@
+"""Builds the backends of a delivery (fleets, engine provider, evidence sources) for a local or an Argo fleet."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+
+from gates.adapters.load import LoadProcess, start_load
+from gates.adapters.prometheus import PrometheusEvents, PrometheusSource
+from gates.adapters.records import RecordSource
+from gates.analyses.burn_rate import EventSource
+from gates.analyses.drift.spec import Feature
+from gates.evidence.conventions import BY_ENGINE, POD
+from gates.ports import EvidenceSource
+from pipelines.adapters.chat import OpenAIChat
+from pipelines.adapters.metrics_server import MetricsServer
+from pipelines.plan.gates import rules_of
+from pipelines.ports import Chat, EngineProvider, Fleet, Tokenizer
+from pipelines.spec.delivery import Delivery
+from pipelines.spec.trust import TrustedImages, pem_of
+from pipelines.state import StateFolder
+from pipelines.statements import Identities, Prover
+from registry.adapters.mlflow_models import MlflowRegistry
+from rollouts.adapters.host_client import FleetHost, attach, start
+from rollouts.cluster.carrier import Carrier
+from rollouts.errors import FleetError
+from rollouts.manifests.spec import ArgoFleetSpec
+from slo.kubernetes.pod_monitor import scrape_timeout
+from tidegate.app.process import note
+from tidegate.app.wiring.engines import engine_provider
+from tidegate.app.wiring.specs import on_this_machine
+from tidegate.core.clock import Clock, SystemClock
+from tidegate.core.errors import Refused, TidegateError, UsageError
+
+FRESH_SECONDS = 60.0
+
+
+SCRAPE_TIMEOUT = timedelta(seconds=2)
+"""Of the Prometheus on this machine: a sample has the time at which its scrape began."""
+
+
+@dataclass(frozen=True)
+class DeliveryInputs:
+    """What the person asked for, as far as it matters here."""
+
+    spec: Delivery
+    folder: Path
+    state: StateFolder
+    registry: MlflowRegistry
+    users: bool
+    """Play users meanwhile."""
+    keep: bool
+    """Leave up a fleet that is started for this."""
+    identities: Identities
+    """Who can prove who they are."""
+    asker: Prover | None = None
+    """Proves who asks for this delivery; None where nobody does, or another process has."""
+    images: Mapping[str, str] = field(default_factory=dict)
+    """Engine images that the plan settled, by the version's number."""
+    trusted: TrustedImages | None = None
+    """What an engine image has to be."""
+    carrier: Carrier | None = None
+    """Who carries the delivery."""
+
+
+def file_tokenizer() -> Tokenizer:
+    """What reads the chat template of a version's files; it loads what that takes."""
+    from engine_images.adapters.model_version import FileTokenizer
+
+    return FileTokenizer()
+
+
+@dataclass(frozen=True)
+class Backends:
+    """The adapters behind a delivery's ports."""
+
+    fleets: Mapping[str, Fleet]
+    """By region."""
+    engines: EngineProvider
+    proxy: EvidenceSource
+    events: EventSource | None = None
+    """Who answers the queries of SLOs; None where nobody does."""
+    users: RecordSource | None = None
+    """What the users that are played write down."""
+    chat: Chat = field(default_factory=OpenAIChat)
+    tokenizer: Tokenizer = field(default_factory=file_tokenizer)
+    clock: Clock = field(default_factory=SystemClock)
+
+
+BackendsOpener = Callable[[DeliveryInputs, MetricsServer | None], AbstractAsyncContextManager[Backends]]
+"""Opens the backends of a delivery for its length; `open_backends` opens those that its spec describes."""
+
+
+@asynccontextmanager
+async def open_backends(wanted: DeliveryInputs, metrics: MetricsServer | None = None) -> AsyncIterator[Backends]:
+    """What the spec's fleet is; `metrics` are the delivery's own numbers, if any, for a Prometheus of ours to read."""
+    fleet = wanted.spec.fleet
+    async with (
+        _cluster_backends(wanted, fleet)
+        if isinstance(fleet, ArgoFleetSpec)
+        else _local_backends(wanted, metrics) as ground
+    ):
+        yield ground
+
+
+@asynccontextmanager
+async def _cluster_backends(wanted: DeliveryInputs, fleet: ArgoFleetSpec) -> AsyncIterator[Backends]:
+    """Clusters that are there already, each with its own Prometheus."""
+    if wanted.users:
+        raise UsageError(
+            "users are played for a fleet on this machine only",
+            hint="leave --users out: a cluster's gateway does not say which version answered",
+        )
+    # Not above: most of it is Kubernetes' client, which a fleet on this machine never needs.
+    from tidegate.app.wiring.clusters import open_clusters
+
+    urls = {region: there.prometheus.url for region, there in fleet.regions.items()}
+    keys = pem_of(wanted.trusted)
+    async with open_clusters(wanted.spec, fleet, carrier=wanted.carrier, public_keys=keys) as fleets:
+        yield Backends(
+            fleets=fleets,
+            engines=engine_provider(wanted.spec, wanted.state, wanted.registry, wanted.images, wanted.trusted),
+            proxy=PrometheusSource(
+                urls,
+                settles_within=scrape_timeout(wanted.spec.scrape_interval),
+                counting=BY_ENGINE,
+                proxy_pod_label=POD,
+                only={"service": wanted.spec.metadata.name},
+            ),
+            events=PrometheusEvents(urls),
+        )
+
+
+@asynccontextmanager
+async def _local_backends(wanted: DeliveryInputs, metrics: MetricsServer | None) -> AsyncIterator[Backends]:
+    """The fleet that runs here, or one of our own."""
+    spec, state = wanted.spec, wanted.state
+    # First, because without the engine environment there is nothing to start a fleet for.
+    engines = engine_provider(spec, state, wanted.registry)
+    async with AsyncExitStack() as stack:
+        host = await stack.enter_async_context(host_of(spec, state, keep=wanted.keep))
+        await stack.enter_async_context(fleet_heartbeat(host, wanted.carrier))
+        await host.load_rules(rules_of(spec))
+        if wanted.users:
+            load = start_users(spec, wanted.folder, state, host)
+            stack.push_async_callback(load.stop)
+        if metrics:
+            await stack.enter_async_context(prometheus_target(host, spec.metadata.name, metrics))
+        records = state.traffic / f"{spec.metadata.name}.jsonl"
+        yield Backends(
+            fleets={region: host.fleet(region) for region in spec.regions.names},
+            engines=engines,
+            proxy=PrometheusSource(host.prometheus_url, settles_within=SCRAPE_TIMEOUT),
+            events=PrometheusEvents(host.prometheus_url),
+            users=RecordSource([records]) if _is_being_written(records) else None,
+        )
+
+
+def _is_being_written(records: Path) -> bool:
+    """Whether users' requests are being recorded now: a file from yesterday says nothing about this delivery."""
+    return records.exists() and time.time() - records.stat().st_mtime < FRESH_SECONDS
+
+
+@asynccontextmanager
+async def host_of(spec: Delivery, state: StateFolder, *, keep: bool) -> AsyncIterator[FleetHost]:
+    """The fleet that runs here, or one of our own that ends with us unless it is to be kept."""
+    ports = on_this_machine(spec).ports
+    regions = {region: ports.get(region) for region in spec.regions.names}
+    host = await attach(state.root)
+    if host is not None:
+        _require_regions(host, regions)
+        yield host
+        return
+    note("starting a fleet of our own")
+    host = await start(state.root, regions, owned=not keep)
+    try:
+        yield host
+    finally:
+        if not keep:
+            await host.stop()
+
+
+def _require_regions(host: FleetHost, wanted: Iterable[str]) -> None:
+    missing = sorted(set(wanted) - set(host.regions()))
+    if missing:
+        raise Refused(
+            f"the fleet that runs here has the regions {', '.join(host.regions())}, not {missing[0]}",
+            hint="stop it with `tidegate fleet down`",
+        )
+
+
+BEAT_SECONDS = 5.0
+
+
+BEATS = 4
+"""In the time for which nothing may be heard, at least: one or two may be lost."""
+
+
+log = logging.getLogger(__name__)
+
+
+@asynccontextmanager
+async def fleet_heartbeat(host: FleetHost, carrier: Carrier | None) -> AsyncIterator[None]:
+    """Within the context the host hears of `carrier`; afterwards of nobody, unless others go on with it."""
+    if carrier is None:
+        yield
+        return
+    beating = asyncio.create_task(_beat(host, carrier))
+    try:
+        yield
+    finally:
+        beating.cancel()
+        await asyncio.wait([beating])
+        if not carrier.hands_on:
+            with suppress(FleetError):
+                await host.leave()
+
+
+async def _beat(host: FleetHost, carrier: Carrier) -> None:
+    while True:
+        try:
+            await host.attend(carrier.who, unattended_seconds=carrier.unattended_seconds)
+        except FleetError as error:
+            log.info("the fleet host has not heard of us: %s", error)
+        await asyncio.sleep(min(BEAT_SECONDS, carrier.unattended_seconds / BEATS))
+
+
+@asynccontextmanager
+async def prometheus_target(host: FleetHost, name: str, server: MetricsServer) -> AsyncIterator[None]:
+    """Let the fleet's Prometheus read `server` meanwhile, under that name, and once more at the end."""
+    await _best_effort(host.scrape_also(name, server.address))
+    try:
+        yield
+        await server.read_once_more()
+    finally:
+        await _best_effort(host.forget(name))
+
+
+async def _best_effort(action: Awaitable[None]) -> None:
+    """A delivery does not depend on being watched."""
+    try:
+        await action
+    except TidegateError as error:
+        note(f"the fleet's Prometheus was not told where this delivery's numbers are: {error}")
+
+
+def start_users(spec: Delivery, folder: Path, state: StateFolder, host: FleetHost) -> LoadProcess:
+    """The load that the spec describes, against the entries of every region.
+
+    Raises:
+        UsageError: when the spec has no users' prompts.
+    """
+    if spec.traffic is None or spec.traffic.prompts is None:
+        raise UsageError("the spec does not say what users ask", hint="set traffic.prompts")
+    prompts, records = folder / spec.traffic.prompts, state.traffic / f"{spec.metadata.name}.jsonl"
+    _freeze_topics(spec, prompts, records)
+    return start_load(
+        host.regions(),
+        rate=spec.traffic.requests_per_second,
+        prompts=prompts,
+        model=spec.metadata.name,
+        max_tokens=spec.traffic.max_tokens,
+        regenerate=spec.traffic.regenerate,
+        records=records,
+    )
+
+
+def _freeze_topics(spec: Delivery, prompts: Path, records: Path) -> None:
+    """Find topics in what users are known to ask, once, when the drift gate is to look at them."""
+    drift = spec.gates.drift
+    if drift is None or drift.inputs is None or Feature.TOPIC not in drift.inputs.features:
+        return
+    from gates.adapters.prompts import fit_topics, read_prompts, topics_file
+    from gates.adapters.text_models import WordEmbeddings
+
+    path = topics_file(records)
+    if path.exists():
+        return
+    topics = fit_topics(WordEmbeddings(), read_prompts(prompts))
+    if topics is None:
+        raise UsageError(f"{prompts} has too few prompts to find topics in", hint="leave topic out of drift.inputs")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    topics.save(path)

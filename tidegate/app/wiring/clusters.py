@@ -1,0 +1,119 @@
+"""Opens the clusters of a delivery's regions, each by its own context, and closes them again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import timedelta
+
+from pipelines.run.cluster_fleets import argo_fleet
+from pipelines.run.stages.rollout import foreign_objects_in
+from pipelines.spec.delivery import Delivery
+from rollouts.adapters.kube.client import connect
+from rollouts.cluster.carrier import Carrier
+from rollouts.cluster.fleet import ArgoFleet, keep_renewing
+from rollouts.cluster.traffic_verification import RequestCounter
+from rollouts.manifests.spec import ArgoFleetSpec
+from rollouts.model import ForeignObject
+from tidegate.app.process import note
+from tidegate.core.clock import SystemClock
+from tidegate.core.errors import TidegateError
+
+
+@asynccontextmanager
+async def open_clusters(
+    spec: Delivery,
+    fleet: ArgoFleetSpec,
+    *,
+    patience: timedelta | None = None,
+    counted: bool = True,
+    carrier: Carrier | None = None,
+    public_keys: str = "",
+) -> AsyncIterator[Mapping[str, ArgoFleet]]:
+    """The fleet of each region. Nobody is asked anything yet.
+
+    Args:
+        spec: the delivery.
+        fleet: the spec's.
+        patience: how long a silent region is waited for; the spec's when it is None.
+        counted: whether arrivals are proven by what Prometheus counts; who only goes back has no use for it.
+        carrier: says in each region where it has begun that it lives, until the end; the one who is none only looks.
+        public_keys: of the one who builds engines, in PEM; one of them has to have signed every engine that starts.
+
+    Raises:
+        NoAccess: the kubeconfig has no such context, or cannot be read.
+    """
+    clock, name = SystemClock(), spec.metadata.name
+    async with AsyncExitStack() as stack:
+        fleets = {}
+        for region in spec.regions.names:
+            there = fleet.regions[region]
+            cluster = connect(there.context or None, clock=clock, namespace=fleet.namespace)
+            stack.push_async_callback(cluster.close)
+            served = _served_counter(there.prometheus.url, name, region) if counted else None
+            fleets[region] = argo_fleet(
+                spec,
+                fleet,
+                region,
+                cluster=cluster,
+                clock=clock,
+                served=served,
+                patience=patience,
+                carrier=carrier,
+                public_keys=public_keys,
+            )
+        async with _renewed_leases(fleets, carrier):
+            yield fleets
+
+
+@asynccontextmanager
+async def _renewed_leases(fleets: Mapping[str, ArgoFleet], carrier: Carrier | None) -> AsyncIterator[None]:
+    if carrier is None:
+        yield
+        return
+    tasks = [asyncio.create_task(keep_renewing(fleet, SystemClock())) for fleet in fleets.values()]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        await asyncio.gather(*(fleet.leave() for fleet in fleets.values()))
+
+
+def _served_counter(url: str, delivery: str, region: str) -> RequestCounter:
+    # Not above: it brings half of what a rollback would load before it sends its first request.
+    from pipelines.adapters.served import ServedByPrometheus
+
+    return ServedByPrometheus(url, delivery=delivery, region=region)
+
+
+LOOK_SECONDS = 5.0
+"""A plan is made where no cluster can be reached too, such as in a pull request's pipeline."""
+
+
+def foreign_objects_in_clusters(spec: Delivery, fleet: ArgoFleetSpec) -> Mapping[str, Sequence[ForeignObject]]:
+    """By region, of those that can be reached; of the others it is noted that nobody looked."""
+    try:
+        return asyncio.run(_foreign_objects_by_region(spec, fleet))
+    except TidegateError as error:
+        note(f"the clusters were not looked at: {error}")
+        return {}
+
+
+async def _foreign_objects_by_region(spec: Delivery, fleet: ArgoFleetSpec) -> Mapping[str, Sequence[ForeignObject]]:
+    async with open_clusters(spec, fleet, patience=timedelta(0)) as fleets:
+        looked = await asyncio.gather(*(_foreign_objects_of(each) for each in fleets.values()))
+    return {region: others for region, others in zip(fleets, looked, strict=True) if others}
+
+
+async def _foreign_objects_of(fleet: ArgoFleet) -> Sequence[ForeignObject]:
+    try:
+        async with asyncio.timeout(LOOK_SECONDS):
+            return await foreign_objects_in(fleet)
+    except TimeoutError:
+        note(f"{fleet.region} was not looked at: no answer within {LOOK_SECONDS:.0f} s")
+    except TidegateError as error:
+        note(f"{fleet.region} was not looked at: {error}")
+    return ()

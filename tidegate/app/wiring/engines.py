@@ -1,0 +1,89 @@
+"""Builds what makes engines ready: from the pinned environment on this machine, or from images that were proven."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from engine_images.adapters.oci_read import Images, InRegistry
+from engine_images.adapters.oci_registry import RegistryAccess, Repository, docker_config, find_credentials
+from engine_images.oci.reference import ImageReference
+from pipelines.adapters.image_engines import ImageEngines
+from pipelines.ports import EngineProvider
+from pipelines.spec.delivery import Delivery
+from pipelines.spec.trust import Trusted, TrustedImages, keys_in
+from pipelines.state import StateFolder
+from registry.adapters.mlflow_models import MlflowRegistry
+from rollouts.manifests.spec import ArgoFleetSpec
+from tidegate.core.clock import SystemClock
+
+if TYPE_CHECKING:
+    from pipelines.adapters.local_engines import LocalEngines
+    from registry.adapters.mlflow_models import MlflowRegistry
+
+
+def engine_provider(
+    spec: Delivery,
+    state: StateFolder,
+    registry: MlflowRegistry,
+    images: Mapping[str, str] | None = None,
+    trusted: TrustedImages | None = None,
+) -> EngineProvider:
+    """What makes a model version ready for the spec's fleet; `images` are those that a plan settled."""
+    if isinstance(spec.fleet, ArgoFleetSpec):
+        name = spec.metadata.name
+        return ImageEngines(registry=registry, state=state, name=name, images=images or {}, trusted=trusted)
+    return local_engines(spec, state, registry)
+
+
+def local_engines(
+    spec: Delivery, state: StateFolder, registry: MlflowRegistry, spec_folder: Path = Path()
+) -> LocalEngines:
+    """Engines of the pinned environment on this machine; files that the spec names lie in `spec_folder`.
+
+    Raises:
+        OutsideError: when the environment is not there; the hint says how to make it.
+    """
+    from engine_images.adapters.engine_store import EngineStore
+    from engine_images.adapters.environment import find_engine_environment
+    from engine_images.adapters.torch_runner import TorchRunner
+    from engine_images.adapters.vllm_runner import CompletionScorer, VllmRunner
+    from engine_images.build.builder import Builder
+    from pipelines.adapters.local_engines import BuildServers, LocalEngines
+
+    # Stable and canary always share the cores; a thread more than there are cores costs more than it brings.
+    threads = max(1, (os.cpu_count() or 1) // 2)
+    name, environment = spec.metadata.name, find_engine_environment()
+    vllm = VllmRunner(BuildServers(SystemClock(), name=name), CompletionScorer())
+    return LocalEngines(
+        registry=registry,
+        settings=spec.engine,
+        environment=environment,
+        state=state,
+        builder=Builder(EngineStore(state.builds), TorchRunner(environment) if spec.engine.torch else vllm),
+        name=name,
+        threads=threads,
+        spec_folder=spec_folder,
+    )
+
+
+def trusted_images(trusted: Trusted) -> TrustedImages | None:
+    """What images of engines have to be; None where nothing is asked of them.
+
+    Raises:
+        BadKey: a key cannot be read.
+    """
+    asked = trusted.trust.engines
+    if not asked.keys and not asked.images:
+        return None
+    return TrustedImages(open=_open_image, repositories=asked.images, keys=keys_in(asked, trusted.folder))
+
+
+@contextmanager
+def _open_image(reference: ImageReference) -> Iterator[Images]:
+    access = RegistryAccess(find_credentials(reference.registry, docker_config()))
+    with Repository(reference, access) as repository:
+        yield InRegistry(repository)

@@ -1,0 +1,131 @@
+"""What MLflow knows of a rollback, and is told of it: asked after users are back, within a time limit."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from pipelines.events.payloads import Closing, StopRequest
+from registry.model import Alias, DeliverySummary
+from tidegate.core.clock import SystemClock
+from tidegate.core.errors import OutsideError
+from tidegate.core.threads import call_with_timeout
+
+if TYPE_CHECKING:
+    from registry.adapters.mlflow_deliveries import MlflowDeliveries
+    from registry.adapters.mlflow_models import MlflowRegistry
+    from rollouts.model import Engine
+
+
+LIMIT_SECONDS = 10.0
+"""For each question to a server."""
+
+
+FILE_LIMIT_SECONDS = 60.0
+"""For one to a file: it does not hang, but MLflow's library takes its time to load."""
+
+
+Said = TypeVar("Said")
+
+
+@dataclass(frozen=True)
+class LastDelivery:
+    """What the ledger says of the model's last delivery."""
+
+    last: DeliverySummary | None
+    alive: bool
+    """Whether somebody carries it."""
+
+
+@dataclass(frozen=True)
+class RollbackLedger:
+    """MLflow, as far as a rollback needs it. Every call raises `TidegateError` when it did not do its part."""
+
+    model: str
+    state: Path
+    tracking_uri: str | None
+
+    async def known(self) -> LastDelivery:
+        """The last delivery, and whether somebody carries it."""
+        return await self._ask(self._known)
+
+    async def stop(self, delivery: str) -> None:
+        """Ask the one who carries it to end it: they hear it with their next sign of life."""
+        await self._ask(lambda: self._stop(delivery))
+
+    async def close(self, last: DeliverySummary) -> None:
+        """End a delivery that nobody carries, and put back the aliases that it may have moved."""
+        await self._ask(lambda: self._close(last))
+
+    async def reinstate(self, version: str) -> None:
+        """Make it champion: users are on it."""
+        await self._ask(lambda: self._registry().reinstate(self._registry().resolve(self.model, version)))
+
+    async def previous(self) -> str:
+        """The version that the alias `previous` points at."""
+        return await self._ask(lambda: self._registry().resolve(self.model, Alias.PREVIOUS).version)
+
+    async def engine(self, version: str, name: str) -> Engine:
+        """The engine image that a version's tags name; no file is brought here."""
+        return await self._ask(lambda: self._engine(version, name))
+
+    async def _ask(self, call: Callable[[], Said]) -> Said:
+        if self.tracking_uri is None and not (self.state / "mlflow.db").exists():
+            message = "no MLflow is named here, and there is none in the state folder"
+            raise OutsideError(message, hint="set MLFLOW_TRACKING_URI")
+        limit = LIMIT_SECONDS if (self.tracking_uri or "").startswith("http") else FILE_LIMIT_SECONDS
+        return await call_with_timeout(limit, call, what="MLflow")
+
+    def _known(self) -> LastDelivery:
+        ledgers = self._ledgers()
+        last = next(iter(ledgers.deliveries(self.model, last=1)), None)
+        return LastDelivery(last, alive=last is not None and ledgers.is_alive(last))
+
+    def _stop(self, delivery: str) -> None:
+        ledger = self._ledgers().join(delivery, carries=False)
+        ledger.append(StopRequest().event(SystemClock().now(), "delivery", f"asked to stop by {_me()}"))
+
+    def _close(self, last: DeliverySummary) -> None:
+        ledger = self._ledgers().take_over(last.id)
+        reason = f"taken back by {_me()}; nobody carried it any more"
+        closing = Closing(outcome="interrupted", reason=reason, exit_code=130)
+        at = SystemClock().now()
+        registry = self._registry()
+        if last.champion is not None and registry.resolve(self.model, Alias.CHAMPION).version != last.champion:
+            registry.reinstate(registry.resolve(self.model, last.champion))
+        ledger.append(closing.event(at, "delivery", f"interrupted: {reason}"))
+        ledger.close("interrupted", reason)
+
+    def _engine(self, version: str, name: str) -> Engine:
+        from pipelines.adapters.image_engines import pinned_image
+        from rollouts.model import Engine
+
+        registry = self._registry()
+        found = registry.resolve(self.model, version)
+        image = pinned_image(found, registry.tags(found))
+        return Engine(version=found.version, digest=found.digest, model=name, image=image)
+
+    # Nothing of MLflow is loaded before users are back.
+    def _ledgers(self) -> MlflowDeliveries:
+        from tidegate.app.wiring.stores import open_deliveries
+
+        return open_deliveries(self.state, self.tracking_uri)
+
+    def _registry(self) -> MlflowRegistry:
+        from tidegate.app.wiring.stores import open_registry
+
+        return open_registry(self.state, self.tracking_uri)
+
+
+def _me() -> str:
+    try:
+        name = getpass.getuser()
+    # A container's user need not have a name.
+    except (KeyError, OSError):
+        name = f"user {os.getuid()}"
+    return f"`tidegate rollback` of {name} on {socket.gethostname()}"

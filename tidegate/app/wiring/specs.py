@@ -1,0 +1,106 @@
+"""Reads the delivery spec of a command, with the trust file next to it and every file that the spec names."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from pipelines.events.artifacts import SPEC, bring_spec
+from pipelines.events.history import plan_of, spec_file_of
+from pipelines.plan.planner import refuse_other_files
+from pipelines.spec.delivery import Delivery, LocalFleet
+from pipelines.spec.policy import files_elsewhere, golden_set, not_for_a_spec, root_of, user_prompts
+from pipelines.spec.trust import Trusted, trust_at
+from registry.adapters.mlflow_address import limit_calls
+from registry.adapters.mlflow_deliveries import MlflowDeliveries
+from registry.model import Event
+from registry.model_files import digest_files
+from rollouts.manifests.spec import ArgoFleetSpec
+from tidegate.app.process import TRUST_VARIABLE, note
+from tidegate.core.errors import UsageError
+from tidegate.core.model import SpecConflict
+from tidegate.core.spec import load_spec
+
+if TYPE_CHECKING:
+    from registry.adapters.mlflow_deliveries import MlflowDeliveries
+
+
+ROOT_VARIABLE = "TIDEGATE_ROOT"
+"""The folder below which files of specs may lie, where that is not the repository."""
+
+
+def read_delivery(path: Path, *, kept_below: Path | None = None) -> Delivery:
+    """As `read_spec`, and with it every file that it names: what is wrong is said before anything starts."""
+    spec = read_spec(path, kept_below=kept_below)
+    limit_calls(spec.patience.call.total_seconds())
+    golden_set(spec, path.parent)
+    user_prompts(spec, path.parent)
+    if isinstance(spec.fleet, ArgoFleetSpec) and spec.fleet.patience:
+        note(f"{path}: fleet.patience is now patience.api; the old name goes with the next release")
+    return spec
+
+
+def read_spec(path: Path, *, kept_below: Path | None = None, served: bool = True) -> Delivery:
+    """The spec, when everything in it is its author's to say: its files, variables, addresses and plugins.
+
+    Args:
+        path: of the spec.
+        kept_below: the folder to which a delivery's own copy was brought. A trust file that came with it is none:
+            then the one in the working folder is read, where TIDEGATE_TRUST names none.
+        served: whether its engine is to be served, which a torch module is not.
+
+    Raises:
+        SpecError: with every problem, each with its line.
+        UsageError: nothing serves its engine.
+    """
+    allowed = os.environ.get(ROOT_VARIABLE)
+    trusted = trust_next_to(Path() if kept_below else path.parent)
+    root = kept_below or (Path(allowed) if allowed else root_of(path))
+
+    def odds(spec: Delivery) -> Iterator[SpecConflict]:
+        yield from not_for_a_spec(spec, trusted.trust.spec)
+        yield from files_elsewhere(spec, path.parent, root)
+
+    spec = load_spec(path, Delivery, also=odds)
+    if served:
+        spec.engine.require_vllm()
+    return spec
+
+
+def trust_next_to(folder: Path) -> Trusted:
+    """The trust file that TIDEGATE_TRUST names, else the one in `folder`; an empty one where there is none."""
+    named = os.environ.get(TRUST_VARIABLE)
+    return trust_at(Path(named) if named else None, folder)
+
+
+def on_this_machine(spec: Delivery) -> LocalFleet:
+    """The fleet of processes that a spec describes.
+
+    Raises:
+        UsageError: its fleet is clusters; nothing of it runs here.
+    """
+    if not isinstance(spec.fleet, LocalFleet):
+        raise UsageError(
+            "the fleet of this delivery is on clusters, not on this machine",
+            hint="`tidegate deliver` and `tidegate status` speak to them; this command is for `fleet: {kind: local}`",
+        )
+    return spec.fleet
+
+
+def kept_spec(deliveries: MlflowDeliveries, delivery: str, events: Sequence[Event]) -> Delivery:
+    """Bring and read it; what it names is brought and compared, and not read.
+
+    Raises:
+        UsageError: it was not kept.
+        NotAsPlanned: it is not that with which the delivery was opened.
+    """
+    spec_file = spec_file_of(events)
+    if spec_file is None:
+        raise UsageError(f"the spec of delivery {delivery} was not kept", hint="deliver the version again")
+    with TemporaryDirectory(prefix="tidegate-") as folder:
+        path = bring_spec(deliveries, delivery, spec_file, Path(folder))
+        refuse_other_files(plan_of(events).resolved, digest_files(Path(folder) / SPEC), spec_file, delivery)
+        return load_spec(path, Delivery)

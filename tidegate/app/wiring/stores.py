@@ -1,0 +1,59 @@
+"""Opens MLflow: the registry of model versions, and the ledgers of deliveries with their keys.
+
+The adapters are imported when they are opened: most commands start without them.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pipelines.adapters.ledger_keys import believed_by, seal_from
+from pipelines.events.spool import write_leftovers
+from pipelines.state import StateFolder
+from tidegate.app.process import note
+from tidegate.app.wiring.specs import trust_next_to
+
+if TYPE_CHECKING:
+    from registry.adapters.mlflow_deliveries import MlflowDeliveries
+    from registry.adapters.mlflow_models import MlflowRegistry
+
+
+LEDGER_KEY = "TIDEGATE_LEDGER_KEY"
+"""The path of the private key that signs what this process writes into ledgers."""
+
+
+def open_deliveries(state: Path, tracking_uri: str | None, spec_folder: Path | None = None) -> MlflowDeliveries:
+    """The ledgers of all deliveries, signed and believed as the environment says.
+
+    What a process before this one could not write is written first.
+
+    Args:
+        state: the folder with what is this machine's own.
+        tracking_uri: of MLflow.
+        spec_folder: where a person's own spec lies, with a trust file next to it if there is one; never where one
+            lies that came from MLflow: without it the one in the working folder is read, if there is one.
+    """
+    from registry.adapters.mlflow_deliveries import MlflowDeliveries
+
+    seal = seal_from(os.environ.get(LEDGER_KEY))
+    believed = believed_by(trust_next_to(spec_folder or Path()))
+    deliveries = MlflowDeliveries(registry_uri(state, tracking_uri), seal=seal, believed=believed)
+    if (unwritten := StateFolder(state).unwritten).exists():
+        write_leftovers(unwritten, deliveries, open_registry(state, tracking_uri), note)
+    return deliveries
+
+
+def open_registry(state: Path, tracking_uri: str | None) -> MlflowRegistry:
+    """The registry that commands share."""
+    from registry.adapters.mlflow_models import MlflowRegistry
+
+    return MlflowRegistry(registry_uri(state, tracking_uri))
+
+
+def registry_uri(state: Path, tracking_uri: str | None) -> str:
+    """Where MLflow is: as named, else the embedded store in `state`."""
+    from registry.adapters.mlflow_store import embedded_uri
+
+    return tracking_uri or embedded_uri(state)

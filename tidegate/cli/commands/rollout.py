@@ -1,0 +1,389 @@
+"""`tidegate rollout get|list|status|watch|promote|abort|...`: one Rollout of one cluster, shown or acted on."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import RenderableType
+from rich.live import Live
+
+from rollouts.argo.actions import ActionResult, RolloutClient
+from rollouts.argo.compare_and_set import ANY_STATE, Precondition
+from rollouts.argo.revisions import workload_of
+from rollouts.argo.state import health_of
+from rollouts.argo.view import RolloutSummary, RolloutView, read_owned_resources, rollout_summary, rollout_view
+from rollouts.argo.watch import WaitOutcome, WaitResult, observe, rollout_views, wait_for_rollout
+from rollouts.errors import NotPossible
+from rollouts.kube.resources import ROLLOUTS
+from tidegate.app.process import note
+from tidegate.cli.output import print_json, say
+from tidegate.cli.views.console import PlainConsole
+from tidegate.cli.views.rollout import change_line, health_text, rows_table, screen
+from tidegate.core.clock import Clock, SystemClock
+from tidegate.core.durations import parse_duration
+from tidegate.core.errors import ExitCode, Refused, UsageError
+
+if TYPE_CHECKING:
+    from pipelines.spec.delivery import Delivery
+    from rollouts.adapters.kube.client import KubeClient
+    from rollouts.manifests.spec import ArgoFleetSpec
+
+
+def seconds_of(text: str, option: str) -> float:
+    """How many an option means.
+
+    Raises:
+        UsageError: when it means none.
+    """
+    try:
+        return parse_duration(text).total_seconds()
+    except ValueError as error:
+        raise UsageError(f"{option}: found {text!r}; expected {error}") from error
+
+
+@dataclass(frozen=True)
+class RolloutOptions:
+    """As the options say it; None where they say nothing."""
+
+    name: str | None
+    context: str | None
+    namespace: str | None
+    spec: Path | None
+    region: str | None
+
+
+@dataclass(frozen=True)
+class RolloutLocation:
+    """One namespace of one cluster, and a Rollout there."""
+
+    name: str
+    """Empty when no certain one is meant."""
+    context: str | None
+    """None for the kubeconfig's current one, or the cluster that we run in."""
+    namespace: str | None
+    """None for the context's."""
+
+
+def location_of(asked: RolloutOptions, *, named: bool = True) -> RolloutLocation:
+    """What the options mean together; those that are given overrule the spec.
+
+    Raises:
+        UsageError: no name where one is needed, a region without its spec, or a spec without clusters.
+        SpecError: when the spec is wrong.
+    """
+    if asked.spec is None:
+        if asked.region:
+            raise UsageError("--region: a region of which delivery?", hint="give --spec delivery.yaml too")
+        if named and not asked.name:
+            raise UsageError("which Rollout?", hint="give its NAME, or --spec delivery.yaml")
+        return RolloutLocation(asked.name or "", asked.context, asked.namespace)
+    spec = _read_spec(asked.spec)
+    fleet = clusters_of(spec)
+    region = fleet.regions[region_of(fleet, asked.region)]
+    return RolloutLocation(
+        asked.name or spec.metadata.name, asked.context or region.context or None, asked.namespace or fleet.namespace
+    )
+
+
+@asynccontextmanager
+async def cluster_client(place: RolloutLocation, clock: Clock) -> AsyncIterator[KubeClient]:
+    """A client of the cluster, closed at the end."""
+    from rollouts.adapters.kube.client import connect
+
+    client = connect(place.context, clock=clock, namespace=place.namespace)
+    try:
+        yield client
+    finally:
+        await client.close()
+
+
+def clusters_of(spec: Delivery) -> ArgoFleetSpec:
+    """The delivery's fleet of clusters.
+
+    Raises:
+        UsageError: when its fleet is another one.
+    """
+    from rollouts.manifests.spec import ArgoFleetSpec
+
+    if not isinstance(spec.fleet, ArgoFleetSpec):
+        raise UsageError("the fleet of this delivery is no cluster", hint="set `fleet.kind: argo`")
+    return spec.fleet
+
+
+def region_of(fleet: ArgoFleetSpec, wanted: str | None) -> str:
+    """A region of the fleet; its only one needs not be said.
+
+    Raises:
+        UsageError: when there is no such region, or none is said of several.
+    """
+    known = list(fleet.regions)
+    if wanted is None and len(known) == 1:
+        return known[0]
+    if wanted not in known:
+        found = "no region" if wanted is None else f"region {wanted!r}"
+        raise UsageError(f"--region: found {found}; expected one of {', '.join(known)}")
+    return wanted
+
+
+def _read_spec(path: Path) -> Delivery:
+    from pipelines.spec.delivery import Delivery
+    from tidegate.core.spec import load_spec
+
+    return load_spec(path, Delivery)
+
+
+WIDE = 400
+"""Columns of what is no terminal: nothing in a log or a pipe is cut to fit."""
+
+
+def show_rollout(asked: RolloutOptions, stuck_after: str, *, as_json: bool) -> int:
+    """Print one Rollout and all that belongs to it."""
+    picture = asyncio.run(_picture(asked, seconds_of(stuck_after, "--stuck-after")))
+    if as_json:
+        print_json(picture.model_dump(mode="json"))
+    else:
+        print_renderable(screen(picture, SystemClock().now()))
+    return 0
+
+
+def list_rollouts(asked: RolloutOptions, *, as_json: bool) -> int:
+    """Print a line for each Rollout of the namespace."""
+    rows = asyncio.run(_rows(asked))
+    if as_json:
+        print_json([row.model_dump(mode="json") for row in rows])
+    elif rows:
+        print_renderable(rows_table(rows))
+    else:
+        note("there are no Rollouts here")
+    return 0
+
+
+def print_renderable(renderable: RenderableType) -> None:
+    """On stdout: in colour on a terminal, in full and without blanks at line ends where there is none."""
+    if sys.stdout.isatty():
+        PlainConsole().print(renderable)
+        return
+    console = PlainConsole(width=WIDE)
+    with console.capture() as captured:
+        console.print(renderable)
+    print("\n".join(line.rstrip() for line in captured.get().splitlines()))
+
+
+async def _picture(asked: RolloutOptions, stuck_after_seconds: float) -> RolloutView:
+    clock, place = SystemClock(), location_of(asked)
+    async with cluster_client(place, clock) as cluster:
+        family = await read_owned_resources(cluster, place.name)
+    now = clock.now()
+    health = health_of(family.rollout, now=now, stuck_after_seconds=stuck_after_seconds, workload=family.workload)
+    return rollout_view(family, health, now=now)
+
+
+async def _rows(asked: RolloutOptions) -> list[RolloutSummary]:
+    clock, place = SystemClock(), location_of(asked, named=False)
+    async with cluster_client(place, clock) as cluster:
+        found = (await cluster.list(ROLLOUTS)).items
+        workloads = await asyncio.gather(*(workload_of(cluster, rollout) for rollout in found))
+    now = clock.now()
+    return [
+        rollout_summary(rollout, health_of(rollout, now=now, workload=workload), workload=workload)
+        for rollout, workload in zip(found, workloads, strict=True)
+    ]
+
+
+EXIT_CODES = {
+    WaitOutcome.HEALTHY: ExitCode.DELIVERED,
+    WaitOutcome.DEGRADED: ExitCode.ROLLED_BACK,
+    WaitOutcome.PAUSED: ExitCode.USAGE,
+    WaitOutcome.INCONCLUSIVE: ExitCode.INCONCLUSIVE,
+    WaitOutcome.STUCK: ExitCode.OUTSIDE,
+    WaitOutcome.TIMEOUT: ExitCode.OUTSIDE,
+    WaitOutcome.PROGRESSING: ExitCode.OUTSIDE,
+}
+"""Paused shares its code with what was refused for now: nothing happens until somebody says something else."""
+
+
+def report_status(asked: RolloutOptions, timeout: str, stuck_after: str, *, as_json: bool) -> int:
+    """Wait, then print how it ended up."""
+    place = location_of(asked)
+    settled = asyncio.run(_wait(asked, seconds_of(timeout, "--timeout"), seconds_of(stuck_after, "--stuck-after")))
+    code = EXIT_CODES[settled.outcome]
+    if as_json:
+        row = rollout_summary(settled.rollout, settled.health)
+        print_json(
+            {
+                "outcome": settled.outcome,
+                "exit_code": code,
+                "waited_seconds": round(settled.waited_seconds, 1),
+                "rollout": row.model_dump(mode="json"),
+            }
+        )
+    else:
+        late = f"not there after {timeout}: " if settled.outcome is WaitOutcome.TIMEOUT else ""
+        say(f"{place.name}: {late}{health_text(settled.health)}")
+    return code
+
+
+async def _wait(asked: RolloutOptions, within_seconds: float, stuck_after_seconds: float) -> WaitResult:
+    clock, place = SystemClock(), location_of(asked)
+    async with cluster_client(place, clock) as cluster:
+        return await wait_for_rollout(
+            cluster, clock, place.name, within_seconds=within_seconds, stuck_after_seconds=stuck_after_seconds
+        )
+
+
+Show = Callable[[RolloutView], None]
+
+
+def watch_rollout(asked: RolloutOptions, timeout: str | None, stuck_after: str, *, as_json: bool) -> int:
+    """Show it until Ctrl-C, or until the time is over."""
+    within_seconds = seconds_of(timeout, "--timeout") if timeout else None
+    stuck_after_seconds = seconds_of(stuck_after, "--stuck-after")
+
+    def follow(show: Show) -> None:
+        asyncio.run(_follow(asked, show, within_seconds, stuck_after_seconds))
+
+    console = PlainConsole()
+    try:
+        if as_json:
+            follow(_new_lines(lambda picture: picture.model_dump_json()))
+        elif console.is_terminal and not console.is_dumb_terminal and not os.environ.get("CI"):
+            with Live(console=console, auto_refresh=False) as live:
+                follow(lambda picture: live.update(screen(picture, SystemClock().now()), refresh=True))
+        else:
+            follow(_new_lines(change_line))
+    except KeyboardInterrupt:
+        pass  # how a person ends it
+    return 0
+
+
+def _new_lines(line: Callable[[RolloutView], str]) -> Show:
+    """Prints a line whenever there is something new in it."""
+    last = ""
+
+    def show(picture: RolloutView) -> None:
+        nonlocal last
+        new = line(picture)
+        if new != last:
+            say(new)
+        last = new
+
+    return show
+
+
+async def _follow(asked: RolloutOptions, show: Show, within_seconds: float | None, stuck_after_seconds: float) -> None:
+    clock, place = SystemClock(), location_of(asked)
+    begun = clock.monotonic()
+    async with cluster_client(place, clock) as cluster:
+        stream = rollout_views(cluster, clock, place.name, stuck_after_seconds=stuck_after_seconds)
+        async with aclosing(stream) as shown:
+            async for picture in shown:
+                show(picture)
+                if within_seconds is not None and clock.monotonic() - begun >= within_seconds:
+                    return
+
+
+Act = Callable[[RolloutClient, str], Awaitable[ActionResult]]
+"""Does it to the Rollout of that name."""
+
+
+def promote(
+    asked: RolloutOptions,
+    *,
+    full: bool,
+    skip_step: bool,
+    to_step: int | None,
+    expected: Precondition | None,
+    as_json: bool,
+) -> int:
+    """On, past one step, to a step, or past all."""
+    if full + skip_step + (to_step is not None) > 1:
+        raise UsageError("--full, --skip-step and --to-step: only one of them")
+    if to_step is not None:
+        return _act_on(
+            asked, "moved", lambda rollouts, name: rollouts.to_step(name, to_step, expected), as_json=as_json
+        )
+    if full:
+        return _act_on(
+            asked, "promoted in full", lambda rollouts, name: rollouts.promote_full(name, expected), as_json=as_json
+        )
+    if skip_step:
+        return _act_on(asked, "moved", lambda rollouts, name: rollouts.skip_step(name, expected), as_json=as_json)
+    return _act_on(asked, "promoted", lambda rollouts, name: rollouts.promote(name, expected), as_json=as_json)
+
+
+def abort(asked: RolloutOptions, *, expected: Precondition | None, as_json: bool) -> int:
+    """All users back to the stable version."""
+    return _act_on(asked, "aborted", lambda rollouts, name: rollouts.abort(name, expected), as_json=as_json)
+
+
+def retry(asked: RolloutOptions, *, as_json: bool) -> int:
+    """The aborted version again."""
+    return _act_on(asked, "retried", lambda rollouts, name: rollouts.retry(name), as_json=as_json)
+
+
+def undo(asked: RolloutOptions, *, revision: int, as_json: bool) -> int:
+    """The pod template of an earlier revision."""
+    return _act_on(asked, "undone", lambda rollouts, name: rollouts.undo(name, revision), as_json=as_json)
+
+
+def pause(asked: RolloutOptions, *, as_json: bool) -> int:
+    """Hold it."""
+    return _act_on(asked, "paused", lambda rollouts, name: rollouts.pause(name), as_json=as_json)
+
+
+def resume(asked: RolloutOptions, *, as_json: bool) -> int:
+    """Let it go."""
+    return _act_on(asked, "resumed", lambda rollouts, name: rollouts.resume(name), as_json=as_json)
+
+
+def restart(asked: RolloutOptions, *, after: str, as_json: bool) -> int:
+    """New pods."""
+    at = SystemClock().now() + timedelta(seconds=seconds_of(after, "--in"))
+    return _act_on(asked, "restarting", lambda rollouts, name: rollouts.restart(name, at), as_json=as_json)
+
+
+def set_image(asked: RolloutOptions, *, assignment: str, as_json: bool) -> int:
+    """Another image."""
+    container, _, image = assignment.partition("=")
+    if not container or not image:
+        raise UsageError(f"found {assignment!r}; expected CONTAINER=IMAGE", hint="* for every container")
+    return _act_on(asked, "updated", lambda rollouts, name: rollouts.set_image(name, container, image), as_json=as_json)
+
+
+def expected_of(pod_hash: str | None, step: int | None = None) -> Precondition | None:
+    """What the caller thinks; None lets the action take what it finds."""
+    return (
+        None if pod_hash is None and step is None else ANY_STATE.model_copy(update={"pod_hash": pod_hash, "step": step})
+    )
+
+
+def _act_on(asked: RolloutOptions, done: str, act: Act, *, as_json: bool) -> int:
+    place = location_of(asked)
+    try:
+        outcome, row = asyncio.run(_carry_out(asked, act))
+    except NotPossible as refusal:
+        # Nothing was changed: that is no fault of the cluster.
+        raise Refused(refusal.message, hint=refusal.hint) from refusal
+    if as_json:
+        sent = [request.model_dump(mode="json", exclude={"body", "resource"}) for request in outcome.sent]
+        print_json({"done": done, "sent": sent, "rollout": row.model_dump(mode="json")})
+    else:
+        said = done if outcome.sent else f"nothing to do, {done} already"
+        say(f"{place.name}: {said}; now {health_text(row.health)}")
+    return 0
+
+
+async def _carry_out(asked: RolloutOptions, act: Act) -> tuple[ActionResult, RolloutSummary]:
+    clock, place = SystemClock(), location_of(asked)
+    async with cluster_client(place, clock) as cluster:
+        outcome = await act(RolloutClient(cluster, clock), place.name)
+        look, _ = await observe(cluster, clock, outcome.rollout)
+    return outcome, rollout_summary(outcome.rollout, look.health)

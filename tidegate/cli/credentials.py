@@ -1,0 +1,128 @@
+"""How the caller proves who they are: an SSH key, an OIDC token, or a signature made elsewhere."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from pipelines.statements import Proof, Prover, digest_of
+from tidegate.core.errors import UsageError
+
+TOKEN = "TIDEGATE_OIDC_TOKEN"
+"""The variable that holds a token where there is no file of it."""
+
+
+COMMAND_SECONDS = 300
+"""A command may open a browser, in which a person logs in."""
+
+
+@dataclass(frozen=True)
+class ProofOptions:
+    """What was given; nothing of it is used before something is to be proven."""
+
+    ssh_key: Path | None = None
+    token_file: Path | None = None
+    token_command: str | None = None
+    """Prints a token; `{digest}` in it is the digest of the statement that the token is for."""
+
+    @property
+    def prover(self) -> Prover | None:
+        """Who proves it; None where nothing was given.
+
+        Raises:
+            UsageError: more than one thing was given.
+        """
+        given: list[Prover] = []
+        if self.ssh_key is not None:
+            given.append(KeyProver(self.ssh_key))
+        if self.token_file is not None:
+            given.append(TokenFileProver(self.token_file))
+        if self.token_command is not None:
+            given.append(TokenCommandProver(self.token_command))
+        if len(given) > 1:
+            raise UsageError("a person proves who they are once", hint="give a key, or a token, or a command for one")
+        if not given and os.environ.get(TOKEN):
+            return TokenProver(os.environ[TOKEN])
+        return given[0] if given else None
+
+
+@dataclass(frozen=True)
+class KeyProver:
+    """An SSH key, here or in an agent."""
+
+    key: Path
+
+    def prove(self, statement: str) -> Proof:
+        """Sign it."""
+        from pipelines.adapters.identities import sign
+
+        return Proof(kind="ssh", statement=statement, credential=sign(statement, self.key))
+
+
+@dataclass(frozen=True)
+class TokenProver:
+    """An OIDC token."""
+
+    token: str
+
+    def prove(self, statement: str) -> Proof:
+        """Put the token next to the statement."""
+        return Proof(kind="oidc", statement=statement, credential=self.token.strip())
+
+
+@dataclass(frozen=True)
+class TokenFileProver:
+    """An OIDC token in a file."""
+
+    file: Path
+
+    def prove(self, statement: str) -> Proof:
+        """Put the token next to the statement."""
+        return TokenProver(read_named_text(self.file, "an OIDC token")).prove(statement)
+
+
+@dataclass(frozen=True)
+class TokenCommandProver:
+    """A command that gets an OIDC token for one statement."""
+
+    command: str
+
+    def prove(self, statement: str) -> Proof:
+        """Have a token issued for it."""
+        words = [word.replace("{digest}", digest_of(statement)) for word in shlex.split(self.command)]
+        try:
+            ended = subprocess.run(words, stdout=subprocess.PIPE, text=True, timeout=COMMAND_SECONDS, check=False)
+        except (OSError, subprocess.TimeoutExpired, IndexError):
+            raise UsageError(
+                f"--oidc-token-command: {self.command.split(' ')[0]} cannot be run, or did not end"
+            ) from None
+        if ended.returncode != 0 or not ended.stdout.strip():
+            raise UsageError(f"--oidc-token-command: no token; it ended with {ended.returncode}")
+        return TokenProver(ended.stdout).prove(statement)
+
+
+@dataclass(frozen=True)
+class SignatureProver:
+    """A signature that was made elsewhere, such as where the key is."""
+
+    file: Path
+
+    def prove(self, statement: str) -> Proof:
+        """Put the signature next to the statement."""
+        return Proof(kind="ssh", statement=statement, credential=read_named_text(self.file, "an SSH signature"))
+
+
+def read_named_text(path: Path, what: str) -> str:
+    """The text of a file that was named on the command line.
+
+    Raises:
+        UsageError: it cannot be read.
+    """
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not text"
+        raise UsageError(f"{path}: cannot be read as {what}: {reason}") from None

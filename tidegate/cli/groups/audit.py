@@ -1,0 +1,94 @@
+"""`tidegate audit`: options, help and output."""
+
+# click wants the backspace that keeps examples unwrapped, and a command has as many options as it has.
+# ruff: noqa: D301, PLR0917
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tidegate.cli.options import STATE, As, Output, State, Tracking
+from tidegate.cli.output import print_json
+from tidegate.core.errors import ExitCode, UsageError
+
+if TYPE_CHECKING:
+    from pipelines.authority.audit import Audit
+
+
+audit = typer.Typer(help="Whether what stands in MLflow of a delivery is what was written.")
+
+
+@audit.command()
+def verify(
+    delivery: Annotated[str | None, typer.Argument(help="The delivery's id.", show_default=False)] = None,
+    every: Annotated[bool, typer.Option("--all", help="Every delivery of the spec's model.")] = False,
+    spec: Annotated[Path | None, typer.Option("--file", "-f", help="The spec: its model is meant by --all.")] = None,
+    against: Annotated[Path | None, typer.Option("--against", help="A chain that `audit export` wrote before.")] = None,
+    head: Annotated[
+        list[str] | None, typer.Option("--head", metavar="HASH", help="One that was noted before; repeatable.")
+    ] = None,
+    state: State = STATE,
+    tracking_uri: Tracking = None,
+    output: As = Output.TEXT,
+) -> int:
+    """Say what was changed, inserted or removed since it was written: events, spec, kept files, plan, evidence, tags.
+
+    Changes nothing. Exits with 5 when something was found. Signatures are asked for where TIDEGATE_TRUST, or a
+    trust.yaml next to the spec, names keys under `ledger`; without keys the one who may write may write a whole new
+    chain. Notifications carry heads: what stood in the ledger by then must still stand there.
+
+    \b
+    Examples:
+      tidegate audit verify c28ef0c2fd4347d8a6cec0bb904568a8
+      tidegate audit verify --all -f delivery.yaml --output json
+      tidegate audit verify c28ef0c2fd4347d8a6cec0bb904568a8 --against kept.jsonl
+      tidegate audit verify c28ef0c2fd4347d8a6cec0bb904568a8 --head 9f86d081884c7d65...
+    """
+    if (delivery is None) != every or (every and spec is None):
+        raise UsageError("which delivery?", hint="name one, or say --all with --file and the spec")
+    if head and every:
+        raise UsageError("--head is of one delivery", hint="name it")
+    from tidegate.app.audit import NotedChain
+    from tidegate.app.audit import verify as run
+
+    known = NotedChain(against, tuple(head or ()))
+    audits = run(delivery, spec, known, state, tracking_uri)
+    if output is Output.JSON:
+        print_json([each.model_dump(mode="json") for each in audits])
+    else:
+        print(*(line for each in audits for line in _lines(each)), sep="\n")
+    return ExitCode.NOT_GENUINE if any(each.findings for each in audits) else ExitCode.DELIVERED
+
+
+def _lines(found: Audit) -> Iterator[str]:
+    signed = f"signed by {', '.join(found.keys)}" if found.keys else "signed by nobody"
+    kind = f"chained, {signed}" if found.chained else "not chained"
+    verdict = f"{len(found.findings)} findings" if found.findings else "nothing was changed"
+    yield f"{found.delivery}: {found.events} events, {kind}: {verdict}"
+    yield from (f"  {finding}" for finding in found.findings)
+    yield from (f"  head {head}" for head in found.heads)
+
+
+@audit.command()
+def export(
+    delivery: Annotated[str, typer.Argument(help="The delivery's id.", show_default=False)],
+    to: Annotated[Path, typer.Option("--to", help="The file to write.", show_default=False)],
+    state: State = STATE,
+    tracking_uri: Tracking = None,
+) -> int:
+    """Write the chain with its signatures, one event a line, for a store that cannot be rewritten.
+
+    Changes nothing in MLflow.
+
+    \b
+    Examples:
+      tidegate audit export c28ef0c2fd4347d8a6cec0bb904568a8 --to kept.jsonl
+    """
+    from tidegate.app.audit import export as run
+
+    found = run(delivery, to, state, tracking_uri)
+    return ExitCode.NOT_GENUINE if found else ExitCode.DELIVERED

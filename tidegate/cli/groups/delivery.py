@@ -1,0 +1,342 @@
+"""`tidegate deliver`, `resume`, `approve`, `plan`, `status`, `rollback`, `report`: options, help and output."""
+
+# click wants the backspace that keeps examples unwrapped, and a command has as many options as it has.
+# ruff: noqa: D301, PLR0917
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tidegate.cli.options import (
+    SPEC,
+    STATE,
+    As,
+    InCI,
+    JUnit,
+    Output,
+    PlanOutput,
+    Spec,
+    SshKey,
+    State,
+    Summary,
+    TokenCommand,
+    TokenFile,
+    Tracking,
+    TrustFile,
+)
+
+if TYPE_CHECKING:
+    from pipelines.statements import Prover
+    from tidegate.app.deliver import DeliveryDisplay, DeliveryOutcome
+
+
+def deliver(
+    spec: Spec = SPEC,
+    state: State = STATE,
+    tracking_uri: Tracking = None,
+    output: As = Output.TEXT,
+    users: Annotated[
+        bool, typer.Option("--users", help="Play the users that `traffic` in the spec describes.")
+    ] = False,
+    keep: Annotated[
+        bool, typer.Option("--keep-fleet", help="Leave the fleet up when this command started it.")
+    ] = False,
+    version: Annotated[
+        str | None, typer.Option(help="The version's number; default: the one that `model.from` points at.")
+    ] = None,
+    metrics_address: Annotated[
+        str,
+        typer.Option(
+            help="Where /metrics is served meanwhile: HOST:PORT; 0.0.0.0 for scrapes from outside, port 0 for any."
+        ),
+    ] = "127.0.0.1:0",
+    ci: InCI = False,
+    junit: JUnit = None,
+    summary: Summary = None,
+    trust: TrustFile = None,
+    ssh_key: SshKey = None,
+    token_file: TokenFile = None,
+    token_command: TokenCommand = None,
+) -> int:
+    """Deliver the challenger to every region, or take it back.
+
+    Starts engines, moves user traffic and MLflow aliases. When a gate fails, on an error and on
+    Ctrl-C every region goes back to the champion. Changes no model version's files.
+
+    \b
+    Examples:
+      tidegate deliver delivery.yaml
+      tidegate deliver delivery.yaml --users --output json
+      tidegate deliver delivery.yaml --metrics-address 0.0.0.0:9464
+      tidegate deliver delivery.yaml --ci
+    """
+    from pipelines.spec.trust import trust_at
+    from tidegate.app.process import host_and_port
+    from tidegate.app.wiring.specs import read_delivery
+    from tidegate.cli.ci import errors_told, reports_wanted
+    from tidegate.cli.views.console import PlainConsole
+    from tidegate.cli.views.delivery import follow
+    from tidegate.core.clock import SystemClock
+
+    reports = reports_wanted(ci=ci, junit=junit, summary=summary)
+    display = follow(PlainConsole(stderr=True), SystemClock(), plain=reports.plain)
+    with errors_told(reports, lambda: display.story):
+        delivery = read_delivery(spec)
+        # Not above: a wrong spec is reported before anything heavy is imported.
+        from tidegate.app.deliver import DeliverOptions
+        from tidegate.app.deliver import deliver as run
+
+        options = DeliverOptions(
+            spec=delivery,
+            spec_path=spec,
+            state=state,
+            trusted=trust_at(trust, spec.parent),
+            tracking_uri=tracking_uri,
+            version=version,
+            users=users,
+            keep_fleet=keep,
+            metrics=host_and_port(metrics_address),
+            requester=prover_of(ssh_key, token_file, token_command),
+        )
+        outcome = run(options, display)
+    reports.tell(display.story, outcome.result.delivery)
+    return print_outcome(outcome, display, as_json=output is Output.JSON)
+
+
+def resume(
+    delivery: Annotated[str, typer.Argument(help="The delivery's id.")],
+    by: Annotated[
+        str | None, typer.Option(help="Who carries it on, where the spec says that a name is enough.")
+    ] = None,
+    ssh_key: SshKey = None,
+    token_file: TokenFile = None,
+    token_command: TokenCommand = None,
+    trust: TrustFile = None,
+    state: State = STATE,
+    tracking_uri: Tracking = None,
+    output: As = Output.TEXT,
+) -> int:
+    """Carry a delivery whose process died to its end, here: finished steps are not repeated.
+
+    Moves traffic and aliases as `deliver` does. What a region no longer shows, because it went back by itself,
+    is done again. A verdict that was given stands: then every region goes back. Refused while a process carries it,
+    and to those whom `resume` in the spec does not name, when somebody else has asked for it.
+
+    \b
+    Examples:
+      tidegate resume 0f3c41d28a1b4c7e9d5f6a7b8c9d0e1f
+      tidegate resume 0f3c41d28a1b4c7e9d5f6a7b8c9d0e1f --ssh-key ~/.ssh/id_ed25519
+    """
+    from pipelines.spec.trust import trust_at
+    from tidegate.app.resume import ResumeCredentials, ResumeOptions
+    from tidegate.app.resume import resume as run
+    from tidegate.cli.views.console import PlainConsole
+    from tidegate.cli.views.delivery import follow
+    from tidegate.core.clock import SystemClock
+
+    # What was kept in MLflow is believed by nobody's word: the trust file lies here, and not next to the kept spec.
+    credentials = ResumeCredentials(by, prover_of(ssh_key, token_file, token_command), trust_at(trust, Path()))
+    display = follow(PlainConsole(stderr=True), SystemClock())
+    outcome = run(ResumeOptions(delivery, state, credentials, tracking_uri), display)
+    return print_outcome(outcome, display, as_json=output is Output.JSON)
+
+
+def approve(
+    delivery: Annotated[str, typer.Argument(help="The delivery's id.")],
+    asked: Annotated[str, typer.Argument(metavar="STEP", help="What is asked: a step's id, wave@2, or freeze.")],
+    by: Annotated[str | None, typer.Option(help="Who says so, where the spec says that a name is enough.")] = None,
+    reason: Annotated[str, typer.Option(help="Why; a refusal needs one.")] = "",
+    refuse: Annotated[bool, typer.Option("--refuse", help="Say no: the delivery is taken back.")] = False,
+    ssh_key: SshKey = None,
+    token_file: TokenFile = None,
+    token_command: TokenCommand = None,
+    write_statement: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Answer nothing yet: write what is to be signed, and print its digest."),
+    ] = None,
+    statement: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="What was written there; with --signature or a token.")
+    ] = None,
+    signature: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Its SSH signature, made where the key is.")
+    ] = None,
+    trust: TrustFile = None,
+    state: State = STATE,
+    tracking_uri: Tracking = None,
+) -> int:
+    """Answer a delivery that waits for an approval; the answer stands in its ledger.
+
+    Moves nothing itself: the step that waits reads the answer there, and counts it when it is proven who gave it,
+    or when the spec says that names are enough. `freeze` lets a delivery go on though a freeze holds. Of each
+    person the last answer before the step begins counts.
+
+    \b
+    Examples:
+      tidegate approve 0f3c41d28a1b4c7e9d5f6a7b8c9d0e1f wave@2 --ssh-key ~/.ssh/id_ed25519
+      tidegate approve 0f3c41d28a1b4c7e9d5f6a7b8c9d0e1f wave@2 --refuse --reason "sale starts at noon" --ssh-key KEY
+      tidegate approve 0f3c41d28a1b4c7e9d5f6a7b8c9d0e1f wave@2 --by ann
+    """
+    from pipelines.spec.trust import trust_at
+    from tidegate.app.approve import ApprovalOptions
+    from tidegate.app.approve import approve as run
+    from tidegate.cli.credentials import SignatureProver
+    from tidegate.cli.output import say
+
+    answer = ApprovalOptions(
+        delivery=delivery,
+        asked=asked,
+        state=state,
+        trusted=trust_at(trust, Path()),
+        tracking_uri=tracking_uri,
+        by=by,
+        reason=reason,
+        refuse=refuse,
+        prover=prover_of(ssh_key, token_file, token_command),
+        write_statement=write_statement,
+        statement=statement,
+        signature=SignatureProver(signature) if signature else None,
+    )
+    say(run(answer))
+    return 0
+
+
+def plan(
+    spec: Spec = SPEC,
+    state: State = STATE,
+    tracking_uri: Tracking = None,
+    trust: TrustFile = None,  # noqa: ARG001 - its callback passes it on
+    output: Annotated[PlanOutput, typer.Option("--output", help="How to report.")] = PlanOutput.TEXT,
+) -> int:
+    """Show every step of a delivery, what each gate needs, and how long it takes. Changes nothing.
+
+    \b
+    Examples:
+      tidegate plan delivery.yaml
+      tidegate plan delivery.yaml --output json
+      tidegate plan delivery.yaml --output markdown > comment.md
+    """
+    from tidegate.cli.commands.plan import show_plan
+
+    return show_plan(spec, state, tracking_uri, output=output.value)
+
+
+def status(spec: Spec = SPEC, state: State = STATE, tracking_uri: Tracking = None, output: As = Output.TEXT) -> int:
+    """Show the last delivery, whether it still runs, and what every region serves. Changes nothing.
+
+    Exits with 4 when a region cannot be seen or serves nobody.
+
+    \b
+    Examples:
+      tidegate status
+      tidegate status delivery.yaml --output json
+    """
+    from tidegate.app.status import status as run
+    from tidegate.cli.output import print_json, say
+    from tidegate.cli.views.status import status_data, status_lines
+    from tidegate.core.clock import SystemClock
+
+    report = run(spec, state, tracking_uri)
+    if output is Output.JSON:
+        print_json(status_data(report))
+    else:
+        for line in status_lines(report, SystemClock().now()):
+            say(line)
+    return int(report.exit_code)
+
+
+def rollback(
+    spec: Spec = SPEC,
+    to: Annotated[
+        str | None, typer.Option(metavar="VERSION", help="Further back: `previous`, or a version's number.")
+    ] = None,
+    region: Annotated[
+        list[str] | None, typer.Option("--region", help="This region only, such as one that a delivery left open.")
+    ] = None,
+    start: Annotated[bool, typer.Option("--start", help="With --to: start it again where it is not warm.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="With --to: do not ask.")] = False,
+    state: State = STATE,
+    tracking_uri: Tracking = None,
+    output: As = Output.TEXT,
+) -> int:
+    """Take every region back, now: to the version that production had before the delivery, and never past it.
+
+    Needs the kubeconfig and the spec only: users first, then the records, where MLflow answers. Stops the delivery
+    that runs, here or elsewhere. Run again, it changes nothing; further back is --to, which asks first.
+
+    \b
+    Examples:
+      tidegate rollback delivery.yaml
+      tidegate rollback delivery.yaml --region ap-south-1
+      tidegate rollback delivery.yaml --to previous
+      tidegate rollback delivery.yaml --to 6 --yes
+    """
+    from pipelines.spec.delivery import Delivery
+    from tidegate.app.rollback import RollbackOptions, roll_back_regions
+    from tidegate.cli.confirm import confirm_move
+    from tidegate.cli.output import print_json
+    from tidegate.core.spec import load_spec
+
+    outcome = roll_back_regions(
+        RollbackOptions(
+            load_spec(spec, Delivery),
+            state,
+            tracking_uri,
+            to=to,
+            start=start,
+            confirm=None if yes else confirm_move,
+            regions=tuple(region or ()),
+        )
+    )
+    if output is Output.JSON:
+        print_json({"regions": outcome.versions, "wrong": outcome.wrong})
+    else:
+        print(*(f"{region}: version {version}" for region, version in outcome.versions.items()), sep="\n")
+    for line in outcome.wrong:
+        print(f"tidegate: {line}", file=sys.stderr)
+    return int(outcome.exit_code)
+
+
+def report(
+    spec: Spec = SPEC,
+    state: State = STATE,
+    tracking_uri: Tracking = None,
+    last: Annotated[int, typer.Option(min=1, help="How many deliveries, newest last.")] = 1,
+    target: Annotated[Path, typer.Option("--to", help="The file to write.")] = Path("report.html"),
+) -> int:
+    """Write the last deliveries as one self-contained HTML page.
+
+    \b
+    Examples:
+      tidegate report delivery.yaml --last 3 --to report.html
+    """
+    from tidegate.app.reports import report as run
+
+    run(spec, state, tracking_uri, last=last, target=target)
+    print(target)
+    return 0
+
+
+def prover_of(ssh_key: Path | None, token_file: Path | None, token_command: str | None) -> Prover | None:
+    """Who proves the caller's identity, by the options that are given; None where none is."""
+    # Not above: few commands need it.
+    from tidegate.cli.credentials import ProofOptions
+
+    return ProofOptions(ssh_key, token_file, token_command).prover
+
+
+def print_outcome(outcome: DeliveryOutcome, display: DeliveryDisplay, *, as_json: bool) -> int:
+    """How a delivery ended, and where its report is; returns the exit code that says it."""
+    from tidegate.cli.output import print_json
+    from tidegate.cli.views.console import PlainConsole
+    from tidegate.cli.views.delivery import summary
+
+    if as_json:
+        print_json(outcome.result.model_dump(mode="json") | {"report": str(outcome.report)})
+    else:
+        PlainConsole().print(summary(display.story))
+        print(f"report: {outcome.report}")
+    return int(outcome.result.exit_code)

@@ -1,0 +1,95 @@
+"""`tidegate fleet`, `traffic`, `setup`: what runs on this machine."""
+
+# click wants the backspace that keeps examples unwrapped, and a command has as many options as it has.
+# ruff: noqa: D301
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tidegate.cli.options import (
+    SPEC,
+    STATE,
+    Spec,
+    State,
+    Tracking,
+)
+
+if TYPE_CHECKING:
+    pass
+
+
+fleet = typer.Typer(help="The fleet on this machine: engines, proxies, Prometheus.")
+
+
+@fleet.command("up")
+def fleet_up(
+    spec: Spec = SPEC,
+    state: State = STATE,
+    tracking_uri: Tracking = None,
+    detach: Annotated[bool, typer.Option("--detach", help="Return once every region serves.")] = False,
+) -> int:
+    """Start the fleet and serve the champion in every region until Ctrl-C.
+
+    \b
+    Examples:
+      tidegate fleet up delivery.yaml --detach
+    """
+    from tidegate.app.fleet import FleetOptions, serve_fleet
+    from tidegate.cli.output import say
+
+    serve_fleet(FleetOptions(spec, state, tracking_uri, detach=detach), say)
+    return 0
+
+
+@fleet.command("down")
+def fleet_down(state: State = STATE) -> int:
+    """Drain and stop everything that the fleet runs on this machine.
+
+    \b
+    Examples:
+      tidegate fleet down
+    """
+    from tidegate.app.fleet import stop_fleet
+
+    print("stopped" if stop_fleet(state) else "no fleet runs here")
+    return 0
+
+
+def traffic(
+    spec: Spec = SPEC,
+    state: State = STATE,
+    seconds: Annotated[float | None, typer.Option(min=1, help="Stop after this long; default: at Ctrl-C.")] = None,
+) -> int:
+    """Play the users of every region, as `traffic` in the spec describes them.
+
+    Writes one record for each request (times and counts, never prompts); says at the end how many failed.
+
+    \b
+    Examples:
+      tidegate traffic delivery.yaml --seconds 60
+    """
+    from tidegate.app.fleet import play_traffic
+
+    totals = play_traffic(spec, state, seconds=seconds)
+    print(f"{totals.failed} of {totals.requests} requests failed, {totals.cut} were cut")
+    return 0
+
+
+def setup() -> int:
+    """Bring what the fleet on this machine needs: Prometheus, a compiler, the engine environment.
+
+    Installs packages as root, or says what to run; creates the engine environment at its fixed path
+    (TIDEGATE_ENGINE_HOME, default /opt/tidegate/engine). Does nothing when all is there.
+
+    \b
+    Examples:
+      tidegate setup
+    """
+    from tidegate.app.process import note
+    from tidegate.cli.setup import run_setup
+
+    run_setup(note)
+    return 0

@@ -1,0 +1,488 @@
+"""`tidegate rollout`: options and help; what a command does is imported when it is called."""
+
+# click wants the backspace that keeps examples unwrapped, and a command has as many options as it has.
+# ruff: noqa: D301, PLR0917
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rollouts.manifests.render import RenderPart
+from rollouts.manifests.traffic_spec import TrafficRouter
+from tidegate.cli.commands.rollout import RolloutOptions
+from tidegate.cli.options import SPEC, As, Output, Spec
+
+Name = Annotated[
+    str | None, typer.Argument(metavar="NAME", help="The Rollout; with --spec the delivery's.", show_default=False)
+]
+
+
+Context = Annotated[
+    str | None, typer.Option("--context", help="Of the kubeconfig; default: its current one, or this pod's cluster.")
+]
+
+
+Namespace = Annotated[str | None, typer.Option("--namespace", help="Default: the context's.")]
+
+
+OfSpec = Annotated[
+    Path | None,
+    typer.Option("--spec", help="A delivery's spec: gives cluster, namespace and name.", show_default=False),
+]
+
+
+Region = Annotated[str | None, typer.Option("--region", help="Of --spec; may be left out when there is one.")]
+
+
+ExpectHash = Annotated[
+    str | None, typer.Option("--expect-hash", help="Refuse unless this is the pod template hash of the new version.")
+]
+
+
+ExpectStep = Annotated[
+    int | None, typer.Option("--expect-step", min=0, help="Refuse unless it is at the step with this index, from 0.")
+]
+
+
+looks = typer.Typer()
+
+
+Stuck = Annotated[
+    str,
+    typer.Option("--stuck-after", help="How long the controller may owe a reaction, such as 60s, before it is stuck."),
+]
+
+
+@looks.command("get")
+def get(
+    name: Name = None,
+    context: Context = None,
+    namespace: Namespace = None,
+    spec: OfSpec = None,
+    region: Region = None,
+    stuck_after: Stuck = "60s",
+    output: As = Output.TEXT,
+) -> int:
+    """Show a Rollout with its revisions, ReplicaSets, pods and analysis runs, and why it is as it is. Changes nothing.
+
+    \b
+    Examples:
+      tidegate rollout get support-llm --context eu-west-1
+      tidegate rollout get --spec delivery.yaml --region eu-west-1 --output json
+    """
+    from tidegate.cli.commands.rollout import show_rollout as run
+
+    return run(RolloutOptions(name, context, namespace, spec, region), stuck_after, as_json=output is Output.JSON)
+
+
+@looks.command("list")
+def listing(
+    context: Context = None,
+    namespace: Namespace = None,
+    spec: OfSpec = None,
+    region: Region = None,
+    output: As = Output.TEXT,
+) -> int:
+    """List the Rollouts of a namespace: strategy, health, step, weight and pods of each. Changes nothing.
+
+    \b
+    Examples:
+      tidegate rollout list --context eu-west-1 --namespace serving
+      tidegate rollout list --output json
+    """
+    from tidegate.cli.commands.rollout import list_rollouts as run
+
+    return run(RolloutOptions(None, context, namespace, spec, region), as_json=output is Output.JSON)
+
+
+@looks.command("status")
+def status(
+    name: Name = None,
+    context: Context = None,
+    namespace: Namespace = None,
+    spec: OfSpec = None,
+    region: Region = None,
+    timeout: Annotated[str, typer.Option("--timeout", help="How long to wait, such as 30m; 0s looks once.")] = "30m",
+    stuck_after: Stuck = "60s",
+    output: As = Output.TEXT,
+) -> int:
+    """Wait until a Rollout is healthy or needs somebody, and say which by the exit code. Changes nothing.
+
+    Ends with 0 healthy, 1 degraded, 2 paused until somebody goes on, 3 an analysis could not decide, 4 stuck, or not
+    there in time. A pause that ends by itself is waited for.
+
+    \b
+    Examples:
+      tidegate rollout status support-llm --context eu-west-1 --timeout 45m
+      tidegate rollout status --spec delivery.yaml --region eu-west-1 --timeout 0s --output json
+    """
+    from tidegate.cli.commands.rollout import report_status
+
+    asked = RolloutOptions(name, context, namespace, spec, region)
+    return report_status(asked, timeout, stuck_after, as_json=output is Output.JSON)
+
+
+@looks.command("watch")
+def watch(
+    name: Name = None,
+    context: Context = None,
+    namespace: Namespace = None,
+    spec: OfSpec = None,
+    region: Region = None,
+    timeout: Annotated[str | None, typer.Option("--timeout", help="End after so long, such as 10m.")] = None,
+    stuck_after: Stuck = "60s",
+    output: As = Output.TEXT,
+) -> int:
+    """Show a Rollout with all that belongs to it while it changes, until Ctrl-C. Changes nothing.
+
+    A tree on a terminal, and a line for each change elsewhere and when `CI` is set; with --output json one of JSON.
+
+    \b
+    Examples:
+      tidegate rollout watch support-llm --context eu-west-1
+      tidegate rollout watch support-llm --timeout 10m --output json
+    """
+    from tidegate.cli.commands.rollout import watch_rollout
+
+    asked = RolloutOptions(name, context, namespace, spec, region)
+    return watch_rollout(asked, timeout, stuck_after, as_json=output is Output.JSON)
+
+
+actions = typer.Typer()
+
+
+@actions.command("promote")
+def promote_command(
+    name: Name = None,
+    full: Annotated[bool, typer.Option("--full", help="Past all steps, pauses and analyses.")] = False,
+    skip_step: Annotated[bool, typer.Option("--skip-step", help="Past what runs now, also an analysis.")] = False,
+    to_step: Annotated[
+        int | None, typer.Option("--to-step", min=0, help="To the step with this index, from 0, up or down.")
+    ] = None,
+    expect_hash: ExpectHash = None,
+    expect_step: ExpectStep = None,
+    context: Context = None,
+    namespace: Namespace = None,
+    spec: OfSpec = None,
+    region: Region = None,
+    output: As = Output.TEXT,
+) -> int:
+    """Let a paused Rollout go on, and return once its controller has reacted.
+
+    Moves users as its next steps say. Refused when it is not paused, since that would skip what runs, and when it
+    moved on meanwhile: two who promote at once move it by one pause.
+
+    \b
+    Examples:
+      tidegate rollout promote support-llm --context eu-west-1
+      tidegate rollout promote support-llm --expect-step 3
+      tidegate rollout promote support-llm --full
+    """
+    from tidegate.cli.commands.rollout import expected_of, promote
+
+    return promote(
+        RolloutOptions(name, context, namespace, spec, region),
+        full=full,
+        skip_step=skip_step,
+        to_step=to_step,
+        expected=expected_of(expect_hash, expect_step),
+        as_json=output is Output.JSON,
+    )
+
+
+@actions.command("abort")
+def abort_command(
+    name: Name = None,
+    expect_hash: ExpectHash = None,
+    context: Context = None,
+    namespace: Namespace = None,
+    spec: OfSpec = None,
+    region: Region = None,
+    output: As = Output.TEXT,
+) -> int:
+    """Bring all users back to the stable version, and return once the controller has done so.
+
+    The spec still names the new version: go on with `retry`, or with `undo`. Refused when nothing is in progress.
+
+    \b
+    Examples:
+      tidegate rollout abort support-llm --context eu-west-1
+    """
+    from tidegate.cli.commands.rollout import abort, expected_of
+
+    asked = RolloutOptions(name, context, namespace, spec, region)
+    return abort(asked, expected=expected_of(expect_hash), as_json=output is Output.JSON)
+
+
+@actions.command("retry")
+def retry_command(
+    name: Name = None,
+    context: Context = None,
+    namespace: Namespace = None,
+    spec: OfSpec = None,
+    region: Region = None,
+    output: As = Output.TEXT,
+) -> int:
+    """Start an aborted version again at its first step. Refused when it was not aborted.
+
+    \b
+    Examples:
+      tidegate rollout retry support-llm --context eu-west-1
+    """
+    from tidegate.cli.commands.rollout import retry
+
+    return retry(RolloutOptions(name, context, namespace, spec, region), as_json=output is Output.JSON)
+
+
+@actions.command("undo")
+def undo_command(
+    name: Name = None,
+    to_revision: Annotated[
+        int,
+        typer.Option(
+            "--to-revision", min=0, help="0: the stable one while another is on its way, else the one before."
+        ),
+    ] = 0,
+    context: Context = None,
+    namespace: Namespace = None,
+    spec: OfSpec = None,
+    region: Region = None,
+    output: As = Output.TEXT,
+) -> int:
+    """Bring back the pod template of an earlier revision.
+
+    To the stable version it goes at once; to any other by all steps, unless `spec.rollbackWindow` covers it.
+
+    \b
+    Examples:
+      tidegate rollout undo support-llm --context eu-west-1
+      tidegate rollout undo support-llm --to-revision 3
+    """
+    from tidegate.cli.commands.rollout import undo
+
+    return undo(
+        RolloutOptions(name, context, namespace, spec, region), revision=to_revision, as_json=output is Output.JSON
+    )
+
+
+@actions.command("pause")
+def pause_command(
+    name: Name = None,
+    context: Context = None,
+    namespace: Namespace = None,
+    spec: OfSpec = None,
+    region: Region = None,
+    output: As = Output.TEXT,
+) -> int:
+    """Hold a Rollout where it is; users stay as they are spread now. `promote` or `resume` lets it go on.
+
+    \b
+    Examples:
+      tidegate rollout pause support-llm --context eu-west-1
+    """
+    from tidegate.cli.commands.rollout import pause
+
+    return pause(RolloutOptions(name, context, namespace, spec, region), as_json=output is Output.JSON)
+
+
+@actions.command("resume")
+def resume_command(
+    name: Name = None,
+    context: Context = None,
+    namespace: Namespace = None,
+    spec: OfSpec = None,
+    region: Region = None,
+    output: As = Output.TEXT,
+) -> int:
+    """Let go what `pause` holds, and nothing else: the pause of a step stays.
+
+    \b
+    Examples:
+      tidegate rollout resume support-llm --context eu-west-1
+    """
+    from tidegate.cli.commands.rollout import resume
+
+    return resume(RolloutOptions(name, context, namespace, spec, region), as_json=output is Output.JSON)
+
+
+@actions.command("restart")
+def restart_command(
+    name: Name = None,
+    after: Annotated[str, typer.Option("--in", help="When to begin, such as 30s.")] = "0s",
+    context: Context = None,
+    namespace: Namespace = None,
+    spec: OfSpec = None,
+    region: Region = None,
+    output: As = Output.TEXT,
+) -> int:
+    """Replace every pod by a new one of the same version, a few at a time; returns before the last one.
+
+    \b
+    Examples:
+      tidegate rollout restart support-llm --context eu-west-1
+      tidegate rollout restart support-llm --in 30s
+    """
+    from tidegate.cli.commands.rollout import restart
+
+    return restart(RolloutOptions(name, context, namespace, spec, region), after=after, as_json=output is Output.JSON)
+
+
+@actions.command("set-image")
+def set_image_command(
+    words: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="[NAME] CONTAINER=IMAGE", help="A container's name, or * for all of them.", show_default=False
+        ),
+    ],
+    context: Context = None,
+    namespace: Namespace = None,
+    spec: OfSpec = None,
+    region: Region = None,
+    output: As = Output.TEXT,
+) -> int:
+    """Give a Rollout another image, which starts its steps; nothing when it has that image.
+
+    \b
+    Examples:
+      tidegate rollout set-image support-llm engine=registry.example.com/support-llm@sha256:... --context eu-west-1
+      tidegate rollout set-image 'engine=registry.example.com/support-llm@sha256:...' --spec delivery.yaml
+    """
+    from tidegate.cli.commands.rollout import set_image
+
+    *names, assignment = words
+    if len(names) > 1:
+        raise typer.BadParameter(f"found {' '.join(words)}; expected [NAME] CONTAINER=IMAGE")
+    asked = RolloutOptions(names[0] if names else None, context, namespace, spec, region)
+    return set_image(asked, assignment=assignment, as_json=output is Output.JSON)
+
+
+guards = typer.Typer()
+
+
+@guards.command("guard")
+def guard(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The delivery, and its Rollout.", show_default=False)],
+    region: Annotated[str, typer.Option("--region", help="How lines name this cluster.", show_default=False)],
+    context: Context = None,
+    namespace: Namespace = None,
+    traffic: Annotated[TrafficRouter, typer.Option("--traffic", help="What splits users.")] = TrafficRouter.GATEWAY_API,
+    start_within: Annotated[str, typer.Option("--start-within", help="How long engines may take to start.")] = "35m",
+    after_abort: Annotated[str, typer.Option("--after-abort", help="As `fleet.canary.after_abort`.")] = "5m",
+    warm: Annotated[int, typer.Option("--warm", min=0, help="As `fleet.previous.versions`; 0 for none.")] = 2,
+    probes: Annotated[
+        int | None, typer.Option("--probes", min=0, max=65535, help="Answer /healthz and /readyz on this port.")
+    ] = None,
+) -> int:
+    """Look every 10 s whether somebody carries the region's trial, and take it back when nobody did for too long.
+
+    Runs in each region's cluster, from the set-up part of `rollout render`, until it is told to end. It needs no spec
+    and no MLflow. A trial goes back when its Lease was silent for longer than it allows (`fleet.unattended`), and was
+    seen unchanged for 30 s; a Rollout without a Lease, or that somebody else asks for a version, is left alone.
+
+    \b
+    Examples:
+      tidegate rollout guard support-llm --region eu-west-1
+      tidegate rollout guard support-llm --region eu-west-1 --context eu-west-1 --namespace serving --traffic istio
+    """
+    from tidegate.cli.commands.rollout_guard import GuardOptions, guard_region
+
+    return guard_region(
+        GuardOptions(
+            name=name,
+            region=region,
+            context=context,
+            namespace=namespace,
+            traffic=traffic,
+            start_within=start_within,
+            after_abort=after_abort,
+            warm=warm,
+            probes=probes,
+        )
+    )
+
+
+rollout = typer.Typer(help="The fleet on Kubernetes: what its clusters get, and what their Rollouts do.")
+
+
+rollout.add_typer(looks)
+
+
+rollout.add_typer(actions)
+
+
+rollout.add_typer(guards)
+
+
+Image = Annotated[
+    str, typer.Option("--image", help="The engine's image: REPOSITORY@sha256:DIGEST.", show_default=False)
+]
+
+
+Version = Annotated[str, typer.Option("--version", help="The model version's number.", show_default=False)]
+
+
+ModelDigest = Annotated[str, typer.Option("--digest", help="The model version's digest, to be noted on its pods.")]
+
+
+SpecRegion = Annotated[str | None, typer.Option("--region", help="Of the spec; may be left out when there is one.")]
+
+
+@rollout.command("render")
+def render(
+    image: Image,
+    version: Version,
+    spec: Spec = SPEC,
+    region: SpecRegion = None,
+    digest: ModelDigest = "",
+    part: Annotated[
+        RenderPart | None,
+        typer.Option("--part", help="What an administrator applies once, or what each delivery applies."),
+    ] = None,
+    against: Annotated[
+        bool, typer.Option("--against", help="Refuse, with exit 2, where the cluster has objects of others instead.")
+    ] = False,
+    output: As = Output.TEXT,
+) -> int:
+    """Print every object that a region needs to serve an engine, as YAML for `kubectl apply`.
+
+    Reads the spec only: asks no registry, no cluster but with --against, and changes nothing.
+
+    \b
+    Examples:
+      tidegate rollout render --region eu-west-1 --version 7 --image registry.example.com/support-llm@sha256:...
+      tidegate rollout render delivery.yaml --part setup --version 7 --image registry.example.com/support-llm@sha256:...
+    """
+    from tidegate.cli.commands.rollout_objects import ReleaseOptions, render_objects
+
+    parts = tuple(RenderPart) if part is None else (part,)
+    asked = ReleaseOptions(region, image, version, digest)
+    return render_objects(spec, asked, parts, against=against, as_json=output is Output.JSON)
+
+
+@rollout.command("diff")
+def diff(
+    image: Image,
+    version: Version,
+    spec: Spec = SPEC,
+    region: SpecRegion = None,
+    digest: ModelDigest = "",
+    exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 1 when anything differs.")] = False,
+    output: As = Output.TEXT,
+) -> int:
+    """Show what applying a region's objects would change in its cluster, and which of its objects are left over.
+
+    Asks the region's API server for dry runs; changes nothing.
+
+    \b
+    Examples:
+      tidegate rollout diff --region eu-west-1 --version 7 --image registry.example.com/support-llm@sha256:...
+      tidegate rollout diff --exit-code --version 7 --image registry.example.com/support-llm@sha256:...
+    """
+    from tidegate.cli.commands.rollout_objects import ReleaseOptions, diff_objects
+
+    asked = ReleaseOptions(region, image, version, digest)
+    return diff_objects(spec, asked, exit_code=exit_code, as_json=output is Output.JSON)

@@ -1,0 +1,358 @@
+"""A delivery on a terminal: a live view while it happens, plain lines elsewhere, a summary at its end."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.padding import Padding
+from rich.rule import Rule
+from rich.table import Table
+from rich.text import Text
+
+from gates.model import GateOutcome
+from pipelines.events.state import DeliveryState, GateState, RegionTraffic, StepState, StepStatus, seconds_left
+from pipelines.views.wording import decision, headline, key_numbers, shares, stopwatch
+from registry.model import Event
+from tidegate.core.clock import Clock
+from tidegate.core.durations import duration
+from tidegate.core.text import one_line
+
+if TYPE_CHECKING:
+    from tidegate.app.deliver import DeliveryDisplay
+
+
+def follow(
+    console: Console, clock: Clock, environment: Mapping[str, str] = os.environ, *, plain: bool = False
+) -> DeliveryDisplay:
+    """The display that fits: live on a person's terminal, plain lines in CI, pipes and files, and when `plain`."""
+    # Many CI systems offer a terminal and keep every frame of what moves on it.
+    live = console.is_terminal and not console.is_dumb_terminal and not (plain or environment.get("CI"))
+    return LiveProgress(console, clock) if live else PlainProgress(console)
+
+
+REFRESHES_PER_SECOND = 4
+"""Enough for a clock that moves; a slow terminal over a network keeps up."""
+
+
+QUIET = timedelta(seconds=10)
+"""Plain lines repeat a gate that is still running, or a step's count, no more often than this."""
+
+
+class LiveProgress:
+    """One view that stays in place and moves with the clock, also while no event comes."""
+
+    def __init__(self, console: Console, clock: Clock) -> None:
+        """Nothing is shown before the context is entered."""
+        self.story = DeliveryState()
+        self._console = console
+        self._clock = clock
+        self._live = Live(console=console, get_renderable=self._render, refresh_per_second=REFRESHES_PER_SECOND)
+
+    def on_event(self, event: Event) -> None:
+        self.story = self.story.apply(event)
+
+    def _render(self) -> RenderableType:
+        return screen(self.story, self._clock.now(), rows=self._console.height)
+
+    def __enter__(self) -> Self:
+        self._live.start(refresh=True)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._live.stop()
+
+
+class PlainProgress:
+    """One line per event that matters, with its time since the delivery started."""
+
+    def __init__(self, console: Console) -> None:
+        """Lines go to `console`, without colours and without wrapping."""
+        self.story = DeliveryState()
+        self._console = console
+        self._last: dict[tuple[str, str], tuple[GateOutcome | None, datetime]] = {}
+
+    def on_event(self, event: Event) -> None:
+        before, self.story = self.story, self.story.apply(event)
+        text = self._line(event, before)
+        if text:
+            elapsed = stopwatch(self.story.elapsed_seconds(event.at))
+            self._console.print(f"{elapsed:>7}  {one_line(text)}", highlight=False, markup=False, soft_wrap=True)
+
+    def _line(self, event: Event, before: DeliveryState) -> str:
+        """What to say about the event; empty when it says nothing new."""
+        if event.step == "delivery":
+            return self._delivery(event)
+        match event.kind:
+            case "traffic":
+                return _traffic(self.story, before)
+            case "verdict":
+                return self._verdict(event)
+            case "evidence":
+                return f"{event.step}: {_count(event)}" if self._due((event.step, ""), None, event.at) else ""
+            case _:
+                return self._step(event)
+
+    def _step(self, event: Event) -> str:
+        step = self.story.step(event.step)
+        if event.kind == "failed":
+            return f"{event.step}: FAILED: {event.message}"
+        took = f" in {duration(step.seconds(event.at))}" if step and event.kind == "done" else ""
+        return f"{event.step}: {event.kind}{took}" + (f", {event.message}" if event.message else "")
+
+    def _delivery(self, event: Event) -> str:
+        story = self.story
+        if event.kind == "closed":
+            return f"{story.model} {story.version}: {story.outcome}: {story.reason}"
+        left = seconds_left(story, event.at)
+        expected = f", {len(story.steps)} steps, about {duration(left)}" if left else ""
+        against = f" against champion {story.champion}" if story.champion else ""
+        return f"{story.model} {story.version}{against}{expected}" if event.kind == "started" else event.message
+
+    def _verdict(self, event: Event) -> str:
+        asked = (event.step, event.data["gate"], event.data.get("region"))
+        gate = next(gate for gate in self.story.gates if (gate.step, gate.name, gate.region) == asked)
+        if not self._due((event.step, gate.name), gate.latest.outcome, event.at):
+            return ""
+        outcome = str(gate.latest.outcome)
+        # Upper case, so that an eye that runs over a CI log stops there.
+        word = outcome if gate.latest.outcome <= GateOutcome.RUNNING else outcome.upper()
+        return f"{event.step}: {gate.name} {word}: {gate.latest.reason}"
+
+    def _due(self, key: tuple[str, str], outcome: GateOutcome | None, at: datetime) -> bool:
+        """Whether this is news: a new outcome, or the same one after `QUIET`."""
+        last = self._last.get(key)
+        due = (
+            last is None or last[0] is not outcome or (at - last[1] >= QUIET and outcome in (None, GateOutcome.RUNNING))
+        )
+        if due:
+            self._last[key] = (outcome, at)
+        return due
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        return None
+
+
+def _traffic(story: DeliveryState, before: DeliveryState) -> str:
+    """The regions whose traffic changed, as their users are shared out now."""
+    changed = [region for region in story.regions if region not in before.regions]
+    return "; ".join(f"{region.name}: {shares(region, story)}" for region in changed)
+
+
+def _count(event: Event) -> str:
+    done, total = event.data.get("done"), event.data.get("total")
+    return f"{done} of {total}, {event.message}" if total else event.message
+
+
+MARKS = {
+    StepStatus.WAITING: ("·", "dim"),
+    StepStatus.RUNNING: ("▸", "bold cyan"),
+    StepStatus.DONE: ("✓", "green"),
+    StepStatus.FAILED: ("✗", "bold red"),
+    StepStatus.SKIPPED: ("-", "dim"),
+    StepStatus.UNDONE: ("↩", "yellow"),
+}
+
+
+VERDICTS = {
+    GateOutcome.PASS: ("✓", "green"),
+    GateOutcome.RUNNING: ("…", "cyan"),
+    GateOutcome.INCONCLUSIVE: ("?", "yellow"),
+    GateOutcome.ERROR: ("!", "bold red"),
+    GateOutcome.FAIL: ("✗", "bold red"),
+}
+
+
+BAR_CELLS = 24
+"""Width of a region's bar, in characters."""
+
+
+GATE_ROWS = 6
+"""Verdicts on screen at most: those of the steps at work, the latest last."""
+
+
+FRAME_ROWS = 5
+"""Lines of the display that are neither steps, regions nor verdicts."""
+
+
+def screen(story: DeliveryState, now: datetime, *, rows: int) -> Group:
+    """The whole display, in at most `rows` lines while the delivery runs, in full once it is over."""
+    gates = _gates_at_work(story)
+    room = max(rows - FRAME_ROWS - len(story.regions) - len(gates), 4)
+    parts: list[RenderableType] = [_header(story, now), Rule(style="dim"), _steps(story, now, room)]
+    if story.regions:
+        parts += [Text(), _regions(story)]
+    if gates:
+        parts += [Text(), _gates(gates)]
+    return Group(*parts)
+
+
+def summary(story: DeliveryState) -> Table:
+    """What is left to say at the end: version, outcome, what decided, how long it took."""
+    style = "green" if story.outcome == "delivered" else "red"
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    against = f", champion {story.champion}" if story.champion else ""
+    table.add_row("version", Text(f"{story.model} {story.version}{against}"))
+    table.add_row("outcome", Text(story.outcome or "running", style=f"bold {style}"))
+    table.add_row("decided by", Text(_decided_by(story)))
+    for left in story.left:
+        table.add_row("still open", Text(str(left), style="bold red"))
+    table.add_row("took", duration(story.elapsed_seconds(story.ended or story.started)) if story.started else "-")
+    return table
+
+
+def _decided_by(story: DeliveryState) -> str:
+    gate = story.deciding
+    return f"{decision(story)}, in {gate.step}" if gate else story.reason
+
+
+def _header(story: DeliveryState, now: datetime) -> Table:
+    left = seconds_left(story, now)
+    clock = stopwatch(story.elapsed_seconds(now))
+    moving = f"{clock}  about {stopwatch(left)} left" if left is not None else clock
+    title = Text(headline(story), style=_tone(story))
+    if story.champion and story.outcome is None:
+        title.append(f", champion is {story.champion}", style="not bold dim")
+    table = Table.grid(expand=True, padding=(0, 2))
+    table.add_column(ratio=1)
+    table.add_column(justify="right", no_wrap=True)
+    table.add_row(title, Text(moving, style="dim"))
+    return table
+
+
+def _tone(story: DeliveryState) -> str:
+    if story.outcome is None:
+        return "bold"
+    return "bold green" if story.outcome == "delivered" else "bold red"
+
+
+def _steps(story: DeliveryState, now: datetime, room: int) -> Table:
+    table = Table.grid(padding=(0, 1), expand=True)
+    for _ in range(3):
+        table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True, justify="right")
+    table.add_column(no_wrap=True, overflow="ellipsis", style="dim", ratio=1)
+    # It stays on the terminal for good: then in full.
+    if story.outcome:
+        return _ended(story, now, table)
+    first, last = visible(story.steps, room)
+    if first:
+        took = sum(step.seconds(now) for step in story.steps[:first])
+        table.add_row(
+            Text("✓", "green"),
+            Text("1 step" if first == 1 else f"{first} steps", "dim"),
+            "",
+            Text(duration(took), "dim"),
+            "",
+        )
+    for step in story.steps[first:last]:
+        table.add_row(*_step_cells(step, now))
+    if last < len(story.steps):
+        table.add_row(Text("·", "dim"), Text(f"{len(story.steps) - last} more", "dim"), "", "", "")
+    return table
+
+
+def _ended(story: DeliveryState, now: datetime, table: Table) -> Table:
+    """Every step that was begun; those that never were are one line."""
+    for step in story.steps:
+        if step.state is not StepStatus.SKIPPED:
+            table.add_row(*_step_cells(step, now))
+    skipped = sum(step.state is StepStatus.SKIPPED for step in story.steps)
+    if skipped:
+        table.add_row(Text("-", "dim"), Text(f"{skipped} skipped", "dim"), "", "", "")
+    return table
+
+
+def visible(steps: Sequence[StepState], room: int) -> tuple[int, int]:
+    """Which steps to show when not all fit in `room` lines: the first running one near the top, then what follows."""
+    if len(steps) <= room:
+        return 0, len(steps)
+    shown = room - 2
+    running = [index for index, step in enumerate(steps) if step.state is StepStatus.RUNNING]
+    begun = [index for index, step in enumerate(steps) if step.started]
+    anchor = running[0] if running else max(begun, default=0)
+    first = min(max(anchor - shown // 3, 0), len(steps) - shown)
+    return first, first + shown
+
+
+def _step_cells(step: StepState, now: datetime) -> tuple[Text, Text, Text, Text, Text]:
+    mark, style = MARKS[step.state]
+    name = f"{step.stage} {step.weight}%" if step.weight is not None else step.stage
+    quiet = "dim" if step.state in (StepStatus.WAITING, StepStatus.SKIPPED) else ""
+    return (
+        Text(mark, style),
+        Text(name, "bold" if step.state is StepStatus.RUNNING else quiet),
+        Text(step.id.partition("@")[2].partition("/")[0], quiet),
+        Text(_time(step, now), quiet),
+        Text(_detail(step)),
+    )
+
+
+def _time(step: StepState, now: datetime) -> str:
+    if step.state is StepStatus.RUNNING:
+        return stopwatch(step.seconds(now))
+    if step.started:
+        return duration(step.seconds(now))
+    known = step.state is StepStatus.WAITING and step.expected_seconds
+    return f"~{duration(step.expected_seconds)}" if known else ""
+
+
+def _detail(step: StepState) -> str:
+    if step.state is StepStatus.RUNNING and step.progress:
+        return f"{step.progress[0]} of {step.progress[1]}  {step.message}"
+    return "" if step.state in (StepStatus.WAITING, StepStatus.SKIPPED) else step.message
+
+
+def _regions(story: DeliveryState) -> Table:
+    table = Table.grid(padding=(0, 1))
+    for _ in range(3):
+        table.add_column(no_wrap=True)
+    for region in story.regions:
+        table.add_row(Text(f"  {region.name}"), _bar(region), Text(shares(region, story)))
+    return table
+
+
+def _bar(region: RegionTraffic) -> Text:
+    """Filled from the left with the version being delivered; never empty or full unless it truly is."""
+    cells = round(region.weight / 100 * BAR_CELLS)
+    # 1 % must be seen.
+    if 0 < region.weight < 100:
+        cells = min(max(cells, 1), BAR_CELLS - 1)
+    return Text.assemble(("█" * cells, "cyan"), ("░" * (BAR_CELLS - cells), "dim"))
+
+
+def _gates_at_work(story: DeliveryState) -> list[GateState]:
+    """The gates of the steps at work, or else of the last step that had any."""
+    running = {step.id for step in story.steps if step.state is StepStatus.RUNNING}
+    chosen = [gate for gate in story.gates if gate.step in running]
+    if not chosen and story.gates:
+        chosen = [gate for gate in story.gates if gate.step == story.gates[-1].step]
+    return chosen[-GATE_ROWS:]
+
+
+def _gates(gates: Sequence[GateState]) -> RenderableType:
+    table = Table.grid(padding=(0, 1), expand=True)
+    for _ in range(4):
+        table.add_column(no_wrap=True)
+    table.add_column(overflow="ellipsis", no_wrap=True, ratio=1)
+    for gate in gates:
+        mark, style = VERDICTS[gate.latest.outcome]
+        place = gate.step.partition("@")[2] if gate.region else gate.step
+        reason = " · ".join(part for part in (key_numbers(gate), gate.latest.reason) if part)
+        outcome = Text(str(gate.latest.outcome), style)
+        table.add_row(Text(mark, style), Text(gate.name), Text(place, "dim"), outcome, Text(reason))
+    return Padding(table, (0, 0, 0, 2))

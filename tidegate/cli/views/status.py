@@ -1,0 +1,132 @@
+"""`tidegate status` as lines and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+
+from pipelines.views.wording import people
+from registry.model import DeliverySummary
+from rollouts.model import CarrierHeartbeat, RegionPhase, RegionState
+from tidegate.app.status import DeliveryStatus, FleetSnapshot, StatusReport
+from tidegate.core.durations import duration
+
+NOTABLE_SECONDS = 60.0
+"""A carrier renews its heartbeat every few seconds; a longer silence is worth a word."""
+
+
+def status_lines(report: StatusReport, now: datetime) -> Iterator[str]:
+    """The delivery, its records, then region after region."""
+    yield _first_line(report.delivery)
+    yield from _record_lines(report.delivery)
+    yield from _lines(report.fleet, now)
+
+
+def status_data(report: StatusReport) -> dict[str, object]:
+    """The same as data for `--output json`."""
+    delivery, fleet = report.delivery, report.fleet
+    return {
+        "delivery": delivery.last.model_dump(mode="json") if delivery.last else None,
+        "alive": delivery.alive,
+        "requester": delivery.story.requester,
+        "approvals": list(delivery.story.allowed),
+        "left": [each.model_dump(mode="json") for each in delivery.story.left],
+        "unwritten": delivery.unwritten,
+        "unreadable": delivery.unreadable,
+        "process": report.process,
+        "regions": [region_data(region) for region in fleet.regions],
+        "carried": {region: each.model_dump(mode="json") for region, each in fleet.carried.items()},
+        "silent": fleet.silent,
+    }
+
+
+def region_data(region: RegionState) -> dict[str, object]:
+    """With the names of the last release too, for one more."""
+    data = region.model_dump(mode="json")
+    old = {"foreign_wish": "foreign_change", "strangers": "foreign_objects"}  # codespell:ignore wish,strangers
+    return data | {name: data[new] for name, new in old.items()}
+
+
+def _record_lines(delivery: DeliveryStatus) -> Iterator[str]:
+    """Below the line of the delivery itself."""
+    for what, who in people(delivery.story):
+        yield f"{what.lower()}: {who}"
+    for each in delivery.story.left:
+        yield f"still open: {each}"
+    if delivery.unwritten:
+        yield f"{delivery.unwritten} events are not yet written: MLflow has not taken them"
+
+
+def _first_line(records: DeliveryStatus) -> str:
+    if records.unreadable is not None:
+        return f"MLflow cannot be read, so what became of the last delivery is not known: {records.unreadable}"
+    return _delivery_line(records.last, alive=records.alive)
+
+
+def _lines(seen: FleetSnapshot, now: datetime) -> Iterator[str]:
+    for region in seen.regions:
+        yield _region_line(region)
+        yield from _taken_away_line(region)
+        yield from _foreign_object_lines(region)
+        yield from _unattended_lines(region)
+        if region.region in seen.carried:
+            yield carrier_line(region.region, seen.carried[region.region], now)
+    for name, reason in seen.silent.items():
+        yield f"{name}: cannot be seen: {reason}"
+    if not seen.regions and not seen.silent:
+        yield "no fleet runs here"
+
+
+def carrier_line(region: str, carried: CarrierHeartbeat, now: datetime) -> str:
+    """Who carries a region's trial, since when nothing was heard, and what comes of that."""
+    if carried.heard is None:
+        return f"{region}: carried by {carried.who}, of whom nothing was heard yet"
+    silent = max((now - carried.heard).total_seconds(), 0.0)
+    told = f"{region}: carried by {carried.who}, heard of {duration(silent)} ago"
+    left = carried.unattended_seconds - silent
+    if silent < NOTABLE_SECONDS:
+        return told
+    return f"{told}; a trial there ends by itself " + (f"in {duration(left)}" if left > 0 else "at any moment")
+
+
+def _delivery_line(last: DeliverySummary | None, *, alive: bool) -> str:
+    if last is None:
+        return "no delivery yet"
+    head = f"delivery {last.id[:8]} of version {last.version}"
+    if last.outcome:
+        return f"{head}: {last.outcome}: {last.reason}"
+    step = last.last_step or "its start"
+    if not alive:
+        gone = "nobody carries it" if last.patience_seconds else f"process {last.pid} on {last.host} is gone"
+        hint = f"`tidegate resume {last.id}` carries it on, the next `tidegate deliver` closes it and starts again"
+        return f"{head}: died at {step}; {gone}; {hint}"
+    carried = "carried step by step" if last.patience_seconds else f"process {last.pid} on {last.host}"
+    return f"{head}: at {step}, {carried}"
+
+
+def _region_line(region: RegionState) -> str:
+    arms = [
+        f"{arm.role} {arm.version}{'' if arm.ready else ' (not ready)'}"
+        for arm in (region.stable, region.canary, region.previous)
+        if arm is not None
+    ]
+    traffic = f", {region.weight} % on the canary, {region.mirror} % mirrored" if region.canary else ""
+    problem = f": {region.problem}" if region.problem else ""
+    nothing = "" if region.phase is RegionPhase.UNKNOWN else ", empty"
+    served = f", {', '.join(arms)}" if arms else nothing
+    return f"{region.region}: {region.phase}{served}{traffic}, at {region.entry}{problem}"
+
+
+def _unattended_lines(region: RegionState) -> list[str]:
+    """What the region's guard took back since the last deployment."""
+    return [f"{region.region}: {region.unattended}"] if region.unattended else []
+
+
+def _taken_away_line(region: RegionState) -> list[str]:
+    """Where the region's own line does not say it."""
+    return [f"{region.region}: {region.taken_away}"] if region.taken_away and not region.problem else []
+
+
+def _foreign_object_lines(region: RegionState) -> list[str]:
+    """Those that the region's own line does not name."""
+    return [f"{region.region}: {each}" for each in region.foreign_objects if str(each) not in (region.problem or "")]

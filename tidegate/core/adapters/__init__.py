@@ -1,0 +1,1 @@
+"""Outside systems that several rooms speak to."""

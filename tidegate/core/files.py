@@ -1,0 +1,144 @@
+"""Files: text read with the place of what is unreadable instead of a traceback, atomic writes, locks."""
+
+from __future__ import annotations
+
+import codecs
+import fcntl
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+from tidegate.core.errors import UsageError
+
+UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+
+
+class Unreadable(Exception):
+    """A file is no text that can be read; the message is what was found instead."""
+
+    def __init__(self, found: str, line: int) -> None:
+        """`line` is where, from 1."""
+        super().__init__(found)
+        self.line = line
+
+
+def read_text(path: Path, *, most_bytes: int | None = None) -> str:
+    """The file's text, which is UTF-8, with or without a byte order mark; cut behind `most_bytes`.
+
+    Raises:
+        Unreadable: there is no such file, we may not read it, or it is something else than text.
+    """
+    try:
+        with path.open("rb") as file:
+            content = file.read(-1 if most_bytes is None else most_bytes + 1)
+    except OSError as error:
+        raise Unreadable((error.strerror or "an unreadable file").lower(), 1) from error
+    return text_of(content, whole=most_bytes is None or len(content) <= most_bytes)
+
+
+def text_of(content: bytes, *, whole: bool = True) -> str:
+    """As `read_text`, of bytes at hand; the last character of what was cut may be a part of one."""
+    try:
+        text = codecs.getincrementaldecoder("utf-8-sig")().decode(content, final=whole)
+    except UnicodeDecodeError as error:
+        raise Unreadable(*_no_utf_8(content, error.start)) from error
+    # Of a file that was cut its length is what is wrong.
+    if whole and "\0" in text:
+        before = text[: text.index("\0")]
+        raise Unreadable("a binary file", before.count("\n") + 1)
+    return text
+
+
+def _no_utf_8(content: bytes, at: int) -> tuple[str, int]:
+    if content.startswith(UTF_16):
+        return "UTF-16 text", 1
+    if b"\0" in content:
+        return "a binary file", 1
+    return f"bytes that are no UTF-8 (0x{content[at]:02x})", content.count(b"\n", 0, at) + 1
+
+
+def write_atomically(texts: Mapping[Path, str]) -> None:
+    """Write every file, and the folders on the way; none is replaced before all are written.
+
+    Raises:
+        UsageError: when one cannot be written.
+    """
+    whole: dict[Path, Path] = {}
+    try:
+        for path, text in texts.items():
+            with _told(path):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                # What is there and is no file, such as /dev/stdout, cannot be replaced.
+                direct = path.exists() and not path.is_file()
+                to = path if direct else path.with_name(f".{path.name}.{os.getpid()}.partial")
+                whole |= {} if direct else {path: to}
+                to.write_text(text, encoding="utf-8")
+        for path, written in whole.items():
+            with _told(path):
+                written.replace(path)
+    finally:
+        for written in whole.values():
+            written.unlink(missing_ok=True)
+
+
+@contextmanager
+def _told(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        # The one in the way may be a folder above it.
+        at = error.filename if isinstance(error, FileExistsError | NotADirectoryError) else path
+        raise UsageError(f"{at}: {(error.strerror or 'cannot be written').lower()}") from error
+
+
+LOCK_PAUSE_SECONDS = 0.05
+"""Between two tries for a lock."""
+
+
+def lock_open_file(file: IO[Any] | int, *, shared: bool = False, seconds: float = 0.0) -> bool:
+    """Lock an open file until it is closed; the kernel frees it however the process ends.
+
+    Returns:
+        False when another process holds it, tried for `seconds`.
+    """
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(LOCK_PAUSE_SECONDS)
+        else:
+            return True
+
+
+@contextmanager
+def file_lock(path: Path, waiting: Callable[[], None] = lambda: None) -> Iterator[None]:
+    """Hold the lock of a file, made where it is not there, or of a folder; `waiting` is called before a wait for it.
+
+    Raises:
+        OSError: when it cannot be opened.
+    """
+    descriptor = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        if not lock_open_file(descriptor):
+            waiting()
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def is_locked(path: Path) -> bool:
+    """Whether a process holds the lock of the file at `path` now; a file that is not there is held by nobody."""
+    try:
+        file = path.open("rb")
+    except FileNotFoundError:
+        return False
+    with file:
+        # Closing the file gives the lock back at once.
+        return not lock_open_file(file, shared=True)
