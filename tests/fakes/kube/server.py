@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 import threading
 from base64 import b64encode
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, MutableMapping
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator, Mapping, MutableMapping
+from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -23,6 +24,7 @@ from fakes.kube.requests import TOKEN, Asked
 from fakes.services.oci_registry import self_signed
 
 from rollouts.adapters.sockets import free_port
+from rollouts.kube.model import Resource
 
 
 class FakeTransport(httpx.AsyncBaseTransport):
@@ -135,6 +137,21 @@ class FakeServers:
     def run(self, action: Coroutine[Any, Any, T]) -> T:
         """As `do`, for what has to be waited for there."""
         return asyncio.run_coroutine_threadsafe(action, self._loop).result(_ACTION_SECONDS)
+
+    def once_watched(self, region: str, resources: Collection[Resource], action: Callable[[], object]) -> Future[None]:
+        """Run it as soon as a client has begun to watch all of these; its first lists are answered by then."""
+        calls = self._apis[region].calls
+        before = len(calls)
+
+        async def run() -> None:
+            async with asyncio.timeout(_ACTION_SECONDS):
+                while not {each.plural for each in resources} <= {
+                    call.plural for call in calls[before:] if call.verb == "watch"
+                }:
+                    await asyncio.sleep(0.01)
+            action()
+
+        return asyncio.run_coroutine_threadsafe(run(), self._loop)
 
     def vanish(self, region: str) -> None:
         """Close its port; open watches are cut."""

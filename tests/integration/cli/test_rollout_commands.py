@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,15 @@ from fakes.kube.cluster import FakeCluster
 from fakes.kube.server import FakeServers, serving
 from fakes.terminal import Said, Tidegate
 
-from rollouts.kube.resources import HTTP_ROUTES, ROLLOUTS, SERVICES
+from rollouts.kube.resources import (
+    ANALYSIS_RUNS,
+    EXPERIMENTS,
+    HTTP_ROUTES,
+    PODS,
+    REPLICA_SETS,
+    ROLLOUTS,
+    SERVICES,
+)
 from tidegate.cli import main
 
 REGION = "eu-west-1"
@@ -49,7 +57,16 @@ class Stage:
         self.servers.do(lambda: setattr(self.simulation, "plugin_broken", True))
 
     def change(self, **spec: Any) -> None:
-        self.servers.do(lambda: self.cluster.patch(ROLLOUTS, NAME, {"spec": spec}))
+        self.servers.do(lambda: self.patch(**spec))
+
+    def patch(self, **spec: Any) -> None:
+        """As `change`, from the thread of the cluster."""
+        self.cluster.patch(ROLLOUTS, NAME, {"spec": spec})
+
+    def once_watched(self, action: Callable[[], None]) -> Future[None]:
+        """Run it, in the thread of the cluster, when `rollout watch` has listed all that it shows."""
+        watched = (ROLLOUTS, REPLICA_SETS, PODS, ANALYSIS_RUNS, EXPERIMENTS)
+        return self.servers.once_watched(REGION, watched, action)
 
 
 @pytest.fixture
@@ -189,10 +206,9 @@ def test_time_that_is_over_is_told(stage: Stage, tidegate: Tidegate) -> None:
 
 def test_watch_tells_each_change_once(stage: Stage, tidegate: Tidegate) -> None:
     image = {"spec": {"containers": [{"name": "engine", "image": "registry.example/engine:2"}]}}
-    later = threading.Timer(1.0, lambda: stage.change(template=image))
-    later.start()
-    said = tidegate("watch", NAME, "--timeout", "5s", "--output", "json")
-    later.join()
+    changed = stage.once_watched(lambda: stage.patch(template=image))
+    said = tidegate("watch", NAME, "--timeout", "8s", "--output", "json")
+    changed.result()
     states = [json.loads(line)["health"]["state"] for line in said.out.splitlines()]
     assert said.code == 0
     assert (states[0], states[-1], "progressing" in states) == ("healthy", "paused", True)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import shutil
-import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
@@ -39,9 +39,12 @@ class Hub:
         return found
 
     def report(self, name: str, phase: str, *nodes: Json) -> None:
-        """As the controller writes it."""
+        """As the controller writes it; from the thread of the cluster."""
         status = {"phase": phase, "nodes": {node["id"]: node for node in nodes}}
-        self._servers.do(lambda: self.cluster.patch(WORKFLOWS, name, {"status": status}))
+        self.cluster.patch(WORKFLOWS, name, {"status": status})
+
+    def once_watched(self, action: Callable[[], None]) -> Future[None]:
+        return self._servers.once_watched(HUB, [WORKFLOWS], action)
 
 
 @pytest.fixture
@@ -136,10 +139,9 @@ def test_watch_tells_every_step_and_exits_as_the_delivery_ended(tidegate: Tidega
         ended = a_pod("build", "Failed", 3, at="2026-01-01T09:00:00Z")
         hub.report(name, "Failed", ended, a_pod("close", "Failed", 1, template="close", at="2026-01-01T09:05:00Z"))
 
-    later = threading.Timer(0.5, controller)
-    later.start()
+    reported = hub.once_watched(controller)
     said = tidegate("workflow", "watch", name, "-f", SPEC)
-    later.join()
+    reported.result()
     assert said.out.splitlines()[0] == f"{name}: pending"
     assert said.out.splitlines()[-3:] == [
         "build: failed, exit code 3",
