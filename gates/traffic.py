@@ -18,7 +18,7 @@ from pydantic import Field
 
 from gates.evidence.batch import Source
 from gates.model import Share as ShareOfOne
-from gates.stats.exchange import Array
+from gates.stats.e_process import Array
 from gates.stats.spread import CONFIDENCE, PRIOR_DEGREES
 from tidegate.core.model import Value
 

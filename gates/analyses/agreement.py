@@ -20,7 +20,7 @@ from gates.analyses.latency import LatencyGate, expected_pairs_of_times
 from gates.evidence.batch import SHORTEST_SECONDS, ArmName, Batch, PairedAnswer, PairedReply, Source
 from gates.model import Sample, Share
 from gates.stats.binary import ShareProcess
-from gates.stats.exchange import Array
+from gates.stats.e_process import Array
 from gates.stats.paired import PairedScoresProcess, PairedTimesProcess
 from gates.traffic import MOST_PAIRS, ArrivalRates, Assumptions, EvenDraws, Flow, WholeCounts
 from tidegate.core.model import SpecModel

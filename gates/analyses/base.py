@@ -9,8 +9,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from gates.evidence.batch import ArmName, Batch, Buckets, LatencyMetric, PodEvidence, Times
-from gates.stats.e_process import EvidenceProcess
-from gates.stats.exchange import Array
+from gates.stats.e_process import Array, EvidenceProcess
 from gates.stats.times import count_samples, sample_edges
 
 

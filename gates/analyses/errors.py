@@ -25,7 +25,7 @@ from gates.analyses.kind import Conditions, ExpectedFlow, StageUse, TestedGate
 from gates.evidence.batch import ArmName, Batch, PodEvidence, Source
 from gates.model import Sample
 from gates.stats.binary import FailureProcess, ShareProcess
-from gates.stats.exchange import Array
+from gates.stats.e_process import Array
 from gates.stats.paired import PairedScoresProcess
 from gates.traffic import (
     MOST_PAIRS,

@@ -14,7 +14,7 @@ from gates.analyses.kind import Conditions, ExpectedFlow, StageUse, TestedGate
 from gates.evidence.batch import ArmName, Batch, Source
 from gates.judge.spec import JudgeGate
 from gates.model import Dimension, Sample, Share
-from gates.stats.exchange import Array
+from gates.stats.e_process import Array
 from gates.stats.paired import PairedScoresProcess
 from gates.traffic import MOST_PAIRS, ArrivalRates, Assumptions, EvenDraws, Flow
 from tidegate.core.model import SpecConflict, SpecModel

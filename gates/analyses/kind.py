@@ -15,7 +15,7 @@ from gates.analyses.base import MetricTest
 from gates.analyses.drift.reference import DriftReference
 from gates.evidence.batch import Batch, Source
 from gates.model import NoData, Verdict
-from gates.stats.exchange import Array
+from gates.stats.e_process import Array
 from gates.traffic import ArrivalRates, Assumptions, Exposure, Flow, GateForecast, Scale
 from tidegate.core.model import SpecModel
 

@@ -13,7 +13,8 @@ from gates.analyses.base import MetricTest, PodSlots, UnfitTimes, as_time, count
 from gates.analyses.kind import Conditions, ExpectedFlow, StageUse, TestedGate
 from gates.evidence.batch import SHORTEST_SECONDS, ArmName, Batch, LatencyMetric, PairedReply, Source
 from gates.model import Sample
-from gates.stats.exchange import EXACT_DRAWS, Array
+from gates.stats.e_process import Array
+from gates.stats.exchange import EXACT_DRAWS
 from gates.stats.paired import PairedTimesProcess
 from gates.stats.times import LatencyProcess, sample_edges
 from gates.traffic import MOST_PAIRS, ArrivalRates, Assumptions, EvenDraws, Flow, evidence_per_request

@@ -16,7 +16,7 @@ import scipy  # It loads `scipy.stats`, which takes a second, only when that is 
 from gates.analyses.kind import GateKind, StageUse
 from gates.answers.golden import Scorer
 from gates.model import AnswerScores, GateOutcome, Sample, Share, Verdict
-from gates.stats.exchange import Array
+from gates.stats.e_process import Array
 from gates.stats.paired import PairedScoresProcess
 from gates.traffic import GateForecast
 from tidegate.core.model import SpecModel

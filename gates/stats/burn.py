@@ -11,8 +11,7 @@ import numpy as np
 
 from gates.evidence.batch import Events
 from gates.model import NoData
-from gates.stats.e_process import Onset, Product
-from gates.stats.exchange import Array
+from gates.stats.e_process import Array, Onset, Product
 from tidegate.core.model import Value
 
 BURNING_ODDS = (1.5, 3.0, 10.0, 100.0)

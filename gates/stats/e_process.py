@@ -10,8 +10,9 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
-from gates.stats.exchange import Array
+Array = NDArray[np.float64]
 
 AT_ONCE = 0.6
 """Prior chance that a regression is there from the first request on; the rest comes later."""

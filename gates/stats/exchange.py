@@ -8,7 +8,9 @@ the pool is equally likely. For weights h fixed before the scrape,
 
 then has mean exactly 1, whatever the common distribution, its drift, or the share of traffic (permutation
 e-values: Koning, arXiv:2310.01153). With two bins this is Fisher's non-central hypergeometric likelihood
-ratio, and its mean stays at most 1 for every odds ratio below the null's, because ln Z is convex.
+ratio, and it generalises to any odds ratio r as the null. Against `odds <= r` with alternatives above r, and
+against `odds >= r` with alternatives below r, its mean stays at most 1 over the whole one-sided null, because
+ln Z is convex.
 
 Odds of two bins may be a millionfold: against a stable arm that never fails, any margin is. There the methods
 for many bins lose all digits, and two kinds can be summed directly, because every term is positive.
@@ -18,9 +20,8 @@ from __future__ import annotations
 
 import numpy as np
 import scipy
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from gates.stats.e_process import Array
 
 SUMMED = 64
 """Draws of the rarer kind up to which all terms are summed; beyond it, so many terms on either side of the largest."""
@@ -94,6 +95,26 @@ def log_e(log_h: Array, canary: Array, pool: Array) -> Array:
     drawn = canary.sum(axis=-1)
     seen = np.einsum("...jk,...k->...j", log_h, canary)
     return np.asarray(seen - log_mean(log_h, pool, drawn))
+
+
+def log_e_odds(log_odds: Array, null: Array, canary: Array, stable: Array) -> Array:
+    """Ln e of one scrape for alternatives `log_odds` against the null's log odds ratio.
+
+    Shapes: `log_odds` (..., J), `null` (...), `canary` and `stable` (..., 2) as [fine, bad]; answer (..., J).
+    """
+    canary, pool = np.asarray(canary, dtype=np.float64), np.asarray(canary + stable, dtype=np.float64)
+    both = np.concatenate([log_odds, np.broadcast_to(null, log_odds.shape[:-1])[..., None]], axis=-1)
+    weights = np.stack([np.zeros_like(both), both], axis=-1)
+    log_partition = log_mean(weights, pool, canary.sum(axis=-1))
+    bad = canary[..., 1, None]
+    gain = bad * (both[..., :-1] - both[..., -1:])
+    return np.asarray(gain - log_partition[..., :-1] + log_partition[..., -1:])
+
+
+def log_odds_of(share: Array) -> Array:
+    """Ln of the odds of a share, kept away from 0 and 1."""
+    kept = np.clip(share, 1e-9, 1 - 1e-9)
+    return np.asarray(np.log(kept) - np.log1p(-kept))
 
 
 def log_mean(log_h: Array, pool: Array, drawn: Array) -> Array:

@@ -13,8 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gates.stats.e_process import EvidenceProcess
-from gates.stats.exchange import Array
+from gates.stats.e_process import Array, EvidenceProcess
 
 STAKES = (0.05, 0.1, 0.2, 0.4, 0.7, 0.95)
 STAKE_WEIGHTS = (0.15, 0.2, 0.2, 0.15, 0.15, 0.15)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 import scipy
 
-from gates.stats.exchange import Array
+from gates.stats.e_process import Array
 
 BLOCKS_SECONDS = (30.0, 60.0, 180.0, 600.0, np.inf)
 """Noise of half a minute shows within short blocks, a pod that is always slower only over the whole history."""

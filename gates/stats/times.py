@@ -11,9 +11,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from gates.stats.binary import log_e_odds, log_odds_of
-from gates.stats.e_process import EvidenceProcess
-from gates.stats.exchange import Array, log_e
+from gates.stats.e_process import Array, EvidenceProcess
+from gates.stats.exchange import log_e, log_e_odds, log_odds_of
 from gates.stats.spread import Spread
 
 FINEST_SECONDS, COARSEST_SECONDS, RATIO = 1e-3, 600.0, 1.05

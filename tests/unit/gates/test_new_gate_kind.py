@@ -20,7 +20,7 @@ from gates.reports.gate_file import GateFile, evidence_section
 from gates.sequential_test import SequentialTest
 from gates.spec import gates_section
 from gates.stats.binary import FailureProcess
-from gates.stats.exchange import Array
+from gates.stats.e_process import Array
 from gates.traffic import ArrivalRates, Assumptions, Exposure, Flow, WholeCounts
 from gates.transcript import BatchLine, TermsLine, VerdictsLine, read, replay, written
 from pipelines.plan.planner import steps_of

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import stats
 
-from gates.stats.binary import log_e_odds
-from gates.stats.exchange import log_e, log_mean
+from gates.stats.exchange import log_e, log_e_odds, log_mean
 
 Array = NDArray[np.float64]
 LOG_WEIGHT = st.floats(-np.log(6), np.log(6))

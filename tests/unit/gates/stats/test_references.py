@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from gates.stats.binary import STEPS, FailureProcess, ShareProcess, log_e_odds
-from gates.stats.exchange import log_e
+from gates.stats.binary import STEPS, FailureProcess, ShareProcess
+from gates.stats.exchange import log_e, log_e_odds
 from gates.stats.paired import STAKES, STEEPNESS, PairedScoresProcess, log_swap, log_wealth
 from gates.stats.times import LatencyProcess, count_samples, sample_edges
 
