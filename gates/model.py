@@ -6,20 +6,10 @@ from collections.abc import Iterable, Mapping
 from enum import IntEnum, StrEnum
 from typing import Annotated
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema
 
 from tidegate.core.model import Value
 from tidegate.core.quantities import ShareText, share_too
-
-
-class Dimension(StrEnum):
-    """One side of how good an answer is, 0 to 1."""
-
-    HELPFULNESS = "helpfulness"
-    ACCURACY = "accuracy"
-    COHERENCE = "coherence"
-    SAFETY = "safety"
-
 
 _Number = Annotated[float, Field(ge=0, le=1)]
 
@@ -62,6 +52,27 @@ class Verdict(Value):
     """Auxiliary numbers, under other names: for charts. The sentence does not rest on them."""
 
 
+OutcomeName = Annotated[
+    GateOutcome,
+    PlainSerializer(str, return_type=str),
+    WithJsonSchema({"enum": [str(outcome) for outcome in GateOutcome]}),
+]
+"""An outcome by its name."""
+
+
+class GateVerdict(Value):
+    """One gate's answer."""
+
+    # As other programs read it, without what is for charts.
+
+    gate: str
+    outcome: OutcomeName
+    reason: str
+    """One sentence a person understands."""
+    numbers: Mapping[str, float] = {}
+    """What the sentence rests on; names carry their unit."""
+
+
 def worst(outcomes: Iterable[GateOutcome]) -> GateOutcome:
     """What several outcomes mean together; no outcome at all is `INCONCLUSIVE`, never a pass."""
     return max(outcomes, default=GateOutcome.INCONCLUSIVE)
@@ -95,6 +106,25 @@ class Counts(Value):
     """Of these, the server's fault: a 5xx, no answer at all, a stream that was cut."""
     refused: int = 0
     """Of these, answered 4xx: counted apart, because a user can cause it too."""
+
+
+class Scorer(StrEnum):
+    """How an answer is compared with the expected one; each gives 0 to 1."""
+
+    CONTAINS = "contains"
+    """1 when the expected words stand in the answer, together and in order."""
+    EXACT = "exact"
+    """1 when the answer has the expected words and no others."""
+    NUMERIC = "numeric"
+    """1 when the last number of the answer is the expected one."""
+    F1 = "f1"
+    """The share of words that both have, whatever their order."""
+    JSON_SCHEMA = "json_schema"
+    """1 when the answer is JSON that fits the `schema` of its line."""
+    SEMANTIC = "semantic"
+    """How near the meanings are: the cosine of both embeddings, 0 when it is negative."""
+    LOG_LIKELIHOOD = "log_likelihood"
+    """How likely the expected answer is to the served model: the geometric mean of its tokens' probabilities."""
 
 
 class Scores(Value):

@@ -11,9 +11,9 @@ import scipy
 
 from gates.analyses.base import MetricTest, pods_of
 from gates.analyses.kind import Conditions, ExpectedFlow, StageUse, TestedGate
-from gates.evidence.batch import ArmName, Batch, Source
+from gates.evidence.batch import ArmName, Batch, Dimension, Source
 from gates.judge.spec import JudgeGate
-from gates.model import Dimension, Sample, Share
+from gates.model import Sample, Share
 from gates.stats.e_process import Array
 from gates.stats.paired import PairedScoresProcess
 from gates.traffic import MOST_PAIRS, ArrivalRates, Assumptions, EvenDraws, Flow

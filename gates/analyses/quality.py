@@ -14,8 +14,7 @@ import numpy as np
 import scipy  # It loads `scipy.stats`, which takes a second, only when that is used.
 
 from gates.analyses.kind import GateKind, StageUse
-from gates.answers.golden import Scorer
-from gates.model import AnswerScores, GateOutcome, Sample, Share, Verdict
+from gates.model import AnswerScores, GateOutcome, Sample, Scorer, Share, Verdict
 from gates.stats.e_process import Array
 from gates.stats.paired import PairedScoresProcess
 from gates.traffic import GateForecast

@@ -9,38 +9,17 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from enum import StrEnum
 from pathlib import Path
 
 import jsonschema_rs
 from pydantic import ConfigDict, Field, JsonValue
 
 from gates.json_lines import read_json_lines
-from gates.model import Scores
+from gates.model import Scorer, Scores
 from gates.ports import Embedder
 from gates.text import nearness, similarity, words_of
 from tidegate.core.model import SpecModel
 from tidegate.core.spec import Problem, SpecError
-
-
-class Scorer(StrEnum):
-    """How an answer is compared with the expected one; each gives 0 to 1."""
-
-    CONTAINS = "contains"
-    """1 when the expected words stand in the answer, together and in order."""
-    EXACT = "exact"
-    """1 when the answer has the expected words and no others."""
-    NUMERIC = "numeric"
-    """1 when the last number of the answer is the expected one."""
-    F1 = "f1"
-    """The share of words that both have, whatever their order."""
-    JSON_SCHEMA = "json_schema"
-    """1 when the answer is JSON that fits the `schema` of its line."""
-    SEMANTIC = "semantic"
-    """How near the meanings are: the cosine of both embeddings, 0 when it is negative."""
-    LOG_LIKELIHOOD = "log_likelihood"
-    """How likely the expected answer is to the served model: the geometric mean of its tokens' probabilities."""
-
 
 Schema = Mapping[str, JsonValue]
 """A JSON schema; its drafts and keywords are those of jsonschema-rs."""

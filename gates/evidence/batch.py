@@ -12,7 +12,6 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from gates.model import Dimension
 from tidegate.core.model import Value
 
 Source = Literal["proxy", "users", "probe"]
@@ -60,6 +59,15 @@ class ArmName(StrEnum):
 
     STABLE = "stable"
     CANARY = "canary"
+
+
+class Dimension(StrEnum):
+    """One side of how good an answer is, 0 to 1."""
+
+    HELPFULNESS = "helpfulness"
+    ACCURACY = "accuracy"
+    COHERENCE = "coherence"
+    SAFETY = "safety"
 
 
 class Buckets(Value):

@@ -12,11 +12,10 @@ from collections.abc import Mapping, Sequence
 from random import Random
 from statistics import fmean
 
-from gates.evidence.batch import Score
+from gates.evidence.batch import Dimension, Score
 from gates.judge.control import Control, ControlReport, Label, foil_of, side_by_side
 from gates.judge.rubric import DimensionScores, JudgeClient, NoScore, NoScoreReason, Opinion, judge_request, opinion
 from gates.judge.spec import JudgeGate, Weight
-from gates.model import Dimension
 from gates.text import similarity
 from tidegate.core.errors import OutsideError
 from tidegate.core.model import Value

@@ -13,8 +13,8 @@ from typing import Protocol
 
 from pydantic import Field, JsonValue
 
+from gates.evidence.batch import Dimension
 from gates.judge.spec import RubricVersion
-from gates.model import Dimension
 from gates.text import declines
 from tidegate.core.model import Value
 

@@ -12,7 +12,8 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, JsonValue
 
-from gates.model import Dimension, Sample, Share
+from gates.evidence.batch import Dimension
+from gates.model import Sample, Share
 from tidegate.core.durations import Duration
 from tidegate.core.model import SpecConflict, SpecModel
 from tidegate.core.quantities import Percent

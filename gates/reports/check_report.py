@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 
-from gates.model import GateOutcome
+from gates.model import GateOutcome, GateVerdict, OutcomeName
 from gates.reports.junit import Case, Mark, Suite, case_of, junit_xml
-from gates.reports.verdict_stream import GateVerdict, OutcomeName
 from tidegate.core.model import Value
 from tidegate.core.text import table_cell
 

@@ -14,8 +14,7 @@ from xml.etree import ElementTree
 from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 from junitparser.junitparser import FinalResult
 
-from gates.model import GateOutcome, Verdict
-from gates.reports.verdict_stream import GateVerdict
+from gates.model import GateOutcome, GateVerdict, Verdict
 from tidegate.core.model import Value
 
 

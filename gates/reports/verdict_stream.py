@@ -5,23 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Literal
 
-from pydantic import Field, PlainSerializer, ValidationError, WithJsonSchema
+from pydantic import Field, ValidationError
 
 from gates.analysis_plan import AnalysisPlan
 from gates.evidence.batch import Batch
 from gates.json_lines import line_problems
-from gates.model import GateOutcome, Verdict, worst
+from gates.model import GateOutcome, GateVerdict, OutcomeName, Verdict, worst
 from gates.sequential_test import SequentialTest
 from tidegate.core.errors import ExitCode, UsageError
 from tidegate.core.model import Value
 from tidegate.core.spec import Problem, SpecError
-
-OutcomeName = Annotated[
-    GateOutcome,
-    PlainSerializer(str, return_type=str),
-    WithJsonSchema({"enum": [str(outcome) for outcome in GateOutcome]}),
-]
-"""An outcome by its name."""
 
 EXIT_CODES: Mapping[GateOutcome, ExitCode] = {
     GateOutcome.PASS: ExitCode.DELIVERED,
@@ -31,17 +24,6 @@ EXIT_CODES: Mapping[GateOutcome, ExitCode] = {
     GateOutcome.ERROR: ExitCode.OUTSIDE,
 }
 """How a command ends that ends with this outcome."""
-
-
-class GateVerdict(Value):
-    """One gate's answer."""
-
-    gate: str
-    outcome: OutcomeName
-    reason: str
-    """One sentence a person understands."""
-    numbers: Mapping[str, float] = {}
-    """What the sentence rests on; names carry their unit."""
 
 
 class WrongField(Value):

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily, Metric
 
-from gates.model import Dimension, GateOutcome
+from gates.evidence.batch import Dimension
+from gates.model import GateOutcome
 from pipelines.events.state import DeliveryState, GateState
 from pipelines.model import Ending
 from slo.metrics import SERVICE

@@ -10,8 +10,7 @@ from math import inf
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from tidegate.core.errors import UsageError
-from tidegate.core.text import without_credentials
+from tidegate.core.errors import UsageError, without_credentials
 
 PROXIED = "mlflow-artifacts"
 """The scheme of artifacts that the tracking server hands out itself."""

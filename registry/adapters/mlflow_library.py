@@ -19,7 +19,8 @@ from registry.adapters.mlflow_address import TIMEOUT, TRANSFER_SECONDS, is_serve
 from registry.conventions import in_filter
 from registry.errors import RegistryError, StoreUnreachable
 from registry.model import StoredMetric, StoredModel, StoredRun, StoredVersion
-from tidegate.core.text import redacted, without_credentials
+from tidegate.core.errors import without_credentials
+from tidegate.core.text import redacted
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

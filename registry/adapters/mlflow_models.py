@@ -26,7 +26,8 @@ from registry.model import (
     taken_over_from,
 )
 from registry.model_files import compare, digest_files, read_card, whole_digest
-from tidegate.core.text import redacted, without_credentials
+from tidegate.core.errors import without_credentials
+from tidegate.core.text import redacted
 
 
 class MlflowRegistry:

@@ -15,10 +15,9 @@ never 1: its traceback is kept in a file.
 
 from __future__ import annotations
 
+import re
 from enum import IntEnum
 from typing import ClassVar
-
-from tidegate.core.text import without_credentials
 
 
 class ExitCode(IntEnum):
@@ -42,6 +41,14 @@ class ExitCode(IntEnum):
     """Asked to stop, by Ctrl-C or SIGTERM; what was delivered is taken back. As shells say it of Ctrl-C."""
     NO_READER = 141
     """Nobody reads the output any more, as behind `| head`; as shells say it of SIGPIPE."""
+
+
+_WHO = re.compile(r"(?<=://)[^/?#\s\"'<>]*@")
+
+
+def without_credentials(text: str) -> str:
+    """`text` with every address in it without a name and password: for words of others, which may hold some."""
+    return _WHO.sub("", text)
 
 
 class TidegateError(Exception):

@@ -20,11 +20,10 @@ from pydantic import BaseModel, Tag, ValidationError
 from pydantic_core import ErrorDetails
 
 from tidegate.core.durations import format_duration
-from tidegate.core.errors import UsageError
+from tidegate.core.errors import UsageError, without_credentials
 from tidegate.core.files import Unreadable, read_text
 from tidegate.core.model import AT_ODDS, FORMER_KEYS, Loc, SpecConflict, SpecModel, former_names
 from tidegate.core.quantities import FROM_FILE
-from tidegate.core.text import without_credentials
 from tidegate.core.yaml_text import MOST_CHARACTERS, PlainLoader, TooMuch, require_bounded, require_countable, too_deep
 
 log = logging.getLogger(__name__)

@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from urllib.parse import urlsplit
 
+from tidegate.core.errors import without_credentials
+
 _STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 """C0 and C1 but tabs and line ends, and what turns the direction of writing round."""
 
@@ -22,18 +24,12 @@ def one_line(text: str) -> str:
     return " ".join(printable(text).splitlines())
 
 
-_WHO = re.compile(r"(?<=://)[^/?#\s\"'<>]*@")
 _WHAT = re.compile(r"[?#].*", re.DOTALL)
 
 
 def redacted(uri: str) -> str:
     """`uri` without a name and password, a query and a fragment."""
     return _WHAT.sub("", without_credentials(uri))
-
-
-def without_credentials(text: str) -> str:
-    """`text` with every address in it without a name and password: for words of others, which may hold some."""
-    return _WHO.sub("", text)
 
 
 def host_of(uri: str) -> str:

@@ -10,9 +10,9 @@ from itertools import zip_longest
 from typing import Any, TypeVar
 
 from gates.analyses.quality import QualityGate, judge_quality
-from gates.answers.golden import GoldenPrompt, Scorer, score_answers
+from gates.answers.golden import GoldenPrompt, score_answers
 from gates.errors import BadAnswer
-from gates.model import AnswerScores, GateOutcome, Scores, Verdict
+from gates.model import AnswerScores, GateOutcome, Scorer, Scores, Verdict
 from pipelines.errors import Stopped
 from pipelines.model import ENDING_OF, Ending, PlanStep
 from pipelines.plan.gates import OFFLINE, budget_shares

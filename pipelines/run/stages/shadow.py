@@ -13,11 +13,11 @@ from gates.analyses.burn_rate import BurnRateGate
 from gates.answers.likeness import paired_answer
 from gates.errors import BadAnswer
 from gates.evidence.batch import ArmName as Side
-from gates.evidence.batch import Batch, PairedAnswer, PodEvidence
+from gates.evidence.batch import Batch, Dimension, PairedAnswer, PodEvidence
 from gates.judge.control import ControlReport
 from gates.judge.pair_judge import JudgedPair, PairJudge
 from gates.kinds import stage_sources
-from gates.model import Dimension, EngineReply, GateOutcome, Verdict
+from gates.model import EngineReply, GateOutcome, Verdict
 from gates.ports import Embedder, LanguageDetector
 from pipelines.events.payloads import StepProgress
 from pipelines.model import PlanStep

@@ -15,10 +15,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from gates.adapters.judge import OpenAIJudge
+from gates.evidence.batch import Dimension
 from gates.judge.pair_judge import JudgedPair, PairJudge
 from gates.judge.rubric import JudgeReply, NoScore, NoScoreReason, Opinion, judge_request, opinion
 from gates.judge.spec import JudgeGate
-from gates.model import Dimension
 from tidegate.core.errors import OutsideError, UsageError
 
 SECRET = "sk-very-secret"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tidegate.core.errors import OutsideError
-from tidegate.core.text import host_of, redacted, without_credentials
+from tidegate.core.errors import OutsideError, without_credentials
+from tidegate.core.text import host_of, redacted
 
 
 @pytest.mark.parametrize(

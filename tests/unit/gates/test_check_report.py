@@ -7,9 +7,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from gates.model import GateOutcome
+from gates.model import GateOutcome, GateVerdict
 from gates.reports.check_report import REPORTS, CheckReport
-from gates.reports.verdict_stream import EXIT_CODES, GateVerdict
+from gates.reports.verdict_stream import EXIT_CODES
 
 REASON = "canary fails 3 of 90 | stable 1 of 900 <5xx>"
 

@@ -10,11 +10,11 @@ import pytest
 from fakes.services.chat_servers import FakeJudge, an_answer, worth_of
 from scipy import stats
 
+from gates.evidence.batch import Dimension
 from gates.judge.control import PLEA, ControlReport, Label, foil_of, label_agreement, same_opinion
 from gates.judge.pair_judge import ArmScores, JudgedPair, PairJudge, composite, draw, drop, settle, unblind
 from gates.judge.rubric import JudgeClient, JudgeReply, JudgeRequest, NoScore, NoScoreReason, Opinion
 from gates.judge.spec import JudgeControl, JudgeGate
-from gates.model import Dimension
 from tidegate.core.errors import OutsideError
 
 EVEN = dict.fromkeys(Dimension, 1.0)

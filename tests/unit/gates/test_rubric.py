@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from gates.evidence.batch import Dimension
 from gates.judge.control import Label, load_labels, side_by_side
 from gates.judge.rubric import RUBRICS, JudgeReply, NoScore, NoScoreReason, Opinion, judge_request, opinion
 from gates.judge.spec import JudgeControl, JudgeGate
-from gates.model import Dimension
 from tidegate.core.spec import SpecError, parse_spec
 
 TWO = (Dimension.ACCURACY, Dimension.SAFETY)

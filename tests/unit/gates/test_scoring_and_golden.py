@@ -9,7 +9,8 @@ import pytest
 from numpy.typing import NDArray
 
 from gates.analyses.quality import QualityGate
-from gates.answers.golden import Schema, Scorer, fits, likelihood, load_golden, score, score_answers, scorers_of
+from gates.answers.golden import Schema, fits, likelihood, load_golden, score, score_answers, scorers_of
+from gates.model import Scorer
 from gates.spec import Gates
 from gates.text import nearness, similarity
 from tidegate.core.spec import SpecError, parse_spec

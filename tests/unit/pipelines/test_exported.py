@@ -8,7 +8,8 @@ from pathlib import Path
 
 from fakes.delivery.records import Delivery, bad_answers, delivered, interrupted, slow
 
-from gates.model import Dimension, GateOutcome
+from gates.evidence.batch import Dimension
+from gates.model import GateOutcome
 from pipelines.events.state import DeliveryState, state_of
 from pipelines.views.metrics import families
 from registry.model import Event

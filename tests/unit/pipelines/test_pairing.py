@@ -8,9 +8,9 @@ import pytest
 from fakes.delivery.world import CHALLENGER_URL, CHAMPION_URL
 from fakes.services.chat_servers import FakeJudge
 
+from gates.evidence.batch import Dimension
 from gates.judge.pair_judge import PairJudge
 from gates.judge.spec import JudgeControl, JudgeGate
-from gates.model import Dimension
 from pipelines.ports import ChatAnswer
 from pipelines.run.stages.shadow import PairedProbes
 from rollouts.model import EngineSet, Role

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from gates.analyses.agreement import Likeness
-from gates.answers.golden import Scorer, scorers_of
+from gates.answers.golden import scorers_of
 from gates.judge.pair_judge import PairJudge
+from gates.model import Scorer
 from gates.ports import Embedder, LanguageDetector, LogLikelihood
 from pipelines.model import Plan
 from pipelines.run.context import Readers
