@@ -11,9 +11,8 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field, SerializeAsAny, SerializerFunctionWrapHandler, model_serializer, model_validator
 
-from gates.analyses.base import MetricTest
-from gates.analyses.drift.reference import DriftReference
-from gates.analyses.kind import Conditions, Monitor, MonitoredGate, TestedGate
+from gates.analyses.base import Conditions, MetricTest, Monitor, MonitoredGate, TestedGate
+from gates.analyses.drift.spec import DriftReference
 from gates.evidence.batch import Source
 from gates.kinds import tested_kinds
 from gates.model import NoData

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from gates.analyses.agreement import AgreementKind
+from gates.analyses.base import AnyGateKind, MonitoredGate, StageKind, TestedGate
 from gates.analyses.burn_rate import BurnRateKind
 from gates.analyses.drift.gate import DriftKind
 from gates.analyses.errors import ErrorsKind
 from gates.analyses.judge import JudgeKind
-from gates.analyses.kind import AnyGateKind, MonitoredGate, StageKind, TestedGate
 from gates.analyses.latency import LatencyKind
 from gates.analyses.quality import QualityKind
 from gates.evidence.batch import Source

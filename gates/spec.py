@@ -10,10 +10,10 @@ from pydantic import AfterValidator, Field, WithJsonSchema, create_model
 from pydantic_core import PydanticKnownError
 
 from gates.analyses.agreement import AgreementGate
+from gates.analyses.base import StageKind
 from gates.analyses.burn_rate import BurnRateGate
 from gates.analyses.drift.spec import DriftGate
 from gates.analyses.errors import ErrorsGate
-from gates.analyses.kind import StageKind
 from gates.analyses.latency import LatencyGate
 from gates.analyses.quality import QualityGate
 from gates.judge.spec import JudgeGate

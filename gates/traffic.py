@@ -19,6 +19,7 @@ from pydantic import Field
 from gates.evidence.batch import Source
 from gates.model import Share as ShareOfOne
 from gates.stats.e_process import Array
+from gates.stats.paired import PairedTimesProcess
 from gates.stats.spread import CONFIDENCE, PRIOR_DEGREES
 from tidegate.core.model import Value
 
@@ -54,7 +55,7 @@ class ArrivalRates(Value):
 
 
 class Evidence(Protocol):
-    """A process of `gates.evalues`, with one lane for each canary."""
+    """A process of `gates.stats`, with one lane for each canary."""
 
     @property
     def log_worse(self) -> Array: ...
@@ -113,6 +114,20 @@ class EvenDraws:
         first = np.asarray((0.5 + (index // 2 + 1) * self.STEPS[0]) % 1.0)
         second = np.asarray((0.5 + (index + 1) * self.STEPS[1]) % 1.0)
         return np.asarray(np.where(index % 2, 1 - first, first)), second
+
+
+def expected_pairs_of_times(
+    max_increase: float, tolerance: float, arrivals: ArrivalRates, worse: Array, assumed: Assumptions
+) -> Flow:
+    """Both times of a pair differ by chance, and the canary's by a share `worse` on top."""
+    process = PairedTimesProcess(max_increase=max_increase, tolerance=tolerance, leading=worse.shape)
+    draws = EvenDraws(arrivals.canary)
+
+    def feed(seconds: float) -> None:
+        first, _ = draws.after(seconds)
+        process.feed(np.log1p(worse)[:, None] + assumed.pair_spread * scipy.special.ndtri(first), seconds)
+
+    return Flow(process, feed, most=MOST_PAIRS)
 
 
 def evidence_per_request(arrivals: ArrivalRates, assumed: Assumptions, *, temper: bool) -> float:

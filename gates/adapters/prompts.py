@@ -13,7 +13,6 @@ from pydantic import ValidationError
 from scipy.cluster import vq
 
 from gates.adapters.text_models import LanguageIds, WordEmbeddings
-from gates.analyses.drift.spec import PromptFeatures
 from gates.ports import Embedder
 from tidegate.core.errors import OutsideError
 from tidegate.core.model import Value
@@ -91,6 +90,16 @@ def read_prompts(path: Path) -> list[str]:
     """One prompt per line, plain or as a JSON object with a `prompt`."""
     lines = [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
     return [json.loads(line)["prompt"] if line.startswith("{") else line for line in lines]
+
+
+class PromptFeatures(Value):
+    """What is known of a prompt before it is sent."""
+
+    characters: int
+    language: str = ""
+    """ISO 639-1; empty when it is not known or too short to tell."""
+    topic: int | None = None
+    """The cluster of a frozen topic model; None without one."""
 
 
 def describe_prompts(prompts: list[str], topics: TopicModel | None) -> dict[str, PromptFeatures]:

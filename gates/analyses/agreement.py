@@ -14,15 +14,13 @@ from functools import partial
 import numpy as np
 import scipy
 
-from gates.analyses.base import MetricTest
-from gates.analyses.kind import Conditions, ExpectedFlow, StageUse, TestedGate
-from gates.analyses.latency import LatencyGate, expected_pairs_of_times
+from gates.analyses.base import Conditions, ExpectedFlow, MetricTest, StageUse, TestedGate
 from gates.evidence.batch import SHORTEST_SECONDS, ArmName, Batch, PairedAnswer, PairedReply, Source
 from gates.model import Sample, Share
 from gates.stats.binary import ShareProcess
 from gates.stats.e_process import Array
 from gates.stats.paired import PairedScoresProcess, PairedTimesProcess
-from gates.traffic import MOST_PAIRS, ArrivalRates, Assumptions, EvenDraws, Flow, WholeCounts
+from gates.traffic import MOST_PAIRS, ArrivalRates, Assumptions, EvenDraws, Flow, WholeCounts, expected_pairs_of_times
 from tidegate.core.model import SpecModel
 from tidegate.core.quantities import Percent, PercentagePoints
 
@@ -344,7 +342,7 @@ class AgreementKind(TestedGate[AgreementGate]):
         yield partial(expected_coverage, settings)
         if settings.max_ttft_increase is not None:
             margin = settings.max_ttft_increase
-            yield partial(expected_pairs_of_times, LatencyGate(max_increase=margin, tolerance=margin / 4))
+            yield partial(expected_pairs_of_times, margin, margin / 4)
 
     def regression(self, settings: AgreementGate, assumed: Assumptions) -> float:
         """There is no margin to a fixed bound: as far below it as the healthy canary is above."""

@@ -18,8 +18,7 @@ from typing import Annotated, Literal, Protocol
 import numpy as np
 from pydantic import AfterValidator, Field
 
-from gates.analyses.base import as_odds, as_ratio
-from gates.analyses.kind import Conditions, MonitoredGate, StageUse
+from gates.analyses.base import Conditions, MonitoredGate, StageUse, as_odds, as_ratio
 from gates.evidence.batch import ArmName, Batch, Buckets, Events, Source, Times
 from gates.model import ArmKey, GateOutcome, NoData, Sample, Verdict
 from gates.ports import EvidenceSource

@@ -20,8 +20,7 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from gates.analyses.base import MetricTest, PodSlots, pods_of
-from gates.analyses.kind import Conditions, ExpectedFlow, StageUse, TestedGate
+from gates.analyses.base import Conditions, ExpectedFlow, MetricTest, PodSlots, StageUse, TestedGate, pods_of
 from gates.evidence.batch import ArmName, Batch, PodEvidence, Source
 from gates.model import Sample
 from gates.stats.binary import FailureProcess, ShareProcess

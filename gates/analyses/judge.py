@@ -9,8 +9,7 @@ from functools import partial
 import numpy as np
 import scipy
 
-from gates.analyses.base import MetricTest, pods_of
-from gates.analyses.kind import Conditions, ExpectedFlow, StageUse, TestedGate
+from gates.analyses.base import Conditions, ExpectedFlow, MetricTest, StageUse, TestedGate, pods_of
 from gates.evidence.batch import ArmName, Batch, Dimension, Source
 from gates.judge.spec import JudgeGate
 from gates.model import Sample, Share

@@ -2,22 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 
 import numpy as np
 import scipy
 from pydantic import Field
 
-from gates.analyses.base import MetricTest, PodSlots, UnfitTimes, as_time, counted, grid_of, times_of
-from gates.analyses.kind import Conditions, ExpectedFlow, StageUse, TestedGate
-from gates.evidence.batch import SHORTEST_SECONDS, ArmName, Batch, LatencyMetric, PairedReply, Source
+from gates.analyses.base import Conditions, ExpectedFlow, MetricTest, PodSlots, StageUse, TestedGate
+from gates.evidence.batch import (
+    SHORTEST_SECONDS,
+    ArmName,
+    Batch,
+    Buckets,
+    LatencyMetric,
+    PairedReply,
+    PodEvidence,
+    Source,
+    Times,
+)
 from gates.model import Sample
 from gates.stats.e_process import Array
 from gates.stats.exchange import EXACT_DRAWS
 from gates.stats.paired import PairedTimesProcess
-from gates.stats.times import LatencyProcess, sample_edges
-from gates.traffic import MOST_PAIRS, ArrivalRates, Assumptions, EvenDraws, Flow, evidence_per_request
+from gates.stats.times import LatencyProcess, count_samples, sample_edges
+from gates.traffic import (
+    ArrivalRates,
+    Assumptions,
+    Flow,
+    evidence_per_request,
+    expected_pairs_of_times,
+)
 from tidegate.core.model import SpecConflict, SpecModel
 from tidegate.core.quantities import Percent
 
@@ -40,6 +55,54 @@ class LatencyGate(SpecModel):
             yield SpecConflict(
                 ("tolerance",), f"{self.tolerance:.0%}", f"less than max_increase, {self.max_increase:.0%}"
             )
+
+
+def as_time(seconds: float) -> str:
+    """A latency: `210 ms`, `1.25 s`."""
+    if seconds >= 1:
+        return f"{seconds:.3g} s"
+    return f"{seconds * 1000:.0f} ms" if seconds >= 0.01 else f"{seconds * 1000:.2g} ms"
+
+
+class UnfitTimes(ValueError):
+    """Buckets that cannot be brought onto the grid of those before."""
+
+
+def times_of(pod: PodEvidence, metric: LatencyMetric) -> Times:
+    """The times that the metric names."""
+    return {LatencyMetric.TTFT: pod.ttft, LatencyMetric.ITL: pod.itl, LatencyMetric.E2E: pod.e2e}[metric]
+
+
+def grid_of(all_times: Iterable[Times]) -> Array | None:
+    """The edges on which all these times can be counted; None while there are none.
+
+    Raises:
+        UnfitTimes: when buckets have no edge in common.
+    """
+    all_times = [times for times in all_times if times]
+    buckets = [times for times in all_times if isinstance(times, Buckets)]
+    if not buckets:
+        return sample_edges() if all_times else None
+    # An edge at 0 has no logarithm: what is counted there is counted with the bucket above it.
+    common = set(buckets[0].edges).intersection(*(each.edges for each in buckets[1:])) - {0.0}
+    if len(common) < 2:
+        raise UnfitTimes("the histograms of both arms have fewer than two bucket edges in common")
+    return np.asarray(sorted(common))
+
+
+def counted(times: Times, edges: Array) -> Array:
+    """How many requests lie in each bin of the grid.
+
+    Raises:
+        UnfitTimes: when buckets lack an edge of the grid.
+    """
+    if not isinstance(times, Buckets):
+        return count_samples(times, edges)
+    cumulated = np.cumsum(times.counts)
+    at = np.searchsorted(times.edges, edges)
+    if at.max() >= len(times.edges) or not np.array_equal(np.asarray(times.edges)[at], edges):
+        raise UnfitTimes("the histogram lost a bucket edge that earlier ones had")
+    return np.diff(np.append(cumulated[at], cumulated[-1]), prepend=0).astype(np.float64)
 
 
 class LatencyTest(MetricTest):
@@ -245,18 +308,6 @@ def expected_times(
     return Flow(process, feed, worse_takes=1 + POOR_PAST * assumed.spread * share, fewest=EXACT_DRAWS + 1)
 
 
-def expected_pairs_of_times(gate: LatencyGate, arrivals: ArrivalRates, worse: Array, assumed: Assumptions) -> Flow:
-    """Both times of a pair differ by chance, and the canary's by a share `worse` on top."""
-    process = PairedTimesProcess(max_increase=gate.max_increase, tolerance=gate.tolerance, leading=worse.shape)
-    draws = EvenDraws(arrivals.canary)
-
-    def feed(seconds: float) -> None:
-        first, _ = draws.after(seconds)
-        process.feed(np.log1p(worse)[:, None] + assumed.pair_spread * scipy.special.ndtri(first), seconds)
-
-    return Flow(process, feed, most=MOST_PAIRS)
-
-
 def _edges(spread: float, worst: float) -> Array:
     edges = sample_edges()
     reach = np.exp(4 * spread)
@@ -296,6 +347,6 @@ class LatencyKind(TestedGate[LatencyGate]):
     def flows(self, settings: LatencyGate, *, paired: bool, temper: bool) -> Iterator[ExpectedFlow]:
         """As `TestedGate`."""
         if paired:
-            yield partial(expected_pairs_of_times, settings)
+            yield partial(expected_pairs_of_times, settings.max_increase, settings.tolerance)
         else:
             yield partial(expected_times, settings, temper=temper)

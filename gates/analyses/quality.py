@@ -13,7 +13,7 @@ import math
 import numpy as np
 import scipy  # It loads `scipy.stats`, which takes a second, only when that is used.
 
-from gates.analyses.kind import GateKind, StageUse
+from gates.analyses.base import GateKind, StageUse
 from gates.model import AnswerScores, GateOutcome, Sample, Scorer, Share, Verdict
 from gates.stats.e_process import Array
 from gates.stats.paired import PairedScoresProcess

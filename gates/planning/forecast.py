@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
 from typing import Any
 
-from gates.analyses.kind import MonitoredGate, StageUse, TestedGate
+from gates.analyses.base import MonitoredGate, StageUse, TestedGate
 from gates.analysis_plan import AnalysisPlan, metric_tests
 from gates.evidence.batch import Source
 from gates.kinds import tested_kinds

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gates.analyses.kind import TestedGate
+from gates.analyses.base import TestedGate
 from gates.stats.e_process import Array
 from gates.traffic import EARLY, ArrivalRates, Assumptions, Flow
 from tidegate.core.model import SpecModel

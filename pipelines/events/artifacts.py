@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 from types import MappingProxyType
 from typing import Protocol
 
-from gates.analyses.drift.reference import DriftReference
+from gates.analyses.drift.spec import DriftReference
 from gates.analysis_plan import AnalysisPlan
 from gates.evidence.batch import Batch
 from gates.model import NoData, Verdict

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from gates.analyses.burn_rate import BurnRateGate, WithEvents
-from gates.analyses.drift.reference import DriftReference, WithDrift, freeze_reference
-from gates.analyses.drift.spec import features_of_record
+from gates.analyses.drift.reference import WithDrift, features_of_record, freeze_reference
+from gates.analyses.drift.spec import DriftReference
 from gates.analysis_plan import AnalysisPlan, analysis_plan_of
 from gates.evidence.batch import Batch, Source
 from gates.kinds import stage_sources

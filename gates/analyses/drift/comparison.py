@@ -12,8 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from gates.analyses.drift.reference import Bins, DriftReference
-from gates.analyses.drift.spec import Allowed, DriftGate, Feature, Reaction
+from gates.analyses.drift.spec import Allowed, Bins, DriftGate, DriftReference, Feature, Reaction
 from gates.evidence.batch import DriftCounts
 from gates.model import NoData
 from gates.stats.divergence import Divergence, Statistic, Strata

@@ -13,6 +13,7 @@ from functools import lru_cache
 
 import scipy  # It loads `scipy.stats`, which takes a second, only when that is used.
 
+from gates.analyses.base import Conditions, MonitoredGate, StageUse
 from gates.analyses.drift.comparison import (
     GROWTH,
     PASS_LEVEL,
@@ -24,9 +25,7 @@ from gates.analyses.drift.comparison import (
     spending,
     watched,
 )
-from gates.analyses.drift.reference import DriftReference
-from gates.analyses.drift.spec import NUMERIC, Allowed, DriftGate, Feature, Reaction
-from gates.analyses.kind import Conditions, MonitoredGate, StageUse
+from gates.analyses.drift.spec import NUMERIC, Allowed, DriftGate, DriftReference, Feature, Reaction
 from gates.evidence.batch import Batch, Source
 from gates.model import GateOutcome, NoData, Verdict
 from gates.stats.divergence import CHANCE_SCALE, Divergence, Statistic

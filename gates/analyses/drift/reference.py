@@ -1,9 +1,8 @@
-"""The frozen reference: what of the reference window is kept, and the bins in which every later request is counted."""
+"""Features of requests: frozen into the bins of a reference, and every later request counted in these."""
 
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -13,16 +12,19 @@ import numpy as np
 from gates.analyses.drift.spec import (
     ANSWER_NUMBERS,
     NUMERIC,
+    Bins,
     DriftGate,
+    DriftReference,
     Feature,
-    Features,
-    features_of_record,
 )
 from gates.evidence.batch import Batch, DriftCounts
 from gates.load import RequestRecord
 from gates.model import ArmKey, NoData
 from gates.ports import EvidenceSource, UserRequests
-from tidegate.core.model import Value
+
+Features = Mapping[Feature, float | str]
+"""Of one request. What is not known is not in here: it is neither 0 nor a category of its own."""
+
 
 MOST_NAMES = 30
 """Of one feature that have a bin of their own; rarer ones share the last."""
@@ -31,30 +33,29 @@ Counts = Mapping[Feature, tuple[int, ...]]
 """Requests in each bin of each feature; a request without a feature is in none of its bins."""
 
 
-class Bins(Value):
-    """Where the values of one feature are counted, and how many the reference had there."""
+def features_of_record(record: RequestRecord) -> Features:
+    """What a line of the load's records says; an answer that did not end well has no features."""
+    known: dict[Feature, float | str | None] = {
+        Feature.PROMPT_LENGTH: record.prompt_characters,
+        Feature.LANGUAGE: record.prompt_language or None,
+        Feature.TOPIC: _name(record.prompt_topic),
+    }
+    if record.ok:
+        known |= {
+            Feature.LENGTH: record.output_tokens,
+            Feature.ENTROPY: record.entropy,
+            Feature.FINISH_REASON: record.finish_reason or None,
+            Feature.REFUSAL: _name(record.refusal),
+        }
+    return {
+        feature: value
+        for feature, value in known.items()
+        if value is not None and (isinstance(value, str) or math.isfinite(value))
+    }
 
-    edges: tuple[float, ...] = ()
-    """Of numbers: upper ends, rising; a value belongs to the first edge that it does not exceed."""
-    names: tuple[str, ...] = ()
-    """Of names: each with a bin; the last bin is for any other."""
-    reference: tuple[int, ...]
 
-    def place(self, value: float | str) -> int:
-        """The index of the bin of `value`."""
-        if isinstance(value, str):
-            return self.names.index(value) if value in self.names else len(self.names)
-        return bisect_left(self.edges, value)
-
-
-class DriftReference(Value):
-    """The reference, frozen before the first request is judged."""
-
-    bins: Mapping[Feature, Bins]
-    """Of every feature that the settings name and that enough requests had."""
-    is_window: bool = True
-    """A window before the delivery, with which now can be compared; false when the bins come from the first requests
-    of the delivery's own stable arm."""
+def _name(value: int | bool | None) -> str | None:
+    return None if value is None else str(value).lower()
 
 
 def freeze_reference(

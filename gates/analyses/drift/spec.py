@@ -1,23 +1,21 @@
-"""The drift gate's settings, and what it looks at: numbers and names of requests and answers, never their words."""
+"""The drift gate's settings, what it looks at, and the bins that are frozen before the first request is judged.
+
+It looks at numbers and names of requests and answers, never at their words.
+"""
 
 from __future__ import annotations
 
-import math
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from gates.load import RequestRecord
 from gates.stats.divergence import Statistic
 from tidegate.core.durations import Duration
 from tidegate.core.model import SpecConflict, SpecModel, Value
-
-if TYPE_CHECKING:
-    # A batch holds counts of features; only names of types go the other way.
-    pass
 
 
 class Feature(StrEnum):
@@ -39,48 +37,6 @@ class Feature(StrEnum):
 NUMERIC = frozenset({Feature.PROMPT_LENGTH, Feature.LENGTH, Feature.ENTROPY})
 """Those with an order; the others are names."""
 ANSWER_NUMBERS = NUMERIC - {Feature.PROMPT_LENGTH}
-
-Features = Mapping[Feature, float | str]
-"""Of one request. What is not known is not in here: it is neither 0 nor a category of its own."""
-
-
-class PromptFeatures(Value):
-    """What is known of a prompt before it is sent."""
-
-    characters: int
-    language: str = ""
-    """ISO 639-1; empty when it is not known or too short to tell."""
-    topic: int | None = None
-    """The cluster of a frozen topic model; None without one."""
-
-
-def features_of_record(record: RequestRecord) -> Features:
-    """What a line of the load's records says; an answer that did not end well has no features."""
-    known: dict[Feature, float | str | None] = {
-        Feature.PROMPT_LENGTH: record.prompt_characters,
-        Feature.LANGUAGE: record.prompt_language or None,
-        Feature.TOPIC: _name(record.prompt_topic),
-    }
-    if record.ok:
-        known |= {
-            Feature.LENGTH: record.output_tokens,
-            Feature.ENTROPY: record.entropy,
-            Feature.FINISH_REASON: record.finish_reason or None,
-            Feature.REFUSAL: _name(record.refusal),
-        }
-    return _only_known(known)
-
-
-def _name(value: int | bool | None) -> str | None:
-    return None if value is None else str(value).lower()
-
-
-def _only_known(values: Mapping[Feature, float | str | None]) -> Features:
-    return {
-        feature: value
-        for feature, value in values.items()
-        if value is not None and (isinstance(value, str) or math.isfinite(value))
-    }
 
 
 class Reaction(StrEnum):
@@ -178,3 +134,29 @@ class DriftGate(SpecModel):
                 yield SpecConflict((name, *found.where), found.found, found.expected)
         if self.inputs is None and self.outputs is None:
             yield SpecConflict((), "neither inputs nor outputs", "at least one of them")
+
+
+class Bins(Value):
+    """Where the values of one feature are counted, and how many the reference had there."""
+
+    edges: tuple[float, ...] = ()
+    """Of numbers: upper ends, rising; a value belongs to the first edge that it does not exceed."""
+    names: tuple[str, ...] = ()
+    """Of names: each with a bin; the last bin is for any other."""
+    reference: tuple[int, ...]
+
+    def place(self, value: float | str) -> int:
+        """The index of the bin of `value`."""
+        if isinstance(value, str):
+            return self.names.index(value) if value in self.names else len(self.names)
+        return bisect_left(self.edges, value)
+
+
+class DriftReference(Value):
+    """The reference, frozen before the first request is judged."""
+
+    bins: Mapping[Feature, Bins]
+    """Of every feature that the settings name and that enough requests had."""
+    is_window: bool = True
+    """A window before the delivery, with which now can be compared; false when the bins come from the first requests
+    of the delivery's own stable arm."""

@@ -12,8 +12,8 @@ from pydantic import ValidationError
 
 from gates.analyses.drift.comparison import DriftEvidence, spending, watched
 from gates.analyses.drift.gate import judge_drift, requests_to_fail, requests_to_pass
-from gates.analyses.drift.reference import Bins, DriftReference, count_requests, freeze, freeze_reference
-from gates.analyses.drift.spec import DriftGate, Feature, Features, InputsAllowed, OutputsAllowed, Reaction
+from gates.analyses.drift.reference import Features, count_requests, freeze, freeze_reference
+from gates.analyses.drift.spec import Bins, DriftGate, DriftReference, Feature, InputsAllowed, OutputsAllowed, Reaction
 from gates.evidence.batch import DriftCounts
 from gates.model import GateOutcome, NoData, Verdict
 from gates.stats.divergence import Statistic, psi

@@ -7,7 +7,8 @@ import math
 
 import pytest
 
-from gates.analyses.drift.spec import Feature, features_of_record
+from gates.analyses.drift.reference import features_of_record
+from gates.analyses.drift.spec import Feature
 from gates.load import RequestRecord, StreamMeter, token_entropy
 
 

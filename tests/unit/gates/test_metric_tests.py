@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from gates.analyses.agreement import RefusalTest
-from gates.analyses.base import MOST_PODS, PodSlots, UnfitTimes, counted, grid_of
+from gates.analyses.base import MOST_PODS, PodSlots
 from gates.analyses.errors import ErrorsGate, PairedFailureTest
 from gates.analyses.judge import MOST_WAITING, ScoreTest
-from gates.analyses.latency import MOST_TIMES, LatencyGate, PairedLatencyTest
+from gates.analyses.latency import MOST_TIMES, LatencyGate, PairedLatencyTest, UnfitTimes, counted, grid_of
 from gates.evidence.batch import ArmName, Batch, Buckets, PairedAnswer, PairedReply, PodEvidence
 
 ONE = np.array([1.0, 0.0])

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from fakes.delivery.world import a_spec
 
-from gates.analyses.base import MetricTest
-from gates.analyses.kind import Conditions, ExpectedFlow, StageUse, TestedGate
+from gates.analyses.base import Conditions, ExpectedFlow, MetricTest, StageUse, TestedGate
 from gates.analysis_plan import AnalysisPlan, analysis_plan_of
 from gates.evidence.batch import ArmName, Batch, PodEvidence, Source
 from gates.kinds import GATE_KINDS, kinds_from_batches, kinds_of_stage, stage_sources

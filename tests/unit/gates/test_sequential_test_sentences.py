@@ -9,10 +9,10 @@ import pytest
 from fakes.metrics.samples import Serving, mirrored, traffic
 
 from gates.analyses.agreement import AgreementGate
-from gates.analyses.base import as_odds, as_time
+from gates.analyses.base import as_odds
 from gates.analyses.errors import ErrorsGate
 from gates.analyses.judge import ScoresGate
-from gates.analyses.latency import LatencyGate
+from gates.analyses.latency import LatencyGate, as_time
 from gates.analysis_plan import AnalysisPlan, metric_tests
 from gates.evidence.batch import Batch, PairedAnswer
 from gates.sequential_test import SequentialTest
