@@ -14,9 +14,8 @@ from pydantic import Field, SerializeAsAny, SerializerFunctionWrapHandler, model
 from gates.analyses.base import Conditions, MetricTest, Monitor, MonitoredGate, TestedGate
 from gates.analyses.drift.spec import DriftReference
 from gates.evidence.batch import Source
-from gates.kinds import tested_kinds
 from gates.model import NoData
-from gates.spec import Gates
+from gates.spec import Gates, tested_kinds
 from tidegate.core.model import SpecModel, Value
 
 Settings = TypeVar("Settings", bound=SpecModel)

@@ -1,4 +1,8 @@
-"""The gates a delivery spec can ask for, with their margins and the sample they need."""
+"""The one list of gate kinds, and what a delivery's spec says of them: margins, and the sample that they need.
+
+Specs, planning, sequential tests and stages ask the list instead of naming gates. A new kind is a module in
+`gates.analyses` and a line here.
+"""
 
 from __future__ import annotations
 
@@ -9,18 +13,62 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pydantic import AfterValidator, Field, WithJsonSchema, create_model
 from pydantic_core import PydanticKnownError
 
-from gates.analyses.agreement import AgreementGate
-from gates.analyses.base import StageKind
-from gates.analyses.burn_rate import BurnRateGate
+from gates.analyses.agreement import AgreementGate, AgreementKind
+from gates.analyses.base import GateKind, MonitoredGate, StageKind, TestedGate
+from gates.analyses.burn_rate import BurnRateGate, BurnRateKind
+from gates.analyses.drift.gate import DriftKind
 from gates.analyses.drift.spec import DriftGate
-from gates.analyses.errors import ErrorsGate
-from gates.analyses.latency import LatencyGate
-from gates.analyses.quality import QualityGate
+from gates.analyses.errors import ErrorsGate, ErrorsKind
+from gates.analyses.judge import JudgeKind
+from gates.analyses.latency import LatencyGate, LatencyKind
+from gates.analyses.quality import QualityGate, QualityKind
+from gates.evidence.batch import Source
 from gates.judge.spec import JudgeGate
-from gates.kinds import GATE_KINDS, kinds_of_stage
 from tidegate.core.durations import Duration
 from tidegate.core.model import SpecModel
 from tidegate.core.quantities import Percent
+
+GATE_KINDS: dict[str, GateKind[Any]] = {
+    kind.name: kind
+    for kind in (
+        QualityKind(),
+        LatencyKind(),
+        ErrorsKind(),
+        AgreementKind(),
+        JudgeKind(),
+        BurnRateKind(),
+        DriftKind(),
+    )
+}
+"""By name, in the order in which a sequential test lists its verdicts."""
+
+
+def tested_kinds() -> dict[str, GateKind[Any]]:
+    """Those that a sequential test can have; the others are judged once, by their stage."""
+    return {name: kind for name, kind in GATE_KINDS.items() if isinstance(kind, TestedGate | MonitoredGate)}
+
+
+def kinds_from_batches() -> tuple[str, ...]:
+    """Those that batches of evidence can answer, without a delivery around them."""
+    return tuple(name for name, kind in GATE_KINDS.items() if kind.from_batches)
+
+
+def is_paired(gate: str) -> bool:
+    """Whether it compares answers to the same prompts, unless told otherwise."""
+    return GATE_KINDS[gate].usual_sources == ("probe",)
+
+
+def kinds_of_stage(stage: StageKind, *, by_default: bool = False) -> tuple[str, ...]:
+    """Those that a stage of a delivery can ask; `by_default` those that it has when it names none."""
+    uses = {name: use for name, kind in GATE_KINDS.items() if (use := kind.use_in(stage))}
+    return tuple(name for name, use in uses.items() if use.by_default or not by_default)
+
+
+def stage_sources(stage: StageKind) -> Mapping[str, tuple[Source, ...]]:
+    """Who counts in a stage for the kinds that have their own sources there."""
+    uses = {name: use for name, kind in GATE_KINDS.items() if (use := kind.use_in(stage))}
+    return {name: use.sources for name, use in uses.items() if use.sources}
+
 
 USUAL_LOOK = timedelta(seconds=10)
 """Between two batches of evidence, where nobody says how often anything is scraped."""

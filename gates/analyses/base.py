@@ -10,7 +10,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, Protocol, TypeVar
+from typing import Generic, Literal, Protocol, TypeVar
 
 import numpy as np
 
@@ -211,9 +211,6 @@ class MonitoredGate(GateKind[Settings]):
         self, settings: Settings, source: Source, exposure: Exposure, assumed: Assumptions, conditions: Conditions
     ) -> float:
         """Seconds until half of all healthy canaries have passed; infinity for never."""
-
-
-AnyGateKind = GateKind[Any]
 
 
 def as_ratio(log_evidence: float) -> float:

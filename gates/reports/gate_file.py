@@ -13,8 +13,7 @@ from gates.analyses.judge import ScoresGate
 from gates.analyses.latency import LatencyGate
 from gates.analysis_plan import AnalysisPlan
 from gates.evidence.batch import Source
-from gates.kinds import GATE_KINDS, is_paired, kinds_from_batches
-from gates.spec import Budget
+from gates.spec import GATE_KINDS, Budget, is_paired, kinds_from_batches
 from tidegate.core.model import SpecConflict, SpecModel
 from tidegate.core.quantities import Percent
 

@@ -10,8 +10,8 @@ from hashlib import sha256
 
 from gates.analyses.quality import quality_forecast
 from gates.analysis_plan import analysis_plan_of
-from gates.kinds import stage_sources
 from gates.planning.forecast import forecasts, round_up, with_remedy
+from gates.spec import stage_sources
 from gates.traffic import Assumptions, Exposure, GateForecast
 from pipelines.errors import NotAsPlanned, PlanRefused
 from pipelines.model import GatePlan, Plan, PlanStep, Resolved, StageName

@@ -11,10 +11,9 @@ from gates.analyses.drift.reference import WithDrift, features_of_record, freeze
 from gates.analyses.drift.spec import DriftReference
 from gates.analysis_plan import AnalysisPlan, analysis_plan_of
 from gates.evidence.batch import Batch, Source
-from gates.kinds import stage_sources
 from gates.model import ArmKey, GateOutcome, NoData, Verdict, worst
 from gates.ports import EvidenceSource
-from gates.spec import Gates
+from gates.spec import Gates, stage_sources
 from pipelines.errors import Stopped, by_others
 from pipelines.events.artifacts import RecordedTrial
 from pipelines.model import ENDING_OF, Ending, PlanStep

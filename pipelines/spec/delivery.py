@@ -25,8 +25,7 @@ from pydantic import (
 
 from engine_images.accelerators import Accelerator
 from engine_images.spec import EngineSettings
-from gates.kinds import kinds_of_stage
-from gates.spec import Gates, gate_of_stage
+from gates.spec import Gates, gate_of_stage, kinds_of_stage
 from pipelines.spec.approvals import ApprovalSpec, FreezeSpec, ResumeSpec, ValidationContext, Weight
 from pipelines.spec.approvals import odds_with as odds_with_approvals
 from pipelines.spec.sections import (

@@ -16,9 +16,9 @@ from gates.evidence.batch import ArmName as Side
 from gates.evidence.batch import Batch, Dimension, PairedAnswer, PodEvidence
 from gates.judge.control import ControlReport
 from gates.judge.pair_judge import JudgedPair, PairJudge
-from gates.kinds import stage_sources
 from gates.model import EngineReply, GateOutcome, Verdict
 from gates.ports import Embedder, LanguageDetector
+from gates.spec import stage_sources
 from pipelines.events.payloads import StepProgress
 from pipelines.model import PlanStep
 from pipelines.plan.gates import gates_in
