@@ -13,11 +13,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from gates.analysis_plan import AnalysisPlan
 from gates.evidence.batch import Batch
 from gates.json_lines import line_problems
 from gates.model import Verdict
-from gates.sequential_test import SequentialTest
+from gates.sequential_test import AnalysisPlan, SequentialTest
 from tidegate.core.errors import UsageError
 from tidegate.core.model import Value
 from tidegate.core.spec import Problem, SpecError

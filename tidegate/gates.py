@@ -11,11 +11,10 @@ from gates.analyses.agreement import AgreementGate
 from gates.analyses.burn_rate import BurnRateGate
 from gates.analyses.errors import ErrorsGate
 from gates.analyses.latency import LatencyGate
-from gates.analysis_plan import AnalysisPlan
 from gates.evidence.batch import ArmName, Batch, Buckets, PairedAnswer, PairedReply, PodEvidence
 from gates.judge.spec import JudgeGate
 from gates.model import GateOutcome, Verdict, worst
-from gates.sequential_test import SequentialTest
+from gates.sequential_test import AnalysisPlan, SequentialTest
 
 __all__ = [
     "AgreementGate",

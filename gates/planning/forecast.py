@@ -13,9 +13,9 @@ from datetime import timedelta
 from typing import Any
 
 from gates.analyses.base import MonitoredGate, StageUse, TestedGate
-from gates.analysis_plan import AnalysisPlan, metric_tests
 from gates.evidence.batch import Source
 from gates.planning.power import PowerCurve, passes_by, power_curve
+from gates.sequential_test import AnalysisPlan, metric_tests
 from gates.spec import tested_kinds
 from gates.traffic import Assumptions, Exposure, GateForecast, requests_by, told_by
 from tidegate.core.durations import format_duration

@@ -11,8 +11,8 @@ from gates.analyses.agreement import AgreementGate
 from gates.analyses.errors import ErrorsGate
 from gates.analyses.judge import ScoresGate
 from gates.analyses.latency import LatencyGate
-from gates.analysis_plan import AnalysisPlan
 from gates.evidence.batch import Source
+from gates.sequential_test import AnalysisPlan
 from gates.spec import GATE_KINDS, Budget, is_paired, kinds_from_batches
 from tidegate.core.model import SpecConflict, SpecModel
 from tidegate.core.quantities import Percent

@@ -7,11 +7,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field, ValidationError
 
-from gates.analysis_plan import AnalysisPlan
 from gates.evidence.batch import Batch
 from gates.json_lines import line_problems
 from gates.model import GateOutcome, GateVerdict, OutcomeName, Verdict, worst
-from gates.sequential_test import SequentialTest
+from gates.sequential_test import AnalysisPlan, SequentialTest
 from tidegate.core.errors import ExitCode, UsageError
 from tidegate.core.model import Value
 from tidegate.core.spec import Problem, SpecError

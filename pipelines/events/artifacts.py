@@ -15,10 +15,9 @@ from types import MappingProxyType
 from typing import Protocol
 
 from gates.analyses.drift.spec import DriftReference
-from gates.analysis_plan import AnalysisPlan
 from gates.evidence.batch import Batch
 from gates.model import NoData, Verdict
-from gates.sequential_test import SequentialTest
+from gates.sequential_test import AnalysisPlan, SequentialTest
 from gates.transcript import BatchLine, Line, Replay, RestartLine, TermsLine, VerdictsLine, read, written
 from pipelines.errors import NotAsPlanned
 from pipelines.events.history import done_steps

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 
 from gates.analyses.quality import quality_forecast
-from gates.analysis_plan import analysis_plan_of
 from gates.planning.forecast import forecasts, round_up, with_remedy
+from gates.sequential_test import analysis_plan_of
 from gates.spec import stage_sources
 from gates.traffic import Assumptions, Exposure, GateForecast
 from pipelines.errors import NotAsPlanned, PlanRefused

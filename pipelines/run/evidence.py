@@ -9,10 +9,10 @@ from datetime import datetime, timedelta
 from gates.analyses.burn_rate import BurnRateGate, WithEvents
 from gates.analyses.drift.reference import WithDrift, features_of_record, freeze_reference
 from gates.analyses.drift.spec import DriftReference
-from gates.analysis_plan import AnalysisPlan, analysis_plan_of
 from gates.evidence.batch import Batch, Source
 from gates.model import ArmKey, GateOutcome, NoData, Verdict, worst
 from gates.ports import EvidenceSource
+from gates.sequential_test import AnalysisPlan, analysis_plan_of
 from gates.spec import Gates, stage_sources
 from pipelines.errors import Stopped, by_others
 from pipelines.events.artifacts import RecordedTrial

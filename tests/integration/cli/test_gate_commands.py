@@ -20,8 +20,7 @@ from fakes.metrics.samples import Serving, traffic
 from fakes.terminal import Tidegate
 
 from gates.analyses.latency import LatencyGate
-from gates.analysis_plan import AnalysisPlan
-from gates.sequential_test import SequentialTest
+from gates.sequential_test import AnalysisPlan, SequentialTest
 from gates.transcript import BatchLine, TermsLine, VerdictsLine, written
 from registry.adapters.mlflow_deliveries import MlflowDeliveries
 from registry.adapters.mlflow_store import embedded_uri

@@ -10,8 +10,7 @@ from fakes.metrics.samples import Serving, traffic
 
 from gates.analyses.errors import ErrorsGate
 from gates.analyses.latency import LatencyGate
-from gates.analysis_plan import AnalysisPlan
-from gates.sequential_test import SequentialTest
+from gates.sequential_test import AnalysisPlan, SequentialTest
 from gates.transcript import BatchLine, TermsLine, VerdictsLine, written
 from tidegate.cli import main
 

@@ -25,10 +25,9 @@ from benchmarks.canary_simulation.workloads import HEALTHY, Regression, Traffic,
 from gates.analyses.errors import ErrorsGate
 from gates.analyses.judge import ScoresGate
 from gates.analyses.latency import LatencyGate
-from gates.analysis_plan import AnalysisPlan, metric_tests
 from gates.evidence.batch import ArmName, Batch, Buckets, PodEvidence
 from gates.model import GateOutcome
-from gates.sequential_test import SequentialTest
+from gates.sequential_test import AnalysisPlan, SequentialTest, metric_tests
 
 Array = NDArray[np.float64]
 FINE, BAD, NOTHING = 0.2, 0.9, np.nan

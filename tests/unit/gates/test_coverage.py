@@ -7,9 +7,8 @@ from collections.abc import Iterable
 import pytest
 
 from gates.analyses.errors import ErrorsGate, MirrorTest
-from gates.analysis_plan import AnalysisPlan
 from gates.evidence.batch import ArmName, Batch, PodEvidence
-from gates.sequential_test import SequentialTest
+from gates.sequential_test import AnalysisPlan, SequentialTest
 
 LATE = [(0, 300), (300, 300), (300, 0), (300, 300), (0, 300), (300, 300), (300, 0), (300, 300)] * 3
 """Copies and requests in windows shorter than a scrape interval: one arm is scraped in this, the other in the next."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from gates.analyses.latency import LatencyGate
-from gates.analysis_plan import AnalysisPlan
 from gates.reports.gate_file import GateFile
+from gates.sequential_test import AnalysisPlan
 from tidegate.core.spec import SpecError, parse_spec
 
 HEAD = "apiVersion: tidegate/v1\nkind: Gates\n"

@@ -10,12 +10,11 @@ import pytest
 from fakes.delivery.world import a_spec
 
 from gates.analyses.base import Conditions, ExpectedFlow, MetricTest, StageUse, TestedGate
-from gates.analysis_plan import AnalysisPlan, analysis_plan_of
 from gates.evidence.batch import ArmName, Batch, PodEvidence, Source
 from gates.model import GateOutcome
 from gates.planning.forecast import forecasts, with_remedy
 from gates.reports.gate_file import GateFile, evidence_section
-from gates.sequential_test import SequentialTest
+from gates.sequential_test import AnalysisPlan, SequentialTest, analysis_plan_of
 from gates.spec import GATE_KINDS, gates_section, kinds_from_batches, kinds_of_stage, stage_sources
 from gates.stats.binary import FailureProcess
 from gates.stats.e_process import Array

@@ -15,10 +15,10 @@ from gates.analyses.errors import ErrorsGate
 from gates.analyses.judge import ScoresGate
 from gates.analyses.latency import LatencyGate
 from gates.analyses.quality import QualityGate, quality_forecast
-from gates.analysis_plan import AnalysisPlan
 from gates.evidence.batch import Events, Source
 from gates.model import GateOutcome
 from gates.planning.forecast import forecasts, with_remedy
+from gates.sequential_test import AnalysisPlan
 from gates.stats.binary import FailureProcess
 from gates.stats.burn import EventSample
 from gates.stats.paired import PairedScoresProcess, PairedTimesProcess

@@ -14,10 +14,9 @@ import pytest
 from benchmarks.canary_simulation.kayenta import Classification, classify, confidence_interval, mean_ratio
 from gates.analyses.errors import ErrorsGate
 from gates.analyses.latency import LatencyGate
-from gates.analysis_plan import AnalysisPlan
 from gates.evidence.batch import ArmName, Batch, PodEvidence
 from gates.model import GateOutcome, Verdict
-from gates.sequential_test import SequentialTest
+from gates.sequential_test import AnalysisPlan, SequentialTest
 
 LATENCY, ERRORS = AnalysisPlan(latency=LatencyGate()), AnalysisPlan(errors=ErrorsGate())
 CALM = [1.0] * 10

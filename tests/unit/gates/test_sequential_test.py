@@ -17,10 +17,9 @@ from gates.analyses.base import MOST_PODS
 from gates.analyses.errors import ErrorsGate
 from gates.analyses.judge import ScoresGate
 from gates.analyses.latency import LatencyGate
-from gates.analysis_plan import AnalysisPlan, metric_tests
 from gates.evidence.batch import ArmName, Batch, Buckets, LatencyMetric, PairedAnswer, PairedReply, PodEvidence
 from gates.model import GateOutcome
-from gates.sequential_test import SequentialTest
+from gates.sequential_test import AnalysisPlan, SequentialTest, metric_tests
 from tidegate.core.errors import UsageError
 
 EVERYTHING = AnalysisPlan(

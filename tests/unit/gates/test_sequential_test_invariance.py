@@ -13,10 +13,9 @@ from gates.analyses.agreement import AgreementGate
 from gates.analyses.errors import ErrorsGate
 from gates.analyses.judge import ScoresGate
 from gates.analyses.latency import LatencyGate
-from gates.analysis_plan import AnalysisPlan, metric_tests
 from gates.evidence.batch import Batch, PodEvidence
 from gates.model import GateOutcome, Verdict
-from gates.sequential_test import SequentialTest
+from gates.sequential_test import AnalysisPlan, SequentialTest, metric_tests
 
 TERMS = AnalysisPlan(
     latency=LatencyGate(max_increase=0.3),

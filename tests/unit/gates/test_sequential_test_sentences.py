@@ -13,9 +13,8 @@ from gates.analyses.base import as_odds
 from gates.analyses.errors import ErrorsGate
 from gates.analyses.judge import ScoresGate
 from gates.analyses.latency import LatencyGate, as_time
-from gates.analysis_plan import AnalysisPlan, metric_tests
 from gates.evidence.batch import Batch, PairedAnswer
-from gates.sequential_test import SequentialTest
+from gates.sequential_test import AnalysisPlan, SequentialTest, metric_tests
 
 TERMS = AnalysisPlan(
     latency=LatencyGate(),

@@ -11,10 +11,9 @@ from gates.analyses.agreement import AgreementGate
 from gates.analyses.errors import ErrorsGate
 from gates.analyses.judge import ScoresGate
 from gates.analyses.latency import LatencyGate
-from gates.analysis_plan import AnalysisPlan
 from gates.evidence.batch import ArmName, Batch, Buckets, PairedAnswer, PairedReply, PodEvidence
 from gates.model import GateOutcome, Verdict
-from gates.sequential_test import SequentialTest
+from gates.sequential_test import AnalysisPlan, SequentialTest
 
 GENEROUS = AnalysisPlan(
     latency=LatencyGate(max_increase=9.0, min_requests=1),

@@ -12,11 +12,10 @@ from fakes.metrics.samples import Serving, traffic
 from gates.analyses.errors import ErrorsGate
 from gates.analyses.judge import ScoresGate
 from gates.analyses.latency import LatencyGate
-from gates.analysis_plan import AnalysisPlan
 from gates.evidence.batch import Batch
 from gates.model import GateOutcome
 from gates.reports.verdict_stream import MOST_PROBLEMS, VerdictLine, VerdictStream, as_lines
-from gates.sequential_test import SequentialTest
+from gates.sequential_test import AnalysisPlan, SequentialTest
 
 TERMS = AnalysisPlan(latency=LatencyGate(), errors=ErrorsGate(max_increase=0.05))
 STABLE = Serving(per_second=20, failing=0.002)

@@ -10,7 +10,7 @@ from fakes.delivery.ledger import FakeLedger
 from fakes.delivery.world import Attached, Steps, World, a_spec
 
 from gates.analyses.errors import ErrorsGate
-from gates.analysis_plan import AnalysisPlan
+from gates.sequential_test import AnalysisPlan
 from gates.transcript import read, replay
 from pipelines.errors import NotAsPlanned
 from pipelines.events.artifacts import (

@@ -10,7 +10,7 @@ from fakes.clusters.region import a_fleet
 from fakes.delivery.world import CHALLENGER, CHAMPION, SPEC, a_version
 
 from gates.analyses.burn_rate import BurnRateGate, BurnWindows
-from gates.analysis_plan import analysis_plan_of
+from gates.sequential_test import analysis_plan_of
 from pipelines.errors import PlanRefused
 from pipelines.plan.gates import gates_in
 from pipelines.plan.planner import make_plan
