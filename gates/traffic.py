@@ -224,6 +224,40 @@ def told_by(seconds: float, arrivals: ArrivalRates) -> float | None:
     return math.ceil(seconds / arrivals.look - 1e-6) * arrivals.look if math.isfinite(seconds) else None
 
 
+def forecast_of(
+    gate: str,
+    source: Source,
+    exposure: Exposure,
+    arrivals: ArrivalRates,
+    *,
+    unit: Unit,
+    scale: Scale,
+    passes: float,
+    regression: float,
+    fails: float,
+    smallest: float | None,
+) -> GateForecast:
+    """The forecast of a gate that passes and fails after so many seconds, infinity for never.
+
+    What takes time is left out where nobody said how much traffic there is, `smallest` too.
+    """
+    timed, within = exposure.timed(source), exposure.within_seconds
+    return GateForecast(
+        gate=gate,
+        source=source,
+        unit=unit,
+        scale=scale,
+        canary_requests_to_pass=requests_by(passes, arrivals),
+        seconds_to_pass=told_by(passes, arrivals) if timed else None,
+        regression_share=regression,
+        canary_requests_to_fail=requests_by(fails, arrivals),
+        seconds_to_fail=told_by(fails, arrivals) if timed else None,
+        smallest_regression_share=smallest if timed else None,
+        within_seconds=within,
+        reachable=not timed or passes <= within,
+    )
+
+
 BEYOND = 2.0
 """The regression asked about: so many times what is allowed."""
 

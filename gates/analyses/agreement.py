@@ -97,7 +97,7 @@ class PairTest(MetricTest):
         if scores:
             self.learn(np.asarray(scores), seconds)
 
-    def learn(self, scores: np.ndarray[tuple[int, ...], np.dtype[np.float64]], seconds: float) -> None:
+    def learn(self, scores: Array, seconds: float) -> None:
         """Hand one batch's scores to the process."""
         raise NotImplementedError
 
@@ -128,7 +128,7 @@ class PairShareTest(PairTest):
         # Neither certainty can be proven by counting.
         self.process: ShareProcess = ShareProcess(min(max(bound, 0.001), 0.999))
 
-    def learn(self, scores: np.ndarray[tuple[int, ...], np.dtype[np.float64]], seconds: float) -> None:
+    def learn(self, scores: Array, seconds: float) -> None:
         hits = scores.sum()
         self.process.feed(hits, len(scores) - hits, seconds)
 
@@ -154,7 +154,7 @@ class LeastMeanTest(PairTest):
         # Against a fixed bound there is no stable arm whose spread would have to be tolerated.
         self.process: PairedScoresProcess = PairedScoresProcess(max_drop=0.0)
 
-    def learn(self, scores: np.ndarray[tuple[int, ...], np.dtype[np.float64]], seconds: float) -> None:
+    def learn(self, scores: Array, seconds: float) -> None:
         self.process.feed(self._bound - scores, seconds)
 
     def describe(self) -> str:
@@ -184,7 +184,7 @@ class RefusalTest(PairTest):
             self._refused[ArmName.STABLE] += stable
             self._refused[ArmName.CANARY] += canary
 
-    def learn(self, scores: np.ndarray[tuple[int, ...], np.dtype[np.float64]], seconds: float) -> None:
+    def learn(self, scores: Array, seconds: float) -> None:
         self.process.feed(scores, seconds)
 
     def restart(self) -> None:
@@ -216,7 +216,7 @@ class RatioTest(PairTest):
         self._sign = -1 if kind == "shorter" else 1
         self.process: PairedTimesProcess = PairedTimesProcess(max_increase=margin, tolerance=margin / 4)
 
-    def learn(self, scores: np.ndarray[tuple[int, ...], np.dtype[np.float64]], seconds: float) -> None:
+    def learn(self, scores: Array, seconds: float) -> None:
         self.process.feed(scores, seconds)
 
     def describe(self) -> str:

@@ -19,10 +19,10 @@ import numpy as np
 from pydantic import AfterValidator, Field
 
 from gates.analyses.base import Conditions, MonitoredGate, StageUse, as_odds, as_ratio
+from gates.analyses.error_budget import EventSample, NoBurnEvidence, SlidingWindow, WindowPair, summed
 from gates.evidence.batch import ArmName, Batch, Buckets, Events, Source, Times
 from gates.model import ArmKey, GateOutcome, NoData, Sample, Verdict
 from gates.ports import EvidenceSource
-from gates.stats.burn import EventSample, NoBurnEvidence, SlidingWindow, WindowPair, summed
 from gates.traffic import (
     BEYOND,
     EARLY,
@@ -31,9 +31,8 @@ from gates.traffic import (
     Exposure,
     GateForecast,
     WholeCounts,
-    requests_by,
+    forecast_of,
     smallest_caught,
-    told_by,
 )
 from tidegate.core.durations import Duration, format_duration
 from tidegate.core.errors import UsageError
@@ -293,8 +292,6 @@ def events_of(batch: Batch, arm: ArmName) -> Events | NoData:
 class BurnRateMonitor:
     """Hands each batch's events to the burn's statistics: requests, their times, or what the SLO's queries counted."""
 
-    gate = GATE
-
     def __init__(self, settings: BurnRateGate, *, rollback: float, accept: float) -> None:
         """Its shares of the chances of a false alarm and of a false pass."""
         self._burn = BurnRateTest(settings, rollback=rollback, accept=accept)
@@ -330,45 +327,6 @@ GROWTH = 1.05
 
 
 FURTHEST_SECONDS = 2 * 86400.0
-
-
-def burn_forecast(
-    settings: BurnRateGate, source: Source, exposure: Exposure, assumed: Assumptions, *, rollback: float, accept: float
-) -> GateForecast:
-    """A healthy canary has as many bad events as are expected, and no more than the SLO allows; all are requests."""
-    arrivals = exposure.arrivals(source)
-    healthy = _healthy(settings, assumed)
-    stated = min(BEYOND * settings.slow.factor * settings.budget, 1.0)
-
-    def at(bad: float, outcome: GateOutcome) -> float:
-        return _burn_at(settings, arrivals, bad, outcome, rollback=rollback, accept=accept)
-
-    passes = burn_passes(settings, source, exposure, assumed, rollback=rollback, accept=accept)
-    fails = at(stated, GateOutcome.FAIL)
-    timed, within = exposure.timed(source), exposure.within_seconds
-    smallest = smallest_caught(lambda bad: at(bad, GateOutcome.FAIL) <= within, healthy, 1.0) if timed else None
-    return GateForecast(
-        gate="burn_rate",
-        source=source,
-        unit="requests",
-        scale="points",
-        canary_requests_to_pass=requests_by(passes, arrivals),
-        seconds_to_pass=told_by(passes, arrivals) if timed else None,
-        regression_share=stated - healthy,
-        canary_requests_to_fail=requests_by(fails, arrivals),
-        seconds_to_fail=told_by(fails, arrivals) if timed else None,
-        smallest_regression_share=None if smallest is None else smallest - healthy,
-        within_seconds=within,
-        reachable=not timed or passes <= within,
-    )
-
-
-def burn_passes(
-    settings: BurnRateGate, source: Source, exposure: Exposure, assumed: Assumptions, *, rollback: float, accept: float
-) -> float:
-    """Seconds until half of all healthy canaries have passed; infinity for never."""
-    arrivals, healthy = exposure.arrivals(source), _healthy(settings, assumed)
-    return _burn_at(settings, arrivals, healthy, GateOutcome.PASS, rollback=rollback, accept=accept)
 
 
 def _healthy(settings: BurnRateGate, assumed: Assumptions) -> float:
@@ -416,16 +374,40 @@ class BurnRateKind(MonitoredGate[BurnRateGate]):
     def forecast(
         self, settings: BurnRateGate, source: Source, exposure: Exposure, assumed: Assumptions, conditions: Conditions
     ) -> GateForecast:
-        """As `MonitoredGate`."""
-        budget = {"rollback": conditions.rollback, "accept": conditions.accept}
-        return burn_forecast(settings, source, exposure, assumed, **budget)
+        """As `MonitoredGate`.
+
+        A healthy canary has as many bad events as are expected, and no more than the SLO allows; all are requests.
+        """
+        arrivals, within = exposure.arrivals(source), exposure.within_seconds
+        healthy = _healthy(settings, assumed)
+        stated = min(BEYOND * settings.slow.factor * settings.budget, 1.0)
+
+        def fails(bad: float) -> float:
+            return _burn_at(
+                settings, arrivals, bad, GateOutcome.FAIL, rollback=conditions.rollback, accept=conditions.accept
+            )
+
+        smallest = smallest_caught(lambda bad: fails(bad) <= within, healthy, 1.0) if exposure.timed(source) else None
+        return forecast_of(
+            GATE,
+            source,
+            exposure,
+            arrivals,
+            unit="requests",
+            scale="points",
+            passes=self.passes(settings, source, exposure, assumed, conditions),
+            regression=stated - healthy,
+            fails=fails(stated),
+            smallest=None if smallest is None else smallest - healthy,
+        )
 
     def passes(
         self, settings: BurnRateGate, source: Source, exposure: Exposure, assumed: Assumptions, conditions: Conditions
     ) -> float:
         """As `MonitoredGate`."""
+        arrivals, bad = exposure.arrivals(source), _healthy(settings, assumed)
         budget = {"rollback": conditions.rollback, "accept": conditions.accept}
-        return burn_passes(settings, source, exposure, assumed, **budget)
+        return _burn_at(settings, arrivals, bad, GateOutcome.PASS, **budget)
 
 
 class EventSource(Protocol):

@@ -120,7 +120,7 @@ class FailureTest(MetricTest):
     def _bad_of(self, pod: PodEvidence) -> int:
         return pod.errors if self._bad_kind == "failed" else pod.refused
 
-    def _counts(self, pod: PodEvidence) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
+    def _counts(self, pod: PodEvidence) -> Array:
         bad = self._bad_of(pod)
         return np.asarray([pod.requests - bad, bad], dtype=np.float64)
 

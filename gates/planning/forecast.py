@@ -17,7 +17,7 @@ from gates.evidence.batch import Source
 from gates.planning.power import PowerCurve, passes_by, power_curve
 from gates.sequential_test import AnalysisPlan, metric_tests
 from gates.spec import tested_kinds
-from gates.traffic import Assumptions, Exposure, GateForecast, requests_by, told_by
+from gates.traffic import Assumptions, Exposure, GateForecast, forecast_of, told_by
 from tidegate.core.durations import format_duration
 from tidegate.core.model import SpecModel
 
@@ -39,22 +39,18 @@ def forecast(plan: AnalysisPlan, gate: str, source: Source, exposure: Exposure, 
         return kind.forecast(settings, source, exposure, assumed, plan.conditions)
     assert isinstance(kind, TestedGate), f"no sequential test asks {gate}"
     curve = power_curve_of(plan, kind, source, exposure, assumed)
-    arrivals, within = exposure.arrivals(source, judged=kind.judged), exposure.within_seconds
-    passes, fails = max(curve.passes, kind.needed(settings) / arrivals.canary), curve.fails[0]
-    timed = exposure.timed(source)
-    return GateForecast(
-        gate=gate,
-        source=source,
+    arrivals = exposure.arrivals(source, judged=kind.judged)
+    return forecast_of(
+        gate,
+        source,
+        exposure,
+        arrivals,
         unit="pairs" if source == "probe" else "requests",
         scale=kind.scale,
-        canary_requests_to_pass=requests_by(passes, arrivals),
-        seconds_to_pass=told_by(passes, arrivals) if timed else None,
-        regression_share=curve.effects[0],
-        canary_requests_to_fail=requests_by(fails, arrivals),
-        seconds_to_fail=told_by(fails, arrivals) if timed else None,
-        smallest_regression_share=curve.smallest if timed else None,
-        within_seconds=within,
-        reachable=not timed or passes <= within,
+        passes=max(curve.passes, kind.needed(settings) / arrivals.canary),
+        regression=curve.effects[0],
+        fails=curve.fails[0],
+        smallest=curve.smallest,
     )
 
 

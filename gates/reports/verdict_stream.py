@@ -110,7 +110,7 @@ class VerdictStream:
         """Learn from a batch that did not come as text.
 
         Raises:
-            UsageError: as `Trial.take`.
+            UsageError: as `SequentialTest.take`.
         """
         self._trial.take(batch)
         self.batches += 1

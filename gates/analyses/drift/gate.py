@@ -29,7 +29,7 @@ from gates.analyses.drift.spec import NUMERIC, Allowed, DriftGate, DriftReferenc
 from gates.evidence.batch import Batch, Source
 from gates.model import GateOutcome, NoData, Verdict
 from gates.stats.divergence import CHANCE_SCALE, Divergence, Statistic
-from gates.traffic import BEYOND, Assumptions, Exposure, GateForecast, requests_by, smallest_caught, told_by
+from gates.traffic import BEYOND, Assumptions, Exposure, GateForecast, forecast_of, smallest_caught
 from tidegate.core.errors import UsageError
 from tidegate.core.model import Value
 
@@ -181,8 +181,6 @@ def _numbers(comparison: DriftComparison, look: InterimAnalysis, p_value: float)
 class DriftMonitor:
     """Adds up what batches count, and judges it when asked."""
 
-    gate = GATE
-
     def __init__(self, settings: DriftGate, reference: DriftReference | NoData, *, rollback: float) -> None:
         """`reference` was frozen with the terms; `rollback` is the gate's share of the chance of a false alarm."""
         self._settings, self._rollback = settings, rollback
@@ -224,6 +222,7 @@ MOST_REQUESTS = 10_000_000
 """Of the canary; who needs more needs another threshold."""
 
 
+@lru_cache(maxsize=1024)
 def requests_to_pass(settings: DriftGate, *, stable_per_canary: float) -> int | None:
     """Canary requests after which half of all canaries without any drift have passed; None when never.
 
@@ -239,6 +238,7 @@ def requests_to_pass(settings: DriftGate, *, stable_per_canary: float) -> int | 
     return _slowest(settings, stable_per_canary, passes)
 
 
+@lru_cache(maxsize=1024)
 def requests_to_fail(settings: DriftGate, *, times: float, stable_per_canary: float, alpha: float) -> int | None:
     """Canary requests after which a divergence of `times` what is allowed fails, half the time; None when never.
 
@@ -300,53 +300,6 @@ LARGEST = 50.0
 """Times what is allowed; who drifts further is another model."""
 
 
-def drift_passes(settings: DriftGate, source: Source, exposure: Exposure) -> float:
-    """As `burn_passes`."""
-    arrivals = exposure.arrivals(source)
-    requests = _drift_passes(settings, arrivals.stable / arrivals.canary)
-    return math.inf if requests is None else requests / arrivals.canary
-
-
-def drift_forecast(settings: DriftGate, source: Source, exposure: Exposure, *, rollback: float) -> GateForecast:
-    """By the numbers of `requests_to_pass` and `requests_to_fail`; regressions are told as times what is allowed."""
-    arrivals = exposure.arrivals(source)
-    ratio = arrivals.stable / arrivals.canary
-
-    def seconds(requests: int | None) -> float:
-        return math.inf if requests is None else requests / arrivals.canary
-
-    def fails(times: float) -> float:
-        return seconds(_drift_fails(settings, times, ratio, rollback))
-
-    passes, timed, within = drift_passes(settings, source, exposure), exposure.timed(source), exposure.within_seconds
-    return GateForecast(
-        gate="drift",
-        source=source,
-        unit="requests",
-        scale="times",
-        canary_requests_to_pass=requests_by(passes, arrivals),
-        seconds_to_pass=told_by(passes, arrivals) if timed else None,
-        regression_share=BEYOND,
-        canary_requests_to_fail=requests_by(fails(BEYOND), arrivals),
-        seconds_to_fail=told_by(fails(BEYOND), arrivals) if timed else None,
-        smallest_regression_share=smallest_caught(lambda times: fails(times) <= within, 1.0, LARGEST)
-        if timed
-        else None,
-        within_seconds=within,
-        reachable=not timed or passes <= within,
-    )
-
-
-@lru_cache(maxsize=1024)
-def _drift_passes(settings: DriftGate, stable_per_canary: float) -> int | None:
-    return requests_to_pass(settings, stable_per_canary=stable_per_canary)
-
-
-@lru_cache(maxsize=1024)
-def _drift_fails(settings: DriftGate, times: float, stable_per_canary: float, alpha: float) -> int | None:
-    return requests_to_fail(settings, times=times, stable_per_canary=stable_per_canary, alpha=alpha)
-
-
 class DriftKind(MonitoredGate[DriftGate]):
     """How differently users ask, and the canary answers."""
 
@@ -361,13 +314,34 @@ class DriftKind(MonitoredGate[DriftGate]):
     def forecast(
         self, settings: DriftGate, source: Source, exposure: Exposure, assumed: Assumptions, conditions: Conditions
     ) -> GateForecast:
-        """As `MonitoredGate`; traffic has no drift that could be assumed."""
-        _ = assumed
-        return drift_forecast(settings, source, exposure, rollback=conditions.rollback)
+        """As `MonitoredGate`; traffic has no drift that could be assumed, and regressions are times what is allowed."""
+        arrivals, within = exposure.arrivals(source), exposure.within_seconds
+
+        def fails(times: float) -> float:
+            ratio = arrivals.stable / arrivals.canary
+            found = requests_to_fail(settings, times=times, stable_per_canary=ratio, alpha=conditions.rollback)
+            return math.inf if found is None else found / arrivals.canary
+
+        timed = exposure.timed(source)
+        smallest = smallest_caught(lambda times: fails(times) <= within, 1.0, LARGEST) if timed else None
+        return forecast_of(
+            GATE,
+            source,
+            exposure,
+            arrivals,
+            unit="requests",
+            scale="times",
+            passes=self.passes(settings, source, exposure, assumed, conditions),
+            regression=BEYOND,
+            fails=fails(BEYOND),
+            smallest=smallest,
+        )
 
     def passes(
         self, settings: DriftGate, source: Source, exposure: Exposure, assumed: Assumptions, conditions: Conditions
     ) -> float:
         """As `MonitoredGate`."""
         _ = assumed, conditions
-        return drift_passes(settings, source, exposure)
+        arrivals = exposure.arrivals(source)
+        found = requests_to_pass(settings, stable_per_canary=arrivals.stable / arrivals.canary)
+        return math.inf if found is None else found / arrivals.canary

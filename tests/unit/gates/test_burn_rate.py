@@ -17,9 +17,9 @@ from gates.analyses.burn_rate import (
     filled,
     slow_events_of,
 )
+from gates.analyses.error_budget import EventSample
 from gates.evidence.batch import ArmName, Batch, Buckets, Events, PodEvidence
 from gates.model import GateOutcome, NoData, Verdict
-from gates.stats.burn import EventSample
 from tidegate.core.errors import UsageError
 from tidegate.core.spec import SpecError, parse_spec
 

@@ -11,6 +11,7 @@ import pytest
 from gates.analyses.agreement import AgreementGate
 from gates.analyses.burn_rate import BurnRateGate, BurnRateTest
 from gates.analyses.drift.spec import DriftGate
+from gates.analyses.error_budget import EventSample
 from gates.analyses.errors import ErrorsGate
 from gates.analyses.judge import ScoresGate
 from gates.analyses.latency import LatencyGate
@@ -20,7 +21,6 @@ from gates.model import GateOutcome
 from gates.planning.forecast import forecasts, with_remedy
 from gates.sequential_test import AnalysisPlan
 from gates.stats.binary import FailureProcess
-from gates.stats.burn import EventSample
 from gates.stats.paired import PairedScoresProcess, PairedTimesProcess
 from gates.stats.times import LatencyProcess, sample_edges
 from gates.traffic import Assumptions, Exposure, GateForecast
