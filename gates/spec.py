@@ -70,10 +70,6 @@ def stage_sources(stage: StageKind) -> Mapping[str, tuple[Source, ...]]:
     return {name: use.sources for name, use in uses.items() if use.sources}
 
 
-USUAL_LOOK = timedelta(seconds=10)
-"""Between two batches of evidence, where nobody says how often anything is scraped."""
-
-
 class Budget(SpecModel):
     """How often a whole delivery may be wrong: all gates, stages, regions and looks together."""
 

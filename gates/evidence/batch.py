@@ -7,6 +7,7 @@ every adapter hands to a judge. It holds counts, times and scores; never a promp
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import timedelta
 from enum import StrEnum
 from typing import Annotated, Literal
 
@@ -154,6 +155,10 @@ class DriftCounts(Value):
     stable_totals: Mapping[str, Total] = {}
     """Of answers' length and entropy, the sum over the requests that are counted: for means, which decide nothing."""
     canary_totals: Mapping[str, Total] = {}
+
+
+USUAL_LOOK = timedelta(seconds=10)
+"""Between two batches of evidence, where nobody says how often anything is scraped."""
 
 
 class Batch(Value):

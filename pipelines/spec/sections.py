@@ -9,7 +9,7 @@ from typing import Literal, get_args
 
 from pydantic import Field, model_validator
 
-from gates.spec import USUAL_LOOK
+from gates.evidence.batch import USUAL_LOOK
 from rollouts.local.scrape_config import INTERVAL_SECONDS
 from tidegate.core.durations import Duration, format_duration
 from tidegate.core.model import SpecConflict, SpecModel, at_odds

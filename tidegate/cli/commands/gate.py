@@ -13,14 +13,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import BinaryIO
 
-from gates.evidence.batch import Batch, Source
+from gates.evidence.batch import USUAL_LOOK, Batch, Source
 from gates.model import ArmKey, GateOutcome
 from gates.planning.forecast import forecasts, with_remedy
 from gates.reports.check_report import REPORTS, CheckReport
 from gates.reports.gate_file import EvidenceGates, GateFile
 from gates.reports.verdict_stream import EXIT_CODES, VerdictLine, VerdictStream
 from gates.sequential_test import AnalysisPlan, analysis_plan_of
-from gates.spec import USUAL_LOOK, Gates, is_paired, kinds_from_batches
+from gates.spec import Gates, is_paired, kinds_from_batches
 from gates.traffic import Assumptions, Exposure
 from gates.transcript import BatchLine, Replay, ReplayDifference, TermsLine, VerdictsLine, read
 from pipelines.events.artifacts import FOLDER
