@@ -23,7 +23,9 @@ from tidegate.cli.commands.init import schema_text
 from tidegate.core.spec import SpecError, parse_spec
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
+PAGES = sorted(
+    [*(ROOT / f"{name}.md" for name in ("README", "SECURITY", "CONTRIBUTING")), *(ROOT / "docs").rglob("*.md")]
+)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 CALL = re.compile(r"\btidegate ((?:[a-z][a-z-]* ?){1,2})")
 PACKAGES = sorted(path.parent.name for path in ROOT.glob("*/__init__.py"))
@@ -68,6 +70,17 @@ def test_operations_have_every_variable_and_no_other() -> None:
     page = (ROOT / "docs/operations.md").read_text(encoding="utf-8")
     section = page.partition("## Environment variables")[2].partition("\n## ")[0]
     assert set(re.findall(r"`(TIDEGATE_[A-Z_]+)`", section)) == found
+
+
+def test_every_finding_of_the_review_is_answered_with_a_test_that_exists() -> None:
+    text = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
+    rows = [line for line in text.splitlines() if re.match(r"\| \d", line)]
+    assert [int(row.split("|")[1]) for row in rows] == list(range(1, 34))
+    proof = re.compile(r"\]\((tests/[a-z_/]+\.py)\)(?: \(`(test_[a-z_0-9]+)`\))?")
+    for row in rows:
+        found = proof.findall(row)
+        assert found, row
+        assert all(f"def {test}" in (ROOT / path).read_text(encoding="utf-8") for path, test in found), row
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)

@@ -7,18 +7,23 @@ its `docs/cli.md`, and every delivery spec among its examples and golden files.
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
 
+from gates.spec import Budget
 from pipelines.events.payloads import VerdictPayload
 from pipelines.spec.delivery import Delivery
-from rollouts.model import ForeignObject, RegionState
+from rollouts.manifests.pod_spec import AutoscaleSpec
+from rollouts.manifests.spec import CanarySpec
+from rollouts.model import ForeignChange, ForeignObject, RegionState
 from tidegate.cli.app import app
 from tidegate.cli.views.status import region_data
-from tidegate.core.spec import SpecError, load_spec
+from tidegate.core.model import SpecModel
+from tidegate.core.spec import SpecError, load_spec, parse_spec
 
 KEPT = Path(__file__).parents[1] / "golden/last_version"
 COMMANDS: dict[str, list[str]] = json.loads((KEPT / "commands.json").read_text(encoding="utf-8"))
@@ -63,6 +68,7 @@ def test_names_of_the_last_version_in_ledgers_are_read() -> None:
 
 
 def test_names_of_the_last_version_are_read_from_a_fleet_that_runs_and_written_by_status() -> None:
+    change = {"version": "9", "reason": "argocd-application-controller"}
     theirs = {"kind": "Service", "name": "chat-stable", "namespace": "support", "owner": "Helm"}
     state = RegionState.model_validate(
         {
@@ -70,9 +76,31 @@ def test_names_of_the_last_version_are_read_from_a_fleet_that_runs_and_written_b
             "phase": "unknown",
             "entry": "http://127.0.0.1:80",
             "strangers": [theirs],  # codespell:ignore strangers
-            "foreign_wish": None,  # codespell:ignore wish
+            "foreign_wish": change,  # codespell:ignore wish
         }
     )
     assert state.foreign_objects == (ForeignObject.model_validate(theirs),)
+    assert state.foreign_change == ForeignChange.model_validate(change)
     data = region_data(state)
     assert data["strangers"] == data["foreign_objects"] == [theirs]  # codespell:ignore strangers
+    assert data["foreign_wish"] == data["foreign_change"] == change  # codespell:ignore wish
+
+
+@pytest.mark.parametrize(
+    ("section", "old", "new"),
+    [
+        (AutoscaleSpec, {"least": 2, "most": 8, "ttft": "500ms"}, {"min_replicas": 2, "max_replicas": 8}),
+        (CanarySpec, {"least": 2}, {"min_replicas": 2}),
+        (Budget, {"look": "6s"}, {"poll_interval": timedelta(seconds=6)}),
+    ],
+)
+def test_keys_of_the_last_version_mean_what_they_meant(
+    section: type[SpecModel], old: dict[str, object], new: dict[str, object], caplog: pytest.LogCaptureFixture
+) -> None:
+    read = parse_spec(json.dumps(old), section, file="a.yaml")
+    assert {key: getattr(read, key) for key in new} == new
+    assert caplog.messages == [
+        f"a.yaml: `{key}` is now `{section.former_keys[key]}`; the old name goes with the next release"
+        for key in old
+        if key in section.former_keys
+    ]

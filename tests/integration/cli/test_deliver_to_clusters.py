@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 import yaml
+from fakes.clusters.region import NAMESPACE, moved_in
 from fakes.clusters.served import clusters, delivery_to, mark_images, write_golden_set
 from fakes.kube.server import FakeServers
 from fakes.services.sockets import Posted, receiving
@@ -85,6 +86,15 @@ def test_a_delivery_to_clusters_and_back(
     listed = tidegate("model", "list", name).out
     assert "champion" in listed
     assert "previous" not in listed
+
+
+def test_a_plan_names_what_others_have_there_as_data_too(tidegate: Tidegate, servers: FakeServers) -> None:
+    servers.do(lambda: moved_in(servers.api("us-east-1").cluster, "support-llm", NAMESPACE))
+    said = tidegate("plan", "delivery.yaml", "--output", "json")
+    assert said.code == 2
+    (there,) = said.json["foreign_objects"].items()
+    assert (there[0], {each["kind"] for each in there[1]}) == ("us-east-1", {"Rollout", "Service", "HTTPRoute"})
+    assert said.json["strangers"] == said.json["foreign_objects"]  # codespell:ignore strangers
 
 
 def test_a_region_that_is_away_does_not_hide_the_others(tidegate: Tidegate, servers: FakeServers) -> None:

@@ -120,7 +120,9 @@ def test_one_region_may_be_asked_for_and_told_as_data(regions: Served, spec: Pat
     (region,) = said.json
     assert said.code == 1
     assert (region["region"], region["reachable"]) == ("us-east-1", True)
-    assert [(one["code"], one["severity"]) for one in region["findings"]] == [("quota-too-small", "error")]
+    (found,) = region["findings"]
+    assert (found["code"], found["severity"]) == ("quota-too-small", "error")
+    assert found["cure"] == found["remediation"] != ""  # codespell:ignore cure
     assert tidegate("doctor", str(spec), "--region", "eu-west-1").code == 0
 
 

@@ -16,7 +16,7 @@ from rollouts.manifests.pod_spec import AutoscaleSpec
 
 pytestmark = pytest.mark.skipif(shutil.which("promtool") is None, reason="needs Prometheus")
 
-WANTED = AutoscaleSpec(least=1, most=8, ttft=timedelta(milliseconds=500))
+WANTED = AutoscaleSpec(min_replicas=1, max_replicas=8, ttft=timedelta(milliseconds=500))
 QUERY = {signal.name: signal.query for signal in signals(Site(fleet=fleet_spec(), release=release()), WANTED)}
 
 
