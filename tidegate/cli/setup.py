@@ -6,8 +6,7 @@ from collections.abc import Callable
 
 import typer
 
-from engine_images.adapters.environment import engine_home, ensure_engine_environment
-from engine_images.adapters.packages import ensure_system_packages
+from engine_images.adapters.environment import engine_home, ensure_engine_environment, ensure_system_packages
 from tidegate.core.errors import ExitCode
 
 

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from engine_images.adapters.engine_root import PACKAGE
-from engine_images.adapters.oci_build import base_at, build_image, contents_in
+from engine_images.adapters.oci_build import base_at, build_image, contents_in, installed_packages
 from engine_images.adapters.oci_layout import OciLayout
-from engine_images.adapters.packages import installed_packages
 from engine_images.build.model import BuildRecord, BuildRequest, BuiltEngine
 from engine_images.build.proof import Agreement, EngineStart
 from engine_images.manifest import ENTRYPOINT_FOLDER, ROOT

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from engine_images.adapters.oci_build import base_at, build_toolchain
+from engine_images.adapters.oci_build import base_at, build_toolchain, distribution_files, every_file
 from engine_images.adapters.oci_layout import OciLayout
 from engine_images.adapters.oci_push import push_image
-from engine_images.adapters.packages import distribution_files, every_file
 from engine_images.oci.reference import ImageReference
 from engine_images.oci.toolchain import STEPS, PackingList, packed_distributions
 from tidegate import __version__
