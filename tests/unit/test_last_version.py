@@ -16,7 +16,7 @@ import typer
 from pipelines.events.payloads import VerdictPayload
 from pipelines.spec.delivery import Delivery
 from rollouts.model import ForeignObject, RegionState
-from tidegate.cli.app import app
+from tidegate.cli import command_line
 from tidegate.cli.views.status import region_data
 from tidegate.core.spec import SpecError, load_spec
 
@@ -29,7 +29,7 @@ REFUSED = {"kubernetes": "fleet.gateway.direct"}
 
 def command(name: str) -> Any:
     """The command of that name, hidden ones included."""
-    found: Any = typer.main.get_command(app)
+    found: Any = typer.main.get_command(command_line())
     for word in name.split():
         found = found.commands[word]
     return found

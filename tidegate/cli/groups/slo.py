@@ -13,7 +13,9 @@ import typer
 
 from tidegate.cli.options import SPEC, As, Output, Spec
 
-slo = typer.Typer(help="Service level objectives: Sloth's formats or a delivery in, Prometheus rules and more out.")
+slo = typer.Typer(
+    name="slo", help="Service level objectives: Sloth's formats or a delivery in, Prometheus rules and more out."
+)
 
 
 class Counting(StrEnum):
