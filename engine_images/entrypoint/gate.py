@@ -19,7 +19,7 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 
-from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge
+from prometheus_client import Counter, Gauge
 
 from .answers import (
     OUTCOMES,
@@ -180,18 +180,17 @@ class DeepHealth:
 class RequestMetrics:
     """`tidegate_requests_total{outcome}` and `tidegate_open_requests`."""
 
-    def __init__(self, open_now: Callable[[], int], registry: CollectorRegistry = REGISTRY) -> None:
+    def __init__(self, open_now: Callable[[], int]) -> None:
         """`open_now` tells how many answers are open."""
         self._requests = Counter(
             "tidegate_requests",
             "Requests of users by how their answers ended, as the engine saw it.",
             ["outcome"],
-            registry=registry,
         )
         # Series that exist from the start: an alert on a rate needs the zero before the first error.
         for outcome in OUTCOMES:
             self._requests.labels(outcome)
-        Gauge("tidegate_open_requests", "Answers that are open now.", registry=registry).set_function(open_now)
+        Gauge("tidegate_open_requests", "Answers that are open now.").set_function(open_now)
 
     def add(self, outcome: str) -> None:
         """One more answer ended so."""

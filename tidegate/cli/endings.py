@@ -12,7 +12,7 @@ import shlex
 import sys
 import tempfile
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -47,7 +47,7 @@ def ended_by(error: Exception, arguments: Sequence[str], *, debug: bool) -> int:
     if isinstance(error, OSError):
         return _failed_by_system(error)
     if not debug:
-        print(printable(f"tidegate: {told(error, keep(error, arguments))}"), file=sys.stderr)
+        print(printable(f"tidegate: {_told(error, _keep(error, arguments))}"), file=sys.stderr)
     return ExitCode.INTERNAL
 
 
@@ -89,13 +89,13 @@ def _unread() -> int:
     return ExitCode.NO_READER
 
 
-def keep(bug: Exception, arguments: Sequence[str], environment: Mapping[str, str] = os.environ) -> Path | None:
+def _keep(bug: Exception, arguments: Sequence[str]) -> Path | None:
     """Write the traceback to a file that only this user can read; None when no file can be written."""
     head = (
         f"tidegate {__version__}, Python {platform.python_version()}, {platform.platform()},"
         f" {datetime.now(UTC):%F %T} UTC\n$ tidegate {shlex.join(arguments)}\n\n"
     )
-    text = without_secrets(head + "".join(traceback.format_exception(bug)), environment)
+    text = _without_secrets(head + "".join(traceback.format_exception(bug)))
     try:
         handle, name = tempfile.mkstemp(prefix="tidegate-crash-", suffix=".txt")
         with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
@@ -107,17 +107,17 @@ def keep(bug: Exception, arguments: Sequence[str], environment: Mapping[str, str
     return Path(name)
 
 
-def told(bug: Exception, kept: Path | None, environment: Mapping[str, str] = os.environ) -> str:
+def _told(bug: Exception, kept: Path | None) -> str:
     """The line for the person."""
-    words = without_secrets(" ".join(str(bug).split()), environment)
+    words = _without_secrets(" ".join(str(bug).split()))
     said = f"{type(bug).__name__}: {words}" if words else type(bug).__name__
     short = said if len(said) <= LONGEST else f"{said[: LONGEST - 4]} ..."
     return f"internal error, please report it: {short}; the traceback is {f'in {kept}' if kept else 'above'}"
 
 
-def without_secrets(text: str, environment: Mapping[str, str]) -> str:
+def _without_secrets(text: str) -> str:
     """The text without the users of addresses and the values of variables that are named as secrets are."""
-    hidden = [value for name, value in environment.items() if SECRET_NAME.search(name) and len(value) >= LEAST]
+    hidden = [value for name, value in os.environ.items() if SECRET_NAME.search(name) and len(value) >= LEAST]
     # The longest first: one may be a part of another.
     for value in sorted(hidden, key=len, reverse=True):
         text = text.replace(value, "***")

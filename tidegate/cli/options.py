@@ -89,7 +89,7 @@ def spread(command: Callable[..., int]) -> Callable[..., int]:
             given[name] = kind(**{field.name: given.pop(field.name) for field in fields(kind)})
         return command(**given)
 
-    vars(run)["__signature__"] = Signature([each.replace(kind=Parameter.KEYWORD_ONLY) for each in parameters])
+    run.__signature__ = Signature([each.replace(kind=Parameter.KEYWORD_ONLY) for each in parameters])  # type: ignore[attr-defined]
     return run
 
 
