@@ -70,12 +70,7 @@ def build(
 
 @engine.command("inspect")
 @spread
-def inspect(
-    *,
-    image: Image,
-    login: LoginOptions,
-    output: As = Output.TEXT,
-) -> int:
+def inspect(*, image: Image, login: LoginOptions, output: As = Output.TEXT) -> int:
     """Show an engine's layers, launch, compile key and files, without fetching its large layers. Changes nothing.
 
     \b
@@ -86,22 +81,12 @@ def inspect(
     from tidegate.cli.commands.images import show_image
     from tidegate.cli.engine_images import RegistryLogin
 
-    return show_image(
-        image,
-        RegistryLogin.asked(login, image),
-        as_json=output is Output.JSON,
-    )
+    return show_image(image, RegistryLogin.asked(login, image), as_json=output is Output.JSON)
 
 
 @engine.command("diff")
 @spread
-def diff(
-    *,
-    a: Image,
-    b: Image,
-    login: LoginOptions,
-    output: As = Output.TEXT,
-) -> int:
+def diff(*, a: Image, b: Image, login: LoginOptions, output: As = Output.TEXT) -> int:
     """Show which arguments, key factors, packages, layers and files of two engines differ. Changes nothing.
 
     \b
@@ -112,12 +97,7 @@ def diff(
     from tidegate.cli.commands.images import show_difference
     from tidegate.cli.engine_images import RegistryLogin
 
-    return show_difference(
-        a,
-        b,
-        RegistryLogin.asked(login, a, b),
-        as_json=output is Output.JSON,
-    )
+    return show_difference(a, b, RegistryLogin.asked(login, a, b), as_json=output is Output.JSON)
 
 
 @engine.command("push")
@@ -178,12 +158,7 @@ def verify(
     from tidegate.cli.commands.images import verify_image
     from tidegate.cli.engine_images import RegistryLogin
 
-    return verify_image(
-        image,
-        key,
-        RegistryLogin.asked(login, image),
-        as_json=output is Output.JSON,
-    )
+    return verify_image(image, key, RegistryLogin.asked(login, image), as_json=output is Output.JSON)
 
 
 @engine.command("torch", hidden=True, deprecated=True)

@@ -78,11 +78,7 @@ def setup() -> int:
     Examples:
       tidegate setup
     """
-    from engine_images.adapters.environment import (
-        engine_home,
-        ensure_engine_environment,
-        ensure_system_packages,
-    )
+    from engine_images.adapters.environment import engine_home, ensure_engine_environment, ensure_system_packages
     from tidegate.app.process import note
 
     ensure_system_packages(note)
