@@ -24,6 +24,7 @@ Context = Annotated[
     str | None, typer.Option("--context", help="Of the kubeconfig; default: its current one, or this pod's cluster.")
 ]
 Namespace = Annotated[str | None, typer.Option("--namespace", help="Default: the context's.")]
+RegionOfSpec = Annotated[str | None, typer.Option("--region", help="Of the spec; may be left out when there is one.")]
 
 
 @dataclass(frozen=True)
@@ -61,9 +62,7 @@ class ReleaseOptions:
     ]
     version: Annotated[str, typer.Option("--version", help="The model version's number.", show_default=False)]
     spec: Spec = SPEC
-    region: Annotated[str | None, typer.Option("--region", help="Of the spec; may be left out when there is one.")] = (
-        None
-    )
+    region: RegionOfSpec = None
     digest: Annotated[str, typer.Option("--digest", help="The model version's digest, to be noted on its pods.")] = ""
 
 
