@@ -132,7 +132,7 @@ endef
 
 define generate
 mkdir -p $(1)/schema; for kind in $(SCHEMAS); do $(BIN)/tidegate schema $$kind > $(1)/schema/$$kind.schema.json; done; \
-$(BIN)/typer tidegate.cli.app utils docs --name tidegate --output $(1)/cli.md >/dev/null
+$(BIN)/typer docs/commands.py utils docs --name tidegate --output $(1)/cli.md >/dev/null
 endef
 
 define apt

@@ -1,4 +1,7 @@
-"""Puts an engine, or tidegate itself, on a base image and into a layout on this disk; no container daemon is asked."""
+"""Puts an engine, or tidegate itself, on a base image and into a layout on this disk; no container daemon is asked.
+
+What is installed is read from the distributions' own metadata: no other Python is started.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,14 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from importlib.metadata import Distribution, distributions
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 
+from packaging.utils import canonicalize_name
 from pydantic import ValidationError
 
 from engine_images.adapters.oci_layout import OciLayout, split_layout, write_layer
@@ -35,7 +40,15 @@ from engine_images.oci.model import (
     manifest_of,
 )
 from engine_images.oci.reference import ImageReference
-from engine_images.oci.toolchain import COMMAND, HOME, toolchain_annotations, toolchain_layers, toolchain_runtime
+from engine_images.oci.toolchain import (
+    COMMAND,
+    HOME,
+    missing,
+    toolchain_annotations,
+    toolchain_layers,
+    toolchain_runtime,
+)
+from engine_images.sbom import Package
 from engine_images.signature import SigningKey
 
 COMPILE = """
@@ -241,3 +254,68 @@ def build_toolchain(layout: OciLayout, *, name: str, base: Base, files: Mapping[
 def _compiled(layer: PlannedLayer, folder: Path) -> PlannedLayer:
     sources = {place: source for place, source in layer.files.items() if isinstance(source, Path)}
     return replace(layer, files={**layer.files, **with_bytecode(sources, folder)})
+
+
+LEFT_OUT = frozenset({"__pycache__", "tests"})
+"""Folders that nobody imports: what Python made while it ran, and what tests a library."""
+SOURCES = (".c", ".cpp", ".f90", ".h", ".pxd", ".pyi", ".pyx")
+"""Of what was compiled, and of types: nobody reads them while a program runs."""
+US = "tidegate"
+
+
+def distribution_files(
+    folder: Path, chosen: Callable[[Mapping[str, list[str]]], frozenset[str]], *, leaves: Sequence[str] = ()
+) -> dict[str, Path]:
+    """Files by their places in the folder: ours, and those of the distributions that `chosen` picks.
+
+    `chosen` gets what each distribution requires; what lies below one of `leaves` stays out.
+
+    Raises:
+        BrokenImage: tidegate itself was not installed there.
+    """
+    there: dict[str, Distribution] = {canonicalize_name(each.name): each for each in distributions(path=[str(folder)])}
+    if US not in there:
+        raise missing(US)
+    wanted = chosen({name: each.requires or [] for name, each in there.items()})
+    found: dict[str, Path] = {}
+    for name in sorted(wanted | {US}):
+        found |= _files_of(folder, there[name])
+    below = tuple(f"{leaf}/" for leaf in leaves)
+    found = {place: path for place, path in found.items() if not place.startswith(below)}
+    return dict(sorted(found.items()))
+
+
+def every_file(folder: Path) -> dict[str, Path]:
+    """All files by their places in the folder, without what Python makes of them while it runs."""
+    found = ((path.relative_to(folder), path) for path in sorted(folder.rglob("*")) if path.is_file())
+    return {place.as_posix(): path for place, path in found if "__pycache__" not in place.parts}
+
+
+def _files_of(folder: Path, distribution: Distribution) -> dict[str, Path]:
+    found: dict[str, Path] = {}
+    for file in distribution.files or []:
+        place, path = PurePosixPath(file), folder / file
+        # A record names scripts by their way out of the folder that it describes.
+        out = ".." in place.parts or LEFT_OUT & set(place.parts) or place.suffix in SOURCES
+        if not out and path.is_file():
+            found[place.as_posix()] = path
+    return found
+
+
+LONGEST_LICENCE = 80
+"""Some projects put the whole text of their licence where its name belongs."""
+
+
+def installed_packages(home: Path) -> tuple[Package, ...]:
+    """What is installed in the environment `home`, by name."""
+    folders = [str(folder) for folder in sorted((home / "lib").glob("python3.*/site-packages"))]
+    found = {distribution.metadata["Name"]: distribution for distribution in distributions(path=folders)}
+    return tuple(
+        Package(name=name, version=found[name].version, licence=_licence(found[name])) for name in sorted(found)
+    )
+
+
+def _licence(distribution: Distribution) -> str:
+    written = (distribution.metadata.get_all(field) for field in ("License-Expression", "License"))
+    said = next((lines[0].strip() for lines in written if lines), "")
+    return said if len(said) <= LONGEST_LICENCE and "\n" not in said and said != "UNKNOWN" else ""

@@ -20,7 +20,6 @@ from __future__ import annotations
 import json
 import sys
 from datetime import datetime, timezone
-from typing import TextIO
 
 ENDED = 0
 CUT = 8
@@ -72,10 +71,10 @@ Field = object
 
 
 class EventLog:
-    """Writes events to a stream, as JSON or to be read by a person at a terminal."""
+    """Writes events to stderr, as JSON or to be read by a person at a terminal."""
 
-    def __init__(self, stream: TextIO | None = None, *, as_json: bool = True) -> None:
-        self._stream = stream or sys.stderr
+    def __init__(self, *, as_json: bool) -> None:
+        self._stream = sys.stderr
         self._as_json = as_json
 
     def info(self, event: str, **fields: Field) -> None:

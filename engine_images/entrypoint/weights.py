@@ -88,7 +88,7 @@ _OPENER = careful_opener()
 class Source:
     """An artifact store or a mounted folder: `https://host/path`, `file:///mnt/models/7` or `/mnt/models/7`."""
 
-    def __init__(self, where: str, *, token: str | None = None, pause_seconds: float = PAUSE_SECONDS) -> None:
+    def __init__(self, where: str, *, token: str | None = None) -> None:
         """`token` goes to an artifact store as its bearer token; it is never logged.
 
         Raises:
@@ -102,7 +102,6 @@ class Source:
         self._folder = Path(unquote(parts.path)) if parts.scheme in {"", "file"} else None
         self._url = where.rstrip("/")
         self._token = token
-        self._pause_seconds = pause_seconds
         self.name = f"{parts.scheme}://{parts.hostname}{parts.path}" if parts.hostname else parts.path
         """Without credentials."""
 
@@ -125,7 +124,7 @@ class Source:
                 problem: Exception = error
             except (URLError, HTTPException, TimeoutError, ConnectionError) as error:
                 problem = error
-            time.sleep(self._pause_seconds * 2**attempt)
+            time.sleep(PAUSE_SECONDS * 2**attempt)
         raise OutsideMissing(f"{self.name} does not give {path}: {problem}")
 
     def _copy(self, file: Path, target: Path) -> None:
@@ -153,9 +152,7 @@ class Source:
             _pour(response, stream)
 
 
-def ensure(
-    cache: Path, digest: str, files: Mapping[str, str], source: Source, journal: EventLog, *, together: int = TOGETHER
-) -> Path:
+def ensure(cache: Path, digest: str, files: Mapping[str, str], source: Source, journal: EventLog) -> Path:
     """The folder below `cache` with exactly these files, fetched when it is not there yet.
 
     Raises:
@@ -167,18 +164,18 @@ def ensure(
         with _alone(cache, folder.name, journal):
             # Anyone who we waited for has brought it.
             if not folder.is_dir():
-                _pull(folder, files, source, journal, together)
+                _pull(folder, files, source, journal)
                 return folder
     prove_files(folder, files)
     journal.info("weights found", folder=folder)
     return folder
 
 
-def _pull(folder: Path, files: Mapping[str, str], source: Source, journal: EventLog, together: int) -> None:
+def _pull(folder: Path, files: Mapping[str, str], source: Source, journal: EventLog) -> None:
     began = time.monotonic()
     partial = folder.with_name(f".{folder.name}.{PARTIAL}")
     try:
-        _fetch_all(partial, files, source, together)
+        _fetch_all(partial, files, source)
         prove_files(partial, files)
         partial.rename(folder)
     except OSError as error:
@@ -189,7 +186,7 @@ def _pull(folder: Path, files: Mapping[str, str], source: Source, journal: Event
     journal.info("weights pulled", source=source.name, folder=folder, seconds=round(time.monotonic() - began, 1))
 
 
-def _fetch_all(partial: Path, files: Mapping[str, str], source: Source, together: int) -> None:
+def _fetch_all(partial: Path, files: Mapping[str, str], source: Source) -> None:
     _forget_other_models(partial, files)
 
     def fetch(path: str) -> None:
@@ -206,7 +203,7 @@ def _fetch_all(partial: Path, files: Mapping[str, str], source: Source, together
             os.fsync(stream.fileno())
         arriving.rename(target)
 
-    with ThreadPoolExecutor(together) as pool:
+    with ThreadPoolExecutor(TOGETHER) as pool:
         list(pool.map(fetch, files))
 
 

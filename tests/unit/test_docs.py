@@ -18,7 +18,7 @@ from slo.catalogue import OWN_RUNBOOK
 from slo.formats import read
 from slo.spec import KINDS
 from tidegate.app.wiring.specs import read_delivery
-from tidegate.cli.app import app
+from tidegate.cli import command_line
 from tidegate.cli.commands.init import schema_text
 from tidegate.core.spec import SpecError, parse_spec
 
@@ -34,7 +34,7 @@ SPECS = sorted([ROOT / "tidegate/cli/templates/delivery.yaml", *(ROOT / "example
 
 def commands() -> set[str]:
     """Every command by the words that call it, groups included."""
-    root: Any = typer.main.get_command(app)
+    root: Any = typer.main.get_command(command_line())
     inner = {f"{name} {verb}" for name, group in root.commands.items() for verb in getattr(group, "commands", ())}
     return set(root.commands) | inner
 

@@ -70,13 +70,12 @@ def test_a_class_name_is_used_once() -> None:
 
 
 def test_a_folder_can_be_taken_in_at_a_glance() -> None:
-    """Ends at 12 modules in each; `tests/unit/house_limits.toml` has what is left, and may only fall."""
     folders = Counter(path.parent.as_posix() for path in MODULES if path.name != "__init__.py")
-    assert {folder: count for folder, count in folders.items() if count > 12} == LIMITS["crowded_folders"]
+    assert {folder: count for folder, count in folders.items() if count > 12} == {}
 
 
 def test_chains_of_imports_are_short() -> None:
-    """Ends at 14."""
+    """Ends at 14; `tests/unit/house_limits.toml` has what it is now, and may only fall."""
     figures = import_figures(ROOT, WHEEL)
     assert figures["modules_in_circles"] == 0
     assert figures["longest_chain"] <= LIMITS["longest_chain_of_imports"]

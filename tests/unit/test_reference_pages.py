@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from gates.answers.golden import GoldenPrompt
 from pipelines.spec.delivery import Delivery
-from tidegate.cli.app import app
+from tidegate.cli import command_line
 from tidegate.core.errors import ExitCode
 
 ROOT = Path(__file__).parents[2]
@@ -28,7 +28,7 @@ PACKAGES = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]
 
 def commands(kind: Any = None, above: str = "tidegate") -> Iterator[str]:
     """Every command as a person types it."""
-    kind = kind or typer.main.get_command(app)
+    kind = kind or typer.main.get_command(command_line())
     for name, command in kind.commands.items():
         yield from commands(command, f"{above} {name}") if hasattr(command, "commands") else [f"{above} {name}"]
 

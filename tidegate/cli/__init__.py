@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tidegate.core.errors import TidegateError
+    from typer import Typer
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -27,25 +25,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         return ExitCode.INTERRUPTED
     # All of them: Python's own exit code for what nobody catches is 1, which says that a gate failed.
     except Exception as error:  # noqa: BLE001
-        return _ended_by(error, arguments, debug=debug)
+        from tidegate.cli.endings import ended_by
+
+        return ended_by(error, arguments, debug=debug)
 
 
 def _to_stderr(line: str) -> None:
     from tidegate.core.text import printable
 
     print(printable(line), file=sys.stderr, flush=True)
-
-
-def _ended_by(error: Exception, arguments: Sequence[str], *, debug: bool) -> int:
-    from tidegate.core.errors import TidegateError
-
-    if isinstance(error, TidegateError):
-        return _refused(error, debug=debug)
-    if isinstance(error, ModuleNotFoundError) and not _is_ours(error.name):
-        return _missing(error, debug=debug)
-    if isinstance(error, OSError):
-        return _unread() if isinstance(error, BrokenPipeError) else _failed_by_system(error, debug=debug)
-    return _crashed(error, arguments, debug=debug)
 
 
 def _run(arguments: list[str]) -> int:
@@ -58,9 +46,7 @@ def _run(arguments: list[str]) -> int:
     from typer.exceptions import TyperException
     from typer.main import get_command
 
-    from tidegate.cli.app import app
-
-    command = get_command(app)
+    command = get_command(command_line())
     try:
         # Not `app(...)`: that makes exit codes of what is told apart above.
         with command.make_context("tidegate", arguments) as context:
@@ -82,77 +68,37 @@ def _complaint(message: str) -> str:
     return message.rstrip(".").replace("Value error, ", "").replace("Input should be ", "expected ")
 
 
-def _refused(error: TidegateError, *, debug: bool) -> int:
-    """An error that a person is meant to read."""
-    from tidegate.core.text import printable
+def command_line() -> Typer:
+    """Every command's name, options and help; what a command does is imported when it is called."""
+    from typer import Typer
 
-    if debug:
-        _print_traceback(error)
-    else:
-        print(printable(f"tidegate: {error}" if "\n" not in str(error) else str(error)), file=sys.stderr)
-        if error.detail:
-            print(printable(error.detail) if _short(error.detail) else "(more with --debug)", file=sys.stderr)
-    return int(error.exit_code)
+    from tidegate.cli.groups.audit import audit
+    from tidegate.cli.groups.delivery import approve, deliver, plan, report, resume, rollback, status
+    from tidegate.cli.groups.engine import engine
+    from tidegate.cli.groups.fleet import fleet, setup, traffic
+    from tidegate.cli.groups.gate import gate
+    from tidegate.cli.groups.model import model
+    from tidegate.cli.groups.project import doctor, init, notify, schema
+    from tidegate.cli.groups.rollout import rollout
+    from tidegate.cli.groups.serve import serve
+    from tidegate.cli.groups.slo import slo
+    from tidegate.cli.groups.stage import stage
+    from tidegate.cli.groups.workflow import workflow
 
-
-def _missing(error: ModuleNotFoundError, *, debug: bool) -> int:
-    from tidegate.core.errors import ExitCode
-
-    if debug:
-        _print_traceback(error)
-    package = str(error.name).partition(".")[0]
-    print(
-        f"tidegate: this needs the package {package}, which is not installed here; the image for steps of"
-        " workflows has only what they need: run this where tidegate is installed whole",
-        file=sys.stderr,
+    app = Typer(
+        name="tidegate",
+        help="Take a model version to every production region, a little traffic at a time, and back when it is worse.",
+        epilog="Exit codes: 0 delivered, 1 rolled back or gate failed, 2 usage or spec error, 3 inconclusive, "
+        "4 something outside was not there, 5 a record is not genuine, 70 a bug in tidegate, 130 stopped by Ctrl-C. "
+        "Add --debug to any command for the whole error.",
+        add_completion=False,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
     )
-    return ExitCode.OUTSIDE
-
-
-def _failed_by_system(error: OSError, *, debug: bool) -> int:
-    """A file, a folder or a disk that nobody closer to it had a word for."""
-    from tidegate.core.errors import ExitCode
-
-    if debug:
-        _print_traceback(error)
-    why = (error.strerror or str(error) or type(error).__name__).lower()
-    print(f"tidegate: {error.filename}: {why}" if error.filename else f"tidegate: {why}", file=sys.stderr)
-    return ExitCode.OUTSIDE
-
-
-def _crashed(bug: Exception, arguments: Sequence[str], *, debug: bool) -> int:
-    from tidegate.cli.crash import keep, told
-    from tidegate.core.errors import ExitCode
-    from tidegate.core.text import printable
-
-    if debug:
-        _print_traceback(bug)
-    else:
-        print(printable(f"tidegate: {told(bug, keep(bug, arguments))}"), file=sys.stderr)
-    return ExitCode.INTERNAL
-
-
-def _print_traceback(error: Exception) -> None:
-    import traceback
-
-    traceback.print_exception(error)
-
-
-def _unread() -> int:
-    """Nobody reads our output any more. Python would try to flush it at its end, and complain."""
-    from tidegate.core.errors import ExitCode
-
-    # Tests have an output of their own, without a descriptor.
-    with suppress(OSError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return ExitCode.NO_READER
-
-
-def _is_ours(module: str | None) -> bool:
-    from tidegate.cli.preflight import PACKAGES
-
-    return not module or module.partition(".")[0] in {*PACKAGES, "slo", "tidegate"}
-
-
-def _short(detail: str) -> bool:
-    return detail.count("\n") <= 20
+    for group in (fleet, model, gate, slo, engine, rollout, stage, workflow, audit):
+        app.add_typer(group)
+    for command in (serve, deliver, resume, approve, plan, status, rollback, report, traffic):
+        app.command()(command)
+    for command in (init, schema, doctor, setup, notify):
+        app.command()(command)
+    return app

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pipelines.statements import Proof, Prover, digest_of
+from tidegate.cli.options import ProofOptions
 from tidegate.core.errors import UsageError
 
 TOKEN = "TIDEGATE_OIDC_TOKEN"
@@ -19,34 +20,24 @@ COMMAND_SECONDS = 300
 """A command may open a browser, in which a person logs in."""
 
 
-@dataclass(frozen=True)
-class ProofOptions:
-    """What was given; nothing of it is used before something is to be proven."""
+def prover_of(proof: ProofOptions) -> Prover | None:
+    """Who proves it; None where nothing was given.
 
-    ssh_key: Path | None = None
-    token_file: Path | None = None
-    token_command: str | None = None
-    """Prints a token; `{digest}` in it is the digest of the statement that the token is for."""
-
-    @property
-    def prover(self) -> Prover | None:
-        """Who proves it; None where nothing was given.
-
-        Raises:
-            UsageError: more than one thing was given.
-        """
-        given: list[Prover] = []
-        if self.ssh_key is not None:
-            given.append(KeyProver(self.ssh_key))
-        if self.token_file is not None:
-            given.append(TokenFileProver(self.token_file))
-        if self.token_command is not None:
-            given.append(TokenCommandProver(self.token_command))
-        if len(given) > 1:
-            raise UsageError("a person proves who they are once", hint="give a key, or a token, or a command for one")
-        if not given and os.environ.get(TOKEN):
-            return TokenProver(os.environ[TOKEN])
-        return given[0] if given else None
+    Raises:
+        UsageError: more than one thing was given.
+    """
+    given: list[Prover] = []
+    if proof.ssh_key is not None:
+        given.append(KeyProver(proof.ssh_key))
+    if proof.token_file is not None:
+        given.append(TokenFileProver(proof.token_file))
+    if proof.token_command is not None:
+        given.append(TokenCommandProver(proof.token_command))
+    if len(given) > 1:
+        raise UsageError("a person proves who they are once", hint="give a key, or a token, or a command for one")
+    if not given and os.environ.get(TOKEN):
+        return TokenProver(os.environ[TOKEN])
+    return given[0] if given else None
 
 
 @dataclass(frozen=True)
@@ -86,7 +77,7 @@ class TokenFileProver:
 
 @dataclass(frozen=True)
 class TokenCommandProver:
-    """A command that gets an OIDC token for one statement."""
+    """A command that prints an OIDC token for one statement; `{digest}` in it is the statement's digest."""
 
     command: str
 

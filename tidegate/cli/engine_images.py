@@ -19,6 +19,7 @@ from engine_images.adapters.oci_registry import Credentials, RegistryAccess, Rep
 from engine_images.oci.model import Platform
 from engine_images.oci.reference import ImageReference
 from tidegate.app.process import note
+from tidegate.cli.options import LoginOptions
 from tidegate.core.errors import UsageError
 
 DIGEST = re.compile(r"(?:sha256:)?([0-9a-f]{64})")
@@ -80,24 +81,24 @@ class RegistryLogin:
     insecure: bool
 
     @classmethod
-    def asked(cls, username: str | None, insecure: bool, password_stdin: bool, *images: str) -> RegistryLogin:
+    def asked(cls, login: LoginOptions, *images: str) -> RegistryLogin:
         """From the options of a command, and the images that it names.
 
         Raises:
             UsageError: a user without a password, the reverse, or one user for several registries.
         """
-        if (username is None) is password_stdin:
+        if (login.username is None) is login.password_stdin:
             raise UsageError("--username and --password-stdin belong together")
-        if username is None:
-            return cls(None, "", insecure)
+        if login.username is None:
+            return cls(None, "", login.insecure)
         registries = {ImageReference.parse(image).registry for image in images if split_layout(image) is None}
         if len(registries) != 1:
             raise UsageError(
                 f"--username is for one registry; found {', '.join(sorted(registries)) or 'none'}",
                 hint="docker login knows one user for each",
             )
-        credentials = Credentials(username=username, password=SecretStr(sys.stdin.readline().rstrip("\r\n")))
-        return cls(credentials, registries.pop(), insecure)
+        credentials = Credentials(username=login.username, password=SecretStr(sys.stdin.readline().rstrip("\r\n")))
+        return cls(credentials, registries.pop(), login.insecure)
 
     def access(self, reference: ImageReference) -> RegistryAccess:
         """What was given for this registry; else what docker knows."""

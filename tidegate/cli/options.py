@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from dataclasses import dataclass, fields, is_dataclass
 from enum import StrEnum
+from functools import wraps
+from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -30,6 +34,7 @@ class PlanOutput(StrEnum):
 
 
 Spec = Annotated[Path, typer.Argument(help="The delivery's spec.", show_default=True)]
+SpecFile = Annotated[Path, typer.Option("-f", "--file", help="The delivery's spec.")]
 State = Annotated[
     Path,
     typer.Option("--state", envvar="TIDEGATE_STATE", callback=kept_private, help="Where this machine keeps its state."),
@@ -57,37 +62,90 @@ TrustFile = Annotated[
         help="Whom to believe; default: trust.yaml next to the spec.",
     ),
 ]
-SshKey = Annotated[
-    Path | None,
-    typer.Option(
-        "--ssh-key", envvar="TIDEGATE_SSH_KEY", metavar="FILE",
-        help="Prove who you are by this SSH key; the public one of a key that an agent has will do.",
-    ),
-]  # fmt: skip
-TokenFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--oidc-token-file", envvar="TIDEGATE_OIDC_TOKEN_FILE", metavar="FILE",
-        help="Prove who you are by the OIDC token in this file; or TIDEGATE_OIDC_TOKEN holds one.",
-    ),
-]  # fmt: skip
-TokenCommand = Annotated[
-    str | None,
-    typer.Option(
-        "--oidc-token-command", envvar="TIDEGATE_OIDC_TOKEN_COMMAND", metavar="COMMAND",
-        help="A command that prints an OIDC token; {digest} in it is what the token must carry.",
-    ),
-]  # fmt: skip
 As = Annotated[Output, typer.Option("--output", help="How to report.")]
-InCI = Annotated[
-    bool,
-    typer.Option(
-        "--ci",
-        help="For CI: plain lines, JUnit XML in tidegate-junit.xml, and a Markdown summary: on GitHub on the job's "
-        "page, in GitLab in tidegate-summary.md.",
-    ),
-]
-JUnit = Annotated[Path | None, typer.Option("--junit", metavar="FILE", help="Write JUnit XML there.")]
-Summary = Annotated[Path | None, typer.Option("--summary", metavar="FILE", help="Write a Markdown summary there.")]
+Insecure = Annotated[bool, typer.Option("--insecure", help="Plain http also to other machines; never with a password.")]
 SPEC = Path("delivery.yaml")
 STATE = Path(".tidegate")
+
+
+def spread(command: Callable[..., int]) -> Callable[..., int]:
+    """The command with one option for each field of its parameters that are dataclasses.
+
+    So options that belong together are written once, and are handed on together.
+    """
+    together = {}
+    parameters: list[Parameter] = []
+    for parameter in signature(command, eval_str=True).parameters.values():
+        kind = parameter.annotation
+        if isinstance(kind, type) and is_dataclass(kind):
+            together[parameter.name] = kind
+            parameters += signature(kind, eval_str=True).parameters.values()
+        else:
+            parameters.append(parameter)
+
+    @wraps(command)
+    def run(**given: Any) -> int:
+        for name, kind in together.items():
+            given[name] = kind(**{field.name: given.pop(field.name) for field in fields(kind)})
+        return command(**given)
+
+    run.__signature__ = Signature([each.replace(kind=Parameter.KEYWORD_ONLY) for each in parameters])  # type: ignore[attr-defined]
+    return run
+
+
+@dataclass(frozen=True)
+class ProofOptions:
+    """How the caller proves who they are; by one of them."""
+
+    ssh_key: Annotated[
+        Path | None,
+        typer.Option(
+            "--ssh-key", envvar="TIDEGATE_SSH_KEY", metavar="FILE",
+            help="Prove who you are by this SSH key; the public one of a key that an agent has will do.",
+        ),
+    ] = None  # fmt: skip
+    token_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--oidc-token-file", envvar="TIDEGATE_OIDC_TOKEN_FILE", metavar="FILE",
+            help="Prove who you are by the OIDC token in this file; or TIDEGATE_OIDC_TOKEN holds one.",
+        ),
+    ] = None  # fmt: skip
+    token_command: Annotated[
+        str | None,
+        typer.Option(
+            "--oidc-token-command", envvar="TIDEGATE_OIDC_TOKEN_COMMAND", metavar="COMMAND",
+            help="A command that prints an OIDC token; {digest} in it is what the token must carry.",
+        ),
+    ] = None  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ReportOptions:
+    """Which reports are written for CI systems, and where."""
+
+    ci: Annotated[
+        bool,
+        typer.Option(
+            "--ci",
+            help="For CI: plain lines, JUnit XML in tidegate-junit.xml, and a Markdown summary: on GitHub on the job's "
+            "page, in GitLab in tidegate-summary.md.",
+        ),
+    ] = False
+    junit: Annotated[Path | None, typer.Option("--junit", metavar="FILE", help="Write JUnit XML there.")] = None
+    summary: Annotated[
+        Path | None, typer.Option("--summary", metavar="FILE", help="Write a Markdown summary there.")
+    ] = None
+
+
+@dataclass(frozen=True)
+class LoginOptions:
+    """How to speak to a registry."""
+
+    username: Annotated[
+        str | None, typer.Option("--username", help="User of the registry; default: as `docker login` says.")
+    ] = None
+    password_stdin: Annotated[
+        bool, typer.Option("--password-stdin", help="Read the password of --username from stdin.")
+    ] = False
+    insecure: Insecure = False

@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 from fakes.engines.engine_image import AMD64, small_base
 
-from engine_images.adapters.oci_build import base_in_layout, build_toolchain
+from engine_images.adapters.oci_build import base_in_layout, build_toolchain, every_file
 from engine_images.adapters.oci_layout import OciLayout
-from engine_images.adapters.packages import every_file
 from engine_images.errors import BrokenImage
 from engine_images.oci.model import Descriptor
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.cli.commands.rollout import RolloutLocation, RolloutOptions, location_of
+from tidegate.cli.rollout_options import RolloutLocation, RolloutOptions, location_of
 from tidegate.core.errors import UsageError
 
 ROOT = Path(__file__).parents[3]
@@ -22,7 +22,7 @@ def asked(
     spec: Path | None = None,
     region: str | None = None,
 ) -> RolloutOptions:
-    return RolloutOptions(name, context, namespace, spec, region)
+    return RolloutOptions(name=name, context=context, namespace=namespace, spec=spec, region=region)
 
 
 def test_a_name_is_looked_for_where_the_kubeconfig_points_to() -> None:

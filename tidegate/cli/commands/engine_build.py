@@ -1,20 +1,30 @@
-"""`tidegate engine build`: a model version becomes an engine, and an image if there is a base for it."""
+"""`tidegate engine build`: a model version becomes an engine, and an image if there is a base for it.
+
+`tidegate engine torch`, the old spelling, builds a torch module in each mode, without registry and spec.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import shutil
+import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from engine_images.adapters.engine_root import PACKAGE
-from engine_images.adapters.oci_build import base_at, build_image, contents_in
+from engine_images.adapters.engine_store import EngineStore
+from engine_images.adapters.environment import find_engine_environment
+from engine_images.adapters.oci_build import base_at, build_image, contents_in, installed_packages
 from engine_images.adapters.oci_layout import OciLayout
-from engine_images.adapters.packages import installed_packages
-from engine_images.build.model import BuildRecord, BuildRequest, BuiltEngine
+from engine_images.adapters.torch_runner import TorchRunner
+from engine_images.build.builder import Builder, module_request
+from engine_images.build.model import BuildRecord, BuildRequest, BuiltEngine, CompiledModel
 from engine_images.build.proof import Agreement, EngineStart
-from engine_images.manifest import ENTRYPOINT_FOLDER, ROOT
+from engine_images.build.torch_run import CompileOptions, TorchWorkload, shape_from
+from engine_images.choices import CompileMode, DynamicShapes, TorchDevice
+from engine_images.manifest import CACHE_FOLDER, ENTRYPOINT_FOLDER, ROOT, ModelContract
 from engine_images.oci.compose import Contents
 from engine_images.oci.model import Descriptor, Runtime
 from engine_images.sbom import sbom_of
@@ -145,3 +155,79 @@ def document_of(built: BuiltEngine, image: tuple[str, Descriptor] | None) -> dic
         "image": {"name": image[0], "digest": image[1].digest, "size": image[1].size} if image else None,
         "record": built.record.model_dump(mode="json", exclude=keys),
     }
+
+
+@dataclass(frozen=True)
+class TorchOptions:
+    """What a person asked for."""
+
+    factory: str
+    shapes: tuple[str, ...]
+    modes: tuple[CompileMode, ...]
+    dynamic: DynamicShapes
+    fullgraph: bool
+    device: TorchDevice
+    repeats: int
+    tolerance: float
+    save: Path | None
+    load: Path | None
+    timeout: float
+
+
+def build_module(asked: TorchOptions, *, as_json: bool) -> int:
+    """Build each mode, and print what was proven."""
+    note("`engine torch` goes with the next release: set engine.torch in a spec, and run `tidegate engine build`")
+    if asked.save and asked.load:
+        raise UsageError("a cache is either made or used", hint="give either --save or --load")
+    for mode in asked.modes:
+        if mode is CompileMode.NONE:
+            raise UsageError("--mode none compiles nothing", hint="eager is always run")
+        if asked.save and (asked.save / mode).exists():
+            raise UsageError(f"{asked.save / mode} exists", hint="remove it, or start from it with --load")
+        if asked.load and not (asked.load / mode).is_dir():
+            raise UsageError(f"{asked.load / mode} holds no saved cache", hint="make one with --save")
+    shapes = tuple(map(shape_from, asked.shapes))
+    workload = TorchWorkload(factory=asked.factory, shapes=shapes, device=asked.device, repeats=asked.repeats)
+    with tempfile.TemporaryDirectory(prefix="tidegate-torch-") as workdir:
+        built = asyncio.run(_build(asked, workload, Path(workdir)))
+    if as_json:
+        print_json({mode: document_of(engine, None) for mode, engine in built.items()})
+        return 0
+    for mode, engine in built.items():
+        print(f"mode {mode}")
+        for line in lines_of(engine.record):
+            print(line)
+    return 0
+
+
+async def _build(asked: TorchOptions, workload: TorchWorkload, workdir: Path) -> dict[CompileMode, BuiltEngine]:
+    environment, files = find_engine_environment(), workdir / "files"
+    files.mkdir()
+    store, runner = EngineStore(workdir / "store"), TorchRunner(environment, timeout_seconds=asked.timeout)
+    built = {}
+    for mode in dict.fromkeys(asked.modes):
+        note(f"mode {mode}")
+        request = module_request(
+            ModelContract(name="module", version="0", digest="0" * 64, files={}),
+            files,
+            workload,
+            CompileOptions(mode=mode, dynamic=asked.dynamic, fullgraph=asked.fullgraph),
+            environment,
+            tolerance=asked.tolerance,
+        )
+        if asked.load:
+            await _adopt(asked.load / mode, request, store, runner)
+        built[mode] = await Builder(store, runner).build(request, note)
+    if asked.save:
+        for mode, engine in built.items():
+            part = asked.save / f".{mode}.part"
+            shutil.copytree(engine.root / CACHE_FOLDER, part, dirs_exist_ok=True)
+            part.rename(asked.save / mode)
+    return built
+
+
+async def _adopt(saved: Path, request: BuildRequest, store: EngineStore, runner: TorchRunner) -> None:
+    """Let a saved cache stand for the one that this build would compile."""
+    key = await runner.key(request, store.work_folder("key"))
+    copy = shutil.copytree(saved, store.work_folder("saved"), dirs_exist_ok=True)
+    store.keep_compiled(request.compile_name(key), CompiledModel(cold=None), copy)

@@ -29,7 +29,6 @@ from pipelines.spec.delivery import Delivery
 from pipelines.state import StateFolder
 from tidegate.app.process import note
 from tidegate.app.wiring.stores import open_deliveries
-from tidegate.cli.ci import Reports, errors_told
 from tidegate.cli.output import print_json
 from tidegate.cli.views.plan import print_forecasts
 from tidegate.core.durations import parse_duration
@@ -118,36 +117,30 @@ class PrometheusTarget:
     since: str
 
 
-@dataclass(frozen=True)
-class ReportOptions:
-    """In which form the judgement is told, where, and what CI gets besides."""
+def judge(gates: Path, evidence: Path | None, asked: PrometheusTarget) -> CheckReport:
+    """What every gate says of the evidence.
 
-    report: str
-    target: Path | None
-    reports: Reports
-
-
-def check_evidence(gates: Path, evidence: Path | None, asked: PrometheusTarget, told: ReportOptions) -> int:
-    """Judge, tell, and return what the worst gate means."""
-    with errors_told(told.reports):
-        judgement = _judge(gates, evidence, asked)
-    told.reports.write(REPORTS["junit"](judgement), REPORTS["markdown"](judgement))
-    text = REPORTS[told.report](judgement)
-    if told.target is None:
-        print(text, end="")
-    else:
-        write_atomically({told.target: text})
-        note(f"{judgement.outcome}: {told.target}")
-    return EXIT_CODES[judgement.outcome]
-
-
-def _judge(gates: Path, evidence: Path | None, asked: PrometheusTarget) -> CheckReport:
+    Raises:
+        UsageError: the evidence is nowhere, or in two places.
+        SpecError: a gate or a line of the evidence is wrong.
+    """
     judged = read_gates(gates)
     if evidence is not None and asked.url is None:
         return _of_lines(judged, evidence)
     if evidence is None and asked.url is not None:
         return _of_prometheus(judged, asked.url, asked)
     raise UsageError("the evidence is in a file or in Prometheus", hint="give either --evidence or --prometheus")
+
+
+def print_report(judgement: CheckReport, form: str, target: Path | None) -> int:
+    """Tell it in one of the forms of `REPORTS`; returns what the worst gate means."""
+    text = REPORTS[form](judgement)
+    if target is None:
+        print(text, end="")
+    else:
+        write_atomically({target: text})
+        note(f"{judgement.outcome}: {target}")
+    return EXIT_CODES[judgement.outcome]
 
 
 def _of_lines(judged: GateSet, evidence: Path) -> CheckReport:

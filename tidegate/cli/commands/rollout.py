@@ -5,12 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing
 from datetime import timedelta
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rich.console import RenderableType
 from rich.live import Live
@@ -25,120 +22,11 @@ from rollouts.errors import NotPossible
 from rollouts.kube.resources import ROLLOUTS
 from tidegate.app.process import note
 from tidegate.cli.output import print_json, say
+from tidegate.cli.rollout_options import RolloutOptions, cluster_client, location_of, seconds_of
 from tidegate.cli.views.console import PlainConsole
 from tidegate.cli.views.rollout import change_line, health_text, rows_table, screen
-from tidegate.core.clock import Clock, SystemClock
-from tidegate.core.durations import parse_duration
+from tidegate.core.clock import SystemClock
 from tidegate.core.errors import ExitCode, Refused, UsageError
-
-if TYPE_CHECKING:
-    from pipelines.spec.delivery import Delivery
-    from rollouts.adapters.kube.client import KubeClient
-    from rollouts.manifests.spec import ArgoFleetSpec
-
-
-def seconds_of(text: str, option: str) -> float:
-    """How many an option means.
-
-    Raises:
-        UsageError: when it means none.
-    """
-    try:
-        return parse_duration(text).total_seconds()
-    except ValueError as error:
-        raise UsageError(f"{option}: found {text!r}; expected {error}") from error
-
-
-@dataclass(frozen=True)
-class RolloutOptions:
-    """As the options say it; None where they say nothing."""
-
-    name: str | None
-    context: str | None
-    namespace: str | None
-    spec: Path | None
-    region: str | None
-
-
-@dataclass(frozen=True)
-class RolloutLocation:
-    """One namespace of one cluster, and a Rollout there."""
-
-    name: str
-    """Empty when no certain one is meant."""
-    context: str | None
-    """None for the kubeconfig's current one, or the cluster that we run in."""
-    namespace: str | None
-    """None for the context's."""
-
-
-def location_of(asked: RolloutOptions, *, named: bool = True) -> RolloutLocation:
-    """What the options mean together; those that are given overrule the spec.
-
-    Raises:
-        UsageError: no name where one is needed, a region without its spec, or a spec without clusters.
-        SpecError: when the spec is wrong.
-    """
-    if asked.spec is None:
-        if asked.region:
-            raise UsageError("--region: a region of which delivery?", hint="give --spec delivery.yaml too")
-        if named and not asked.name:
-            raise UsageError("which Rollout?", hint="give its NAME, or --spec delivery.yaml")
-        return RolloutLocation(asked.name or "", asked.context, asked.namespace)
-    spec = _read_spec(asked.spec)
-    fleet = clusters_of(spec)
-    region = fleet.regions[region_of(fleet, asked.region)]
-    return RolloutLocation(
-        asked.name or spec.metadata.name, asked.context or region.context or None, asked.namespace or fleet.namespace
-    )
-
-
-@asynccontextmanager
-async def cluster_client(place: RolloutLocation, clock: Clock) -> AsyncIterator[KubeClient]:
-    """A client of the cluster, closed at the end."""
-    from rollouts.adapters.kube.client import connect
-
-    client = connect(place.context, clock=clock, namespace=place.namespace)
-    try:
-        yield client
-    finally:
-        await client.close()
-
-
-def clusters_of(spec: Delivery) -> ArgoFleetSpec:
-    """The delivery's fleet of clusters.
-
-    Raises:
-        UsageError: when its fleet is another one.
-    """
-    from rollouts.manifests.spec import ArgoFleetSpec
-
-    if not isinstance(spec.fleet, ArgoFleetSpec):
-        raise UsageError("the fleet of this delivery is no cluster", hint="set `fleet.kind: argo`")
-    return spec.fleet
-
-
-def region_of(fleet: ArgoFleetSpec, wanted: str | None) -> str:
-    """A region of the fleet; its only one needs not be said.
-
-    Raises:
-        UsageError: when there is no such region, or none is said of several.
-    """
-    known = list(fleet.regions)
-    if wanted is None and len(known) == 1:
-        return known[0]
-    if wanted not in known:
-        found = "no region" if wanted is None else f"region {wanted!r}"
-        raise UsageError(f"--region: found {found}; expected one of {', '.join(known)}")
-    return wanted
-
-
-def _read_spec(path: Path) -> Delivery:
-    from pipelines.spec.delivery import Delivery
-    from tidegate.core.spec import load_spec
-
-    return load_spec(path, Delivery)
-
 
 WIDE = 400
 """Columns of what is no terminal: nothing in a log or a pipe is cut to fit."""

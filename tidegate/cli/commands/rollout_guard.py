@@ -14,8 +14,8 @@ from rollouts.cluster.model import RegionConfig
 from rollouts.cluster.routes import HttpRoutes, RouteKind, VirtualServices
 from rollouts.manifests.traffic_spec import TrafficRouter
 from tidegate.app.process import cancelled_by_signals
-from tidegate.cli.commands.rollout import seconds_of
 from tidegate.cli.output import say
+from tidegate.cli.rollout_options import seconds_of
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import ExitCode
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from pipelines.plan.region_objects import RegionObjects, region_objects
@@ -22,8 +21,8 @@ from rollouts.model import ForeignObject
 from tidegate.app.process import note
 from tidegate.app.wiring.engines import trusted_images
 from tidegate.app.wiring.specs import read_spec, trust_next_to
-from tidegate.cli.commands.rollout import clusters_of, region_of
 from tidegate.cli.output import print_json
+from tidegate.cli.rollout_options import ReleaseOptions, clusters_of, region_of
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import ExitCode, UsageError
 from tidegate.core.yaml_text import yaml_text
@@ -34,27 +33,15 @@ _PINNED = re.compile(r"\S+@sha256:[0-9a-f]{64}")
 _VERSION = re.compile(r"[1-9][0-9]*")
 
 
-@dataclass(frozen=True)
-class ReleaseOptions:
-    """Which engine, where."""
-
-    region: str | None
-    image: str
-    version: str
-    digest: str
-
-
-def render_objects(
-    spec_path: Path, asked: ReleaseOptions, parts: Sequence[RenderPart], *, against: bool, as_json: bool
-) -> int:
+def render_objects(asked: ReleaseOptions, parts: Sequence[RenderPart], *, against: bool, as_json: bool) -> int:
     """Print the objects; talks to nobody, unless it is asked to look at what is `against` them in the cluster.
 
     Raises:
         NotOurs: somebody else's objects are there; nothing is printed that would take them over.
     """
-    spec = read_spec(spec_path)
-    fleet, release = release_of(spec, asked, keys_next_to(spec_path))
-    rendered = region_objects(spec, fleet, release, repositories=repositories_next_to(spec_path), parts=parts)
+    spec = read_spec(asked.spec)
+    fleet, release = release_of(spec, asked, keys_next_to(asked.spec))
+    rendered = region_objects(spec, fleet, release, repositories=repositories_next_to(asked.spec), parts=parts)
     tell_left_out(rendered)
     if against:
         refuse_foreign(release.region, *asyncio.run(_foreign_objects(rendered.objects, fleet, release)))
@@ -118,11 +105,11 @@ def release_of(spec: Delivery, asked: ReleaseOptions, public_keys: str) -> tuple
     return fleet, release
 
 
-def diff_objects(spec_path: Path, asked: ReleaseOptions, *, exit_code: bool, as_json: bool) -> int:
+def diff_objects(asked: ReleaseOptions, *, exit_code: bool, as_json: bool) -> int:
     """Ask the cluster for dry runs, and print what would be other than it is."""
-    spec = read_spec(spec_path)
-    fleet, release = release_of(spec, asked, keys_next_to(spec_path))
-    rendered = region_objects(spec, fleet, release, repositories=repositories_next_to(spec_path))
+    spec = read_spec(asked.spec)
+    fleet, release = release_of(spec, asked, keys_next_to(asked.spec))
+    rendered = region_objects(spec, fleet, release, repositories=repositories_next_to(asked.spec))
     tell_left_out(rendered)
     found = asyncio.run(_differences(rendered.objects, fleet.regions[release.region].context, fleet.namespace))
     if as_json:

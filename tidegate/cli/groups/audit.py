@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pipelines.authority.audit import Audit
 
 
-audit = typer.Typer(help="Whether what stands in MLflow of a delivery is what was written.")
+audit = typer.Typer(name="audit", help="Whether what stands in MLflow of a delivery is what was written.")
 
 
 @audit.command()

@@ -15,26 +15,25 @@ from tidegate.cli.options import (
     SPEC,
     STATE,
     As,
-    InCI,
-    JUnit,
     Output,
     PlanOutput,
+    ProofOptions,
+    ReportOptions,
     Spec,
-    SshKey,
     State,
-    Summary,
-    TokenCommand,
-    TokenFile,
     Tracking,
     TrustFile,
+    spread,
 )
+from tidegate.core.errors import Refused, UsageError
 
 if TYPE_CHECKING:
-    from pipelines.statements import Prover
     from tidegate.app.deliver import DeliveryDisplay, DeliveryOutcome
 
 
+@spread
 def deliver(
+    *,
     spec: Spec = SPEC,
     state: State = STATE,
     tracking_uri: Tracking = None,
@@ -54,13 +53,9 @@ def deliver(
             help="Where /metrics is served meanwhile: HOST:PORT; 0.0.0.0 for scrapes from outside, port 0 for any."
         ),
     ] = "127.0.0.1:0",
-    ci: InCI = False,
-    junit: JUnit = None,
-    summary: Summary = None,
+    reporting: ReportOptions,
     trust: TrustFile = None,
-    ssh_key: SshKey = None,
-    token_file: TokenFile = None,
-    token_command: TokenCommand = None,
+    proof: ProofOptions,
 ) -> int:
     """Deliver the challenger to every region, or take it back.
 
@@ -78,11 +73,12 @@ def deliver(
     from tidegate.app.process import host_and_port
     from tidegate.app.wiring.specs import read_delivery
     from tidegate.cli.ci import errors_told, reports_wanted
+    from tidegate.cli.credentials import prover_of
     from tidegate.cli.views.console import PlainConsole
     from tidegate.cli.views.delivery import follow
     from tidegate.core.clock import SystemClock
 
-    reports = reports_wanted(ci=ci, junit=junit, summary=summary)
+    reports = reports_wanted(ci=reporting.ci, junit=reporting.junit, summary=reporting.summary)
     display = follow(PlainConsole(stderr=True), SystemClock(), plain=reports.plain)
     with errors_told(reports, lambda: display.story):
         delivery = read_delivery(spec)
@@ -100,21 +96,21 @@ def deliver(
             users=users,
             keep_fleet=keep,
             metrics=host_and_port(metrics_address),
-            requester=prover_of(ssh_key, token_file, token_command),
+            requester=prover_of(proof),
         )
         outcome = run(options, display)
     reports.tell(display.story, outcome.result.delivery)
     return print_outcome(outcome, display, as_json=output is Output.JSON)
 
 
+@spread
 def resume(
+    *,
     delivery: Annotated[str, typer.Argument(help="The delivery's id.")],
     by: Annotated[
         str | None, typer.Option(help="Who carries it on, where the spec says that a name is enough.")
     ] = None,
-    ssh_key: SshKey = None,
-    token_file: TokenFile = None,
-    token_command: TokenCommand = None,
+    proof: ProofOptions,
     trust: TrustFile = None,
     state: State = STATE,
     tracking_uri: Tracking = None,
@@ -134,26 +130,27 @@ def resume(
     from pipelines.spec.trust import trust_at
     from tidegate.app.resume import ResumeCredentials, ResumeOptions
     from tidegate.app.resume import resume as run
+    from tidegate.cli.credentials import prover_of
     from tidegate.cli.views.console import PlainConsole
     from tidegate.cli.views.delivery import follow
     from tidegate.core.clock import SystemClock
 
     # What was kept in MLflow is believed by nobody's word: the trust file lies here, and not next to the kept spec.
-    credentials = ResumeCredentials(by, prover_of(ssh_key, token_file, token_command), trust_at(trust, Path()))
+    credentials = ResumeCredentials(by, prover_of(proof), trust_at(trust, Path()))
     display = follow(PlainConsole(stderr=True), SystemClock())
     outcome = run(ResumeOptions(delivery, state, credentials, tracking_uri), display)
     return print_outcome(outcome, display, as_json=output is Output.JSON)
 
 
+@spread
 def approve(
+    *,
     delivery: Annotated[str, typer.Argument(help="The delivery's id.")],
     asked: Annotated[str, typer.Argument(metavar="STEP", help="What is asked: a step's id, wave@2, or freeze.")],
     by: Annotated[str | None, typer.Option(help="Who says so, where the spec says that a name is enough.")] = None,
     reason: Annotated[str, typer.Option(help="Why; a refusal needs one.")] = "",
     refuse: Annotated[bool, typer.Option("--refuse", help="Say no: the delivery is taken back.")] = False,
-    ssh_key: SshKey = None,
-    token_file: TokenFile = None,
-    token_command: TokenCommand = None,
+    proof: ProofOptions,
     write_statement: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Answer nothing yet: write what is to be signed, and print its digest."),
@@ -183,7 +180,7 @@ def approve(
     from pipelines.spec.trust import trust_at
     from tidegate.app.approve import ApprovalOptions
     from tidegate.app.approve import approve as run
-    from tidegate.cli.credentials import SignatureProver
+    from tidegate.cli.credentials import SignatureProver, prover_of
     from tidegate.cli.output import say
 
     answer = ApprovalOptions(
@@ -195,7 +192,7 @@ def approve(
         by=by,
         reason=reason,
         refuse=refuse,
-        prover=prover_of(ssh_key, token_file, token_command),
+        prover=prover_of(proof),
         write_statement=write_statement,
         statement=statement,
         signature=SignatureProver(signature) if signature else None,
@@ -276,7 +273,6 @@ def rollback(
     """
     from pipelines.spec.delivery import Delivery
     from tidegate.app.rollback import RollbackOptions, roll_back_regions
-    from tidegate.cli.confirm import confirm_move
     from tidegate.cli.output import print_json
     from tidegate.core.spec import load_spec
 
@@ -320,12 +316,18 @@ def report(
     return 0
 
 
-def prover_of(ssh_key: Path | None, token_file: Path | None, token_command: str | None) -> Prover | None:
-    """Who proves the caller's identity, by the options that are given; None where none is."""
-    # Not above: few commands need it.
-    from tidegate.cli.credentials import ProofOptions
+def confirm_move(question: str) -> None:
+    """Ask the person at the terminal whether production may move.
 
-    return ProofOptions(ssh_key, token_file, token_command).prover
+    Raises:
+        UsageError: nobody is there.
+        Refused: the answer is no.
+    """
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise UsageError(f"production would move ({question}), and nobody can be asked here", hint="add --yes")
+    print(f"{question}\nMove production? [y/N] ", end="", file=sys.stderr, flush=True)
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise Refused("nothing was changed")
 
 
 def print_outcome(outcome: DeliveryOutcome, display: DeliveryDisplay, *, as_json: bool) -> int:

@@ -5,23 +5,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from tidegate.cli.options import (
-    SPEC,
-    STATE,
-    Spec,
-    State,
-    Tracking,
-)
+from tidegate.cli.options import SPEC, STATE, Spec, State, Tracking
 
-if TYPE_CHECKING:
-    pass
-
-
-fleet = typer.Typer(help="The fleet on this machine: engines, proxies, Prometheus.")
+fleet = typer.Typer(name="fleet", help="The fleet on this machine: engines, proxies, Prometheus.")
 
 
 @fleet.command("up")
@@ -88,8 +78,10 @@ def setup() -> int:
     Examples:
       tidegate setup
     """
+    from engine_images.adapters.environment import engine_home, ensure_engine_environment, ensure_system_packages
     from tidegate.app.process import note
-    from tidegate.cli.setup import run_setup
 
-    run_setup(note)
+    ensure_system_packages(note)
+    environment = ensure_engine_environment(note)
+    note(f"ready: vLLM {environment.vllm} at {engine_home()}")
     return 0

@@ -11,9 +11,9 @@ from typing import Annotated
 
 import typer
 
-from tidegate.cli.options import STATE, As, InCI, JUnit, Output, State, Summary, Tracking
+from tidegate.cli.options import STATE, As, Output, ReportOptions, State, Tracking, spread
 
-gate = typer.Typer(help="The judge of a canary, for any orchestrator and any CI.")
+gate = typer.Typer(name="gate", help="The judge of a canary, for any orchestrator and any CI.")
 
 
 class Report(StrEnum):
@@ -49,7 +49,9 @@ def stream(
 
 
 @gate.command("check")
+@spread
 def check(
+    *,
     gates: GatesFile,
     evidence: Annotated[
         Path | None, typer.Option("--evidence", help="Batches as JSON lines; `-` reads stdin.", allow_dash=True)
@@ -61,9 +63,7 @@ def check(
     since: Annotated[str, typer.Option(help="How far back, such as 30m.")] = "30m",
     output: Annotated[Report, typer.Option("--output", help="How to report.")] = Report.TEXT,
     target: Annotated[Path | None, typer.Option("--to", help="Write the report there, not on stdout.")] = None,
-    ci: InCI = False,
-    junit: JUnit = None,
-    summary: Summary = None,
+    reporting: ReportOptions,
 ) -> int:
     """Judge evidence that is all there, for a stage of CI. Changes nothing.
 
@@ -77,12 +77,16 @@ def check(
       tidegate gate check gates.yaml --evidence evidence.jsonl --ci
       tidegate gate check gates.yaml --prometheus http://localhost:9090 --region eu-west-1 --stable 6 --canary 7
     """
-    from tidegate.cli.ci import reports_wanted
-    from tidegate.cli.commands.gate import PrometheusTarget, ReportOptions, check_evidence
+    from gates.reports.check_report import REPORTS
+    from tidegate.cli.ci import errors_told, reports_wanted
+    from tidegate.cli.commands.gate import PrometheusTarget, judge, print_report
 
+    reports = reports_wanted(ci=reporting.ci, junit=reporting.junit, summary=reporting.summary)
     asked = PrometheusTarget(url=prometheus, region=region, stable=stable, canary=canary, since=since)
-    told = ReportOptions(output.value, target, reports_wanted(ci=ci, junit=junit, summary=summary))
-    return check_evidence(gates, evidence, asked, told)
+    with errors_told(reports):
+        judgement = judge(gates, evidence, asked)
+    reports.write(REPORTS["junit"](judgement), REPORTS["markdown"](judgement))
+    return print_report(judgement, output.value, target)
 
 
 @gate.command("plan")

@@ -1,4 +1,4 @@
-"""`tidegate model`: options and help."""
+"""`tidegate model`: options, help and output."""
 
 # click wants the backspace that keeps examples unwrapped, and a command has as many options as it has.
 # ruff: noqa: D301, PLR0917
@@ -10,19 +10,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidegate.cli.options import (
-    STATE,
-    As,
-    Output,
-    State,
-    Tracking,
-)
+from tidegate.cli.options import STATE, As, Output, State, Tracking
+from tidegate.cli.output import print_json, say
+from tidegate.core.errors import UsageError
 
 if TYPE_CHECKING:
-    pass
+    from registry.model import ModelVersion
 
 
-model = typer.Typer(help="Model versions in the registry.")
+model = typer.Typer(name="model", help="Model versions in the registry.")
 
 
 @model.command("register")
@@ -41,11 +37,16 @@ def model_register(
     Examples:
       tidegate model register support-llm ./export --alias challenger
     """
-    from tidegate.cli.commands.model import register
+    from tidegate.app.wiring.stores import open_registry
 
-    return register(
-        name, folder, state, tracking_uri, alias=alias, description=description, as_json=output is Output.JSON
-    )
+    _refuse_unknown_alias(alias)
+    registry = open_registry(state, tracking_uri)
+    version = registry.register(name, folder, description=description or None, alias=alias)
+    if output is Output.JSON:
+        print_json(version.model_dump(mode="json"))
+    else:
+        say(_line(version))
+    return 0
 
 
 @model.command("list")
@@ -61,9 +62,15 @@ def model_list(
     Examples:
       tidegate model list support-llm
     """
-    from tidegate.cli.commands.model import versions
+    from tidegate.app.wiring.stores import open_registry
 
-    return versions(name, state, tracking_uri, as_json=output is Output.JSON)
+    found = open_registry(state, tracking_uri).versions(name)
+    if output is Output.JSON:
+        print_json([version.model_dump(mode="json") for version in found])
+        return 0
+    for version in found:
+        say(_line(version))
+    return 0
 
 
 @model.command("alias")
@@ -80,6 +87,23 @@ def model_alias(
     Examples:
       tidegate model alias support-llm 2 challenger
     """
-    from tidegate.cli.commands.model import set_alias
+    from tidegate.app.wiring.stores import open_registry
 
-    return set_alias(name, version, alias, state, tracking_uri)
+    _refuse_unknown_alias(alias)
+    registry = open_registry(state, tracking_uri)
+    registry.set_alias(name, alias, version)
+    say(_line(registry.resolve(name, version)))
+    return 0
+
+
+def _refuse_unknown_alias(alias: str | None) -> None:
+    from registry.model import Alias
+
+    if alias is not None and alias not in set(Alias):
+        raise UsageError(f"no alias is called `{alias}`", hint=f"known: {', '.join(Alias)}")
+
+
+def _line(version: ModelVersion) -> str:
+    aliases = f" ({', '.join(version.aliases)})" if version.aliases else ""
+    size = version.size_bytes / 1e6
+    return f"{version.uri}{aliases}: {len(version.files)} files, {size:.0f} MB, digest {version.digest[:12]}"

@@ -6,22 +6,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from tidegate.cli.options import (
-    SPEC,
-    STATE,
-    As,
-    Output,
-    Spec,
-    State,
-    Tracking,
-)
-
-if TYPE_CHECKING:
-    pass
+from tidegate.cli.options import SPEC, STATE, As, Output, Spec, State, Tracking
 
 
 def init(folder: Annotated[Path, typer.Argument(help="Where to write.")] = Path()) -> int:

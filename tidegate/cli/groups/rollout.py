@@ -5,37 +5,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from rollouts.manifests.render import RenderPart
 from rollouts.manifests.traffic_spec import TrafficRouter
-from tidegate.cli.commands.rollout import RolloutOptions
-from tidegate.cli.options import SPEC, As, Output, Spec
+from tidegate.cli.options import As, Output, spread
+from tidegate.cli.rollout_options import ClusterOptions, Context, Namespace, ReleaseOptions, RolloutOptions
 
-Name = Annotated[
-    str | None, typer.Argument(metavar="NAME", help="The Rollout; with --spec the delivery's.", show_default=False)
-]
-
-
-Context = Annotated[
-    str | None, typer.Option("--context", help="Of the kubeconfig; default: its current one, or this pod's cluster.")
-]
-
-
-Namespace = Annotated[str | None, typer.Option("--namespace", help="Default: the context's.")]
-
-
-OfSpec = Annotated[
-    Path | None,
-    typer.Option("--spec", help="A delivery's spec: gives cluster, namespace and name.", show_default=False),
-]
-
-
-Region = Annotated[str | None, typer.Option("--region", help="Of --spec; may be left out when there is one.")]
-
+rollout = typer.Typer(
+    name="rollout", help="The fleet on Kubernetes: what its clusters get, and what their Rollouts do."
+)
 
 ExpectHash = Annotated[
     str | None, typer.Option("--expect-hash", help="Refuse unless this is the pod template hash of the new version.")
@@ -47,25 +28,66 @@ ExpectStep = Annotated[
 ]
 
 
-looks = typer.Typer()
-
-
 Stuck = Annotated[
     str,
     typer.Option("--stuck-after", help="How long the controller may owe a reaction, such as 60s, before it is stuck."),
 ]
 
 
-@looks.command("get")
-def get(
-    name: Name = None,
-    context: Context = None,
-    namespace: Namespace = None,
-    spec: OfSpec = None,
-    region: Region = None,
-    stuck_after: Stuck = "60s",
+@rollout.command("render")
+@spread
+def render(
+    *,
+    release: ReleaseOptions,
+    part: Annotated[
+        RenderPart | None,
+        typer.Option("--part", help="What an administrator applies once, or what each delivery applies."),
+    ] = None,
+    against: Annotated[
+        bool, typer.Option("--against", help="Refuse, with exit 2, where the cluster has objects of others instead.")
+    ] = False,
     output: As = Output.TEXT,
 ) -> int:
+    """Print every object that a region needs to serve an engine, as YAML for `kubectl apply`.
+
+    Reads the spec only: asks no registry, no cluster but with --against, and changes nothing.
+
+    \b
+    Examples:
+      tidegate rollout render --region eu-west-1 --version 7 --image registry.example.com/support-llm@sha256:...
+      tidegate rollout render delivery.yaml --part setup --version 7 --image registry.example.com/support-llm@sha256:...
+    """
+    from tidegate.cli.commands.rollout_objects import render_objects
+
+    parts = tuple(RenderPart) if part is None else (part,)
+    return render_objects(release, parts, against=against, as_json=output is Output.JSON)
+
+
+@rollout.command("diff")
+@spread
+def diff(
+    *,
+    release: ReleaseOptions,
+    exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 1 when anything differs.")] = False,
+    output: As = Output.TEXT,
+) -> int:
+    """Show what applying a region's objects would change in its cluster, and which of its objects are left over.
+
+    Asks the region's API server for dry runs; changes nothing.
+
+    \b
+    Examples:
+      tidegate rollout diff --region eu-west-1 --version 7 --image registry.example.com/support-llm@sha256:...
+      tidegate rollout diff --exit-code --version 7 --image registry.example.com/support-llm@sha256:...
+    """
+    from tidegate.cli.commands.rollout_objects import diff_objects
+
+    return diff_objects(release, exit_code=exit_code, as_json=output is Output.JSON)
+
+
+@rollout.command("get")
+@spread
+def get(*, asked: RolloutOptions, stuck_after: Stuck = "60s", output: As = Output.TEXT) -> int:
     """Show a Rollout with its revisions, ReplicaSets, pods and analysis runs, and why it is as it is. Changes nothing.
 
     \b
@@ -75,17 +97,12 @@ def get(
     """
     from tidegate.cli.commands.rollout import show_rollout as run
 
-    return run(RolloutOptions(name, context, namespace, spec, region), stuck_after, as_json=output is Output.JSON)
+    return run(asked, stuck_after, as_json=output is Output.JSON)
 
 
-@looks.command("list")
-def listing(
-    context: Context = None,
-    namespace: Namespace = None,
-    spec: OfSpec = None,
-    region: Region = None,
-    output: As = Output.TEXT,
-) -> int:
+@rollout.command("list")
+@spread
+def listing(*, where: ClusterOptions, output: As = Output.TEXT) -> int:
     """List the Rollouts of a namespace: strategy, health, step, weight and pods of each. Changes nothing.
 
     \b
@@ -95,16 +112,14 @@ def listing(
     """
     from tidegate.cli.commands.rollout import list_rollouts as run
 
-    return run(RolloutOptions(None, context, namespace, spec, region), as_json=output is Output.JSON)
+    return run(where.named(None), as_json=output is Output.JSON)
 
 
-@looks.command("status")
+@rollout.command("status")
+@spread
 def status(
-    name: Name = None,
-    context: Context = None,
-    namespace: Namespace = None,
-    spec: OfSpec = None,
-    region: Region = None,
+    *,
+    asked: RolloutOptions,
     timeout: Annotated[str, typer.Option("--timeout", help="How long to wait, such as 30m; 0s looks once.")] = "30m",
     stuck_after: Stuck = "60s",
     output: As = Output.TEXT,
@@ -121,17 +136,14 @@ def status(
     """
     from tidegate.cli.commands.rollout import report_status
 
-    asked = RolloutOptions(name, context, namespace, spec, region)
     return report_status(asked, timeout, stuck_after, as_json=output is Output.JSON)
 
 
-@looks.command("watch")
+@rollout.command("watch")
+@spread
 def watch(
-    name: Name = None,
-    context: Context = None,
-    namespace: Namespace = None,
-    spec: OfSpec = None,
-    region: Region = None,
+    *,
+    asked: RolloutOptions,
     timeout: Annotated[str | None, typer.Option("--timeout", help="End after so long, such as 10m.")] = None,
     stuck_after: Stuck = "60s",
     output: As = Output.TEXT,
@@ -147,16 +159,13 @@ def watch(
     """
     from tidegate.cli.commands.rollout import watch_rollout
 
-    asked = RolloutOptions(name, context, namespace, spec, region)
     return watch_rollout(asked, timeout, stuck_after, as_json=output is Output.JSON)
 
 
-actions = typer.Typer()
-
-
-@actions.command("promote")
+@rollout.command("promote")
+@spread
 def promote_command(
-    name: Name = None,
+    *,
     full: Annotated[bool, typer.Option("--full", help="Past all steps, pauses and analyses.")] = False,
     skip_step: Annotated[bool, typer.Option("--skip-step", help="Past what runs now, also an analysis.")] = False,
     to_step: Annotated[
@@ -164,10 +173,7 @@ def promote_command(
     ] = None,
     expect_hash: ExpectHash = None,
     expect_step: ExpectStep = None,
-    context: Context = None,
-    namespace: Namespace = None,
-    spec: OfSpec = None,
-    region: Region = None,
+    asked: RolloutOptions,
     output: As = Output.TEXT,
 ) -> int:
     """Let a paused Rollout go on, and return once its controller has reacted.
@@ -184,7 +190,7 @@ def promote_command(
     from tidegate.cli.commands.rollout import expected_of, promote
 
     return promote(
-        RolloutOptions(name, context, namespace, spec, region),
+        asked,
         full=full,
         skip_step=skip_step,
         to_step=to_step,
@@ -193,16 +199,9 @@ def promote_command(
     )
 
 
-@actions.command("abort")
-def abort_command(
-    name: Name = None,
-    expect_hash: ExpectHash = None,
-    context: Context = None,
-    namespace: Namespace = None,
-    spec: OfSpec = None,
-    region: Region = None,
-    output: As = Output.TEXT,
-) -> int:
+@rollout.command("abort")
+@spread
+def abort_command(*, expect_hash: ExpectHash = None, asked: RolloutOptions, output: As = Output.TEXT) -> int:
     """Bring all users back to the stable version, and return once the controller has done so.
 
     The spec still names the new version: go on with `retry`, or with `undo`. Refused when nothing is in progress.
@@ -213,19 +212,12 @@ def abort_command(
     """
     from tidegate.cli.commands.rollout import abort, expected_of
 
-    asked = RolloutOptions(name, context, namespace, spec, region)
     return abort(asked, expected=expected_of(expect_hash), as_json=output is Output.JSON)
 
 
-@actions.command("retry")
-def retry_command(
-    name: Name = None,
-    context: Context = None,
-    namespace: Namespace = None,
-    spec: OfSpec = None,
-    region: Region = None,
-    output: As = Output.TEXT,
-) -> int:
+@rollout.command("retry")
+@spread
+def retry_command(*, asked: RolloutOptions, output: As = Output.TEXT) -> int:
     """Start an aborted version again at its first step. Refused when it was not aborted.
 
     \b
@@ -234,22 +226,20 @@ def retry_command(
     """
     from tidegate.cli.commands.rollout import retry
 
-    return retry(RolloutOptions(name, context, namespace, spec, region), as_json=output is Output.JSON)
+    return retry(asked, as_json=output is Output.JSON)
 
 
-@actions.command("undo")
+@rollout.command("undo")
+@spread
 def undo_command(
-    name: Name = None,
+    *,
     to_revision: Annotated[
         int,
         typer.Option(
             "--to-revision", min=0, help="0: the stable one while another is on its way, else the one before."
         ),
     ] = 0,
-    context: Context = None,
-    namespace: Namespace = None,
-    spec: OfSpec = None,
-    region: Region = None,
+    asked: RolloutOptions,
     output: As = Output.TEXT,
 ) -> int:
     """Bring back the pod template of an earlier revision.
@@ -263,20 +253,12 @@ def undo_command(
     """
     from tidegate.cli.commands.rollout import undo
 
-    return undo(
-        RolloutOptions(name, context, namespace, spec, region), revision=to_revision, as_json=output is Output.JSON
-    )
+    return undo(asked, revision=to_revision, as_json=output is Output.JSON)
 
 
-@actions.command("pause")
-def pause_command(
-    name: Name = None,
-    context: Context = None,
-    namespace: Namespace = None,
-    spec: OfSpec = None,
-    region: Region = None,
-    output: As = Output.TEXT,
-) -> int:
+@rollout.command("pause")
+@spread
+def pause_command(*, asked: RolloutOptions, output: As = Output.TEXT) -> int:
     """Hold a Rollout where it is; users stay as they are spread now. `promote` or `resume` lets it go on.
 
     \b
@@ -285,18 +267,12 @@ def pause_command(
     """
     from tidegate.cli.commands.rollout import pause
 
-    return pause(RolloutOptions(name, context, namespace, spec, region), as_json=output is Output.JSON)
+    return pause(asked, as_json=output is Output.JSON)
 
 
-@actions.command("resume")
-def resume_command(
-    name: Name = None,
-    context: Context = None,
-    namespace: Namespace = None,
-    spec: OfSpec = None,
-    region: Region = None,
-    output: As = Output.TEXT,
-) -> int:
+@rollout.command("resume")
+@spread
+def resume_command(*, asked: RolloutOptions, output: As = Output.TEXT) -> int:
     """Let go what `pause` holds, and nothing else: the pause of a step stays.
 
     \b
@@ -305,17 +281,15 @@ def resume_command(
     """
     from tidegate.cli.commands.rollout import resume
 
-    return resume(RolloutOptions(name, context, namespace, spec, region), as_json=output is Output.JSON)
+    return resume(asked, as_json=output is Output.JSON)
 
 
-@actions.command("restart")
+@rollout.command("restart")
+@spread
 def restart_command(
-    name: Name = None,
+    *,
     after: Annotated[str, typer.Option("--in", help="When to begin, such as 30s.")] = "0s",
-    context: Context = None,
-    namespace: Namespace = None,
-    spec: OfSpec = None,
-    region: Region = None,
+    asked: RolloutOptions,
     output: As = Output.TEXT,
 ) -> int:
     """Replace every pod by a new one of the same version, a few at a time; returns before the last one.
@@ -327,21 +301,20 @@ def restart_command(
     """
     from tidegate.cli.commands.rollout import restart
 
-    return restart(RolloutOptions(name, context, namespace, spec, region), after=after, as_json=output is Output.JSON)
+    return restart(asked, after=after, as_json=output is Output.JSON)
 
 
-@actions.command("set-image")
+@rollout.command("set-image")
+@spread
 def set_image_command(
+    *,
     words: Annotated[
         list[str],
         typer.Argument(
             metavar="[NAME] CONTAINER=IMAGE", help="A container's name, or * for all of them.", show_default=False
         ),
     ],
-    context: Context = None,
-    namespace: Namespace = None,
-    spec: OfSpec = None,
-    region: Region = None,
+    where: ClusterOptions,
     output: As = Output.TEXT,
 ) -> int:
     """Give a Rollout another image, which starts its steps; nothing when it has that image.
@@ -356,14 +329,10 @@ def set_image_command(
     *names, assignment = words
     if len(names) > 1:
         raise typer.BadParameter(f"found {' '.join(words)}; expected [NAME] CONTAINER=IMAGE")
-    asked = RolloutOptions(names[0] if names else None, context, namespace, spec, region)
-    return set_image(asked, assignment=assignment, as_json=output is Output.JSON)
+    return set_image(where.named(names[0] if names else None), assignment=assignment, as_json=output is Output.JSON)
 
 
-guards = typer.Typer()
-
-
-@guards.command("guard")
+@rollout.command("guard")
 def guard(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The delivery, and its Rollout.", show_default=False)],
     region: Annotated[str, typer.Option("--region", help="How lines name this cluster.", show_default=False)],
@@ -403,86 +372,3 @@ def guard(
             probes=probes,
         )
     )
-
-
-rollout = typer.Typer(help="The fleet on Kubernetes: what its clusters get, and what their Rollouts do.")
-
-
-rollout.add_typer(looks)
-
-
-rollout.add_typer(actions)
-
-
-rollout.add_typer(guards)
-
-
-Image = Annotated[
-    str, typer.Option("--image", help="The engine's image: REPOSITORY@sha256:DIGEST.", show_default=False)
-]
-
-
-Version = Annotated[str, typer.Option("--version", help="The model version's number.", show_default=False)]
-
-
-ModelDigest = Annotated[str, typer.Option("--digest", help="The model version's digest, to be noted on its pods.")]
-
-
-SpecRegion = Annotated[str | None, typer.Option("--region", help="Of the spec; may be left out when there is one.")]
-
-
-@rollout.command("render")
-def render(
-    image: Image,
-    version: Version,
-    spec: Spec = SPEC,
-    region: SpecRegion = None,
-    digest: ModelDigest = "",
-    part: Annotated[
-        RenderPart | None,
-        typer.Option("--part", help="What an administrator applies once, or what each delivery applies."),
-    ] = None,
-    against: Annotated[
-        bool, typer.Option("--against", help="Refuse, with exit 2, where the cluster has objects of others instead.")
-    ] = False,
-    output: As = Output.TEXT,
-) -> int:
-    """Print every object that a region needs to serve an engine, as YAML for `kubectl apply`.
-
-    Reads the spec only: asks no registry, no cluster but with --against, and changes nothing.
-
-    \b
-    Examples:
-      tidegate rollout render --region eu-west-1 --version 7 --image registry.example.com/support-llm@sha256:...
-      tidegate rollout render delivery.yaml --part setup --version 7 --image registry.example.com/support-llm@sha256:...
-    """
-    from tidegate.cli.commands.rollout_objects import ReleaseOptions, render_objects
-
-    parts = tuple(RenderPart) if part is None else (part,)
-    asked = ReleaseOptions(region, image, version, digest)
-    return render_objects(spec, asked, parts, against=against, as_json=output is Output.JSON)
-
-
-@rollout.command("diff")
-def diff(
-    image: Image,
-    version: Version,
-    spec: Spec = SPEC,
-    region: SpecRegion = None,
-    digest: ModelDigest = "",
-    exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 1 when anything differs.")] = False,
-    output: As = Output.TEXT,
-) -> int:
-    """Show what applying a region's objects would change in its cluster, and which of its objects are left over.
-
-    Asks the region's API server for dry runs; changes nothing.
-
-    \b
-    Examples:
-      tidegate rollout diff --region eu-west-1 --version 7 --image registry.example.com/support-llm@sha256:...
-      tidegate rollout diff --exit-code --version 7 --image registry.example.com/support-llm@sha256:...
-    """
-    from tidegate.cli.commands.rollout_objects import ReleaseOptions, diff_objects
-
-    asked = ReleaseOptions(region, image, version, digest)
-    return diff_objects(spec, asked, exit_code=exit_code, as_json=output is Output.JSON)

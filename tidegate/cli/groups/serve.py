@@ -44,8 +44,7 @@ PageToken = Annotated[
 
 
 PageUserHeader = Annotated[
-    str | None,
-    typer.Option(metavar="NAME", help="The header in which a proxy that people log in at says who it is."),
+    str | None, typer.Option(metavar="NAME", help="The header in which a proxy that people log in at says who it is.")
 ]
 
 

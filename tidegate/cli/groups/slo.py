@@ -13,7 +13,9 @@ import typer
 
 from tidegate.cli.options import SPEC, As, Output, Spec
 
-slo = typer.Typer(help="Service level objectives: Sloth's formats or a delivery in, Prometheus rules and more out.")
+slo = typer.Typer(
+    name="slo", help="Service level objectives: Sloth's formats or a delivery in, Prometheus rules and more out."
+)
 
 
 class Counting(StrEnum):
@@ -30,8 +32,7 @@ Input = Annotated[
 
 
 ExtraLabels = Annotated[
-    list[str] | None,
-    typer.Option("--extra-labels", "-l", metavar="KEY=VALUE", help="Label of every rule; repeatable."),
+    list[str] | None, typer.Option("--extra-labels", "-l", metavar="KEY=VALUE", help="Label of every rule; repeatable.")
 ]
 
 
@@ -91,14 +92,7 @@ def generate(
     """
     from tidegate.cli.commands.slo import SloInput, generate_rules
 
-    asked = SloInput(
-        source=source,
-        extra_labels=tuple(extra_labels or ()),
-        period=period,
-        windows_path=windows_path,
-        exclude=exclude,
-        include=include,
-    )
+    asked = SloInput(source, tuple(extra_labels or ()), period, windows_path, exclude, include)
     return generate_rules(asked, target, recordings=not disable_recordings, alerts=not disable_alerts)
 
 
@@ -121,14 +115,7 @@ def validate(
     """
     from tidegate.cli.commands.slo import SloInput, validate_slos
 
-    asked = SloInput(
-        source=source,
-        extra_labels=tuple(extra_labels or ()),
-        period=period,
-        windows_path=windows_path,
-        exclude=exclude,
-        include=include,
-    )
+    asked = SloInput(source, tuple(extra_labels or ()), period, windows_path, exclude, include)
     return validate_slos(asked, as_json=output is Output.JSON)
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from tidegate.cli.options import SPEC, STATE, As, Output, SshKey, State, TokenCommand, TokenFile, Tracking, TrustFile
+from tidegate.cli.options import SPEC, STATE, As, Output, ProofOptions, SpecFile, State, Tracking, TrustFile, spread
 from tidegate.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -31,7 +31,9 @@ class StagesByName(TyperGroup):
         return super().resolve_command(ctx, args if known else [STEP, *args])
 
 
-stage = typer.Typer(help="A delivery step by step, each step a process of its own, as in a workflow.", cls=StagesByName)
+stage = typer.Typer(
+    name="stage", help="A delivery step by step, each step a process of its own, as in a workflow.", cls=StagesByName
+)
 
 
 Delivery = Annotated[
@@ -40,8 +42,10 @@ Delivery = Annotated[
 
 
 @stage.command("open")
+@spread
 def stage_open(
-    spec: Annotated[Path, typer.Option("-f", "--file", help="The delivery's spec.")] = SPEC,
+    *,
+    spec: SpecFile = SPEC,
     version: Annotated[
         str | None, typer.Option(help="The number of the version to deliver; default: the alias `model.from`.")
     ] = None,
@@ -58,9 +62,7 @@ def stage_open(
     by: Annotated[
         str | None, typer.Option(help="With --delivery: who carries it on, where the spec says that a name is enough.")
     ] = None,
-    ssh_key: SshKey = None,
-    token_file: TokenFile = None,
-    token_command: TokenCommand = None,
+    proof: ProofOptions,
     trust: TrustFile = None,
     state: State = STATE,
     tracking_uri: Tracking = None,
@@ -78,14 +80,14 @@ def stage_open(
     from pipelines.spec.trust import trust_at
     from tidegate.app.resume import ResumeCredentials
     from tidegate.app.stages import StageOpenOptions, open_stages
-    from tidegate.cli.credentials import ProofOptions
+    from tidegate.cli.credentials import prover_of
     from tidegate.cli.output import print_json
 
     trusted = trust_at(trust, Path() if delivery else spec.parent)
     options = StageOpenOptions(
         spec=spec,
         state=state,
-        credentials=ResumeCredentials(by, ProofOptions(ssh_key, token_file, token_command).prover, trusted),
+        credentials=ResumeCredentials(by, prover_of(proof), trusted),
         tracking_uri=tracking_uri,
         version=version,
         key=key,

@@ -10,9 +10,9 @@ from typing import Annotated
 
 import typer
 
-from tidegate.cli.options import SPEC, STATE, As, Output, Spec, State, Tracking
+from tidegate.cli.options import SPEC, STATE, As, Insecure, Output, Spec, SpecFile, State, Tracking
 
-workflow = typer.Typer(help="Deliveries as Argo Workflows: their template, their runs.")
+workflow = typer.Typer(name="workflow", help="Deliveries as Argo Workflows: their template, their runs.")
 
 
 Context = Annotated[
@@ -82,9 +82,7 @@ def image(
     push: Annotated[
         str | None, typer.Option(metavar="REFERENCE", help="Push it there too: REGISTRY/REPOSITORY:TAG.")
     ] = None,
-    insecure: Annotated[
-        bool, typer.Option("--insecure", help="Plain http also to other machines; never with a password.")
-    ] = False,
+    insecure: Insecure = False,
     whole: Annotated[
         bool, typer.Option("--whole", help="Pack all that is installed, and not only what steps need.")
     ] = False,
@@ -100,7 +98,7 @@ def image(
       tidegate workflow image installed --base registry.example.com/python@sha256:...
       tidegate workflow image installed --base base-layout --push registry.example.com/tidegate:1
     """
-    from tidegate.cli.commands.workflow_image import ToolchainOptions, build_step_image
+    from tidegate.cli.commands.images import ToolchainOptions, build_step_image
     from tidegate.cli.engine_images import RegistryLogin
 
     return build_step_image(
@@ -113,7 +111,7 @@ def image(
 @workflow.command("watch")
 def watch(
     name: Annotated[str, typer.Argument(help="The workflow, as `workflow submit` printed it.")],
-    spec: Annotated[Path, typer.Option("-f", "--file", help="The delivery's spec.")] = SPEC,
+    spec: SpecFile = SPEC,
     context: Context = None,
     output: As = Output.TEXT,
 ) -> int:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -23,13 +23,10 @@ from tidegate.core.clock import Clock
 from tidegate.core.durations import duration
 from tidegate.core.text import one_line
 
-if TYPE_CHECKING:
-    from tidegate.app.deliver import DeliveryDisplay
-
 
 def follow(
     console: Console, clock: Clock, environment: Mapping[str, str] = os.environ, *, plain: bool = False
-) -> DeliveryDisplay:
+) -> LiveProgress | PlainProgress:
     """The display that fits: live on a person's terminal, plain lines in CI, pipes and files, and when `plain`."""
     # Many CI systems offer a terminal and keep every frame of what moves on it.
     live = console.is_terminal and not console.is_dumb_terminal and not (plain or environment.get("CI"))

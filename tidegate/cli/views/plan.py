@@ -5,17 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from math import exp
-from typing import TYPE_CHECKING
 
 from gates.planning.forecast import LIKELY
 from gates.traffic import Assumptions, GateForecast
 from pipelines.model import GatePlan, Plan, PlanStep
 from tidegate.core.durations import duration
 from tidegate.core.text import table_cell
-
-if TYPE_CHECKING:
-    pass
-
 
 COLUMNS = ("gate", "healthy: passes after", "regression", "caught after", "seen in time")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from engine_images.entrypoint.answers import Receive, Scope, Send
-from engine_images.entrypoint.health import DeepHealth, InProcessClient, NoAnswer
+from engine_images.entrypoint.gate import DeepHealth, InProcessClient, NoAnswer
 
 
 class World:

@@ -1,12 +1,17 @@
-"""`tidegate engine inspect`, `diff`, `push`, `verify`: what an engine's image holds, where it goes, whose it is."""
+"""`tidegate engine inspect`, `diff`, `push`, `verify`: what an engine's image holds, where it goes, whose it is.
+
+`tidegate workflow image` makes the image of the toolchain that steps run in.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from engine_images.adapters.oci_build import base_at, build_toolchain, distribution_files, every_file
 from engine_images.adapters.oci_layout import OciLayout, split_layout
 from engine_images.adapters.oci_push import Transfer, attach_sbom, push_image, sign_image
 from engine_images.adapters.oci_read import InLayout, prove_image, read_engine, read_engine_files
@@ -14,9 +19,11 @@ from engine_images.errors import BrokenImage
 from engine_images.manifest import CACHE_FOLDER, ROOT, SBOM_FILE, ModelContract
 from engine_images.oci.inspect import EngineDifference, EngineImage, differences, manifest_in
 from engine_images.oci.reference import ImageReference
+from engine_images.oci.toolchain import STEPS, PackingList, packed_distributions
 from engine_images.signature import SigningKey
 from registry.conventions import ENGINE_IMAGE
 from registry.model import ModelVersion
+from tidegate import __version__
 from tidegate.app.process import note
 from tidegate.cli.engine_images import (
     RegistryLogin,
@@ -27,9 +34,13 @@ from tidegate.cli.engine_images import (
     read_key,
     short,
     shortened,
+    this_platform,
     wait_for_registry,
 )
 from tidegate.cli.output import print_json
+
+if TYPE_CHECKING:
+    from registry.adapters.mlflow_models import MlflowRegistry
 
 FILES = 40
 
@@ -99,10 +110,6 @@ def _differences(found: Sequence[EngineDifference]) -> Iterator[str]:
 
 def _said(value: str | None) -> str:
     return NOTHING if value is None else shortened(value) or '""'
-
-
-if TYPE_CHECKING:
-    from registry.adapters.mlflow_models import MlflowRegistry
 
 
 def push_engine(
@@ -177,3 +184,38 @@ def verify_image(name: str, key: Path, login: RegistryLogin, *, as_json: bool) -
     for line in aligned([("engine's manifest", f"signed by {proof.manifest_by}", BY_MANIFEST), whole]):
         print(line)
     return 0
+
+
+@dataclass(frozen=True)
+class ToolchainOptions:
+    """What the person asked for."""
+
+    installed: Path
+    base: str
+    layout: Path
+    push: str | None
+    whole: bool
+    """Pack all that is installed, and not only what steps need."""
+
+
+def build_step_image(request: ToolchainOptions, login: RegistryLogin, *, as_json: bool) -> int:
+    """Build, and push where a registry is named."""
+    target = ImageReference.parse(request.push) if request.push else None
+    base = base_at(request.base, this_platform(), login.access)
+    layout, name = OciLayout(request.layout), f"tidegate:{__version__}"
+    image = build_toolchain(layout, name=name, base=base, files=_files(request))
+    pushed = push_image(layout, image, target, login.access, sleep=wait_for_registry).reference if target else None
+    if as_json:
+        print_json({"image": f"{request.layout}:{name}", "digest": image.digest, "pushed": pushed})
+    else:
+        print(pushed or f"{request.layout}:{name}, {image.digest}")
+    return 0
+
+
+def _files(request: ToolchainOptions) -> Mapping[str, Path]:
+    if request.whole:
+        return every_file(request.installed)
+    needs = PackingList.read(STEPS)
+    return distribution_files(
+        request.installed, lambda requires: packed_distributions(needs, requires), leaves=needs.leaves
+    )

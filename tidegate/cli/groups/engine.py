@@ -1,4 +1,4 @@
-"""`tidegate engine`: its commands' names, options and help; what a command does is imported when it is called."""
+"""`tidegate engine`: options and help; what a command does is imported when it is called."""
 
 # click wants the backspace that keeps examples unwrapped, and a command has as many options as it has.
 # ruff: noqa: D301, PLR0917
@@ -11,18 +11,13 @@ from typing import Annotated
 import typer
 
 from engine_images.choices import CompileMode, DynamicShapes, TorchDevice
-from tidegate.cli.options import SPEC, STATE, As, Output, State, Tracking
+from tidegate.cli.options import SPEC, STATE, As, Insecure, LoginOptions, Output, State, Tracking, spread
 
-engine = typer.Typer(help="Engines as images: what they hold, how they differ, where they go.")
+engine = typer.Typer(name="engine", help="Engines as images: what they hold, how they differ, where they go.")
 
 Image = Annotated[
     str, typer.Argument(help="PATH[:NAME] of an OCI layout, or REGISTRY/REPOSITORY:TAG.", show_default=False)
 ]
-Username = Annotated[
-    str | None, typer.Option("--username", help="User of the registry; default: as `docker login` says.")
-]
-PasswordStdin = Annotated[bool, typer.Option("--password-stdin", help="Read the password of --username from stdin.")]
-Insecure = Annotated[bool, typer.Option("--insecure", help="Plain http also to other machines; never with a password.")]
 
 
 @engine.command("build")
@@ -74,13 +69,8 @@ def build(
 
 
 @engine.command("inspect")
-def inspect(
-    image: Image,
-    username: Username = None,
-    password_stdin: PasswordStdin = False,
-    insecure: Insecure = False,
-    output: As = Output.TEXT,
-) -> int:
+@spread
+def inspect(*, image: Image, login: LoginOptions, output: As = Output.TEXT) -> int:
     """Show an engine's layers, launch, compile key and files, without fetching its large layers. Changes nothing.
 
     \b
@@ -88,23 +78,15 @@ def inspect(
       tidegate engine inspect .tidegate/engines/support-llm
       tidegate engine inspect registry.example/team/support-llm:7 --output json
     """
-    from tidegate.cli.commands.engine_image import show_image
+    from tidegate.cli.commands.images import show_image
     from tidegate.cli.engine_images import RegistryLogin
 
-    return show_image(
-        image, RegistryLogin.asked(username, insecure, password_stdin, image), as_json=output is Output.JSON
-    )
+    return show_image(image, RegistryLogin.asked(login, image), as_json=output is Output.JSON)
 
 
 @engine.command("diff")
-def diff(
-    a: Image,
-    b: Image,
-    username: Username = None,
-    password_stdin: PasswordStdin = False,
-    insecure: Insecure = False,
-    output: As = Output.TEXT,
-) -> int:
+@spread
+def diff(*, a: Image, b: Image, login: LoginOptions, output: As = Output.TEXT) -> int:
     """Show which arguments, key factors, packages, layers and files of two engines differ. Changes nothing.
 
     \b
@@ -112,16 +94,16 @@ def diff(
       tidegate engine diff layout:support-llm:6 layout:support-llm:7
       tidegate engine diff registry.example/team/support-llm:6 registry.example/team/support-llm:7 --output json
     """
-    from tidegate.cli.commands.engine_image import show_difference
+    from tidegate.cli.commands.images import show_difference
     from tidegate.cli.engine_images import RegistryLogin
 
-    return show_difference(
-        a, b, RegistryLogin.asked(username, insecure, password_stdin, a, b), as_json=output is Output.JSON
-    )
+    return show_difference(a, b, RegistryLogin.asked(login, a, b), as_json=output is Output.JSON)
 
 
 @engine.command("push")
+@spread
 def push(
+    *,
     layout: Annotated[str, typer.Argument(help="PATH[:NAME] of an OCI layout.", show_default=False)],
     reference: Annotated[str, typer.Argument(help="REGISTRY/REPOSITORY:TAG to push to.", show_default=False)],
     sign_key: Annotated[
@@ -130,9 +112,7 @@ def push(
     mark: Annotated[
         bool, typer.Option("--mark", help="Note the image on its model version: clusters serve the version from it.")
     ] = False,
-    username: Username = None,
-    password_stdin: PasswordStdin = False,
-    insecure: Insecure = False,
+    login: LoginOptions,
     state: State = STATE,
     tracking_uri: Tracking = None,
     output: As = Output.TEXT,
@@ -149,21 +129,21 @@ def push(
       tidegate engine push layout 127.0.0.1:5000/support-llm:7 --sign-key engine.key --output json
     """
     from tidegate.app.wiring.stores import open_registry
-    from tidegate.cli.commands.engine_image import push_engine
+    from tidegate.cli.commands.images import push_engine
     from tidegate.cli.engine_images import RegistryLogin
 
-    login = RegistryLogin.asked(username, insecure, password_stdin, reference)
+    access = RegistryLogin.asked(login, reference)
     marks = open_registry(state, tracking_uri) if mark else None
-    return push_engine(layout, reference, login, sign_key, marks, as_json=output is Output.JSON)
+    return push_engine(layout, reference, access, sign_key, marks, as_json=output is Output.JSON)
 
 
 @engine.command("verify")
+@spread
 def verify(
+    *,
     image: Image,
     key: Annotated[Path, typer.Option("--key", help="Public key (PEM) of the one who builds engines.")],
-    username: Username = None,
-    password_stdin: PasswordStdin = False,
-    insecure: Insecure = False,
+    login: LoginOptions,
     output: As = Output.TEXT,
 ) -> int:
     """Check that an engine's image is signed by a key, whole, and say what each signature covers. Changes nothing.
@@ -175,12 +155,10 @@ def verify(
     Examples:
       tidegate engine verify registry.example/team/support-llm:7 --key engine.pub
     """
-    from tidegate.cli.commands.engine_image import verify_image
+    from tidegate.cli.commands.images import verify_image
     from tidegate.cli.engine_images import RegistryLogin
 
-    return verify_image(
-        image, key, RegistryLogin.asked(username, insecure, password_stdin, image), as_json=output is Output.JSON
-    )
+    return verify_image(image, key, RegistryLogin.asked(login, image), as_json=output is Output.JSON)
 
 
 @engine.command("torch", hidden=True, deprecated=True)
@@ -227,7 +205,7 @@ def torch(
       tidegate engine torch models.py:encoder --shape 8x128 --mode default --mode max-autotune --output json
       tidegate engine torch models.py:encoder --shape 1x64 --shape 8x128 --load compiled
     """
-    from tidegate.cli.commands.engine_torch import TorchOptions, build_module
+    from tidegate.cli.commands.engine_build import TorchOptions, build_module
 
     asked = TorchOptions(
         factory=factory,

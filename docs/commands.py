@@ -1,0 +1,5 @@
+"""Every command, for `typer docs/commands.py utils docs`, which writes `cli.md`."""
+
+from tidegate.cli import command_line
+
+app = command_line()

@@ -1,0 +1,124 @@
+"""How a command ends that could not do what it was asked: one line for the person, and the exit code.
+
+Of a bug of ours the traceback is kept in a file that holds no secret.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shlex
+import sys
+import tempfile
+import traceback
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+
+from tidegate import __version__
+from tidegate.cli.preflight import PACKAGES
+from tidegate.core.errors import ExitCode, TidegateError
+from tidegate.core.text import printable
+
+USER_INFO = re.compile(r"(?<=://)[^/\s@'\"]*@")
+"""Name and password of an address."""
+SECRET_NAME = re.compile(r"(?i)token|secret|passw|credential|api_?key|access_?key")
+"""Names of variables whose values nobody else may see."""
+LEAST = 6
+"""Characters of a value that is taken out; a shorter one would be a common word."""
+LONGEST = 200
+"""Characters of an error's own words in the one line."""
+SHORT = 20
+"""Lines of a detail that are told with the error."""
+
+
+def ended_by(error: Exception, arguments: Sequence[str], *, debug: bool) -> int:
+    """Say what went wrong, with the traceback when `debug`; returns the exit code that means it."""
+    if isinstance(error, BrokenPipeError):
+        return _unread()
+    if debug:
+        traceback.print_exception(error)
+    if isinstance(error, TidegateError):
+        return int(error.exit_code) if debug else _refused(error)
+    if isinstance(error, ModuleNotFoundError) and not _is_ours(error.name):
+        return _missing(error)
+    if isinstance(error, OSError):
+        return _failed_by_system(error)
+    if not debug:
+        print(printable(f"tidegate: {_told(error, _keep(error, arguments))}"), file=sys.stderr)
+    return ExitCode.INTERNAL
+
+
+def _refused(error: TidegateError) -> int:
+    """An error that a person is meant to read."""
+    print(printable(f"tidegate: {error}" if "\n" not in str(error) else str(error)), file=sys.stderr)
+    if error.detail:
+        short = error.detail.count("\n") <= SHORT
+        print(printable(error.detail) if short else "(more with --debug)", file=sys.stderr)
+    return int(error.exit_code)
+
+
+def _missing(error: ModuleNotFoundError) -> int:
+    package = str(error.name).partition(".")[0]
+    print(
+        f"tidegate: this needs the package {package}, which is not installed here; the image for steps of"
+        " workflows has only what they need: run this where tidegate is installed whole",
+        file=sys.stderr,
+    )
+    return ExitCode.OUTSIDE
+
+
+def _is_ours(module: str | None) -> bool:
+    return not module or module.partition(".")[0] in {*PACKAGES, "tidegate"}
+
+
+def _failed_by_system(error: OSError) -> int:
+    """A file, a folder or a disk that nobody closer to it had a word for."""
+    why = (error.strerror or str(error) or type(error).__name__).lower()
+    print(f"tidegate: {error.filename}: {why}" if error.filename else f"tidegate: {why}", file=sys.stderr)
+    return ExitCode.OUTSIDE
+
+
+def _unread() -> int:
+    """Nobody reads our output any more. Python would try to flush it at its end, and complain."""
+    # Tests have an output of their own, without a descriptor.
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return ExitCode.NO_READER
+
+
+def _keep(bug: Exception, arguments: Sequence[str]) -> Path | None:
+    """Write the traceback to a file that only this user can read; None when no file can be written."""
+    head = (
+        f"tidegate {__version__}, Python {platform.python_version()}, {platform.platform()},"
+        f" {datetime.now(UTC):%F %T} UTC\n$ tidegate {shlex.join(arguments)}\n\n"
+    )
+    text = _without_secrets(head + "".join(traceback.format_exception(bug)))
+    try:
+        handle, name = tempfile.mkstemp(prefix="tidegate-crash-", suffix=".txt")
+        with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(text)
+    except OSError:
+        # The traceback must not be lost with the disk.
+        print(text, file=sys.stderr)
+        return None
+    return Path(name)
+
+
+def _told(bug: Exception, kept: Path | None) -> str:
+    """The line for the person."""
+    words = _without_secrets(" ".join(str(bug).split()))
+    said = f"{type(bug).__name__}: {words}" if words else type(bug).__name__
+    short = said if len(said) <= LONGEST else f"{said[: LONGEST - 4]} ..."
+    return f"internal error, please report it: {short}; the traceback is {f'in {kept}' if kept else 'above'}"
+
+
+def _without_secrets(text: str) -> str:
+    """The text without the users of addresses and the values of variables that are named as secrets are."""
+    hidden = [value for name, value in os.environ.items() if SECRET_NAME.search(name) and len(value) >= LEAST]
+    # The longest first: one may be a part of another.
+    for value in sorted(hidden, key=len, reverse=True):
+        text = text.replace(value, "***")
+    return USER_INFO.sub("***@", text)

@@ -1,0 +1,158 @@
+"""What the options of `tidegate rollout` mean: which cluster, which Rollout there, how many seconds."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tidegate.cli.options import SPEC, Spec
+from tidegate.core.clock import Clock
+from tidegate.core.durations import parse_duration
+from tidegate.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from pipelines.spec.delivery import Delivery
+    from rollouts.adapters.kube.client import KubeClient
+    from rollouts.manifests.spec import ArgoFleetSpec
+
+Context = Annotated[
+    str | None, typer.Option("--context", help="Of the kubeconfig; default: its current one, or this pod's cluster.")
+]
+Namespace = Annotated[str | None, typer.Option("--namespace", help="Default: the context's.")]
+RegionOfSpec = Annotated[str | None, typer.Option("--region", help="Of the spec; may be left out when there is one.")]
+
+
+@dataclass(frozen=True)
+class ClusterOptions:
+    """Which namespace of which cluster; None where nothing is said."""
+
+    context: Context = None
+    namespace: Namespace = None
+    spec: Annotated[
+        Path | None,
+        typer.Option("--spec", help="A delivery's spec: gives cluster, namespace and name.", show_default=False),
+    ] = None
+    region: Annotated[str | None, typer.Option("--region", help="Of --spec; may be left out when there is one.")] = None
+
+    def named(self, name: str | None) -> RolloutOptions:
+        """The Rollout of that name there."""
+        return RolloutOptions(**vars(self), name=name)
+
+
+@dataclass(frozen=True)
+class RolloutOptions(ClusterOptions):
+    """And which Rollout."""
+
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="The Rollout; with --spec the delivery's.", show_default=False)
+    ] = None
+
+
+@dataclass(frozen=True)
+class ReleaseOptions:
+    """Which engine, in which region of a delivery."""
+
+    image: Annotated[
+        str, typer.Option("--image", help="The engine's image: REPOSITORY@sha256:DIGEST.", show_default=False)
+    ]
+    version: Annotated[str, typer.Option("--version", help="The model version's number.", show_default=False)]
+    spec: Spec = SPEC
+    region: RegionOfSpec = None
+    digest: Annotated[str, typer.Option("--digest", help="The model version's digest, to be noted on its pods.")] = ""
+
+
+@dataclass(frozen=True)
+class RolloutLocation:
+    """One namespace of one cluster, and a Rollout there."""
+
+    name: str
+    """Empty when no certain one is meant."""
+    context: str | None
+    """None for the kubeconfig's current one, or the cluster that we run in."""
+    namespace: str | None
+    """None for the context's."""
+
+
+def location_of(asked: RolloutOptions, *, named: bool = True) -> RolloutLocation:
+    """What the options mean together; those that are given overrule the spec.
+
+    Raises:
+        UsageError: no name where one is needed, a region without its spec, or a spec without clusters.
+        SpecError: when the spec is wrong.
+    """
+    if asked.spec is None:
+        if asked.region:
+            raise UsageError("--region: a region of which delivery?", hint="give --spec delivery.yaml too")
+        if named and not asked.name:
+            raise UsageError("which Rollout?", hint="give its NAME, or --spec delivery.yaml")
+        return RolloutLocation(asked.name or "", asked.context, asked.namespace)
+    spec = _read_spec(asked.spec)
+    fleet = clusters_of(spec)
+    region = fleet.regions[region_of(fleet, asked.region)]
+    return RolloutLocation(
+        asked.name or spec.metadata.name, asked.context or region.context or None, asked.namespace or fleet.namespace
+    )
+
+
+@asynccontextmanager
+async def cluster_client(place: RolloutLocation, clock: Clock) -> AsyncIterator[KubeClient]:
+    """A client of the cluster, closed at the end."""
+    from rollouts.adapters.kube.client import connect
+
+    client = connect(place.context, clock=clock, namespace=place.namespace)
+    try:
+        yield client
+    finally:
+        await client.close()
+
+
+def clusters_of(spec: Delivery) -> ArgoFleetSpec:
+    """The delivery's fleet of clusters.
+
+    Raises:
+        UsageError: when its fleet is another one.
+    """
+    from rollouts.manifests.spec import ArgoFleetSpec
+
+    if not isinstance(spec.fleet, ArgoFleetSpec):
+        raise UsageError("the fleet of this delivery is no cluster", hint="set `fleet.kind: argo`")
+    return spec.fleet
+
+
+def region_of(fleet: ArgoFleetSpec, wanted: str | None) -> str:
+    """A region of the fleet; its only one needs not be said.
+
+    Raises:
+        UsageError: when there is no such region, or none is said of several.
+    """
+    known = list(fleet.regions)
+    if wanted is None and len(known) == 1:
+        return known[0]
+    if wanted not in known:
+        found = "no region" if wanted is None else f"region {wanted!r}"
+        raise UsageError(f"--region: found {found}; expected one of {', '.join(known)}")
+    return wanted
+
+
+def _read_spec(path: Path) -> Delivery:
+    from pipelines.spec.delivery import Delivery
+    from tidegate.core.spec import load_spec
+
+    return load_spec(path, Delivery)
+
+
+def seconds_of(text: str, option: str) -> float:
+    """How many an option means.
+
+    Raises:
+        UsageError: when it means none.
+    """
+    try:
+        return parse_duration(text).total_seconds()
+    except ValueError as error:
+        raise UsageError(f"{option}: found {text!r}; expected {error}") from error
