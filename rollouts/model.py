@@ -146,6 +146,8 @@ class CarrierHeartbeat(Value):
     """None when nothing ever was."""
     unattended_seconds: float
     """How long nothing may be heard until the region ends the trial by itself."""
+    key: str = ""
+    """That the delivery was opened with; empty for none."""
 
 
 class RegionState(Value):

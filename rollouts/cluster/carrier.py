@@ -21,7 +21,7 @@ from rollouts.kube.model import Json, Resource
 from rollouts.kube.ports import Cluster
 from rollouts.kube.resources import LEASES, ROLLOUTS
 from rollouts.manifests import conventions
-from rollouts.manifests.conventions import CARRIED_BY, CARRIER
+from rollouts.manifests.conventions import CARRIED_BY, CARRIED_FOR, CARRIER
 from rollouts.manifests.ownership import foreign_object
 from rollouts.model import CarrierHeartbeat, GuardRollback
 from tidegate.core.clock import Clock
@@ -52,6 +52,9 @@ class Carrier(Value):
     """Comes after processes that handed the delivery on: the Lease may be ours before we take it."""
     unattended_seconds: float = UNATTENDED_SECONDS
     """How long nothing may be heard of it until the region takes its trial back by itself."""
+    key: str = ""
+    """That the delivery was opened with, as a workflow opens one with its UID. The one who knows it may take the Lease
+    of this delivery's processes without asking the ledger who they are; empty for none."""
 
 
 class LeaseRecord(Value):
@@ -63,6 +66,7 @@ class LeaseRecord(Value):
     renewed: datetime | None
     lasts: timedelta
     who: str = ""
+    key: str = ""
 
     def lives(self, now: datetime) -> bool:
         """Whether the one who holds it was heard of just now."""
@@ -79,19 +83,21 @@ class LeaseRecord(Value):
 
 def read_lease(found: Json) -> LeaseRecord:
     """A Lease as the API server gives it."""
-    spec = found.get("spec") or {}
+    spec, annotations = found.get("spec") or {}, found["metadata"].get("annotations") or {}
     return LeaseRecord(
         token=str(spec.get("holderIdentity") or ""),
         number=int(spec.get("leaseTransitions") or 0),
         renewed=parse_time(spec.get("renewTime")),
         lasts=timedelta(seconds=int(spec.get("leaseDurationSeconds") or UNATTENDED_SECONDS)),
-        who=str((found["metadata"].get("annotations") or {}).get(CARRIED_BY) or ""),
+        who=str(annotations.get(CARRIED_BY) or ""),
+        key=str(annotations.get(CARRIED_FOR) or ""),
     )
 
 
 def may_take_lease(record: LeaseRecord, carrier: Carrier, now: datetime) -> bool:
     """Whether the Lease is `carrier`'s for the asking: his already, nobody's, or that of one who is gone."""
-    ours = record.token in {"", carrier.token} or record.token in carrier.over
+    same_delivery = carrier.key != "" and record.key == carrier.key
+    ours = record.token in {"", carrier.token, *carrier.over} or same_delivery
     return ours or carrier.insists or not record.lives(now)
 
 
@@ -131,7 +137,9 @@ def carrier_patch(found: Json, number: int) -> Json:
 
 def _given(found: Json, carrier: Carrier, *, number: int, at: datetime, since: datetime) -> Json:
     metadata = found["metadata"]
-    annotations = {**(metadata.get("annotations") or {}), CARRIED_BY: carrier.who}
+    annotations = {**(metadata.get("annotations") or {}), CARRIED_BY: carrier.who, CARRIED_FOR: carrier.key}
+    if not carrier.key:
+        del annotations[CARRIED_FOR]
     spec = {
         **(found.get("spec") or {}),
         "holderIdentity": carrier.token,
@@ -281,7 +289,9 @@ class Fence:
         if record is None or not record.token:
             return None
         who = record.who or record.token
-        return CarrierHeartbeat(who=who, heard=record.renewed, unattended_seconds=record.lasts.total_seconds())
+        return CarrierHeartbeat(
+            who=who, heard=record.renewed, unattended_seconds=record.lasts.total_seconds(), key=record.key
+        )
 
     async def _handed_on(self) -> Json | None:
         """The Lease that an earlier process of the delivery left to us, which had nothing left to do here."""

@@ -21,6 +21,9 @@ one was replaced, and writes no more."""
 CARRIED_BY = "tidegate.dev/carried-by"
 """Annotation of the Lease: the carrier in words for people."""
 
+CARRIED_FOR = "tidegate.dev/carried-for"
+"""Annotation of the Lease: the key that the delivery was opened with, such as a workflow's UID; empty for none."""
+
 UNATTENDED = "tidegate.dev/unattended"
 """Annotation of the Rollout: which trial the region's guard took back last, when, and who had carried it, as JSON."""
 

@@ -153,6 +153,36 @@ async def test_the_last_step_leaves_the_lease_of_the_one_who_came_after_it(regio
     assert lease_of(region) == (PERSON.token, 1)
 
 
+async def test_the_one_who_knows_the_key_of_a_delivery_goes_back_at_once_though_its_carrier_lives(
+    region: ClusterRegion,
+) -> None:
+    step = region.open(carrier=DELIVERER.model_copy(update={"key": "workflow-1"}))
+    await step.deploy(an_image("1"))
+    await step.deploy(an_image("2"))
+    await step.shift(50)
+    assert (await step.carried() or OTHER).key == "workflow-1"
+    begun = region.time.elapsed
+    back = await region.open(carrier=OTHER.model_copy(update={"key": "workflow-1"})).rollback(None)
+    assert (back.weight, lease_of(region)) == (0, (OTHER.token, 2))
+    assert region.time.elapsed - begun < LIVE_SECONDS / 2
+    with pytest.raises(NotTheCarrier):
+        await step.shift(100)
+
+
+@pytest.mark.parametrize("key", ["workflow-1", ""])
+async def test_the_key_of_a_delivery_ends_with_its_successor(region: ClusterRegion, key: str) -> None:
+    first = region.open(carrier=DELIVERER.model_copy(update={"key": "workflow-1"}))
+    await first.deploy(an_image("1"))
+    await first.deploy(an_image("2"))
+    successor = region.open(carrier=RESUMED)
+    await successor.shift(50)
+    beats = asyncio.ensure_future(keep_renewing(successor, region.time))
+    with pytest.raises(NotTheCarrier):
+        await region.open(carrier=OTHER.model_copy(update={"key": key})).rollback(None)
+    beats.cancel()
+    assert lease_of(region) == (RESUMED.token, 2)
+
+
 async def test_no_matter_who_insists_goes_back_while_the_carrier_lives_and_the_carrier_is_refused(
     region: ClusterRegion,
 ) -> None:
