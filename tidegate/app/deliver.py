@@ -26,6 +26,7 @@ from pipelines.events.writer import WriterLimits, limits_of
 from pipelines.model import Ending, Plan, Result
 from pipelines.run.context import Context
 from pipelines.run.engine import deliver as run_plan
+from pipelines.run.stages import STAGES
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.trust import Trusted
 from pipelines.state import StateFolder
@@ -303,6 +304,7 @@ def delivery_context(inputs: DeliveryInputs, plan: Plan, written: Recording, bac
     return Context(
         spec=inputs.spec,
         plan=plan,
+        stages=STAGES,
         folder=inputs.folder,
         clock=backends.clock,
         journal=written.journal,

@@ -34,6 +34,7 @@ from pipelines.run.cluster_fleets import rendering
 from pipelines.run.context import Context
 from pipelines.run.engine import deliver
 from pipelines.run.resume import resume
+from pipelines.run.stages import STAGES
 from pipelines.spec.delivery import Delivery
 from pipelines.state import StateFolder
 from registry.adapters.mlflow_deliveries import MlflowDeliveries
@@ -321,6 +322,7 @@ class Place:
         return Context(
             spec=self.spec,
             plan=plan_of(self.spec),
+            stages=STAGES,
             folder=DEMO,
             clock=self.time,
             journal=journal,

@@ -26,6 +26,7 @@ from pipelines.ports import Ledger
 from pipelines.run.context import Context
 from pipelines.run.engine import deliver
 from pipelines.run.resume import StepResult, close, resume, take_step
+from pipelines.run.stages import STAGES
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.policy import golden_set
 from pipelines.statements import Prover
@@ -181,6 +182,7 @@ class World:
         return Context(
             spec=self.spec,
             plan=self.plan,
+            stages=STAGES,
             folder=self._folder,
             clock=self.clock,
             journal=journal,

@@ -19,11 +19,11 @@ from gates.analyses.drift.spec import Feature
 from gates.evidence.conventions import BY_ENGINE, POD
 from gates.ports import EvidenceSource
 from pipelines.adapters.chat import OpenAIChat
+from pipelines.adapters.image_engines import TrustedImages, pem_of
 from pipelines.adapters.metrics_server import MetricsServer
 from pipelines.plan.gates import rules_of
 from pipelines.ports import Chat, EngineProvider, Fleet, Tokenizer
 from pipelines.spec.delivery import Delivery
-from pipelines.spec.trust import TrustedImages, pem_of
 from pipelines.state import StateFolder
 from pipelines.statements import Identities, Prover
 from registry.adapters.mlflow_models import MlflowRegistry

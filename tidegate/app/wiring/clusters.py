@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 
 from pipelines.run.cluster_fleets import argo_fleet
-from pipelines.run.stages.rollout import foreign_objects_in
+from pipelines.run.regions import foreign_objects_in
 from pipelines.spec.delivery import Delivery
 from rollouts.adapters.kube.client import connect
 from rollouts.cluster.carrier import Carrier

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from engine_images.adapters.oci_read import Images, InRegistry
 from engine_images.adapters.oci_registry import RegistryAccess, Repository, docker_config, find_credentials
 from engine_images.oci.reference import ImageReference
-from pipelines.adapters.image_engines import ImageEngines
+from pipelines.adapters.image_engines import ImageEngines, TrustedImages, keys_in
 from pipelines.ports import EngineProvider
 from pipelines.spec.delivery import Delivery
-from pipelines.spec.trust import Trusted, TrustedImages, keys_in
+from pipelines.spec.trust import Trusted
 from pipelines.state import StateFolder
 from registry.adapters.mlflow_models import MlflowRegistry
 from rollouts.manifests.spec import ArgoFleetSpec

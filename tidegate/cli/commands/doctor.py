@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
+from pipelines.adapters.image_engines import pem_of
 from pipelines.plan.region_objects import guard_image, region_objects
 from pipelines.plan.scrapes import asked_of_prometheus, scraping_of
 from pipelines.spec.delivery import Delivery
-from pipelines.spec.trust import Trusted, pem_of
+from pipelines.spec.trust import Trusted
 from rollouts.adapters.kube.client import connect
 from rollouts.adapters.prometheus_query import PrometheusQuery
 from rollouts.doctor import WORKFLOWS_NAMESPACE, DiagnosisTarget, Finding, Severity, diagnose

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from pipelines.adapters.image_engines import pem_of
 from pipelines.plan.region_objects import RegionObjects, region_objects
 from pipelines.spec.delivery import Delivery
-from pipelines.spec.trust import pem_of
 from rollouts.adapters.kube.client import connect
 from rollouts.cluster.ownership import foreign_objects, refuse_foreign
 from rollouts.kube.model import Json
