@@ -1,4 +1,4 @@
-"""What a delivery makes of what a region shows: does its trial go on, whose is the region, what is to be undone?"""
+"""What a delivery makes of what a region shows: its trial goes on, or somebody else has it, or it is to be undone."""
 
 from __future__ import annotations
 
