@@ -107,9 +107,7 @@ async def take_new(trial: Trial, feeds: Sequence[EvidenceStream], now: datetime,
             trial.take(batch)
 
 
-async def look(
-    trial: Trial, feeds: Sequence[EvidenceStream], now: datetime, *, final: bool
-) -> Sequence[Verdict]:
+async def look(trial: Trial, feeds: Sequence[EvidenceStream], now: datetime, *, final: bool) -> Sequence[Verdict]:
     """Take what is new, and ask all gates."""
     await take_new(trial, feeds, now, final=final)
     return trial.verdicts(deadline_passed=final)

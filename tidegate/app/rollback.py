@@ -24,7 +24,8 @@ from registry.model import DeliverySummary
 from rollouts.errors import FleetError, NotPossible, NotTheCarrier
 from rollouts.model import Engine, RegionState
 from tidegate.app.process import note
-from tidegate.app.wiring.fleets import FleetsOpener, rollback_carrier, standing_fleets
+from tidegate.app.wiring.carriers import rollback_carrier
+from tidegate.app.wiring.fleets import FleetsOpener, standing_fleets
 from tidegate.app.wiring.records import RollbackLedger
 from tidegate.core.clock import Clock, SystemClock
 from tidegate.core.errors import ExitCode, OutsideError, Refused, TidegateError, UsageError

@@ -30,7 +30,7 @@ from pipelines.events.artifacts import Trials
 from pipelines.events.journal import Journal
 from pipelines.model import Ending, Plan
 from pipelines.plan.planner import make_plan
-from pipelines.run.cluster_fleets import rendering
+from pipelines.plan.region_objects import rendering
 from pipelines.run.context import Context
 from pipelines.run.engine import deliver
 from pipelines.run.resume import resume
@@ -50,9 +50,9 @@ from rollouts.kube.resources import HTTP_ROUTES, LEASES, ROLLOUTS
 from rollouts.manifests import conventions
 from rollouts.manifests.spec import ArgoFleetSpec
 from rollouts.model import Engine
-from tidegate.app.deliver import heartbeat
 from tidegate.app.rollback import Rollback, observe_regions, outcome_of, roll_back
-from tidegate.app.wiring.fleets import carrier_of, rollback_carrier
+from tidegate.app.running import heartbeat
+from tidegate.app.wiring.carriers import carrier_of, rollback_carrier
 from tidegate.app.wiring.records import RollbackLedger
 from tidegate.core.errors import Refused
 from tidegate.core.spec import parse_spec

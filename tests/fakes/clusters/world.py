@@ -18,7 +18,7 @@ from pipelines.events.journal import Journal
 from pipelines.events.writer import WriterLimits
 from pipelines.model import Plan, Result
 from pipelines.plan.planner import make_plan
-from pipelines.run.cluster_fleets import rendering
+from pipelines.plan.region_objects import rendering
 from pipelines.run.context import Context
 from pipelines.run.engine import deliver
 from pipelines.run.stages import STAGES

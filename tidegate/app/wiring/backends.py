@@ -5,28 +5,21 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Awaitable, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 
 from gates.adapters.load import LoadProcess, start_load
 from gates.adapters.prometheus import PrometheusEvents, PrometheusSource
 from gates.adapters.records import RecordSource
-from gates.analyses.burn_rate import EventSource
 from gates.analyses.drift.spec import Feature
 from gates.evidence.conventions import BY_ENGINE, POD
-from gates.ports import EvidenceSource
-from pipelines.adapters.chat import OpenAIChat
-from pipelines.adapters.image_engines import TrustedImages, pem_of
+from pipelines.adapters.image_engines import pem_of
 from pipelines.adapters.metrics_server import MetricsServer
 from pipelines.plan.gates import rules_of
-from pipelines.ports import Chat, EngineProvider, Fleet, Tokenizer
 from pipelines.spec.delivery import Delivery
 from pipelines.state import StateFolder
-from pipelines.statements import Identities, Prover
-from registry.adapters.mlflow_models import MlflowRegistry
 from rollouts.adapters.host_client import FleetHost, attach, start
 from rollouts.cluster.carrier import Carrier
 from rollouts.errors import FleetError
@@ -34,8 +27,8 @@ from rollouts.manifests.spec import ArgoFleetSpec
 from slo.kubernetes.pod_monitor import scrape_timeout
 from tidegate.app.process import note
 from tidegate.app.wiring.engines import engine_provider
+from tidegate.app.wiring.model import Backends, DeliveryInputs
 from tidegate.app.wiring.specs import on_this_machine
-from tidegate.core.clock import Clock, SystemClock
 from tidegate.core.errors import Refused, TidegateError, UsageError
 
 FRESH_SECONDS = 60.0
@@ -43,58 +36,6 @@ FRESH_SECONDS = 60.0
 
 SCRAPE_TIMEOUT = timedelta(seconds=2)
 """Of the Prometheus on this machine: a sample has the time at which its scrape began."""
-
-
-@dataclass(frozen=True)
-class DeliveryInputs:
-    """What the person asked for, as far as it matters here."""
-
-    spec: Delivery
-    folder: Path
-    state: StateFolder
-    registry: MlflowRegistry
-    users: bool
-    """Play users meanwhile."""
-    keep: bool
-    """Leave up a fleet that is started for this."""
-    identities: Identities
-    """Who can prove who they are."""
-    asker: Prover | None = None
-    """Proves who asks for this delivery; None where nobody does, or another process has."""
-    images: Mapping[str, str] = field(default_factory=dict)
-    """Engine images that the plan settled, by the version's number."""
-    trusted: TrustedImages | None = None
-    """What an engine image has to be."""
-    carrier: Carrier | None = None
-    """Who carries the delivery."""
-
-
-def file_tokenizer() -> Tokenizer:
-    """What reads the chat template of a version's files; it loads what that takes."""
-    from engine_images.adapters.model_version import FileTokenizer
-
-    return FileTokenizer()
-
-
-@dataclass(frozen=True)
-class Backends:
-    """The adapters behind a delivery's ports."""
-
-    fleets: Mapping[str, Fleet]
-    """By region."""
-    engines: EngineProvider
-    proxy: EvidenceSource
-    events: EventSource | None = None
-    """Who answers the queries of SLOs; None where nobody does."""
-    users: RecordSource | None = None
-    """What the users that are played write down."""
-    chat: Chat = field(default_factory=OpenAIChat)
-    tokenizer: Tokenizer = field(default_factory=file_tokenizer)
-    clock: Clock = field(default_factory=SystemClock)
-
-
-BackendsOpener = Callable[[DeliveryInputs, MetricsServer | None], AbstractAsyncContextManager[Backends]]
-"""Opens the backends of a delivery for its length; `open_backends` opens those that its spec describes."""
 
 
 @asynccontextmanager

@@ -17,7 +17,7 @@ from pipelines.spec.delivery import Delivery
 from pipelines.state import StateFolder
 from registry.adapters.mlflow_models import MlflowRegistry
 from rollouts.cluster.carrier import Carrier
-from tidegate.app.wiring.backends import Backends, DeliveryInputs, file_tokenizer
+from tidegate.app.wiring.model import Backends, DeliveryInputs, file_tokenizer
 from tidegate.core.clock import Clock, SystemClock
 from tidegate.core.errors import UsageError
 

@@ -23,9 +23,9 @@ from rollouts.manifests.manifest import Release
 from rollouts.manifests.spec import ArgoFleetSpec
 from tidegate.app.plan import require_files_for_pods
 from tidegate.app.process import note
-from tidegate.app.wiring.engines import trusted_images
-from tidegate.app.wiring.specs import read_spec, trust_next_to
+from tidegate.app.wiring.specs import read_spec
 from tidegate.app.wiring.stores import open_deliveries
+from tidegate.app.wiring.trust import trust_next_to, trusted_images
 from tidegate.cli.output import print_json
 from tidegate.cli.views.console import PlainConsole
 from tidegate.cli.views.doctor import findings_text

@@ -20,8 +20,8 @@ from rollouts.manifests.render import RenderPart
 from rollouts.manifests.spec import ArgoFleetSpec
 from rollouts.model import ForeignObject
 from tidegate.app.process import note
-from tidegate.app.wiring.engines import trusted_images
-from tidegate.app.wiring.specs import read_spec, trust_next_to
+from tidegate.app.wiring.specs import read_spec
+from tidegate.app.wiring.trust import trust_next_to, trusted_images
 from tidegate.cli.commands.rollout import clusters_of, region_of
 from tidegate.cli.output import print_json
 from tidegate.core.clock import SystemClock
