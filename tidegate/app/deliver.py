@@ -29,21 +29,20 @@ from registry.adapters.mlflow_deliveries import MlflowDeliveries
 from registry.adapters.mlflow_ledger import MlflowLedger
 from tidegate.app.plan import plan_for, refuse_outdated, resolve_plan
 from tidegate.app.process import cancelled_by_signals, note
-from tidegate.app.reports import leave_report
-from tidegate.app.running import (
+from tidegate.app.reports import leave_report, report_path
+from tidegate.app.wiring.backends import open_backends
+from tidegate.app.wiring.model import BackendsOpener, DeliveryInputs
+from tidegate.app.wiring.running import (
     DeliveryDisplay,
     DeliveryOutcome,
     Interrupts,
     Recording,
+    carrier_of,
     delivery_context,
     heartbeat,
     journal_of,
-    report_path,
     uncancelled,
 )
-from tidegate.app.wiring.backends import open_backends
-from tidegate.app.wiring.carriers import carrier_of
-from tidegate.app.wiring.model import BackendsOpener, DeliveryInputs
 from tidegate.app.wiring.services import notifier_for
 from tidegate.app.wiring.stores import open_deliveries, open_registry
 from tidegate.app.wiring.trust import local_identities, trusted_images

@@ -15,19 +15,18 @@ from pipelines.model import Result
 from pipelines.run.resume import resume as resume_plan
 from pipelines.state import StateFolder
 from rollouts.local.watchdog import end_lease
-from tidegate.app.attached import AttachedDelivery, ResumeCredentials, attach_delivery, authorize_resume
 from tidegate.app.process import cancelled_by_signals
-from tidegate.app.running import (
+from tidegate.app.reports import keep_report, report_path
+from tidegate.app.wiring.attached import AttachedDelivery, ResumeCredentials, attach_delivery, authorize_resume
+from tidegate.app.wiring.backends import open_backends
+from tidegate.app.wiring.model import BackendsOpener
+from tidegate.app.wiring.running import (
     DeliveryDisplay,
     DeliveryOutcome,
     Interrupts,
     attached_context,
-    keep_report,
-    report_path,
     uncancelled,
 )
-from tidegate.app.wiring.backends import open_backends
-from tidegate.app.wiring.model import BackendsOpener
 from tidegate.app.wiring.stores import open_deliveries
 from tidegate.core.threads import call_in_thread
 
@@ -53,7 +52,7 @@ def resume(options: ResumeOptions, display: DeliveryDisplay) -> DeliveryOutcome:
         attached = _taken_over(options)
         display.story = state_of(attached.ledger.recorded())
         result = asyncio.run(_resume(attached, options.opener, display, cancelled_by_signals))
-        keep_report(attached)
+        keep_report(attached.spec, attached.state, attached.ledger)
     return DeliveryOutcome(result, report_path(attached.state, options.delivery))
 
 
@@ -67,7 +66,7 @@ async def resume_delivery(options: ResumeOptions, display: DeliveryDisplay, inte
         attached = await uncancelled(call_in_thread(_taken_over, options))
         display.story = state_of(await uncancelled(call_in_thread(attached.ledger.recorded)))
         result = await _resume(attached, options.opener, display, interrupts)
-        await call_in_thread(keep_report, attached)
+        await call_in_thread(keep_report, attached.spec, attached.state, attached.ledger)
     return DeliveryOutcome(result, report_path(attached.state, options.delivery))
 
 

@@ -23,17 +23,18 @@ from registry.adapters.mlflow_deliveries import MlflowDeliveries
 from registry.adapters.mlflow_ledger import MlflowLedger
 from registry.model import DeliverySummary
 from rollouts.local.watchdog import end_lease, lend
-from tidegate.app.attached import (
+from tidegate.app.plan import plan_for, resolve_plan
+from tidegate.app.process import cancelled_by_signals
+from tidegate.app.reports import keep_report
+from tidegate.app.wiring.attached import (
     AttachedDelivery,
     ResumeCredentials,
     attach_delivery,
     authorize_resume,
     require_fleet,
 )
-from tidegate.app.plan import plan_for, resolve_plan
-from tidegate.app.process import cancelled_by_signals
-from tidegate.app.running import DeliveryDisplay, attached_context, keep_report
 from tidegate.app.wiring.backends import open_backends
+from tidegate.app.wiring.running import DeliveryDisplay, attached_context
 from tidegate.app.wiring.services import notifier_for
 from tidegate.app.wiring.specs import read_delivery
 from tidegate.app.wiring.stores import open_deliveries, open_registry
@@ -270,7 +271,7 @@ def close_stages(options: StageCloseOptions, display: DeliveryDisplay) -> Result
     except asyncio.CancelledError:
         # Before the rollback began: nothing was changed, and the command can be repeated.
         raise KeyboardInterrupt from None
-    keep_report(attached)
+    keep_report(attached.spec, attached.state, attached.ledger)
     end_lease(options.state)
     return result
 

@@ -50,10 +50,9 @@ from rollouts.kube.resources import HTTP_ROUTES, LEASES, ROLLOUTS
 from rollouts.manifests import conventions
 from rollouts.manifests.spec import ArgoFleetSpec
 from rollouts.model import Engine
-from tidegate.app.rollback import Rollback, observe_regions, outcome_of, roll_back
-from tidegate.app.running import heartbeat
-from tidegate.app.wiring.carriers import carrier_of, rollback_carrier
+from tidegate.app.rollback import Rollback, observe_regions, outcome_of, roll_back, rollback_carrier
 from tidegate.app.wiring.records import RollbackLedger
+from tidegate.app.wiring.running import carrier_of, heartbeat
 from tidegate.core.errors import Refused
 from tidegate.core.spec import parse_spec
 from tidegate.testing import FakeChat, FakeEvidence, FakeTokenizer

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from registry.errors import DeliveryLost, StopAsked
-from tidegate.app import running
-from tidegate.app.running import heartbeat
+from tidegate.app.wiring import running
+from tidegate.app.wiring.running import heartbeat
 
 
 @pytest.fixture(autouse=True)

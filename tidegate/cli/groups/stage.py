@@ -16,7 +16,7 @@ from tidegate.cli.options import SPEC, STATE, As, Output, SshKey, State, TokenCo
 from tidegate.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from tidegate.app.running import DeliveryDisplay
+    from tidegate.app.wiring.running import DeliveryDisplay
 
 
 STEP = "step"
@@ -76,8 +76,8 @@ def stage_open(
       tidegate stage open -f delivery.yaml --key "$WORKFLOW_UID" --output json
     """
     from pipelines.spec.trust import trust_at
-    from tidegate.app.attached import ResumeCredentials
     from tidegate.app.stages import StageOpenOptions, open_stages
+    from tidegate.app.wiring.attached import ResumeCredentials
     from tidegate.cli.credentials import ProofOptions
     from tidegate.cli.output import print_json
 

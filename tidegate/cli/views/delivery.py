@@ -24,7 +24,7 @@ from tidegate.core.durations import duration
 from tidegate.core.text import one_line
 
 if TYPE_CHECKING:
-    from tidegate.app.running import DeliveryDisplay
+    from tidegate.app.wiring.running import DeliveryDisplay
 
 
 def follow(

@@ -1,4 +1,4 @@
-"""What every process has that carries a delivery: its journal, its heartbeat, what its steps are given, its report."""
+"""What every process has that carries a delivery: its journal, its heartbeat, its place among carriers, its context."""
 
 from __future__ import annotations
 
@@ -7,29 +7,28 @@ import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self, TypeVar
 
 from pipelines.events.artifacts import Trials
 from pipelines.events.journal import Journal, Listener
-from pipelines.events.listeners import EventFile, QueuedListener
+from pipelines.events.listeners import QueuedListener
 from pipelines.events.spool import Spool, passes
 from pipelines.events.state import DeliveryState
 from pipelines.events.writer import WriterLimits
 from pipelines.model import Plan, Result
 from pipelines.run.context import Context
 from pipelines.run.stages import STAGES
-from pipelines.spec.delivery import LocalFleet
-from pipelines.state import StateFolder
+from pipelines.spec.delivery import Delivery, LocalFleet
 from registry.adapters.mlflow_ledger import MlflowLedger
 from registry.errors import StopAsked
 from registry.model import Event
+from rollouts.cluster.carrier import Carrier
 from rollouts.local.watchdog import lend
-from tidegate.app.attached import AttachedDelivery
-from tidegate.app.process import note
-from tidegate.app.reports import LedgerEvents, leave_report
-from tidegate.app.wiring.carriers import carrier_of
+from tidegate.app.process import note, process_name
+from tidegate.app.wiring.attached import AttachedDelivery
 from tidegate.app.wiring.model import Backends, BackendsOpener, DeliveryInputs
 from tidegate.app.wiring.services import notifier_for, readers_for
 from tidegate.app.wiring.stores import open_registry
@@ -152,6 +151,34 @@ async def heartbeat(say: Callable[[], Awaitable[None]], clock: Clock | None = No
         await asyncio.wait([task])
 
 
+def carrier_of(
+    ledger: MlflowLedger,
+    spec: Delivery,
+    *,
+    patience: timedelta = timedelta(0),
+    hands_on: bool = False,
+    continues: bool = False,
+) -> Carrier:
+    """Name this process as who carries the delivery, alone or as one of those that do so step by step.
+
+    Args:
+        ledger: the delivery's; its owner is known to all who carry it.
+        spec: says how long a trial may go on while nobody does.
+        patience: how long nothing may be heard between two steps; a trial goes on at least as long.
+        hands_on: whether others go on with it afterwards.
+        continues: whether others carried it before as the same owner.
+    """
+    unattended = max(spec.fleet.unattended.total_seconds(), patience.total_seconds())
+    return Carrier(
+        token=ledger.owner,
+        who=process_name(),
+        over=ledger.over,
+        hands_on=hands_on,
+        continues=continues,
+        unattended_seconds=unattended,
+    )
+
+
 @asynccontextmanager
 async def attached_context(
     attached: AttachedDelivery,
@@ -201,24 +228,6 @@ def _heartbeat_of(attached: AttachedDelivery, journal: Journal) -> Callable[[], 
         await journal.beat()
 
     return say
-
-
-def keep_report(attached: AttachedDelivery) -> None:
-    """Write the report and keep it with the delivery."""
-    target = report_path(attached.state, attached.ledger.delivery)
-    local = EventFile(attached.folder / "events.jsonl")
-    # The file has more looks at each gate, where one process has written it from the beginning.
-    try:
-        source = local if local.path.exists() else LedgerEvents(attached.ledger.recorded())
-    except TidegateError as error:
-        note(f"there is no report: {error}")
-        return
-    leave_report(attached.spec, attached.state, (attached.ledger.delivery, source), target, attached.ledger.attach)
-
-
-def report_path(state: StateFolder, delivery: str) -> Path:
-    """Where a delivery's report is written."""
-    return state.delivery(delivery) / "report.html"
 
 
 Done = TypeVar("Done")
