@@ -15,10 +15,10 @@ from pipelines.adapters.lock import delivery_lock
 from pipelines.adapters.metrics_server import MetricsServer
 from pipelines.authority.verification import refuse_unanswerable
 from pipelines.events.artifacts import Trials, keep_spec
-from pipelines.events.journal import Listener
 from pipelines.events.listeners import EventFile, QueuedListener
 from pipelines.events.writer import limits_of
 from pipelines.model import Ending, Plan, Result
+from pipelines.ports import Listener
 from pipelines.run.engine import deliver as run_plan
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.trust import Trusted

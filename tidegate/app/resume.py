@@ -8,10 +8,10 @@ from datetime import timedelta
 from pathlib import Path
 
 from pipelines.adapters.lock import delivery_lock
-from pipelines.events.journal import Listener
 from pipelines.events.listeners import EventFile
 from pipelines.events.state import state_of
 from pipelines.model import Result
+from pipelines.ports import Listener
 from pipelines.run.resume import resume as resume_plan
 from pipelines.state import StateFolder
 from rollouts.local.watchdog import end_lease

@@ -13,7 +13,6 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from pipelines.adapters.lock import delivery_lock, holder, one_rollback, rollback_runs
@@ -30,10 +29,6 @@ from tidegate.app.wiring.fleets import FleetsOpener, standing_fleets
 from tidegate.app.wiring.records import RollbackLedger
 from tidegate.core.clock import Clock, SystemClock
 from tidegate.core.errors import ExitCode, OutsideError, Refused, TidegateError, UsageError
-
-if TYPE_CHECKING:
-    from tidegate.app.wiring.records import RollbackLedger
-
 
 LOOK_SECONDS = 0.2
 

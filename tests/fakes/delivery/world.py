@@ -17,12 +17,12 @@ from fakes.delivery.ledger import FakeLedger, OffLoop
 
 from pipelines.events.artifacts import DeliveryArtifacts, Trials, bring_evidence, owed, vouched
 from pipelines.events.history import plan_of
-from pipelines.events.journal import Journal, Listener, opening_of
+from pipelines.events.journal import Journal, opening_of
 from pipelines.events.state import DeliveryState, state_of
 from pipelines.events.writer import WriterLimits
 from pipelines.model import Plan, Result
 from pipelines.plan.planner import make_plan
-from pipelines.ports import Ledger
+from pipelines.ports import Ledger, Listener
 from pipelines.run.context import Context
 from pipelines.run.engine import deliver
 from pipelines.run.resume import StepResult, close, resume, take_step

@@ -17,7 +17,6 @@ from tidegate.core.clock import SystemClock
 
 if TYPE_CHECKING:
     from pipelines.adapters.local_engines import LocalEngines
-    from registry.adapters.mlflow_models import MlflowRegistry
 
 
 def engine_provider(

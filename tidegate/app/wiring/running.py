@@ -13,12 +13,13 @@ from types import TracebackType
 from typing import Any, Protocol, Self, TypeVar
 
 from pipelines.events.artifacts import Trials
-from pipelines.events.journal import Journal, Listener
+from pipelines.events.journal import Journal
 from pipelines.events.listeners import QueuedListener
 from pipelines.events.spool import Spool, passes
 from pipelines.events.state import DeliveryState
 from pipelines.events.writer import WriterLimits
 from pipelines.model import Plan, Result
+from pipelines.ports import Listener
 from pipelines.run.context import Context
 from pipelines.run.stages import STAGES
 from pipelines.spec.delivery import Delivery, LocalFleet

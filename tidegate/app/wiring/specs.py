@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
 
 from pipelines.events.artifacts import SPEC, bring_spec
 from pipelines.events.history import plan_of, spec_file_of
@@ -23,10 +22,6 @@ from tidegate.app.wiring.trust import trust_next_to
 from tidegate.core.errors import UsageError
 from tidegate.core.model import SpecConflict
 from tidegate.core.spec import load_spec
-
-if TYPE_CHECKING:
-    from registry.adapters.mlflow_deliveries import MlflowDeliveries
-
 
 ROOT_VARIABLE = "TIDEGATE_ROOT"
 """The folder below which files of specs may lie, where that is not the repository."""
