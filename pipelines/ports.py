@@ -104,6 +104,14 @@ class Ledger(Protocol):
         ...
 
 
+class Listener(Protocol):
+    """Sees every event: of those that are waited for, the moment after they are durable."""
+
+    def on_event(self, event: Event) -> None:
+        """Take note."""
+        ...
+
+
 class ChatAnswer(Value):
     """What an engine said to one prompt, and how fast."""
 

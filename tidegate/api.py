@@ -26,18 +26,20 @@ from pipelines.spec.trust import Trusted, trust_at
 from pipelines.state import StateFolder
 from pipelines.statements import Prover
 from registry.model import Event, ModelVersion
-from tidegate.app.deliver import DeliverOptions, DeliveryOutcome, deliver_plan
+from tidegate.app.deliver import DeliverOptions, deliver_plan
 from tidegate.app.plan import plan_for, resolve_plan
 from tidegate.app.process import TRUST_VARIABLE
-from tidegate.app.resume import ResumeCredentials, ResumeOptions, resume_delivery
+from tidegate.app.resume import ResumeOptions, resume_delivery
 from tidegate.app.rollback import RollbackOptions, RollbackOutcome, take_back
 from tidegate.app.status import StatusReport, read_report
-from tidegate.app.wiring.backends import BackendsOpener, host_of, open_backends
-from tidegate.app.wiring.engines import trusted_images
+from tidegate.app.wiring.attached import ResumeCredentials
+from tidegate.app.wiring.backends import OwnBackends, host_of, open_backends, refuse_other_regions
 from tidegate.app.wiring.fleets import FleetsOpener, standing_fleets
-from tidegate.app.wiring.own import OwnBackends, refuse_other_regions
+from tidegate.app.wiring.model import BackendsOpener
+from tidegate.app.wiring.running import DeliveryOutcome
 from tidegate.app.wiring.specs import read_delivery
 from tidegate.app.wiring.stores import open_registry
+from tidegate.app.wiring.trust import trusted_images
 from tidegate.core.clock import Clock, SystemClock
 from tidegate.core.errors import UsageError
 

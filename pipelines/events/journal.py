@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from gates.model import GateOutcome, Verdict
 from pipelines.events.payloads import (
@@ -35,7 +35,7 @@ from pipelines.events.spool import (
 )
 from pipelines.events.writer import StoreSilence, Writer, WriterLimits
 from pipelines.model import Ending, Left, Plan, PlanStep, Result
-from pipelines.ports import Ledger, Registry
+from pipelines.ports import Ledger, Listener, Registry
 from registry.errors import DeliveryLost, StoreUnreachable
 from registry.model import Event, EventKind, ModelVersion
 from rollouts.model import RegionState
@@ -50,14 +50,6 @@ LOOK_SECONDS = 1.0
 
 Answer = TypeVar("Answer")
 Look = Callable[[], Awaitable[None]]
-
-
-class Listener(Protocol):
-    """Sees every event: of those that are waited for, the moment after they are durable."""
-
-    def on_event(self, event: Event) -> None:
-        """Take note."""
-        ...
 
 
 class Journal:

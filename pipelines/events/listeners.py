@@ -8,8 +8,9 @@ from pathlib import Path
 from queue import SimpleQueue
 from threading import Thread
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
+from pipelines.ports import Listener
 from registry.model import Event
 
 
@@ -36,9 +37,6 @@ class EventFile:
             if line.endswith(b"\n"):
                 yield Event.model_validate_json(line)
 
-
-if TYPE_CHECKING:
-    from pipelines.events.journal import Listener
 
 log = logging.getLogger(__name__)
 

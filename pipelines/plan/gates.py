@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from typing import Literal
 
+from gates.analyses.burn_rate import BurnRateGate, SlowerThan, scaled_to
 from gates.spec import Gates
 from gates.traffic import Exposure
 from pipelines.spec.delivery import CanaryStage, Delivery, ShadowStage
-from pipelines.spec.slo_gates import GatedStage, burn_gate
-from slo.catalogue import group_of
+from pipelines.spec.slo_gates import named_slo, promised
+from slo.catalogue import group_of, slo_of
+from slo.metrics.vllm import E2E, TIME_PER_OUTPUT_TOKEN, TTFT
+from slo.model import EventSli
 from slo.outputs import rule_file
+from slo.promql import of_arm
 from slo.rules import RuleGroup, rules_for
 from slo.signals import signal_groups
+from slo.spec import CountedBy, SloSpec
 from slo.windows import windows_for
+from tidegate.core.model import Value
 
 ONCE = 0.1
 """What the golden set gets, and all bakes together: each is one look at much evidence."""
@@ -55,6 +62,60 @@ def _slo_rules(spec: Delivery) -> tuple[RuleGroup, ...]:
     """SLO by SLO: each has the alert windows of its own period."""
     groups = [group_of([item], service=spec.metadata.name, counted_by=spec.counted_by) for item in spec.slos]
     return tuple(rules for group in groups for rules in rules_for(group, windows_for(group.slos[0].window)))
+
+
+TIMES: Mapping[str, Literal["ttft", "itl", "e2e"]] = {
+    TTFT.name: "ttft",
+    TIME_PER_OUTPUT_TOKEN.name: "itl",
+    E2E.name: "e2e",
+}
+"""Histograms that gates read themselves, and what they call them."""
+
+ARM = {"region": "{{.region}}", "version": "{{.version}}"}
+"""What narrows a query to the version on trial. Not its role: while requests are copied to it, its engines still
+count as the canary's, and only the proxy knows that they are a shadow's."""
+
+
+class GatedStage(Value):
+    """What a gate must know of the stage that asks it."""
+
+    service: str
+    """The delivery's name."""
+    within: timedelta
+    look: timedelta
+    """Between two looks at the evidence."""
+    mirrored: bool = False
+    """Whether the canary gets copies, which users never see."""
+    counted_by: CountedBy = CountedBy.PROXY
+    """Who counts errors in this fleet unless an SLO says otherwise."""
+
+
+def burn_gate(gate: BurnRateGate, slos: Sequence[SloSpec], stage: GatedStage) -> BurnRateGate:
+    """The gate as it is judged in one stage: with an objective, events, and windows of the stage's length."""
+    slo = named_slo(gate.slo, slos) if gate.slo else None
+    whole = gate
+    if slo:
+        whole = promised(gate, slo).model_copy(update=_events(slo, stage))
+    return scaled_to(whole, stage.within, look=stage.look, written=gate.model_fields_set)
+
+
+def _events(slo: SloSpec, stage: GatedStage) -> dict[str, object]:
+    """How the gate counts the SLO's events; nothing to add where it counts failed requests by itself."""
+    if slo.errors and (slo.errors.counted_by or stage.counted_by) is stage.counted_by:
+        return {}
+    time = slo.threshold and TIMES.get(slo.threshold.histogram.name)
+    # Copies reach the canary under the proxy's name for them, which its engines do not know: no times of theirs.
+    if stage.mirrored or not (slo.threshold and slo.threshold.edge and time):
+        return _queries(slo, stage)
+    return {"slower": SlowerThan(metric=time, than=timedelta(seconds=slo.threshold.edge))}
+
+
+def _queries(slo: SloSpec, stage: GatedStage) -> dict[str, object]:
+    sli = slo_of(slo, service=stage.service, counted_by=stage.counted_by).sli
+    assert isinstance(sli, EventSli), f"an SLO on {slo.kind} counts no events"
+    errors, total = (of_arm(query, window="{{.window}}", arm=ARM) for query in (sli.error_query, sli.total_query))
+    # The names in them are ours: no series of errors means that there were none, and not that one is misspelt.
+    return {"errors_query": f"sum({errors}) or vector(0)", "total_query": f"sum({total})", "counted_as": "rate"}
 
 
 def gates_in(spec: Delivery, stage: ShadowStage | CanaryStage) -> Gates:

@@ -1,4 +1,4 @@
-"""What each region's cluster needs for a delivery, and how many engines it holds at once. Pure."""
+"""What each region's cluster needs for a delivery, where it is, and how many engines it holds at once. Pure."""
 
 from __future__ import annotations
 
@@ -8,13 +8,18 @@ from datetime import timedelta
 from pipelines.spec.delivery import CanaryStage, Delivery
 from pipelines.spec.workflow import account_of
 from rollouts.cluster.capacity import EngineDemand, engine_demand
+from rollouts.cluster.model import RegionConfig, Render
+from rollouts.cluster.routes import HttpRoutes, RouteKind, VirtualServices
 from rollouts.kube.model import Json
 from rollouts.manifests.manifest import Release, ReleaseCandidate
 from rollouts.manifests.nodes_spec import CPU
 from rollouts.manifests.objects.admission_policies import AdmissionScope, user_of
+from rollouts.manifests.objects.rollout import SLACK
 from rollouts.manifests.objects.strategy import steps_of
 from rollouts.manifests.render import RenderPart, render
 from rollouts.manifests.spec import ArgoFleetSpec, Strategy
+from rollouts.manifests.traffic_spec import TrafficRouter
+from rollouts.model import Engine
 from slo.catalogue import slo_of
 from slo.kubernetes.analysis import AnalysisStage, analysis_template
 from slo.kubernetes.manifest import object_name
@@ -136,6 +141,48 @@ def _names(release: Release, suffix: str, slo: Slo | None = None) -> KubernetesN
     """As `tidegate slo export` names the same objects: a dot joins two names that have none."""
     identity = f"{release.delivery}.{slo.name}" if slo else release.delivery
     return KubernetesNames(name=object_name(identity, suffix), labels={DELIVERY: release.delivery})
+
+
+def place_of(spec: Delivery, fleet: ArgoFleetSpec, region: str, patience: timedelta) -> RegionConfig:
+    """Where the region is, and how long things may take there."""
+    there = fleet.regions[region]
+    return RegionConfig(
+        region=region,
+        name=spec.metadata.name,
+        entry=there.entry,
+        stable_url=there.stable_url,
+        canary_url=there.canary_url,
+        # As long as the Rollout itself waits for progress: the one who gives up first says why.
+        start_seconds=(fleet.pod.start_within + SLACK).total_seconds(),
+        retry_seconds=patience.total_seconds(),
+        warm_versions=fleet.previous.versions if fleet.previous else None,
+        after_abort_seconds=fleet.canary.after_abort.total_seconds(),
+        nodes_grow=fleet.nodes.grow,
+    )
+
+
+def routes_of(fleet: ArgoFleetSpec) -> RouteKind:
+    """The object that splits the fleet's users."""
+    return VirtualServices() if fleet.traffic is TrafficRouter.ISTIO else HttpRoutes()
+
+
+def rendering(spec: Delivery, fleet: ArgoFleetSpec, region: str, public_keys: str = "") -> Render:
+    """What makes the objects that a delivery itself applies there; an administrator's part is there already."""
+
+    def render(engine: Engine) -> tuple[Json, ...]:
+        release = Release(
+            delivery=spec.metadata.name,
+            region=region,
+            version=engine.version,
+            digest=engine.digest,
+            image=engine.image,
+            public_keys=public_keys,
+            accelerator=str(spec.engine.accelerator),
+            accelerators=spec.engine.accelerator_count,
+        )
+        return region_objects(spec, fleet, release, parts=(RenderPart.SERVING,)).objects
+
+    return render
 
 
 class EngineCount(Value):

@@ -26,7 +26,7 @@ from pipelines.events.history import outcome_of
 from pipelines.events.payloads import AnswerIgnored, AnswersAllow, Waiting
 from pipelines.model import Ending, PlanStep, StageName
 from pipelines.run.context import Context
-from pipelines.run.evidence import refuse_dead_canary
+from pipelines.run.regions import is_on, refuse_dead_canary
 from registry.model import Event, EventKind
 from tidegate.core.errors import OutsideError
 
@@ -139,12 +139,21 @@ async def _pause(context: Context, step: PlanStep, events: Sequence[Event]) -> N
     ended = outcome_of(events, context.journal.delivery)
     if ended is not None:
         raise Stopped(Ending.INTERRUPTED, f"the delivery ended meanwhile: {ended.reason}")
+    await refuse_unseen_death(context, step)
+    await context.clock.sleep(POLL_SECONDS)
+
+
+async def refuse_unseen_death(context: Context, step: PlanStep) -> None:
+    """While a step waits to begin: a canary that has users already must not die unseen.
+
+    Raises:
+        Stopped: it died, or somebody else has the region by now.
+    """
     if step.stage in (StageName.CANARY, StageName.PROMOTE):
         state = await context.fleet(step).observe()
         # One that was promoted by a process that died is no canary any more, and needs none.
-        if state.stable is None or state.stable.version != context.plan.version.version:
-            refuse_dead_canary(context, state)
-    await context.clock.sleep(POLL_SECONDS)
+        if not is_on(state, context.plan.version.version):
+            refuse_dead_canary(state, context.plan.version.version)
 
 
 async def _recorded(context: Context) -> Sequence[Event] | None:

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from gates.analyses.burn_rate import EventSource
+from gates.analyses.drift.spec import DriftReference
+from gates.evidence.batch import Batch
 from gates.judge.pair_judge import PairJudge
-from gates.model import ArmKey
+from gates.model import ArmKey, NoData, Verdict
 from gates.ports import Embedder, EvidenceSource, LanguageDetector, LogLikelihood, UserRequests
-from pipelines.events.artifacts import Trials
+from gates.sequential_test import AnalysisPlan
 from pipelines.events.journal import Journal
-from pipelines.model import Plan, PlanStep
+from pipelines.model import Plan, PlanStep, StageName
 from pipelines.ports import Chat, EngineProvider, Fleet, Registry, Tokenizer
 from pipelines.spec.delivery import Delivery
 from pipelines.statements import Identities, Prover
-from rollouts.errors import NotPossible
-from rollouts.model import EngineSet, RegionState
 from tidegate.core.clock import Clock
 
 
@@ -33,12 +34,59 @@ class Readers:
     """Makes the judge of one comparison, its control begun."""
 
 
+class Trial(Protocol):
+    """One sequential test, written down before it has any effect."""
+
+    @property
+    def is_new(self) -> bool:
+        """Whether it has taken nothing yet."""
+        ...
+
+    def take(self, batch: Batch) -> None:
+        """Evidence of both arms."""
+        ...
+
+    def count_again(self) -> None:
+        """What was taken so far is a past to bet on; what verdicts tell and what speaks for the canary begins here."""
+        ...
+
+    def verdicts(self, *, deadline_passed: bool) -> Sequence[Verdict]:
+        """What every gate says by now."""
+        ...
+
+
+class DeliveryTrials(Protocol):
+    """All trials of one delivery, by name: `canary@eu-west-1` is one trial through all its weights."""
+
+    def open(self, name: str, terms: AnalysisPlan, step: str) -> Trial:
+        """The trial of that name, for one more step; its terms are those of the first time.
+
+        Raises:
+            NotAsPlanned: it was opened before to ask for something else.
+        """
+        ...
+
+    def reference(self, name: str) -> DriftReference | NoData | None:
+        """The bins that were frozen when that trial was opened; None when it was not."""
+        ...
+
+    def written(self, step: str) -> Mapping[str, tuple[int, str]]:
+        """How far the transcripts of a step's trials are written: bytes, and their SHA-256."""
+        ...
+
+    def keep(self, name: str) -> None:
+        """Put the transcript so far next to the ledger's events."""
+        ...
+
+
 @dataclass(frozen=True)
 class Context:
     """One delivery's surroundings. Stages keep nothing in it: whatever they need later is in the world."""
 
     spec: Delivery
     plan: Plan
+    stages: Mapping[StageName, Stage]
+    """How each kind of step is done: `pipelines.run.stages.STAGES`, unless somebody tries the order alone."""
     folder: Path
     """Where the spec lies; relative paths in it start here."""
     clock: Clock
@@ -51,7 +99,7 @@ class Context:
     tokenizer: Tokenizer
     proxy: EvidenceSource
     """What the proxies and engines count, mirrored requests included."""
-    trials: Trials
+    trials: DeliveryTrials
     identities: Identities
     """Who can prove who they are, for approvals and the like."""
     users: EvidenceSource | None = None
@@ -82,13 +130,5 @@ class Context:
         return stable, ArmKey(region=step.region, role=canary_role, version=self.plan.version.version)
 
 
-def both_arms(state: RegionState) -> tuple[EngineSet, EngineSet]:
-    """The stable and the canary of a region where a trial is on.
-
-    Raises:
-        NotPossible: when one of them is gone.
-    """
-    if state.stable is None or state.canary is None:
-        missing = "stable" if state.stable is None else "canary"
-        raise NotPossible(f"{state.region}: there is no {missing} engine", detail=state.problem)
-    return state.stable, state.canary
+Stage = Callable[[Context, PlanStep], Awaitable[None]]
+"""Does one step; returns when it is done, raises `Stopped` when the delivery must not go on."""

@@ -13,11 +13,10 @@ from pipelines.authority.verification import request_of
 from pipelines.errors import Stopped, by_others
 from pipelines.events.payloads import DeliveryRequested, StepDone, StepStarted
 from pipelines.model import Ending, PlanStep, Result, StageName
-from pipelines.run.approval_gate import wait_until_allowed
+from pipelines.run.approval_gate import refuse_unseen_death, wait_until_allowed
 from pipelines.run.context import Context
-from pipelines.run.evidence import refuse_dead_canary, refuse_others
+from pipelines.run.regions import refuse_others
 from pipelines.run.rollback import arrived, request_rollbacks, roll_back_late_changes, take_back_the_rest, told
-from pipelines.run.stages import STAGES
 from rollouts.errors import NotPossible, NotTheCarrier, Overruled
 from tidegate.core.errors import ExitCode, TidegateError, UsageError
 from tidegate.core.threads import call_in_thread
@@ -152,15 +151,6 @@ async def run_step(context: Context, step: PlanStep) -> None:
     journal.tell(step.id, StepDone())
 
 
-async def _users_are_served(context: Context, step: PlanStep) -> None:
-    """While a step waits to begin: a canary that has users already must not die unseen."""
-    if step.stage in (StageName.CANARY, StageName.PROMOTE):
-        state = await context.fleet(step).observe()
-        # One that was promoted by a process that died is no canary any more.
-        if state.stable is None or state.stable.version != context.plan.version.version:
-            refuse_dead_canary(context, state)
-
-
 async def _begun_and_done(context: Context, step: PlanStep) -> None:
     """Wait for leave, say that it begins, do it.
 
@@ -169,8 +159,8 @@ async def _begun_and_done(context: Context, step: PlanStep) -> None:
     """
     try:
         await wait_until_allowed(context, step)
-        await context.journal.say(step.id, StepStarted(), meanwhile=partial(_users_are_served, context, step))
-        await STAGES[step.stage](context, step)
+        await context.journal.say(step.id, StepStarted(), meanwhile=partial(refuse_unseen_death, context, step))
+        await context.stages[step.stage](context, step)
     except (Overruled, NotTheCarrier) as error:
         raise by_others(str(error)) from error
     except NotPossible:
@@ -186,7 +176,7 @@ async def _refuse_taken_away(context: Context, step: PlanStep) -> None:
     """
     if step.region is not None:
         with suppress(TidegateError):
-            refuse_others(context, await context.fleet(step).observe())
+            refuse_others(await context.fleet(step).observe(), context.plan.version.version)
 
 
 def _undo_promotion(context: Context) -> None:

@@ -15,10 +15,10 @@ from gates.ports import EvidenceSource
 from gates.sequential_test import AnalysisPlan, analysis_plan_of
 from gates.spec import Gates, stage_sources
 from pipelines.errors import Stopped, by_others
-from pipelines.events.artifacts import RecordedTrial
-from pipelines.model import ENDING_OF, Ending, PlanStep
+from pipelines.model import ENDING_OF, PlanStep
 from pipelines.plan.gates import budget_shares
-from pipelines.run.context import Context
+from pipelines.run.context import Context, Trial
+from pipelines.run.regions import refuse_dead_canary
 from rollouts.model import RegionState
 from tidegate.core.errors import OutsideError
 from tidegate.core.threads import call_in_thread
@@ -97,7 +97,7 @@ def terms_for(
     return analysis_plan_of(gates, asked, sources=sources, share=share, mirrored=mirrored, reference=reference)
 
 
-async def take_new(trial: RecordedTrial, feeds: Sequence[EvidenceStream], now: datetime, *, final: bool) -> None:
+async def take_new(trial: Trial, feeds: Sequence[EvidenceStream], now: datetime, *, final: bool) -> None:
     """Take what is new from every feed."""
     for feed in feeds:
         # In threads: reading Prometheus and record files would hold up everything else of the delivery.
@@ -106,9 +106,7 @@ async def take_new(trial: RecordedTrial, feeds: Sequence[EvidenceStream], now: d
             trial.take(batch)
 
 
-async def look(
-    trial: RecordedTrial, feeds: Sequence[EvidenceStream], now: datetime, *, final: bool
-) -> Sequence[Verdict]:
+async def look(trial: Trial, feeds: Sequence[EvidenceStream], now: datetime, *, final: bool) -> Sequence[Verdict]:
     """Take what is new, and ask all gates."""
     await take_new(trial, feeds, now, final=final)
     return trial.verdicts(deadline_passed=final)
@@ -140,7 +138,7 @@ async def watch(context: Context, step: PlanStep, window: WatchWindow, ask: Ask)
     while True:
         # The region first: what gates say of a canary that is gone, or at another weight, is of no use.
         state = await context.fleet(step).observe()
-        refuse_dead_canary(context, state)
+        refuse_dead_canary(state, context.plan.version.version)
         _refuse_other_weight(step, state)
         context.journal.check()
         elapsed = context.clock.monotonic() - start
@@ -174,39 +172,6 @@ async def _look(ask: Ask, *, final: bool) -> Sequence[Verdict]:
 def _reason(verdicts: Sequence[Verdict], outcome: GateOutcome) -> str:
     culprits = [verdict for verdict in verdicts if verdict.outcome is outcome]
     return "; ".join(f"gate {verdict.gate}: {verdict.reason}" for verdict in culprits)
-
-
-def refuse_dead_canary(context: Context, state: RegionState) -> None:
-    """A canary that died has no verdict to wait for, and no users to get.
-
-    Raises:
-        Stopped: it died, which is the version's fault; or as `refuse_others`.
-    """
-    refuse_others(context, state)
-    canary = state.canary
-    if canary is None:
-        # One that died stays to be seen: this one was taken away, perhaps by a rollback that we have not heard of yet.
-        raise by_others(f"the canary is gone, and no one knows of it here: {state.problem or 'it was taken back'}")
-    if not canary.ready:
-        # A reason is one line; the rest of the log is where logs are.
-        words = (canary.problem or "nothing").splitlines()[-1].strip()
-        raise Stopped(Ending.ROLLED_BACK, f"the canary does not serve; its log ends with: {words}")
-
-
-def refuse_others(context: Context, state: RegionState) -> None:
-    """Somebody else changed the region meanwhile, which is not the version's fault, however its engines are by now.
-
-    Raises:
-        Stopped: the trial was taken away, the region is asked for another version, or what serves there is somebody
-            else's.
-    """
-    if state.taken_away:
-        raise by_others(state.taken_away)
-    foreign = state.foreign_change
-    if foreign and foreign.version != context.plan.version.version:
-        raise by_others(foreign.reason)
-    if state.foreign_objects:
-        raise by_others("; ".join(str(each) for each in state.foreign_objects))
 
 
 def _refuse_other_weight(step: PlanStep, state: RegionState) -> None:

@@ -27,6 +27,7 @@ from pipelines.events.payloads import (
 from pipelines.model import Left, Plan
 from pipelines.ports import Fleet
 from pipelines.run.context import Context
+from pipelines.run.regions import needs_undoing
 from registry.model import Event
 from rollouts.errors import HostGone, NotPossible, NotTheCarrier
 from rollouts.model import RegionState
@@ -65,12 +66,6 @@ class RollbackAttempt:
 
 PendingRollback = asyncio.Task[RollbackAttempt]
 """An attempt that has not ended yet."""
-
-
-def needs_undoing(state: RegionState, champion: str) -> bool:
-    """Whether a region has a canary or serves something other than the champion."""
-    # An empty region has nothing to undo: it never served, or its host is new.
-    return state.canary is not None or (state.stable is not None and state.stable.version != champion)
 
 
 async def roll_back(context: Context, regions: Iterable[str] | None = None) -> frozenset[str]:

@@ -25,18 +25,11 @@ from pydantic import (
 
 from engine_images.accelerators import Accelerator
 from engine_images.spec import EngineSettings
+from gates.evidence.batch import USUAL_LOOK
 from gates.spec import Gates, gate_of_stage, kinds_of_stage
 from pipelines.spec.approvals import ApprovalSpec, FreezeSpec, ResumeSpec, ValidationContext, Weight
 from pipelines.spec.approvals import odds_with as odds_with_approvals
-from pipelines.spec.sections import (
-    IN_CLUSTERS,
-    ON_THIS_MACHINE,
-    MetricsSpec,
-    NotifySpec,
-    PatienceSpec,
-    look_of,
-    too_soon,
-)
+from pipelines.spec.sections import IN_CLUSTERS, ON_THIS_MACHINE, MetricsSpec, NotifySpec, PatienceSpec
 from pipelines.spec.slo_gates import odds_with as odds_with_slos
 from pipelines.spec.workflow import WorkflowSpec
 from pipelines.spec.workflow import odds_with as odds_with_workflow
@@ -64,6 +57,8 @@ Mirrored = Annotated[
 
 API_PATIENCE = timedelta(minutes=10)
 """Longer than an API server takes to start again."""
+SCRAPES = 3
+"""In a look at least: arms are scraped at different moments, and what one of them shows early must be a small part."""
 
 
 class Metadata(SpecModel):
@@ -252,8 +247,7 @@ class Delivery(SpecModel):
                 yield replace(odd, where=("fleet", *odd.where))
         yield from self._around_unattended(self.fleet.unattended)
         yield from self._around_slos()
-        for odd in too_soon(self.gates.budget.poll_interval, self.scrape_interval):
-            yield replace(odd, where=("gates", "budget", "poll_interval"))
+        yield from self._around_look(self.gates.budget.poll_interval)
         around = ValidationContext(
             regions=self.regions.names,
             waves=len(self.regions.waves),
@@ -266,6 +260,13 @@ class Delivery(SpecModel):
             clusters = self.fleet if isinstance(self.fleet, ArgoFleetSpec) else None
             for odd in odds_with_workflow(self.workflow, clusters):
                 yield replace(odd, where=("workflow", *odd.where))
+
+    def _around_look(self, asked: timedelta | None) -> Iterator[SpecConflict]:
+        """A look that does not have three scrapes of each arm in it."""
+        if asked and asked < SCRAPES * self.scrape_interval:
+            three, interval = format_duration(SCRAPES * self.scrape_interval), format_duration(self.scrape_interval)
+            expected = f"at least {three}, three scrapes: `metrics.scrape_interval` is {interval}"
+            yield SpecConflict(("gates", "budget", "poll_interval"), format_duration(asked), expected)
 
     def _around_silence(self, fleet: ArgoFleetSpec) -> Iterator[SpecConflict]:
         if fleet.patience and self.patience.api not in (None, fleet.patience):
@@ -344,8 +345,8 @@ class Delivery(SpecModel):
 
     @property
     def look(self) -> timedelta:
-        """Between two batches of evidence."""
-        return look_of(self.gates.budget.poll_interval, self.scrape_interval)
+        """Between two batches of evidence: as asked, else three scrapes, and 10 s at least."""
+        return self.gates.budget.poll_interval or max(SCRAPES * self.scrape_interval, USUAL_LOOK)
 
     def _stage(self, name: str) -> StageEntry | None:
         return next((stage for stage in self.stages if stage.name == name), None)

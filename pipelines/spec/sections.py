@@ -9,7 +9,6 @@ from typing import Literal, get_args
 
 from pydantic import Field, model_validator
 
-from gates.evidence.batch import USUAL_LOOK
 from rollouts.local.scrape_config import INTERVAL_SECONDS
 from tidegate.core.durations import Duration, format_duration
 from tidegate.core.model import SpecConflict, SpecModel, at_odds
@@ -17,8 +16,6 @@ from tidegate.core.model import SpecConflict, SpecModel, at_odds
 ON_THIS_MACHINE = timedelta(seconds=INTERVAL_SECONDS)
 IN_CLUSTERS = timedelta(seconds=5)
 """Unless the spec says otherwise: a third of what is usual, because a canary's users wait for the third scrape."""
-SCRAPES = 3
-"""In a look at least: arms are scraped at different moments, and what one of them shows early must be a small part."""
 
 
 class MetricsSpec(SpecModel):
@@ -34,19 +31,6 @@ class MetricsSpec(SpecModel):
             found = format_duration(self.scrape_interval or ON_THIS_MACHINE)
             expected = f"{format_duration(ON_THIS_MACHINE)}, in which the fleet on this machine scrapes"
             yield SpecConflict(("scrape_interval",), found, expected)
-
-
-def look_of(asked: timedelta | None, interval: timedelta) -> timedelta:
-    """Between two batches of evidence: as asked, else three scrapes, and 10 s at least."""
-    return asked or max(SCRAPES * interval, USUAL_LOOK)
-
-
-def too_soon(asked: timedelta | None, interval: timedelta) -> Iterator[SpecConflict]:
-    """A look that does not have three scrapes of each arm in it."""
-    if asked and asked < SCRAPES * interval:
-        three = format_duration(SCRAPES * interval)
-        expected = f"at least {three}, three scrapes: `metrics.scrape_interval` is {format_duration(interval)}"
-        yield SpecConflict((), format_duration(asked), expected)
 
 
 class PatienceSpec(SpecModel):

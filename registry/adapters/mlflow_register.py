@@ -16,6 +16,7 @@ from registry.conventions import MODEL_FOLDER, experiment_name
 from registry.model_files import ModelCard, tokenizer_files
 
 if TYPE_CHECKING:
+    from mlflow import MlflowClient
     from mlflow.entities import LoggedModel
 
 TASK = "text-generation"
@@ -99,10 +100,6 @@ def _write_environment(staging: Path, card: ModelCard) -> None:
     }
     (staging / "python_env.yaml").write_text(yaml.safe_dump(python, sort_keys=False))
     (staging / "conda.yaml").write_text(yaml.safe_dump(conda, sort_keys=False))
-
-
-if TYPE_CHECKING:
-    from mlflow import MlflowClient
 
 
 def log_version(

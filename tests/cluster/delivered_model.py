@@ -22,7 +22,6 @@ from cluster.users import Asked, read
 from e2e.machine import Command, until
 
 from pipelines.plan.region_objects import region_objects
-from pipelines.run.cluster_fleets import argo_fleet
 from pipelines.spec.delivery import Delivery
 from registry.adapters.mlflow_deliveries import MlflowDeliveries
 from registry.adapters.mlflow_models import MlflowRegistry
@@ -36,6 +35,7 @@ from rollouts.manifests.manifest import Release
 from rollouts.manifests.render import RenderPart
 from rollouts.manifests.spec import ArgoFleetSpec
 from rollouts.model import Engine, RegionPhase, RegionState
+from tidegate.app.wiring.clusters import argo_fleet
 from tidegate.core.clock import SystemClock
 from tidegate.core.names import DELIVERY, VERSION
 from tidegate.core.spec import load_spec

@@ -32,9 +32,9 @@ from pipelines.statements import NAMED, Proof, Prover, Statement, digest_of, rea
 from registry.adapters.mlflow_ledger import MlflowLedger
 from registry.model import Event
 from tidegate.app.process import note
-from tidegate.app.wiring.services import local_identities
 from tidegate.app.wiring.specs import kept_spec
 from tidegate.app.wiring.stores import open_deliveries
+from tidegate.app.wiring.trust import local_identities
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import Refused, UsageError
 

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable
+from contextlib import AsyncExitStack, ExitStack
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Protocol, Self, TypeVar
 
 from prometheus_client import Metric
 
@@ -18,13 +15,10 @@ from pipelines.adapters.lock import delivery_lock
 from pipelines.adapters.metrics_server import MetricsServer
 from pipelines.authority.verification import refuse_unanswerable
 from pipelines.events.artifacts import Trials, keep_spec
-from pipelines.events.journal import Journal, Listener
 from pipelines.events.listeners import EventFile, QueuedListener
-from pipelines.events.spool import Spool, passes
-from pipelines.events.state import DeliveryState
-from pipelines.events.writer import WriterLimits, limits_of
+from pipelines.events.writer import limits_of
 from pipelines.model import Ending, Plan, Result
-from pipelines.run.context import Context
+from pipelines.ports import Listener
 from pipelines.run.engine import deliver as run_plan
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.trust import Trusted
@@ -33,17 +27,25 @@ from pipelines.statements import Prover
 from pipelines.views.metrics import families
 from registry.adapters.mlflow_deliveries import MlflowDeliveries
 from registry.adapters.mlflow_ledger import MlflowLedger
-from registry.errors import StopAsked
-from registry.model import Event
 from tidegate.app.plan import plan_for, refuse_outdated, resolve_plan
 from tidegate.app.process import cancelled_by_signals, note
-from tidegate.app.reports import leave_report
-from tidegate.app.wiring.backends import Backends, BackendsOpener, DeliveryInputs, open_backends
-from tidegate.app.wiring.engines import trusted_images
-from tidegate.app.wiring.fleets import carrier_of
-from tidegate.app.wiring.services import local_identities, notifier_for, readers_for
+from tidegate.app.reports import leave_report, report_path
+from tidegate.app.wiring.backends import open_backends
+from tidegate.app.wiring.model import BackendsOpener, DeliveryInputs
+from tidegate.app.wiring.running import (
+    DeliveryDisplay,
+    DeliveryOutcome,
+    Interrupts,
+    Recording,
+    carrier_of,
+    delivery_context,
+    heartbeat,
+    journal_of,
+    uncancelled,
+)
+from tidegate.app.wiring.services import notifier_for
 from tidegate.app.wiring.stores import open_deliveries, open_registry
-from tidegate.core.clock import Clock, SystemClock
+from tidegate.app.wiring.trust import local_identities, trusted_images
 from tidegate.core.errors import ExitCode, TidegateError
 from tidegate.core.threads import call_in_thread
 
@@ -70,34 +72,6 @@ class DeliverOptions:
     requester: Prover | None = None
     """Proves who asks for the delivery; None where nobody does."""
     opener: BackendsOpener = open_backends
-
-
-Interrupts = Callable[[], AbstractAsyncContextManager[asyncio.Event]]
-"""Who may cancel what runs within the context; the event is set when they wait no longer for its end."""
-
-
-class DeliveryDisplay(Protocol):
-    """Follows one delivery, event by event; entered while it runs."""
-
-    story: DeliveryState
-
-    def on_event(self, event: Event) -> None:
-        """Take the event in and show what it changed."""
-        ...
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
-
-
-@dataclass(frozen=True)
-class DeliveryOutcome:
-    """How a delivery ended, and where its report is."""
-
-    result: Result
-    report: Path
 
 
 def deliver(options: DeliverOptions, display: DeliveryDisplay) -> DeliveryOutcome:
@@ -134,24 +108,6 @@ async def deliver_plan(
     return DeliveryOutcome(result, report_path(inputs.state, result.delivery))
 
 
-Done = TypeVar("Done")
-
-
-async def uncancelled(work: Coroutine[Any, Any, Done]) -> Done:
-    """What it returns; a cancellation meanwhile comes once it has ended, and to what can close a ledger."""
-    task, current, cancelled = asyncio.create_task(work), asyncio.current_task(), False
-    assert current is not None, "only a task can be cancelled"
-    while not task.done():
-        try:
-            await asyncio.wait([task])
-        except asyncio.CancelledError:
-            cancelled = True
-            current.uncancel()
-    if cancelled:
-        current.cancel()
-    return task.result()
-
-
 def _request_of(options: DeliverOptions) -> _DeliveryRequest:
     refuse_unanswerable(options.spec, options.trusted.trust.approvers, requester_known=options.requester is not None)
     state, folder = StateFolder(options.state), options.spec_path.parent
@@ -172,14 +128,6 @@ def _request_of(options: DeliverOptions) -> _DeliveryRequest:
     )
 
 
-def report_path(state: StateFolder, delivery: str) -> Path:
-    """Where a delivery's report is written."""
-    return state.delivery(delivery) / "report.html"
-
-
-BEAT_SECONDS = 5.0
-
-
 @dataclass(frozen=True)
 class _DeliveryRequest:
     """The options, with the adapters that the lock, the plan and the ledger need."""
@@ -187,20 +135,6 @@ class _DeliveryRequest:
     inputs: DeliveryInputs
     deliveries: MlflowDeliveries
     options: DeliverOptions
-
-
-@dataclass(frozen=True)
-class Recording:
-    """Where everything that happens is written down."""
-
-    journal: Journal
-    trials: Trials
-    spec_file: str | None
-    """Where the spec lies among the delivery's kept files."""
-    spec_path: Path
-    """The spec as a person names it."""
-    impatient: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when a person waits no longer for regions that do not let themselves be taken back."""
 
 
 @dataclass(frozen=True)
@@ -249,19 +183,6 @@ async def _deliver_recorded(opened: _OpenedDelivery, display: DeliveryDisplay, i
     return result
 
 
-@contextmanager
-def journal_of(
-    inputs: DeliveryInputs, ledger: MlflowLedger, listeners: Sequence[Listener], limits: WriterLimits
-) -> Iterator[Journal]:
-    """A journal whose records outlive this process, where its state folder does."""
-    spool = Spool(inputs.state.unwritten, ledger.delivery)
-    journal = Journal(ledger, SystemClock(), listeners, registry=inputs.registry, spool=spool, limits=limits)
-    try:
-        yield journal
-    finally:
-        journal.end()
-
-
 def _keep_spec(ledger: MlflowLedger, request: _DeliveryRequest) -> str | None:
     """Where the spec lies among the kept files; a delivery without them goes on, but cannot be resumed."""
     try:
@@ -296,59 +217,3 @@ async def _deliver_on_backends(
         note("the delivery is over; what it started is being stopped")
     assert result is not None, "a delivery ends with a result or with an error"
     return result
-
-
-def delivery_context(inputs: DeliveryInputs, plan: Plan, written: Recording, backends: Backends) -> Context:
-    """What the steps of a delivery are given."""
-    return Context(
-        spec=inputs.spec,
-        plan=plan,
-        folder=inputs.folder,
-        clock=backends.clock,
-        journal=written.journal,
-        registry=inputs.registry,
-        engines=backends.engines,
-        fleets=backends.fleets,
-        chat=backends.chat,
-        tokenizer=backends.tokenizer,
-        proxy=backends.proxy,
-        trials=written.trials,
-        users=backends.users,
-        requests=backends.users,
-        events=backends.events,
-        readers=readers_for(inputs.spec, inputs.folder),
-        identities=inputs.identities,
-        asker=inputs.asker,
-        spec_file=written.spec_file,
-        spec_path=written.spec_path,
-        impatient=written.impatient,
-    )
-
-
-@asynccontextmanager
-async def heartbeat(say: Callable[[], Awaitable[None]], clock: Clock | None = None) -> AsyncIterator[None]:
-    """Say every few seconds that this process lives; one that is asked there to stop is cancelled."""
-    carrying, clock = asyncio.current_task(), clock or SystemClock()
-    assert carrying is not None, "only a task can be cancelled"
-
-    async def beat() -> None:
-        while True:
-            try:
-                await say()
-            except StopAsked as asked:
-                note(f"stopping: {asked}; every region goes back first")
-                carrying.cancel()
-                return
-            except TidegateError as error:
-                # The next event fails too when it is for good, and ends the delivery in good order; of a store that
-                # is silent the journal tells.
-                if not passes(error):
-                    note(f"no heartbeat: {error}")
-            await clock.sleep(BEAT_SECONDS)
-
-    task = asyncio.create_task(beat(), name=f"heartbeat of process {os.getpid()}")
-    try:
-        yield
-    finally:
-        task.cancel()
-        await asyncio.wait([task])

@@ -10,7 +10,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipelines.adapters.image_engines import pinned_image
+from pipelines.adapters.image_engines import TrustedImages, pinned_image
 from pipelines.authority.verification import who_asks
 from pipelines.errors import PlanOutdated
 from pipelines.events.artifacts import digests_of, laid_out
@@ -18,7 +18,6 @@ from pipelines.model import Plan, Resolved
 from pipelines.plan.planner import make_plan, other_than_planned, settings_digest
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.policy import golden_set
-from pipelines.spec.trust import TrustedImages
 from pipelines.spec.workflow import SERVER, out_of_reach
 from registry.model_files import compare
 from rollouts.manifests.spec import ArgoFleetSpec

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
+import socket
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
@@ -77,6 +79,11 @@ async def cancelled_by_signals(first: str = "every region goes back first") -> A
     finally:
         for number in SIGNALS:
             loop.remove_signal_handler(number)
+
+
+def process_name() -> str:
+    """How those name this process who hear that it carries something."""
+    return f"{socket.gethostname()} (process {os.getpid()})"
 
 
 def host_and_port(address: str) -> tuple[str, int]:

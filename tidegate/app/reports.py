@@ -21,6 +21,7 @@ from tidegate.core.files import write_atomically
 
 if TYPE_CHECKING:
     from registry.adapters.mlflow_deliveries import MlflowDeliveries
+    from registry.adapters.mlflow_ledger import MlflowLedger
 
 
 def report(spec_path: Path, state: Path, tracking_uri: str | None, *, last: int, target: Path) -> None:
@@ -95,6 +96,24 @@ def leave_report(
         attach(target)
     except TidegateError as error:
         note(f"the report is at {target}, and not with the delivery: {error}")
+
+
+def report_path(state: StateFolder, delivery: str) -> Path:
+    """Where a delivery's report is written."""
+    return state.delivery(delivery) / "report.html"
+
+
+def keep_report(spec: Delivery, state: StateFolder, ledger: MlflowLedger) -> None:
+    """Write the report and keep it with the delivery."""
+    target = report_path(state, ledger.delivery)
+    local = EventFile(state.delivery(ledger.delivery) / "events.jsonl")
+    # The file has more looks at each gate, where one process has written it from the beginning.
+    try:
+        source = local if local.path.exists() else LedgerEvents(ledger.recorded())
+    except TidegateError as error:
+        note(f"there is no report: {error}")
+        return
+    leave_report(spec, state, (ledger.delivery, source), target, ledger.attach)
 
 
 def _rendered(spec: Delivery, state: StateFolder, sources: Sequence[tuple[str, Source]], *, back: str = "") -> str:

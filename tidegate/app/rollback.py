@@ -13,7 +13,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from uuid import uuid4
 
 from pipelines.adapters.lock import delivery_lock, holder, one_rollback, rollback_runs
 from pipelines.ports import EngineProvider, Fleet
@@ -21,17 +21,14 @@ from pipelines.run.rollback_target import before, before_by_others, cold, in_wor
 from pipelines.spec.delivery import Delivery
 from pipelines.state import StateFolder
 from registry.model import DeliverySummary
+from rollouts.cluster.carrier import Carrier
 from rollouts.errors import FleetError, NotPossible, NotTheCarrier
 from rollouts.model import Engine, RegionState
-from tidegate.app.process import note
-from tidegate.app.wiring.fleets import FleetsOpener, rollback_carrier, standing_fleets
+from tidegate.app.process import note, process_name
+from tidegate.app.wiring.fleets import FleetsOpener, standing_fleets
 from tidegate.app.wiring.records import RollbackLedger
 from tidegate.core.clock import Clock, SystemClock
 from tidegate.core.errors import ExitCode, OutsideError, Refused, TidegateError, UsageError
-
-if TYPE_CHECKING:
-    from tidegate.app.wiring.records import RollbackLedger
-
 
 LOOK_SECONDS = 0.2
 
@@ -129,6 +126,13 @@ async def take_back(options: RollbackOptions) -> RollbackOutcome:
                 RollbackTarget(options.to, start=options.start, confirm=options.confirm), rollback
             )
         return outcome_of(wrong, await observe_regions(rollback))
+
+
+def rollback_carrier(spec: Delivery) -> Carrier:
+    """Name somebody who takes regions back, no matter who carries a delivery there."""
+    return Carrier(
+        token=uuid4().hex, who=process_name(), insists=True, unattended_seconds=spec.fleet.unattended.total_seconds()
+    )
 
 
 def _selected_regions(options: RollbackOptions, spec: Delivery) -> tuple[str, ...]:

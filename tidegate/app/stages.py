@@ -23,22 +23,22 @@ from registry.adapters.mlflow_deliveries import MlflowDeliveries
 from registry.adapters.mlflow_ledger import MlflowLedger
 from registry.model import DeliverySummary
 from rollouts.local.watchdog import end_lease, lend
-from tidegate.app.deliver import DeliveryDisplay
 from tidegate.app.plan import plan_for, resolve_plan
 from tidegate.app.process import cancelled_by_signals
-from tidegate.app.resume import (
+from tidegate.app.reports import keep_report
+from tidegate.app.wiring.attached import (
     AttachedDelivery,
     ResumeCredentials,
     attach_delivery,
-    attached_context,
     authorize_resume,
-    keep_report,
     require_fleet,
 )
-from tidegate.app.wiring.engines import trusted_images
-from tidegate.app.wiring.services import local_identities, notifier_for
+from tidegate.app.wiring.backends import open_backends
+from tidegate.app.wiring.running import DeliveryDisplay, attached_context
+from tidegate.app.wiring.services import notifier_for
 from tidegate.app.wiring.specs import read_delivery
 from tidegate.app.wiring.stores import open_deliveries, open_registry
+from tidegate.app.wiring.trust import local_identities, trusted_images
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import ExitCode, Refused, TidegateError, UsageError
 from tidegate.core.spec import load_spec
@@ -160,7 +160,7 @@ def _take_over(deliveries: MlflowDeliveries, options: StageOpenOptions) -> Mlflo
 async def _report_lost_steps(attached: AttachedDelivery) -> None:
     """What the regions no longer show is not done, whatever the ledger said before."""
     await require_fleet(attached)
-    async with attached_context(attached, [], hands_on=True) as context:
+    async with attached_context(attached, open_backends, [], hands_on=True) as context:
         await context.journal.say("delivery", StepProgress(), "carried on step by step")
         await say_what_is_lost(context)
 
@@ -229,7 +229,7 @@ async def _run_step(attached: AttachedDelivery, step: str, display: DeliveryDisp
     with display:
         async with (
             cancelled_by_signals(AFTERWARDS),
-            attached_context(attached, [display], hands_on=True) as context,
+            attached_context(attached, open_backends, [display], hands_on=True) as context,
         ):
             return await take_step(context, step)
 
@@ -271,7 +271,7 @@ def close_stages(options: StageCloseOptions, display: DeliveryDisplay) -> Result
     except asyncio.CancelledError:
         # Before the rollback began: nothing was changed, and the command can be repeated.
         raise KeyboardInterrupt from None
-    keep_report(attached)
+    keep_report(attached.spec, attached.state, attached.ledger)
     end_lease(options.state)
     return result
 
@@ -292,7 +292,7 @@ async def _close_delivery(attached: AttachedDelivery, display: DeliveryDisplay) 
     with display:
         async with (
             cancelled_by_signals() as impatient,
-            attached_context(attached, [display], impatient) as context,
+            attached_context(attached, open_backends, [display], impatient) as context,
         ):
             return await close(context)
 

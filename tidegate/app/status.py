@@ -13,7 +13,7 @@ from pipelines.adapters.lock import holder
 from pipelines.events.spool import SUFFIX
 from pipelines.events.state import DeliveryState, state_of
 from pipelines.ports import Fleet
-from pipelines.run.stages.rollout import foreign_objects_in
+from pipelines.run.regions import foreign_objects_in
 from pipelines.spec.delivery import Delivery
 from pipelines.state import StateFolder
 from registry.adapters.mlflow_deliveries import MlflowDeliveries

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 
-from pipelines.model import PlanStep, StageName
-from pipelines.run.context import Context
+from pipelines.model import StageName
+from pipelines.run.context import Stage
 from pipelines.run.stages.live import bake, canary
 from pipelines.run.stages.probes import offline, smoke
 from pipelines.run.stages.rollout import build, deploy, finalize, promote
 from pipelines.run.stages.shadow import shadow
-
-Stage = Callable[[Context, PlanStep], Awaitable[None]]
-"""Does one step; returns when it is done, raises `Stopped` when the delivery must not go on."""
 
 STAGES: Mapping[StageName, Stage] = {
     StageName.BUILD: build,

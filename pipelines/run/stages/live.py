@@ -11,10 +11,9 @@ from gates.analyses.burn_rate import BurnRateGate
 from gates.evidence.batch import ArmName, Batch
 from gates.model import ArmKey, GateOutcome, Verdict
 from pipelines.errors import Stopped, by_others
-from pipelines.events.artifacts import RecordedTrial
 from pipelines.model import Ending, PlanStep
 from pipelines.plan.gates import gates_in
-from pipelines.run.context import Context
+from pipelines.run.context import Context, Trial
 from pipelines.run.evidence import (
     LOOK_SECONDS,
     EvidenceStream,
@@ -23,12 +22,11 @@ from pipelines.run.evidence import (
     drift_reference,
     evidence_streams,
     look,
-    refuse_dead_canary,
-    refuse_others,
     take_new,
     terms_for,
     watch,
 )
+from pipelines.run.regions import refuse_dead_canary, refuse_others
 from rollouts.model import RegionState
 from tidegate.core.errors import OutsideError
 from tidegate.core.threads import call_in_thread
@@ -41,7 +39,7 @@ SILENCE = timedelta(minutes=5)
 """Stable was not there yet when nobody asked it for so long."""
 
 
-async def take_baseline(trial: RecordedTrial, feeds: Sequence[EvidenceStream], now: datetime) -> None:
+async def take_baseline(trial: Trial, feeds: Sequence[EvidenceStream], now: datetime) -> None:
     """Let the trial see stable alone, window by window.
 
     It is what to bet on, and no evidence: verdicts count from here on, when both arms serve at the same time.
@@ -77,7 +75,7 @@ async def canary(context: Context, step: PlanStep) -> None:
     assert settings is not None, f"{step.id} without a canary stage"
     assert step.weight is not None, f"{step.id} without a weight"
     fleet = context.fleet(step)
-    refuse_dead_canary(context, await fleet.observe())
+    refuse_dead_canary(await fleet.observe(), context.plan.version.version)
     name = f"canary@{step.region}"
     arms = context.arms(step)
     reference = context.trials.reference(name) or await call_in_thread(drift_reference, context, arms[0])
@@ -105,7 +103,7 @@ async def canary(context: Context, step: PlanStep) -> None:
 class _Comparison:
     """A promoted region and what its errors are compared with."""
 
-    trial: RecordedTrial
+    trial: Trial
     feeds: list[EvidenceStream]
 
 
@@ -149,7 +147,7 @@ def _trial(step: PlanStep, region: str) -> str:
 
 async def _verdicts(context: Context, region: str, compared: _Comparison | None, *, final: bool) -> Sequence[Verdict]:
     state = await context.fleets[region].observe()
-    refuse_others(context, state)
+    refuse_others(state, context.plan.version.version)
     _refuse_way_back(state, context.plan.version.version)
     verdicts = [_health(state, context.plan.version.version)]
     if compared:

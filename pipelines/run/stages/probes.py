@@ -17,8 +17,8 @@ from pipelines.errors import Stopped
 from pipelines.model import ENDING_OF, Ending, PlanStep
 from pipelines.plan.gates import OFFLINE, budget_shares
 from pipelines.ports import ChatAnswer
-from pipelines.run.context import Context, both_arms
-from pipelines.run.evidence import refuse_dead_canary
+from pipelines.run.context import Context
+from pipelines.run.regions import both_arms, refuse_dead_canary
 from pipelines.spec.policy import golden_set
 from rollouts.model import EngineSet, Role
 from tidegate.core.errors import OutsideError
@@ -39,7 +39,7 @@ async def canary_is_asked(context: Context, step: PlanStep, gate: str) -> AsyncI
         raise at_fault(context, step, gate, error.message) from error
     except OutsideError:
         # First, because a canary that died is not there either.
-        refuse_dead_canary(context, await context.fleet(step).observe())
+        refuse_dead_canary(await context.fleet(step).observe(), context.plan.version.version)
         raise
 
 

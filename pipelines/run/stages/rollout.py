@@ -3,51 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
 from functools import partial
-from typing import Protocol, runtime_checkable
 
 from pipelines.errors import Stopped
 from pipelines.model import Ending, PlanStep
 from pipelines.ports import Fleet
 from pipelines.run.context import Context
-from pipelines.run.evidence import refuse_dead_canary, refuse_others
-from pipelines.run.rollback import back_to_champion, needs_undoing
-from rollouts.errors import NotOurs
-from rollouts.manifests.ownership import HINT
-from rollouts.model import Engine, ForeignObject
-
-
-@runtime_checkable
-class SharedPlace(Protocol):
-    """A fleet in a place where others have objects too, such as a namespace of a cluster."""
-
-    async def foreign_objects(self) -> tuple[ForeignObject, ...]:
-        """Objects of others where this delivery's would be."""
-        ...
-
-
-async def foreign_objects_in(fleet: Fleet) -> tuple[ForeignObject, ...]:
-    """Those of one region; none where nobody else can have any, as on this machine."""
-    return await fleet.foreign_objects() if isinstance(fleet, SharedPlace) else ()
-
-
-async def refuse_foreign_objects(fleets: Iterable[Fleet]) -> None:
-    """Return when no region has any.
-
-    Raises:
-        NotOurs: with all of them, region by region; nothing was written.
-        FleetError: a region cannot be looked at.
-    """
-    regions = list(fleets)
-    found = await asyncio.gather(*(foreign_objects_in(fleet) for fleet in regions))
-    told = [
-        f"{fleet.region}: {'; '.join(str(each) for each in others)}"
-        for fleet, others in zip(regions, found, strict=True)
-        if others
-    ]
-    if told:
-        raise NotOurs("; ".join(told), hint=HINT)
+from pipelines.run.regions import is_on, needs_undoing, refuse_dead_canary, refuse_foreign_objects, refuse_others
+from pipelines.run.rollback import back_to_champion
+from rollouts.model import Engine
 
 
 async def build(context: Context, step: PlanStep) -> None:
@@ -96,8 +60,8 @@ async def promote(context: Context, step: PlanStep) -> None:
     fleet = context.fleet(step)
     state = await fleet.observe()
     # Repeated after a crash, the operation may hold already; then there is no canary to look at.
-    if state.stable is None or state.stable.version != context.plan.version.version:
-        refuse_dead_canary(context, state)
+    if not is_on(state, context.plan.version.version):
+        refuse_dead_canary(state, context.plan.version.version)
         state = await fleet.promote()
     context.journal.traffic(step, state)
 
@@ -122,7 +86,7 @@ async def finalize(context: Context, step: PlanStep) -> None:
 async def _refuse_split(context: Context) -> None:
     states = await asyncio.gather(*(context.fleets[region].observe() for region in context.plan.regions))
     for state in states:
-        refuse_others(context, state)
-        serves = state.stable.version if state.stable else "none"
-        if serves != context.plan.version.version:
+        refuse_others(state, context.plan.version.version)
+        if not is_on(state, context.plan.version.version):
+            serves = state.stable.version if state.stable else "none"
             raise Stopped(Ending.FAILED, f"{state.region} serves version {serves} by now")

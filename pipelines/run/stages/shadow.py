@@ -23,8 +23,9 @@ from pipelines.events.payloads import StepProgress
 from pipelines.model import PlanStep
 from pipelines.plan.gates import gates_in
 from pipelines.ports import Chat, ChatAnswer
-from pipelines.run.context import Context, both_arms
+from pipelines.run.context import Context
 from pipelines.run.evidence import WatchWindow, evidence_streams, look, terms_for, watch
+from pipelines.run.regions import both_arms
 from pipelines.spec.delivery import ShadowStage
 from pipelines.spec.policy import user_prompts
 from rollouts.model import EngineSet, RegionState

@@ -30,10 +30,11 @@ from pipelines.events.artifacts import Trials
 from pipelines.events.journal import Journal
 from pipelines.model import Ending, Plan
 from pipelines.plan.planner import make_plan
-from pipelines.run.cluster_fleets import rendering
+from pipelines.plan.region_objects import rendering
 from pipelines.run.context import Context
 from pipelines.run.engine import deliver
 from pipelines.run.resume import resume
+from pipelines.run.stages import STAGES
 from pipelines.spec.delivery import Delivery
 from pipelines.state import StateFolder
 from registry.adapters.mlflow_deliveries import MlflowDeliveries
@@ -49,10 +50,9 @@ from rollouts.kube.resources import HTTP_ROUTES, LEASES, ROLLOUTS
 from rollouts.manifests import conventions
 from rollouts.manifests.spec import ArgoFleetSpec
 from rollouts.model import Engine
-from tidegate.app.deliver import heartbeat
-from tidegate.app.rollback import Rollback, observe_regions, outcome_of, roll_back
-from tidegate.app.wiring.fleets import carrier_of, rollback_carrier
+from tidegate.app.rollback import Rollback, observe_regions, outcome_of, roll_back, rollback_carrier
 from tidegate.app.wiring.records import RollbackLedger
+from tidegate.app.wiring.running import carrier_of, heartbeat
 from tidegate.core.errors import Refused
 from tidegate.core.spec import parse_spec
 from tidegate.testing import FakeChat, FakeEvidence, FakeTokenizer
@@ -321,6 +321,7 @@ class Place:
         return Context(
             spec=self.spec,
             plan=plan_of(self.spec),
+            stages=STAGES,
             folder=DEMO,
             clock=self.time,
             journal=journal,

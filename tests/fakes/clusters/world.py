@@ -18,9 +18,10 @@ from pipelines.events.journal import Journal
 from pipelines.events.writer import WriterLimits
 from pipelines.model import Plan, Result
 from pipelines.plan.planner import make_plan
-from pipelines.run.cluster_fleets import rendering
+from pipelines.plan.region_objects import rendering
 from pipelines.run.context import Context
 from pipelines.run.engine import deliver
+from pipelines.run.stages import STAGES
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.policy import golden_set
 from registry.model import ModelVersion
@@ -96,6 +97,7 @@ class ClusterWorld:
         return Context(
             spec=self.spec,
             plan=self.plan,
+            stages=STAGES,
             folder=DEMO,
             clock=self.time,
             journal=journal,

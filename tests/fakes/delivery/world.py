@@ -17,15 +17,16 @@ from fakes.delivery.ledger import FakeLedger, OffLoop
 
 from pipelines.events.artifacts import DeliveryArtifacts, Trials, bring_evidence, owed, vouched
 from pipelines.events.history import plan_of
-from pipelines.events.journal import Journal, Listener, opening_of
+from pipelines.events.journal import Journal, opening_of
 from pipelines.events.state import DeliveryState, state_of
 from pipelines.events.writer import WriterLimits
 from pipelines.model import Plan, Result
 from pipelines.plan.planner import make_plan
-from pipelines.ports import Ledger
+from pipelines.ports import Ledger, Listener
 from pipelines.run.context import Context
 from pipelines.run.engine import deliver
 from pipelines.run.resume import StepResult, close, resume, take_step
+from pipelines.run.stages import STAGES
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.policy import golden_set
 from pipelines.statements import Prover
@@ -181,6 +182,7 @@ class World:
         return Context(
             spec=self.spec,
             plan=self.plan,
+            stages=STAGES,
             folder=self._folder,
             clock=self.clock,
             journal=journal,

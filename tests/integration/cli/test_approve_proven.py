@@ -20,7 +20,7 @@ from pipelines.spec.trust import ApproversSpec, trust_at
 from registry.adapters.mlflow_deliveries import MlflowDeliveries
 from registry.adapters.mlflow_store import embedded_uri
 from registry.model import Event
-from tidegate.app.wiring.services import local_identities
+from tidegate.app.wiring.trust import local_identities
 from tidegate.core.spec import load_spec
 
 APPROVALS = """

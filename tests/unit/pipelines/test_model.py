@@ -10,7 +10,7 @@ from fakes.delivery.world import CHALLENGER, CHAMPION, World
 from gates.model import GateOutcome
 from pipelines.events.payloads import Opening, TrafficShift, VerdictPayload
 from pipelines.model import ENDING_OF, EXIT_CODES, Ending, PlanStep, StageName
-from pipelines.run.context import both_arms
+from pipelines.run.regions import both_arms
 from rollouts.model import RegionPhase, RegionState
 from tidegate.core.errors import ExitCode, OutsideError
 from tidegate.testing import an_engine

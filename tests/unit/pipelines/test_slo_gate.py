@@ -12,10 +12,9 @@ from fakes.delivery.world import CHALLENGER, CHAMPION, SPEC, a_version
 from gates.analyses.burn_rate import BurnRateGate, BurnWindows
 from gates.sequential_test import analysis_plan_of
 from pipelines.errors import PlanRefused
-from pipelines.plan.gates import gates_in
+from pipelines.plan.gates import GatedStage, burn_gate, gates_in
 from pipelines.plan.planner import make_plan
 from pipelines.spec.delivery import Delivery
-from pipelines.spec.slo_gates import GatedStage, burn_gate
 from tidegate.core.durations import format_duration
 from tidegate.core.spec import SpecError, parse_spec
 

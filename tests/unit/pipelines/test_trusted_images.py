@@ -16,9 +16,9 @@ from engine_images.adapters.oci_layout import OciLayout
 from engine_images.adapters.oci_read import Images, InLayout
 from engine_images.errors import BadKey
 from engine_images.oci.reference import ImageReference
-from pipelines.adapters.image_engines import ImageEngines
+from pipelines.adapters.image_engines import ImageEngines, Open, TrustedImages, keys_in
 from pipelines.errors import UntrustedImage
-from pipelines.spec.trust import EngineTrust, Open, TrustedImages, keys_in
+from pipelines.spec.trust import EngineTrust
 from pipelines.state import StateFolder
 from registry.conventions import ENGINE_IMAGE
 from registry.model import ModelVersion

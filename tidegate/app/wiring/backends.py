@@ -1,12 +1,12 @@
-"""Builds the backends of a delivery (fleets, engine provider, evidence sources) for a local or an Argo fleet."""
+"""Builds the backends of a delivery: fleets, engines, evidence; its spec's, or those that a program brings."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -19,13 +19,13 @@ from gates.analyses.drift.spec import Feature
 from gates.evidence.conventions import BY_ENGINE, POD
 from gates.ports import EvidenceSource
 from pipelines.adapters.chat import OpenAIChat
+from pipelines.adapters.downloaded_engines import DownloadedEngines
+from pipelines.adapters.image_engines import pem_of
 from pipelines.adapters.metrics_server import MetricsServer
 from pipelines.plan.gates import rules_of
 from pipelines.ports import Chat, EngineProvider, Fleet, Tokenizer
 from pipelines.spec.delivery import Delivery
-from pipelines.spec.trust import TrustedImages, pem_of
 from pipelines.state import StateFolder
-from pipelines.statements import Identities, Prover
 from registry.adapters.mlflow_models import MlflowRegistry
 from rollouts.adapters.host_client import FleetHost, attach, start
 from rollouts.cluster.carrier import Carrier
@@ -34,6 +34,7 @@ from rollouts.manifests.spec import ArgoFleetSpec
 from slo.kubernetes.pod_monitor import scrape_timeout
 from tidegate.app.process import note
 from tidegate.app.wiring.engines import engine_provider
+from tidegate.app.wiring.model import Backends, DeliveryInputs, file_tokenizer
 from tidegate.app.wiring.specs import on_this_machine
 from tidegate.core.clock import Clock, SystemClock
 from tidegate.core.errors import Refused, TidegateError, UsageError
@@ -43,58 +44,6 @@ FRESH_SECONDS = 60.0
 
 SCRAPE_TIMEOUT = timedelta(seconds=2)
 """Of the Prometheus on this machine: a sample has the time at which its scrape began."""
-
-
-@dataclass(frozen=True)
-class DeliveryInputs:
-    """What the person asked for, as far as it matters here."""
-
-    spec: Delivery
-    folder: Path
-    state: StateFolder
-    registry: MlflowRegistry
-    users: bool
-    """Play users meanwhile."""
-    keep: bool
-    """Leave up a fleet that is started for this."""
-    identities: Identities
-    """Who can prove who they are."""
-    asker: Prover | None = None
-    """Proves who asks for this delivery; None where nobody does, or another process has."""
-    images: Mapping[str, str] = field(default_factory=dict)
-    """Engine images that the plan settled, by the version's number."""
-    trusted: TrustedImages | None = None
-    """What an engine image has to be."""
-    carrier: Carrier | None = None
-    """Who carries the delivery."""
-
-
-def file_tokenizer() -> Tokenizer:
-    """What reads the chat template of a version's files; it loads what that takes."""
-    from engine_images.adapters.model_version import FileTokenizer
-
-    return FileTokenizer()
-
-
-@dataclass(frozen=True)
-class Backends:
-    """The adapters behind a delivery's ports."""
-
-    fleets: Mapping[str, Fleet]
-    """By region."""
-    engines: EngineProvider
-    proxy: EvidenceSource
-    events: EventSource | None = None
-    """Who answers the queries of SLOs; None where nobody does."""
-    users: RecordSource | None = None
-    """What the users that are played write down."""
-    chat: Chat = field(default_factory=OpenAIChat)
-    tokenizer: Tokenizer = field(default_factory=file_tokenizer)
-    clock: Clock = field(default_factory=SystemClock)
-
-
-BackendsOpener = Callable[[DeliveryInputs, MetricsServer | None], AbstractAsyncContextManager[Backends]]
-"""Opens the backends of a delivery for its length; `open_backends` opens those that its spec describes."""
 
 
 @asynccontextmanager
@@ -287,3 +236,55 @@ def _freeze_topics(spec: Delivery, prompts: Path, records: Path) -> None:
         raise UsageError(f"{prompts} has too few prompts to find topics in", hint="leave topic out of drift.inputs")
     path.parent.mkdir(parents=True, exist_ok=True)
     topics.save(path)
+
+
+@dataclass(frozen=True)
+class OwnBackends:
+    """What the program brings, and what it leaves to tidegate."""
+
+    fleets: Mapping[str, Fleet]
+    """By region."""
+    evidence: EvidenceSource
+    engines: EngineProvider | None = None
+    """None for versions that are downloaded and proven, and started by the fleet."""
+    events: EventSource | None = None
+    chat: Chat | None = None
+    tokenizer: Tokenizer | None = None
+    clock: Clock = field(default_factory=SystemClock)
+
+    def provider(self, spec: Delivery, state: StateFolder, registry: MlflowRegistry) -> EngineProvider:
+        """What makes a version ready for the fleets."""
+        return self.engines or DownloadedEngines(registry=registry, state=state, name=spec.metadata.name)
+
+    @asynccontextmanager
+    async def open(self, inputs: DeliveryInputs, metrics: MetricsServer | None) -> AsyncIterator[Backends]:
+        """A `BackendsOpener`; the program closes the fleets itself."""
+        del metrics  # Read by the program's own Prometheus, if at all.
+        yield Backends(
+            fleets=self.fleets,
+            engines=self.provider(inputs.spec, inputs.state, inputs.registry),
+            proxy=self.evidence,
+            events=self.events,
+            chat=self.chat or OpenAIChat(),
+            tokenizer=self.tokenizer or file_tokenizer(),
+            clock=self.clock,
+        )
+
+    @asynccontextmanager
+    async def standing(
+        self, spec: Delivery, state: StateFolder, *, patience: timedelta | None = None, carrier: Carrier | None = None
+    ) -> AsyncIterator[Mapping[str, Fleet]]:
+        """A `FleetsOpener`: always the same."""
+        del spec, state, patience, carrier
+        yield self.fleets
+
+
+def refuse_other_regions(spec: Delivery, fleets: Mapping[str, Fleet]) -> None:
+    """Compare the regions of the spec with the fleets.
+
+    Raises:
+        UsageError: a region has no fleet.
+    """
+    missing = [region for region in spec.regions.names if region not in fleets]
+    if missing:
+        raise UsageError(f"no fleet for region {missing[0]}", hint=f"there are: {', '.join(fleets) or 'none'}")

@@ -1,4 +1,4 @@
-"""Opens the clusters of a delivery's regions, each by its own context, and closes them again."""
+"""Builds the fleets of a delivery's regions in clusters: opens each by its own context, and closes them again."""
 
 from __future__ import annotations
 
@@ -7,18 +7,46 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 
-from pipelines.run.cluster_fleets import argo_fleet
-from pipelines.run.stages.rollout import foreign_objects_in
+from pipelines.plan.region_objects import place_of, rendering, routes_of
+from pipelines.run.regions import foreign_objects_in
 from pipelines.spec.delivery import Delivery
 from rollouts.adapters.kube.client import connect
 from rollouts.cluster.carrier import Carrier
 from rollouts.cluster.fleet import ArgoFleet, keep_renewing
 from rollouts.cluster.traffic_verification import RequestCounter
+from rollouts.kube.ports import Cluster
 from rollouts.manifests.spec import ArgoFleetSpec
 from rollouts.model import ForeignObject
 from tidegate.app.process import note
-from tidegate.core.clock import SystemClock
+from tidegate.core.clock import Clock, SystemClock
 from tidegate.core.errors import TidegateError
+
+
+def argo_fleet(
+    spec: Delivery,
+    fleet: ArgoFleetSpec,
+    region: str,
+    *,
+    cluster: Cluster,
+    clock: Clock,
+    served: RequestCounter | None = None,
+    patience: timedelta | None = None,
+    carrier: Carrier | None = None,
+    public_keys: str = "",
+) -> ArgoFleet:
+    """The fleet of one region; `patience` is the spec's when it is None. Anyone who only looks is no `carrier`.
+
+    One of `public_keys` (PEM) has to have signed the manifest of every engine that starts there.
+    """
+    return ArgoFleet(
+        place_of(spec, fleet, region, spec.api_patience if patience is None else patience),
+        cluster=cluster,
+        routes=routes_of(fleet),
+        render=rendering(spec, fleet, region, public_keys),
+        clock=clock,
+        served=served,
+        carrier=carrier,
+    )
 
 
 @asynccontextmanager

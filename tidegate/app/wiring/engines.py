@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engine_images.adapters.oci_read import Images, InRegistry
-from engine_images.adapters.oci_registry import RegistryAccess, Repository, docker_config, find_credentials
-from engine_images.oci.reference import ImageReference
-from pipelines.adapters.image_engines import ImageEngines
+from pipelines.adapters.image_engines import ImageEngines, TrustedImages
 from pipelines.ports import EngineProvider
 from pipelines.spec.delivery import Delivery
-from pipelines.spec.trust import Trusted, TrustedImages, keys_in
 from pipelines.state import StateFolder
 from registry.adapters.mlflow_models import MlflowRegistry
 from rollouts.manifests.spec import ArgoFleetSpec
@@ -22,7 +17,6 @@ from tidegate.core.clock import SystemClock
 
 if TYPE_CHECKING:
     from pipelines.adapters.local_engines import LocalEngines
-    from registry.adapters.mlflow_models import MlflowRegistry
 
 
 def engine_provider(
@@ -68,22 +62,3 @@ def local_engines(
         threads=threads,
         spec_folder=spec_folder,
     )
-
-
-def trusted_images(trusted: Trusted) -> TrustedImages | None:
-    """What images of engines have to be; None where nothing is asked of them.
-
-    Raises:
-        BadKey: a key cannot be read.
-    """
-    asked = trusted.trust.engines
-    if not asked.keys and not asked.images:
-        return None
-    return TrustedImages(open=_open_image, repositories=asked.images, keys=keys_in(asked, trusted.folder))
-
-
-@contextmanager
-def _open_image(reference: ImageReference) -> Iterator[Images]:
-    access = RegistryAccess(find_credentials(reference.registry, docker_config()))
-    with Repository(reference, access) as repository:
-        yield InRegistry(repository)

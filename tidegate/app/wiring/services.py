@@ -1,4 +1,4 @@
-"""Builds what a delivery uses besides its backends: readers of answers, notifications, identities."""
+"""Builds what a delivery uses besides its backends: readers of answers, notifications."""
 
 from __future__ import annotations
 
@@ -16,8 +16,6 @@ from pipelines.run.context import Readers
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.policy import golden_set
 from pipelines.spec.sections import NotifySpec
-from pipelines.spec.trust import Trusted
-from pipelines.statements import Identities
 from pipelines.views.notifications import NotificationChannel, Notifier, Sender, subject_of
 from registry.adapters.mlflow_ledger import MlflowLedger
 from tidegate.app.process import note, note_sink
@@ -99,11 +97,3 @@ class _Lazily:
         from pipelines.adapters.notify_http import HttpSender
 
         HttpSender().send(url, body)
-
-
-def local_identities(trusted: Trusted) -> Identities:
-    """Who can prove who they are, by the trust file of this machine."""
-    # Not above: it loads what checks tokens, which few commands need.
-    from pipelines.adapters.identities import ProvenIdentities
-
-    return ProvenIdentities(trusted.trust.approvers, trusted.folder)

@@ -6,27 +6,22 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
 
 from pipelines.events.artifacts import SPEC, bring_spec
 from pipelines.events.history import plan_of, spec_file_of
 from pipelines.plan.planner import refuse_other_files
 from pipelines.spec.delivery import Delivery, LocalFleet
 from pipelines.spec.policy import files_elsewhere, golden_set, not_for_a_spec, root_of, user_prompts
-from pipelines.spec.trust import Trusted, trust_at
 from registry.adapters.mlflow_address import limit_calls
 from registry.adapters.mlflow_deliveries import MlflowDeliveries
 from registry.model import Event
 from registry.model_files import digest_files
 from rollouts.manifests.spec import ArgoFleetSpec
-from tidegate.app.process import TRUST_VARIABLE, note
+from tidegate.app.process import note
+from tidegate.app.wiring.trust import trust_next_to
 from tidegate.core.errors import UsageError
 from tidegate.core.model import SpecConflict
 from tidegate.core.spec import load_spec
-
-if TYPE_CHECKING:
-    from registry.adapters.mlflow_deliveries import MlflowDeliveries
-
 
 ROOT_VARIABLE = "TIDEGATE_ROOT"
 """The folder below which files of specs may lie, where that is not the repository."""
@@ -68,12 +63,6 @@ def read_spec(path: Path, *, kept_below: Path | None = None, served: bool = True
     if served:
         spec.engine.require_vllm()
     return spec
-
-
-def trust_next_to(folder: Path) -> Trusted:
-    """The trust file that TIDEGATE_TRUST names, else the one in `folder`; an empty one where there is none."""
-    named = os.environ.get(TRUST_VARIABLE)
-    return trust_at(Path(named) if named else None, folder)
 
 
 def on_this_machine(spec: Delivery) -> LocalFleet:

@@ -13,7 +13,7 @@ from pipelines.adapters.ledger_keys import believed_by, seal_from
 from pipelines.events.spool import write_leftovers
 from pipelines.state import StateFolder
 from tidegate.app.process import note
-from tidegate.app.wiring.specs import trust_next_to
+from tidegate.app.wiring.trust import trust_next_to
 
 if TYPE_CHECKING:
     from registry.adapters.mlflow_deliveries import MlflowDeliveries

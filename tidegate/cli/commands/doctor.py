@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
+from pipelines.adapters.image_engines import pem_of
 from pipelines.plan.region_objects import guard_image, region_objects
 from pipelines.plan.scrapes import asked_of_prometheus, scraping_of
 from pipelines.spec.delivery import Delivery
-from pipelines.spec.trust import Trusted, pem_of
+from pipelines.spec.trust import Trusted
 from rollouts.adapters.kube.client import connect
 from rollouts.adapters.prometheus_query import PrometheusQuery
 from rollouts.doctor import WORKFLOWS_NAMESPACE, DiagnosisTarget, Finding, Severity, diagnose
@@ -22,9 +23,9 @@ from rollouts.manifests.manifest import Release
 from rollouts.manifests.spec import ArgoFleetSpec
 from tidegate.app.plan import require_files_for_pods
 from tidegate.app.process import note
-from tidegate.app.wiring.engines import trusted_images
-from tidegate.app.wiring.specs import read_spec, trust_next_to
+from tidegate.app.wiring.specs import read_spec
 from tidegate.app.wiring.stores import open_deliveries
+from tidegate.app.wiring.trust import trust_next_to, trusted_images
 from tidegate.cli.output import print_json
 from tidegate.cli.views.console import PlainConsole
 from tidegate.cli.views.doctor import findings_text

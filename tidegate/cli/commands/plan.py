@@ -13,9 +13,9 @@ from pipelines.spec.delivery import Delivery
 from rollouts.manifests.spec import ArgoFleetSpec
 from rollouts.model import ForeignObject
 from tidegate.app.plan import images_of, plan_for
-from tidegate.app.wiring.engines import trusted_images
-from tidegate.app.wiring.specs import read_delivery, trust_next_to
+from tidegate.app.wiring.specs import read_delivery
 from tidegate.app.wiring.stores import open_registry
+from tidegate.app.wiring.trust import trust_next_to, trusted_images
 from tidegate.cli.output import print_json
 from tidegate.cli.views.plan import (
     plan_markdown,

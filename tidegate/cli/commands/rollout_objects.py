@@ -7,9 +7,9 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from pipelines.adapters.image_engines import pem_of
 from pipelines.plan.region_objects import RegionObjects, region_objects
 from pipelines.spec.delivery import Delivery
-from pipelines.spec.trust import pem_of
 from rollouts.adapters.kube.client import connect
 from rollouts.cluster.ownership import foreign_objects, refuse_foreign
 from rollouts.kube.model import Json
@@ -19,8 +19,8 @@ from rollouts.manifests.render import RenderPart
 from rollouts.manifests.spec import ArgoFleetSpec
 from rollouts.model import ForeignObject
 from tidegate.app.process import note
-from tidegate.app.wiring.engines import trusted_images
-from tidegate.app.wiring.specs import read_spec, trust_next_to
+from tidegate.app.wiring.specs import read_spec
+from tidegate.app.wiring.trust import trust_next_to, trusted_images
 from tidegate.cli.output import print_json
 from tidegate.cli.rollout_options import ReleaseOptions, clusters_of, region_of
 from tidegate.core.clock import SystemClock

@@ -28,7 +28,7 @@ from tidegate.cli.options import (
 from tidegate.core.errors import Refused, UsageError
 
 if TYPE_CHECKING:
-    from tidegate.app.deliver import DeliveryDisplay, DeliveryOutcome
+    from tidegate.app.wiring.running import DeliveryDisplay, DeliveryOutcome
 
 
 @spread
@@ -128,8 +128,9 @@ def resume(
       tidegate resume 0f3c41d28a1b4c7e9d5f6a7b8c9d0e1f --ssh-key ~/.ssh/id_ed25519
     """
     from pipelines.spec.trust import trust_at
-    from tidegate.app.resume import ResumeCredentials, ResumeOptions
+    from tidegate.app.resume import ResumeOptions
     from tidegate.app.resume import resume as run
+    from tidegate.app.wiring.attached import ResumeCredentials
     from tidegate.cli.credentials import prover_of
     from tidegate.cli.views.console import PlainConsole
     from tidegate.cli.views.delivery import follow

@@ -16,7 +16,7 @@ from tidegate.cli.options import SPEC, STATE, As, Output, ProofOptions, SpecFile
 from tidegate.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from tidegate.app.deliver import DeliveryDisplay
+    from tidegate.app.wiring.running import DeliveryDisplay
 
 
 STEP = "step"
@@ -78,8 +78,8 @@ def stage_open(
       tidegate stage open -f delivery.yaml --key "$WORKFLOW_UID" --output json
     """
     from pipelines.spec.trust import trust_at
-    from tidegate.app.resume import ResumeCredentials
     from tidegate.app.stages import StageOpenOptions, open_stages
+    from tidegate.app.wiring.attached import ResumeCredentials
     from tidegate.cli.credentials import prover_of
     from tidegate.cli.output import print_json
 

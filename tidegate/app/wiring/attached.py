@@ -1,0 +1,152 @@
+"""A delivery that another process opened: what its ledger and kept files say, and who may carry it on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from pathlib import Path
+
+from pipelines.authority.approvals import ledger_digest, plan_digest
+from pipelines.authority.verification import USED, AnswerVerifier, first_uses, refuse_heir, used_before
+from pipelines.events.artifacts import SPEC, bring_evidence, bring_spec, owed, vouched
+from pipelines.events.history import plan_of, spec_file_of
+from pipelines.events.payloads import DeliveryResumed
+from pipelines.events.writer import WriterLimits, limits_of
+from pipelines.model import Plan
+from pipelines.plan.planner import refuse_other_files, refuse_other_plan
+from pipelines.spec.delivery import Delivery, LocalFleet
+from pipelines.spec.policy import golden_set
+from pipelines.spec.trust import Trusted
+from pipelines.state import StateFolder
+from pipelines.statements import NAMED, RESUME, Person, Proof, Prover, Statement
+from registry.adapters.mlflow_deliveries import MlflowDeliveries
+from registry.adapters.mlflow_ledger import MlflowLedger
+from registry.model import Event
+from registry.model_files import digest_files
+from rollouts.adapters.host_client import attach
+from tidegate.app.wiring.specs import kept_spec, read_delivery
+from tidegate.app.wiring.trust import local_identities
+from tidegate.core.clock import SystemClock
+from tidegate.core.errors import Refused, UsageError
+
+
+@dataclass(frozen=True)
+class AttachedDelivery:
+    """What the ledger and the files next to it say."""
+
+    ledger: MlflowLedger
+    plan: Plan
+    spec: Delivery
+    spec_path: Path
+    spec_file: str
+    state: StateFolder
+    tracking_uri: str | None
+    trusted: Trusted
+    patience: timedelta
+    """Until the next process must be heard of; zero when this one carries the delivery to its end."""
+
+    @property
+    def limits(self) -> WriterLimits:
+        """A process of many may lose its disk with its end: what it could not write it must wait for."""
+        usual = limits_of(self.spec.patience)
+        return replace(usual, end=usual.patience) if self.patience else usual
+
+    @property
+    def folder(self) -> Path:
+        """What is the delivery's own on this machine."""
+        return self.state.delivery(self.ledger.delivery)
+
+
+def attach_delivery(
+    deliveries: MlflowDeliveries,
+    ledger: MlflowLedger,
+    state: Path,
+    tracking_uri: str | None,
+    trusted: Trusted,
+    *,
+    patience: timedelta,
+) -> AttachedDelivery:
+    """Read the plan, and bring the spec and the evidence attached.
+
+    Raises:
+        UsageError: they were not kept.
+        NotAsPlanned: they are not those with which the delivery was opened.
+    """
+    events, folder = ledger.recorded(), StateFolder(state)
+    plan, spec_file = plan_of(events), spec_file_of(events)
+    if spec_file is None:
+        raise UsageError(f"the spec of delivery {ledger.delivery} was not kept", hint="deliver the version again")
+    own = folder.delivery(ledger.delivery)
+    path = bring_spec(deliveries, ledger.delivery, spec_file, own)
+    refuse_other_files(plan.resolved, digest_files(own / SPEC), spec_file, ledger.delivery)
+    spec = read_delivery(path, kept_below=own / SPEC)
+    refuse_other_plan(plan, spec, prompts=len(golden_set(spec, path.parent)), delivery=ledger.delivery)
+    bring_evidence(deliveries, ledger.delivery, own, vouched(events), owed(events))
+    return AttachedDelivery(ledger, plan, spec, path, spec_file, folder, tracking_uri, trusted, patience)
+
+
+async def require_fleet(attached: AttachedDelivery) -> None:
+    """A fleet on this machine must be up already: one that a step starts would end with the step.
+
+    Raises:
+        Refused: none is.
+    """
+    if isinstance(attached.spec.fleet, LocalFleet) and await attach(attached.state.root) is None:
+        raise Refused("no fleet runs here", hint="start it with `tidegate fleet up --detach`")
+
+
+@dataclass(frozen=True)
+class ResumeCredentials:
+    """Who wants to carry on a delivery, and how they prove it."""
+
+    by: str | None
+    """A name, where the spec says that one is enough."""
+    prover: Prover | None
+    trusted: Trusted
+
+
+def authorize_resume(credentials: ResumeCredentials, deliveries: MlflowDeliveries, delivery: str) -> Event | None:
+    """The event that says who carries the delivery on, to be written once that is so; None when nobody said it.
+
+    Raises:
+        UsageError: they may not, by what the spec says and by who has asked for the delivery.
+    """
+    events = deliveries.events(delivery)
+    spec = kept_spec(deliveries, delivery, events)
+    identities = local_identities(credentials.trusted)
+    requester = asyncio.run(AnswerVerifier(identities).requester(delivery, events))
+    unproven = any((event.step, event.kind) == ("delivery", "requested") for event in events) and requester is None
+    prover, now = credentials.prover, SystemClock().now()
+    if prover is not None and credentials.by is not None:
+        raise UsageError("--by is for a name without proof", hint="leave it out: the key or the token says who it is")
+    proof: Proof | None = None
+    person: Person | None = None
+    if prover is not None:
+        proof = prover.prove(_resume_statement(delivery, events))
+        person = identities.verify(proof, now)
+        if used_before(person, proof, first_uses(events)):
+            raise UsageError(USED, hint="have a new one issued")
+    refuse_heir(spec.resume, person, credentials.by, requester, unproven=unproven)
+    if person is None and credentials.by is None:
+        return None
+    who = str(person) if person else f"{credentials.by} ({NAMED})"
+    proven = {"proof": proof} if proof else {}
+    resumed = DeliveryResumed(by=person.identity if person else credentials.by or "", **proven)
+    return resumed.event(now, "delivery", who)
+
+
+def _resume_statement(delivery: str, events: Sequence[Event]) -> str:
+    """Of all that has happened until now: it cannot be repeated of what happens later."""
+    version = plan_of(events).version
+    return Statement(
+        says="resume",
+        question=RESUME,
+        delivery=delivery,
+        model=version.name,
+        version=version.version,
+        plan=plan_digest(events),
+        evidence=ledger_digest(events),
+        at=SystemClock().now(),
+    ).text

@@ -1,0 +1,74 @@
+"""What a delivery is opened with, and the adapters that it gets for its length."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from gates.adapters.records import RecordSource
+from gates.analyses.burn_rate import EventSource
+from gates.ports import EvidenceSource
+from pipelines.adapters.chat import OpenAIChat
+from pipelines.adapters.image_engines import TrustedImages
+from pipelines.adapters.metrics_server import MetricsServer
+from pipelines.ports import Chat, EngineProvider, Fleet, Tokenizer
+from pipelines.spec.delivery import Delivery
+from pipelines.state import StateFolder
+from pipelines.statements import Identities, Prover
+from registry.adapters.mlflow_models import MlflowRegistry
+from rollouts.cluster.carrier import Carrier
+from tidegate.core.clock import Clock, SystemClock
+
+
+@dataclass(frozen=True)
+class DeliveryInputs:
+    """What the person asked for, as far as it matters here."""
+
+    spec: Delivery
+    folder: Path
+    state: StateFolder
+    registry: MlflowRegistry
+    users: bool
+    """Play users meanwhile."""
+    keep: bool
+    """Leave up a fleet that is started for this."""
+    identities: Identities
+    """Who can prove who they are."""
+    asker: Prover | None = None
+    """Proves who asks for this delivery; None where nobody does, or another process has."""
+    images: Mapping[str, str] = field(default_factory=dict)
+    """Engine images that the plan settled, by the version's number."""
+    trusted: TrustedImages | None = None
+    """What an engine image has to be."""
+    carrier: Carrier | None = None
+    """Who carries the delivery."""
+
+
+def file_tokenizer() -> Tokenizer:
+    """What reads the chat template of a version's files; it loads what that takes."""
+    from engine_images.adapters.model_version import FileTokenizer
+
+    return FileTokenizer()
+
+
+@dataclass(frozen=True)
+class Backends:
+    """The adapters behind a delivery's ports."""
+
+    fleets: Mapping[str, Fleet]
+    """By region."""
+    engines: EngineProvider
+    proxy: EvidenceSource
+    events: EventSource | None = None
+    """Who answers the queries of SLOs; None where nobody does."""
+    users: RecordSource | None = None
+    """What the users that are played write down."""
+    chat: Chat = field(default_factory=OpenAIChat)
+    tokenizer: Tokenizer = field(default_factory=file_tokenizer)
+    clock: Clock = field(default_factory=SystemClock)
+
+
+BackendsOpener = Callable[[DeliveryInputs, MetricsServer | None], AbstractAsyncContextManager[Backends]]
+"""Opens the backends of a delivery for its length; `open_backends` opens those that its spec describes."""
