@@ -20,6 +20,7 @@ _NAMES = {
     "pipelines.model": "Ending Plan PlanStep Result",
     "pipelines.ports": "Chat ChatAnswer EngineProvider Fleet Ledger Tokenizer",
     "pipelines.spec.delivery": "Delivery",
+    "pipelines.views.status": "StatusReport",
     "registry.errors": "DeliveryRuns",
     "registry.model": "ModelVersion",
     "rollouts.base": "BaseFleet RegionReading RegionSplit ServingVersion",
@@ -27,7 +28,6 @@ _NAMES = {
     "rollouts.model": "PORT Engine EngineSet RegionPhase RegionState Role",
     "tidegate.api": "Connection connect deliver load_spec plan register resume rollback status",
     "tidegate.app.rollback": "RollbackOutcome",
-    "tidegate.app.status": "StatusReport",
     "tidegate.core.errors": "ExitCode OutsideError Refused TidegateError UsageError",
 }
 _HOME = {name: (module, name) for module, names in _NAMES.items() for name in names.split()}

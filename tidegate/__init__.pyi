@@ -19,6 +19,7 @@ from pipelines.ports import Fleet as Fleet
 from pipelines.ports import Ledger as Ledger
 from pipelines.ports import Tokenizer as Tokenizer
 from pipelines.spec.delivery import Delivery as Delivery
+from pipelines.views.status import StatusReport as StatusReport
 from registry.errors import DeliveryRuns as DeliveryRuns
 from registry.model import Event
 from registry.model import ModelVersion as ModelVersion
@@ -48,7 +49,6 @@ from tidegate.api import resume as resume
 from tidegate.api import rollback as rollback
 from tidegate.api import status as status
 from tidegate.app.rollback import RollbackOutcome as RollbackOutcome
-from tidegate.app.status import StatusReport as StatusReport
 from tidegate.core.errors import ExitCode as ExitCode
 from tidegate.core.errors import OutsideError as OutsideError
 from tidegate.core.errors import Refused as Refused

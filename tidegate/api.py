@@ -25,13 +25,14 @@ from pipelines.spec.delivery import LocalFleet as LocalFleetSpec
 from pipelines.spec.trust import Trusted, trust_at
 from pipelines.state import StateFolder
 from pipelines.statements import Prover
+from pipelines.views.status import StatusReport
 from registry.model import Event, ModelVersion
 from tidegate.app.deliver import DeliverOptions, deliver_plan
 from tidegate.app.plan import plan_for, resolve_plan
 from tidegate.app.process import TRUST_VARIABLE
 from tidegate.app.resume import ResumeOptions, resume_delivery
 from tidegate.app.rollback import RollbackOptions, RollbackOutcome, take_back
-from tidegate.app.status import StatusReport, read_report
+from tidegate.app.status import read_report
 from tidegate.app.wiring.attached import ResumeCredentials
 from tidegate.app.wiring.backends import OwnBackends, host_of, open_backends, refuse_other_regions
 from tidegate.app.wiring.fleets import FleetsOpener, standing_fleets

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from hashlib import sha256
 from pathlib import Path
+from uuid import uuid4
 
 from pipelines.authority.verification import refuse_unanswerable, request_of
 from pipelines.events.artifacts import keep_spec, refuse_unkeepable
@@ -15,16 +16,21 @@ from pipelines.events.journal import Journal
 from pipelines.events.payloads import StepProgress
 from pipelines.events.state import state_of
 from pipelines.model import EXIT_CODES, Ending, Plan, PlanStep, Result, StageName
+from pipelines.ports import Fleet
 from pipelines.run.resume import StepResult, close, say_what_is_lost, take_step
 from pipelines.spec.delivery import Delivery, LocalFleet
 from pipelines.spec.trust import Trusted
+from pipelines.state import StateFolder
 from pipelines.statements import Identities, Prover
 from registry.adapters.mlflow_deliveries import MlflowDeliveries
 from registry.adapters.mlflow_ledger import MlflowLedger
+from registry.errors import StoreUnreachable
 from registry.model import DeliverySummary
+from rollouts.cluster.carrier import Carrier
+from rollouts.errors import FleetError
 from rollouts.local.watchdog import end_lease, lend
 from tidegate.app.plan import plan_for, resolve_plan
-from tidegate.app.process import cancelled_by_signals
+from tidegate.app.process import cancelled_by_signals, note, process_name
 from tidegate.app.reports import keep_report
 from tidegate.app.wiring.attached import (
     AttachedDelivery,
@@ -34,13 +40,14 @@ from tidegate.app.wiring.attached import (
     require_fleet,
 )
 from tidegate.app.wiring.backends import open_backends
+from tidegate.app.wiring.fleets import CarriedFleet, standing_fleets
 from tidegate.app.wiring.running import DeliveryDisplay, attached_context
 from tidegate.app.wiring.services import notifier_for
 from tidegate.app.wiring.specs import read_delivery
 from tidegate.app.wiring.stores import open_deliveries, open_registry
 from tidegate.app.wiring.trust import local_identities, trusted_images
 from tidegate.core.clock import SystemClock
-from tidegate.core.errors import ExitCode, Refused, TidegateError, UsageError
+from tidegate.core.errors import ExitCode, NotGenuine, Refused, TidegateError, UsageError
 from tidegate.core.spec import load_spec
 
 
@@ -152,6 +159,7 @@ def _take_over(deliveries: MlflowDeliveries, options: StageOpenOptions) -> Mlflo
         options.tracking_uri,
         options.credentials.trusted,
         patience=options.patience,
+        key=options.key,
     )
     asyncio.run(_report_lost_steps(attached))
     return ledger
@@ -218,7 +226,7 @@ def run_stage(options: StageStepOptions, display: DeliveryDisplay) -> StepResult
         )
     patience = timedelta(seconds=summary.patience_seconds)
     attached = attach_delivery(
-        deliveries, ledger, options.state, options.tracking_uri, options.trusted, patience=patience
+        deliveries, ledger, options.state, options.tracking_uri, options.trusted, patience=patience, key=summary.key
     )
     display.story = state_of(events)
     return asyncio.run(_run_step(attached, step.id, display))
@@ -250,9 +258,25 @@ class StageCloseOptions:
 def close_stages(options: StageCloseOptions, display: DeliveryDisplay) -> Result | None:
     """End a delivery: delivered when every step is done, else every region goes back. Idempotent.
 
+    Users wait neither for MLflow nor for a ledger that can be believed: where there is none, whatever the delivery has
+    on trial is taken back by its key alone, and the rest is for the next `close`.
+
     Returns:
         How it ended; None when nothing was opened with the key.
+
+    Raises:
+        StoreUnreachable: MLflow is away.
+        NotGenuine: the ledger, or what is kept with it, is not what the delivery wrote.
     """
+    try:
+        return _close_recorded(options, display)
+    except (StoreUnreachable, NotGenuine):
+        if options.key:
+            asyncio.run(_end_trials(load_spec(options.spec, Delivery), options.state, options.key))
+        raise
+
+
+def _close_recorded(options: StageCloseOptions, display: DeliveryDisplay) -> Result | None:
     deliveries = open_deliveries(options.state, options.tracking_uri)
     delivery = _named_delivery(options, deliveries)
     if delivery is None:
@@ -263,7 +287,7 @@ def close_stages(options: StageCloseOptions, display: DeliveryDisplay) -> Result
         return outcome_of(ledger.recorded(), delivery) or _recorded_result(summary)
     patience = timedelta(seconds=summary.patience_seconds)
     attached = attach_delivery(
-        deliveries, ledger, options.state, options.tracking_uri, options.trusted, patience=patience
+        deliveries, ledger, options.state, options.tracking_uri, options.trusted, patience=patience, key=summary.key
     )
     display.story = state_of(ledger.recorded())
     try:
@@ -295,6 +319,33 @@ async def _close_delivery(attached: AttachedDelivery, display: DeliveryDisplay) 
             attached_context(attached, open_backends, [display], impatient) as context,
         ):
             return await close(context)
+
+
+async def _end_trials(spec: Delivery, state: Path, key: str) -> None:
+    """Take back what processes of the delivery with that key have on trial; a successor's, and nobody's, stays.
+
+    On this machine the fleet's host does it, once `delivery.lease` has run out.
+    """
+    if isinstance(spec.fleet, LocalFleet):
+        return
+    carrier = Carrier(
+        token=uuid4().hex, who=process_name(), key=key, unattended_seconds=spec.fleet.unattended.total_seconds()
+    )
+    async with standing_fleets(spec, StateFolder(state), carrier=carrier) as fleets:
+        await asyncio.gather(*(_end_trial(region, fleet, key) for region, fleet in fleets.items()))
+
+
+async def _end_trial(region: str, fleet: Fleet, key: str) -> None:
+    try:
+        held = await fleet.carried() if isinstance(fleet, CarriedFleet) else None
+        if held is None or held.key != key:
+            return
+        found = await fleet.rollback(None)
+    except FleetError as error:
+        note(f"{region}: could not be taken back: {error}")
+        return
+    serves = f"version {found.stable.version} serves all users" if found.stable and not found.weight else "not back yet"
+    note(f"{region}: nothing is on trial any more; {serves}")
 
 
 def _recorded_result(summary: DeliverySummary) -> Result:

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from typing import Protocol, runtime_checkable
 
 from pipelines.adapters.lock import holder
 from pipelines.events.spool import SUFFIX
@@ -16,29 +13,16 @@ from pipelines.ports import Fleet
 from pipelines.run.regions import foreign_objects_in
 from pipelines.spec.delivery import Delivery
 from pipelines.state import StateFolder
+from pipelines.views.status import DeliveryStatus, FleetSnapshot, StatusReport
 from registry.adapters.mlflow_deliveries import MlflowDeliveries
-from registry.model import DeliverySummary
 from rollouts.errors import FleetError
 from rollouts.model import CarrierHeartbeat, RegionState
 from tidegate.app.process import note
-from tidegate.app.wiring.fleets import FleetsOpener, standing_fleets
+from tidegate.app.wiring.fleets import CarriedFleet, FleetsOpener, standing_fleets
 from tidegate.app.wiring.specs import read_delivery
 from tidegate.app.wiring.stores import open_deliveries
-from tidegate.core.errors import ExitCode, TidegateError
+from tidegate.core.errors import TidegateError
 from tidegate.core.threads import call_in_thread
-
-
-@dataclass(frozen=True)
-class DeliveryStatus:
-    """The records of the last delivery as MLflow has them, and what it has not taken yet."""
-
-    last: DeliverySummary | None = None
-    alive: bool = False
-    story: DeliveryState = field(default_factory=DeliveryState)
-    unwritten: int = 0
-    """What waits on this machine's disk for MLflow to answer."""
-    unreadable: str | None = None
-    """Why MLflow said nothing; None when it answered."""
 
 
 def read_status(ledgers: MlflowDeliveries, model: str, unwritten: Path) -> DeliveryStatus:
@@ -57,54 +41,11 @@ def unwritten_count(folder: Path) -> int:
     return sum(len(path.read_bytes().splitlines()) for path in folder.glob(f"*{SUFFIX}"))
 
 
-@runtime_checkable
-class CarriedFleet(Protocol):
-    """A fleet that knows who carries its trial."""
-
-    async def carried(self) -> CarrierHeartbeat | None:
-        """None when nobody does."""
-        ...
-
-
-@dataclass(frozen=True)
-class FleetSnapshot:
-    """One look at every region."""
-
-    regions: Sequence[RegionState]
-    silent: Mapping[str, str]
-    """Why others cannot be seen."""
-    carried: Mapping[str, CarrierHeartbeat]
-    """Who carries the trials, where somebody does."""
-
-
-@dataclass(frozen=True)
-class StatusReport:
-    """The last delivery, and what every region serves."""
-
-    delivery: DeliveryStatus
-    fleet: FleetSnapshot
-    process: int | None
-    """Of the delivery that runs here."""
-
-    @property
-    def exit_code(self) -> ExitCode:
-        """4 when a region cannot be seen, or serves nobody, or the records cannot be read."""
-        if self.delivery.unreadable is not None:
-            return ExitCode.OUTSIDE
-        return _exit_code(self.fleet.regions, self.fleet.silent)
-
-
 def status(spec_path: Path, state: Path, tracking_uri: str | None = None) -> StatusReport:
     """What is known here of the model's last delivery, and one look at every region. Changes nothing."""
     spec, folder = read_delivery(spec_path), StateFolder(state)
     delivery = read_status(open_deliveries(state, tracking_uri), spec.model.name, folder.unwritten)
     return StatusReport(delivery, asyncio.run(_observe(spec, folder)), holder(folder.lock))
-
-
-def _exit_code(regions: Sequence[RegionState], silent: Mapping[str, str]) -> ExitCode:
-    """Whether every region was seen, and has a stable engine that answers: none at all is no fleet."""
-    serving = [region.stable is not None and region.stable.ready for region in regions]
-    return ExitCode.DELIVERED if serving and all(serving) and not silent else ExitCode.OUTSIDE
 
 
 async def read_report(spec: Delivery, state: Path, tracking_uri: str | None, open_fleets: FleetsOpener) -> StatusReport:

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
+from pipelines.views.status import _exit_code
 from registry.errors import StoreUnreachable
 from registry.model import DeliverySummary
 from rollouts.model import CarrierHeartbeat, EngineSet, ForeignObject, RegionPhase, RegionState, Role
-from tidegate.app.status import _exit_code, read_status
+from tidegate.app.status import read_status
 from tidegate.cli.views.status import (
     _delivery_line,
     _foreign_object_lines,

@@ -46,6 +46,8 @@ class AttachedDelivery:
     trusted: Trusted
     patience: timedelta
     """Until the next process must be heard of; zero when this one carries the delivery to its end."""
+    key: str = ""
+    """That it was opened, or carried on, with; empty for none."""
 
     @property
     def limits(self) -> WriterLimits:
@@ -67,6 +69,7 @@ def attach_delivery(
     trusted: Trusted,
     *,
     patience: timedelta,
+    key: str | None = None,
 ) -> AttachedDelivery:
     """Read the plan, and bring the spec and the evidence attached.
 
@@ -84,7 +87,7 @@ def attach_delivery(
     spec = read_delivery(path, kept_below=own / SPEC)
     refuse_other_plan(plan, spec, prompts=len(golden_set(spec, path.parent)), delivery=ledger.delivery)
     bring_evidence(deliveries, ledger.delivery, own, vouched(events), owed(events))
-    return AttachedDelivery(ledger, plan, spec, path, spec_file, folder, tracking_uri, trusted, patience)
+    return AttachedDelivery(ledger, plan, spec, path, spec_file, folder, tracking_uri, trusted, patience, key or "")
 
 
 async def require_fleet(attached: AttachedDelivery) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import timedelta
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from pipelines.ports import Fleet
 from pipelines.spec.delivery import Delivery
 from pipelines.state import StateFolder
 from rollouts.cluster.carrier import Carrier
 from rollouts.manifests.spec import ArgoFleetSpec
+from rollouts.model import CarrierHeartbeat
 
 
 class FleetsOpener(Protocol):
@@ -21,6 +22,15 @@ class FleetsOpener(Protocol):
         self, spec: Delivery, state: StateFolder, *, patience: timedelta | None = None, carrier: Carrier | None = None
     ) -> AbstractAsyncContextManager[Mapping[str, Fleet]]:
         """By region."""
+        ...
+
+
+@runtime_checkable
+class CarriedFleet(Protocol):
+    """A fleet that knows who carries its trial."""
+
+    async def carried(self) -> CarrierHeartbeat | None:
+        """None when nobody does."""
         ...
 
 

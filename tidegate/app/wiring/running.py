@@ -159,6 +159,7 @@ def carrier_of(
     patience: timedelta = timedelta(0),
     hands_on: bool = False,
     continues: bool = False,
+    key: str = "",
 ) -> Carrier:
     """Name this process as who carries the delivery, alone or as one of those that do so step by step.
 
@@ -168,6 +169,7 @@ def carrier_of(
         patience: how long nothing may be heard between two steps; a trial goes on at least as long.
         hands_on: whether others go on with it afterwards.
         continues: whether others carried it before as the same owner.
+        key: with which it was opened; empty for none.
     """
     unattended = max(spec.fleet.unattended.total_seconds(), patience.total_seconds())
     return Carrier(
@@ -177,6 +179,7 @@ def carrier_of(
         hands_on=hands_on,
         continues=continues,
         unattended_seconds=unattended,
+        key=key,
     )
 
 
@@ -205,7 +208,12 @@ async def attached_context(
         images=attached.plan.resolved.images if attached.plan.resolved else {},
         trusted=trusted_images(attached.trusted),
         carrier=carrier_of(
-            attached.ledger, attached.spec, patience=attached.patience, hands_on=hands_on, continues=True
+            attached.ledger,
+            attached.spec,
+            patience=attached.patience,
+            hands_on=hands_on,
+            continues=True,
+            key=attached.key,
         ),
     )
     with (

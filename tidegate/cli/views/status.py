@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 
+from pipelines.views.status import DeliveryStatus, FleetSnapshot, StatusReport
 from pipelines.views.wording import people
 from registry.model import DeliverySummary
 from rollouts.model import CarrierHeartbeat, RegionPhase, RegionState
-from tidegate.app.status import DeliveryStatus, FleetSnapshot, StatusReport
 from tidegate.core.durations import duration
 
 NOTABLE_SECONDS = 60.0

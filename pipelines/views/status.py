@@ -1,0 +1,58 @@
+"""What is known of a model's last delivery and of its regions, at one moment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pipelines.events.state import DeliveryState
+from registry.model import DeliverySummary
+from rollouts.model import CarrierHeartbeat, RegionState
+from tidegate.core.errors import ExitCode
+
+
+@dataclass(frozen=True)
+class DeliveryStatus:
+    """The records of the last delivery as MLflow has them, and what it has not taken yet."""
+
+    last: DeliverySummary | None = None
+    alive: bool = False
+    story: DeliveryState = field(default_factory=DeliveryState)
+    unwritten: int = 0
+    """What waits on this machine's disk for MLflow to answer."""
+    unreadable: str | None = None
+    """Why MLflow said nothing; None when it answered."""
+
+
+@dataclass(frozen=True)
+class FleetSnapshot:
+    """One look at every region."""
+
+    regions: Sequence[RegionState]
+    silent: Mapping[str, str]
+    """Why others cannot be seen."""
+    carried: Mapping[str, CarrierHeartbeat]
+    """Who carries the trials, where somebody does."""
+
+
+@dataclass(frozen=True)
+class StatusReport:
+    """The last delivery, and what every region serves."""
+
+    delivery: DeliveryStatus
+    fleet: FleetSnapshot
+    process: int | None
+    """Of the delivery that runs here."""
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """4 when a region cannot be seen, or serves nobody, or the records cannot be read."""
+        if self.delivery.unreadable is not None:
+            return ExitCode.OUTSIDE
+        return _exit_code(self.fleet.regions, self.fleet.silent)
+
+
+def _exit_code(regions: Sequence[RegionState], silent: Mapping[str, str]) -> ExitCode:
+    """Whether every region was seen, and has a stable engine that answers: none at all is no fleet."""
+    serving = [region.stable is not None and region.stable.ready for region in regions]
+    return ExitCode.DELIVERED if serving and all(serving) and not silent else ExitCode.OUTSIDE

@@ -1,0 +1,117 @@
+"""`tidegate stage close`, as a workflow's exit handler, when MLflow is away or its records cannot be believed.
+
+Half of the users of a region are on the version on trial; they are back before anything can be read or written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import yaml
+from fakes.clusters.region import ClusterRegion
+from fakes.clusters.served import Clusters, clusters, delivery_to, mark_images, write_golden_set
+from fakes.terminal import Said, Tidegate
+from fakes.workflow.engine import engines
+
+from registry.adapters.mlflow_models import MlflowRegistry
+from registry.adapters.mlflow_store import embedded_uri
+from rollouts.cluster.carrier import Carrier, read_lease
+from rollouts.kube.resources import LEASES
+from rollouts.manifests.conventions import lease
+
+REGION = "eu-west-1"
+KEY = "workflow-1"
+AWAY = "http://127.0.0.1:9"
+
+
+@dataclass
+class Scene:
+    """A delivery with a key, whose canary has half of the region's users."""
+
+    tidegate: Tidegate
+    there: Clusters
+    delivery: str
+    state: Path
+
+    @property
+    def region(self) -> ClusterRegion:
+        return self.there.region(REGION)
+
+    def close(self, *options: str, key: str = KEY) -> Said:
+        return self.tidegate("stage", "close", "-f", "delivery.yaml", "--key", key, *options)
+
+    def holder(self) -> str:
+        name = lease("support-llm")
+        return self.there.servers.do(lambda: read_lease(self.region.cluster.get(LEASES, name)).token)
+
+    def carry_on(self, carrier: Carrier) -> None:
+        """As a process with that carrier does it: to half of the users."""
+        fleet = self.region.open(carrier=carrier)
+        self.there.servers.run(fleet.shift(50))
+        self.there.servers.run(fleet.renew())
+
+
+@pytest.fixture
+def scene(
+    tidegate: Tidegate, registered: Path, name: str, state: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Scene]:
+    folder = registered.parent
+    write_golden_set(folder)
+    mark_images(MlflowRegistry(embedded_uri(state)), name)
+    with engines(folder / "champion" / "model") as served:
+        spec = delivery_to([[REGION]], name=name, engine=served.url)
+        spec["gates"] |= {"errors": {"max_increase": "5pp"}}
+        spec["traffic"] = {"requests_per_second": 50}
+        spec["stages"] += [{"canary": {"weights": [50], "gates": ["errors"]}}]
+        registered.write_text(yaml.safe_dump(spec))
+        with clusters(spec, folder) as there:
+            monkeypatch.setenv("KUBECONFIG", str(there.servers.kubeconfig))
+            opened = tidegate("stage", "open", "-f", "delivery.yaml", "--key", KEY, "--output", "json")
+            assert opened.code == 0, opened.err
+            for step in ("build", f"deploy@{REGION}"):
+                said = tidegate("stage", step, "--delivery", opened.json["delivery"], "--key", KEY)
+                assert said.code == 0, said.err
+            scene = Scene(tidegate, there, opened.json["delivery"], state)
+            scene.carry_on(Carrier(token=scene.holder(), who="a step", key=KEY, hands_on=True))
+            assert there.splits() == [(50, 0)]
+            yield scene
+
+
+def test_users_are_back_while_mlflow_is_away_and_the_records_follow(scene: Scene) -> None:
+    said = scene.close("--tracking-uri", AWAY)
+    assert said.code == 4
+    assert "eu-west-1: nothing is on trial any more; version 1 serves all users" in said.err
+    assert (scene.there.splits(), scene.there.versions()) == ([(0, 0)], ["1"])
+    again = scene.close("--output", "json")
+    assert (again.code, again.json["ending"]) == (130, "interrupted"), again.err
+    assert (scene.there.splits(), scene.there.versions()) == ([(0, 0)], ["1"])
+
+
+def test_users_are_back_when_the_ledger_is_forged(scene: Scene) -> None:
+    from mlflow import MlflowClient
+
+    event = '{"at":"2026-01-01T00:00:00Z","step":"offline@eu-west-1","kind":"done","message":"","data":{}}'
+    MlflowClient(embedded_uri(scene.state)).set_tag(scene.delivery, "mlflow.tidegate.event.9001.1of1.forged0", event)
+    said = scene.close()
+    assert (said.code, "is not genuine" in said.err) == (5, True)
+    assert (scene.there.splits(), scene.there.versions()) == ([(0, 0)], ["1"])
+
+
+@pytest.mark.parametrize("successors_key", ["workflow-2", ""])
+def test_what_a_successor_has_on_trial_stays(scene: Scene, successors_key: str) -> None:
+    over = frozenset({scene.holder()})
+    scene.carry_on(Carrier(token="resumed", who="another workflow", over=over, key=successors_key))
+    said = scene.close("--tracking-uri", AWAY)
+    assert said.code == 4
+    assert scene.there.splits() == [(50, 0)]
+    assert scene.holder() == "resumed"
+
+
+def test_a_delivery_that_is_through_stays(scene: Scene) -> None:
+    scene.there.servers.run(scene.region.open(carrier=Carrier(token=scene.holder(), who="a step", key=KEY)).promote())
+    assert scene.there.versions() == ["2"]
+    assert scene.close("--tracking-uri", AWAY).code == 4
+    assert (scene.there.versions(), scene.there.splits()) == (["2"], [(0, 0)])
