@@ -22,6 +22,7 @@ from tidegate.app.wiring.engines import local_engines
 from tidegate.app.wiring.specs import on_this_machine, read_delivery
 from tidegate.app.wiring.stores import open_registry
 from tidegate.core.errors import OutsideError, Refused
+from tidegate.core.threads import call_in_thread
 
 LOOK_SECONDS = 2.0
 
@@ -52,8 +53,8 @@ async def _serve_until_stopped(
     ports = on_this_machine(spec).ports
     if await attach(state.root) is not None:
         raise Refused("a fleet runs here already", hint="see `tidegate status`, or stop it with `tidegate fleet down`")
-    registry = open_registry(state.root, options.tracking_uri)
-    champion = registry.resolve(spec.model.name, spec.model.target)
+    registry = await call_in_thread(open_registry, state.root, options.tracking_uri)
+    champion = await call_in_thread(registry.resolve, spec.model.name, spec.model.target)
     note(f"preparing {champion.uri}")
     engine = await local_engines(spec, state, registry).prepare(champion, note)
     regions = {region: ports.get(region) for region in spec.regions.names}

@@ -29,6 +29,7 @@ from tidegate.app.wiring.fleets import FleetsOpener, standing_fleets
 from tidegate.app.wiring.records import RollbackLedger
 from tidegate.core.clock import Clock, SystemClock
 from tidegate.core.errors import ExitCode, OutsideError, Refused, TidegateError, UsageError
+from tidegate.core.threads import call_in_thread
 
 LOOK_SECONDS = 0.2
 
@@ -113,7 +114,8 @@ async def take_back(options: RollbackOptions) -> RollbackOutcome:
             raise OutsideError("no fleet runs here", hint="start it with `tidegate fleet up`")
         watched = await stack.enter_async_context(open_fleets(spec, state, patience=PATIENCE))
         fleets = {region: running[region] for region in _selected_regions(options, spec)}
-        ledger = RollbackLedger(spec.model.name, state.root, options.tracking_uri)
+        limit = spec.patience.call.total_seconds()
+        ledger = RollbackLedger(spec.model.name, state.root, options.tracking_uri, limit)
 
         async def start_again(fleet: Fleet, version: str) -> Engine:
             return await engine_before(fleet, version, options, ledger)
@@ -454,8 +456,8 @@ async def engine_before(fleet: Fleet, version: str, options: RollbackOptions, re
     if isinstance(fleet, ArgoFleet):
         return await fleet.engine_of(version) or await records.engine(version, options.spec.metadata.name)
     from tidegate.app.wiring.engines import local_engines
-    from tidegate.app.wiring.stores import open_registry
 
-    registry = open_registry(records.state, records.tracking_uri)
+    found = await records.registered(version)
+    registry = await call_in_thread(records.registry)
     provider = options.engines or local_engines(options.spec, StateFolder(options.state), registry)
-    return await provider.prepare(registry.resolve(options.spec.model.name, version), note)
+    return await provider.prepare(found, note)

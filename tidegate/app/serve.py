@@ -42,6 +42,7 @@ from tidegate.app.wiring.stores import open_deliveries, registry_uri
 from tidegate.core.clock import SystemClock
 from tidegate.core.durations import parse_duration
 from tidegate.core.errors import TidegateError, UsageError
+from tidegate.core.threads import call_in_thread
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ async def _serve(
             if options.workflows
             else nullcontext(process_starter(options.spec, options.state, options.tracking_uri))
         )
-        ledgers, clock = open_deliveries(options.state, options.tracking_uri), SystemClock()
+        ledgers, clock = await call_in_thread(open_deliveries, options.state, options.tracking_uri), SystemClock()
         watched = Watched(spec.model.name, spec.model.origin, options.policy, every)
         reconciler = Reconciler(watched, World(inbox, triggers, ledgers, starter, clock, note))
         loop = asyncio.get_running_loop()

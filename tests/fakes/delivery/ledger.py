@@ -30,10 +30,10 @@ class OffLoop:
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._store, name)
-        return _refused_on_the_loop(found, name) if callable(found) else found
+        return refused_on_the_loop(found, name) if callable(found) else found
 
 
-def _refused_on_the_loop(call: Callable[..., Any], name: str) -> Callable[..., Any]:
+def refused_on_the_loop(call: Callable[..., Any], name: str) -> Callable[..., Any]:
     @wraps(call)
     def asked(*args: Any, **named: Any) -> Any:
         try:

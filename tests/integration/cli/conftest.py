@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from pathlib import Path
 from unittest.mock import patch
 
 import pytest
+from fakes.delivery.ledger import refused_on_the_loop
 from fakes.terminal import Said, Tidegate
 
+from registry.adapters.mlflow_http import MlflowServer
+from registry.adapters.mlflow_library import LibraryStore
 from tidegate.cli import main
 from tidegate.testing import write_tiny_model
+
+
+@pytest.fixture(autouse=True)
+def _mlflow_is_asked_off_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In no command of this process: one question that hangs would hold up every region."""
+    for way in (MlflowServer, LibraryStore):
+        for question, asks in inspect.getmembers(way, inspect.isfunction):
+            if not question.startswith("_"):
+                monkeypatch.setattr(way, question, refused_on_the_loop(asks, question))
 
 
 @pytest.fixture(scope="session")

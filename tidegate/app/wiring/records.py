@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from pipelines.events.payloads import Closing, StopRequest
-from registry.model import Alias, DeliverySummary
+from registry.model import Alias, DeliverySummary, ModelVersion
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import OutsideError
 from tidegate.core.threads import call_with_timeout
@@ -20,10 +20,6 @@ if TYPE_CHECKING:
     from registry.adapters.mlflow_deliveries import MlflowDeliveries
     from registry.adapters.mlflow_models import MlflowRegistry
     from rollouts.model import Engine
-
-
-LIMIT_SECONDS = 10.0
-"""For each question to a server."""
 
 
 FILE_LIMIT_SECONDS = 60.0
@@ -49,6 +45,8 @@ class RollbackLedger:
     model: str
     state: Path
     tracking_uri: str | None
+    limit_seconds: float = 10.0
+    """For each question to a server: `patience.call` of the spec."""
 
     async def known(self) -> LastDelivery:
         """The last delivery, and whether somebody carries it."""
@@ -64,11 +62,15 @@ class RollbackLedger:
 
     async def reinstate(self, version: str) -> None:
         """Make it champion: users are on it."""
-        await self._ask(lambda: self._registry().reinstate(self._registry().resolve(self.model, version)))
+        await self._ask(lambda: self.registry().reinstate(self.registry().resolve(self.model, version)))
 
     async def previous(self) -> str:
         """The version that the alias `previous` points at."""
-        return await self._ask(lambda: self._registry().resolve(self.model, Alias.PREVIOUS).version)
+        return await self._ask(lambda: self.registry().resolve(self.model, Alias.PREVIOUS).version)
+
+    async def registered(self, version: str) -> ModelVersion:
+        """The version as the registry has it."""
+        return await self._ask(lambda: self.registry().resolve(self.model, version))
 
     async def engine(self, version: str, name: str) -> Engine:
         """The engine image that a version's tags name; no file is brought here."""
@@ -78,7 +80,7 @@ class RollbackLedger:
         if self.tracking_uri is None and not (self.state / "mlflow.db").exists():
             message = "no MLflow is named here, and there is none in the state folder"
             raise OutsideError(message, hint="set MLFLOW_TRACKING_URI")
-        limit = LIMIT_SECONDS if (self.tracking_uri or "").startswith("http") else FILE_LIMIT_SECONDS
+        limit = self.limit_seconds if (self.tracking_uri or "").startswith("http") else FILE_LIMIT_SECONDS
         return await call_with_timeout(limit, call, what="MLflow")
 
     def _known(self) -> LastDelivery:
@@ -95,7 +97,7 @@ class RollbackLedger:
         reason = f"taken back by {_me()}; nobody carried it any more"
         closing = Closing(outcome="interrupted", reason=reason, exit_code=130)
         at = SystemClock().now()
-        registry = self._registry()
+        registry = self.registry()
         if last.champion is not None and registry.resolve(self.model, Alias.CHAMPION).version != last.champion:
             registry.reinstate(registry.resolve(self.model, last.champion))
         ledger.append(closing.event(at, "delivery", f"interrupted: {reason}"))
@@ -105,7 +107,7 @@ class RollbackLedger:
         from pipelines.adapters.image_engines import pinned_image
         from rollouts.model import Engine
 
-        registry = self._registry()
+        registry = self.registry()
         found = registry.resolve(self.model, version)
         image = pinned_image(found, registry.tags(found))
         return Engine(version=found.version, digest=found.digest, model=name, image=image)
@@ -116,7 +118,8 @@ class RollbackLedger:
 
         return open_deliveries(self.state, self.tracking_uri)
 
-    def _registry(self) -> MlflowRegistry:
+    def registry(self) -> MlflowRegistry:
+        """Where versions and their files are; to be asked in a thread."""
         from tidegate.app.wiring.stores import open_registry
 
         return open_registry(self.state, self.tracking_uri)
