@@ -18,7 +18,7 @@ FleetError (OutsideError)
 ├── NotTheCarrier         another process carries the delivery in this region; nothing was written
 ├── NotConfirmed          it was sent, and its effect did not show in time
 └── NotPossible           the operation contradicts the region's state (promote without a canary)
-    └── Overruled             somebody else asks the region for another version meanwhile
+    └── Overruled             somebody else asks for another version meanwhile, or ends the trial
 CapacityError (Refused)   too little memory or too few cores; nothing was started
 NotOurs (Refused)         an object of that name is somebody else's; nothing was written to it
 WouldTakeDown (Refused)   a write would have left users with fewer engines; it was not sent
@@ -81,7 +81,7 @@ class NotPossible(FleetError):
 
 
 class Overruled(NotPossible):
-    """Somebody else asked the region for another version while an operation of ours was under way."""
+    """Somebody else asked the region for another version, or took our trial away, during an operation of ours."""
 
 
 class CapacityError(Refused):

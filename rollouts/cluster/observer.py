@@ -264,6 +264,7 @@ def refuse_hopeless(snapshot: RegionSnapshot, what: str) -> None:
     """End a wait for a trial that time alone cannot end.
 
     Raises:
+        Overruled: somebody ended the trial by hand, or the region's guard did.
         EngineDidNotStart, NotPossible, FleetError: as `RegionObserver.until`.
     """
     name = snapshot.argo.name
@@ -271,7 +272,7 @@ def refuse_hopeless(snapshot: RegionSnapshot, what: str) -> None:
         raise NotPossible(f"somebody holds {name}: {what} cannot come about", hint=f"tidegate rollout promote {name}")
     # An abort stands in the status until the controller sees what was asked for since.
     if snapshot.observed and (back := rollback_reason(snapshot)):
-        raise FleetError(back)
+        raise Overruled(back) if abort_by_others(snapshot) else FleetError(back)
     coming = snapshot.trial or (None if snapshot.stable else snapshot.revisions[0] if snapshot.revisions else None)
     died = start_failure(snapshot.pods_of(coming))
     if coming and died:

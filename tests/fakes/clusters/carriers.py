@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ from fakes.kube.store import Event
 
 from pipelines.events.artifacts import Trials
 from pipelines.events.journal import Journal
-from pipelines.model import Ending, Plan
+from pipelines.model import Ending, Plan, Result
 from pipelines.plan.planner import make_plan
 from pipelines.plan.region_objects import rendering
 from pipelines.run.context import Context
@@ -43,6 +43,7 @@ from registry.errors import DeliveryLost
 from registry.model import Alias, ModelVersion
 from rollouts.cluster.carrier import Carrier, carrier_number, read_lease
 from rollouts.cluster.fleet import ArgoFleet, keep_renewing
+from rollouts.cluster.guard import TOKEN, WHO, GuardLoop
 from rollouts.cluster.model import version_labels
 from rollouts.errors import NotTheCarrier
 from rollouts.kube.model import Json
@@ -67,6 +68,8 @@ class Rules:
         self._numbers: dict[tuple[str, str], int] = {}
         self._aborted: set[str] = set()
         self._settled: dict[str, str] = {}
+        self._settled_since = 0.0
+        self._opened: dict[Life, float] = {}
         self._users_alone = False
         self.broken: list[str] = []
         """Which rules were broken, when, and by whom."""
@@ -79,12 +82,20 @@ class Rules:
         """That process carries the delivery, or would."""
         self._carriers[life] = carrier
 
-    def rollback_returned(self, *, users_alone: bool = False) -> None:
+    def opens(self, life: Life) -> None:
+        """That process begins a delivery of its own just now."""
+        self._opened[life] = self._story.time.elapsed
+
+    def rollback_returned(self, since: float, *, users_alone: bool = False) -> None:
         """From now on no region may have users on a canary, nor ask for another version than it serves.
 
-        With `users_alone` it may ask: somebody slept through the rollback in the middle of a step, before he entered.
+        A delivery that was opened after the rollback began, at `since`, is a new one: it may. With `users_alone` a
+        region may ask: somebody slept through the rollback in the middle of a step, before he entered.
         """
         self._users_alone = users_alone
+        self._settled_since = max(since, self._settled_since)
+        if any(opened > since for opened in self._opened.values()):
+            return
         for name, region in self._regions.items():
             self._settled[name] = region.versions()[0]
             if region.splits[-1] != (0, 0):
@@ -128,6 +139,8 @@ class Rules:
             self._say(region, f"wrote with number {ours} onto number {carrier_number(event.before)}")
 
     def _nothing_asked_for_again(self, region: str, rollout: Json) -> None:
+        if self._opened.get(self._story.asking, 0.0) > self._settled_since:  # type: ignore[arg-type]
+            self._settled.pop(region, None)
         aborted = (rollout.get("status") or {}).get("abort")
         self._aborted.add(region) if aborted else self._aborted.discard(region)
         version, *_ = version_labels(rollout["spec"].get("template") or {})
@@ -151,6 +164,8 @@ class Rules:
 
 
 USERS_PER_SECOND = 40.0
+NEXT = "3"
+"""The version after the challenger."""
 
 
 def delivery_in(*waves: Sequence[str]) -> Delivery:
@@ -226,13 +241,9 @@ class Place:
         self.aliases = Aliases()
         self.aliases.champion = like.champion if like else CHAMPION
         self.evidence = FakeEvidence()
-        for role, version in (
-            ("stable", CHAMPION),
-            ("stable", CHALLENGER),
-            ("shadow", CHALLENGER),
-            ("canary", CHALLENGER),
-        ):
-            self.evidence.serves(role, version, per_second=USERS_PER_SECOND)
+        for version in (CHAMPION, CHALLENGER, NEXT):
+            for role in ("stable", "shadow", "canary"):
+                self.evidence.serves(role, version, per_second=USERS_PER_SECOND)
         self.recorder = Recorder()
         self.rules = Rules(self.story, self.regions)
 
@@ -279,16 +290,38 @@ class Place:
             if carrier:
                 await asyncio.gather(*(fleet.leave() for fleet in fleets.values()))
 
-    async def deliver(self, life: Life) -> Ending | None:
+    async def deliver(self, life: Life, version: str = CHALLENGER) -> Ending | None:
         """`tidegate deliver`; None when it may not, or somebody replaced it before it began."""
         mine = self.deliveries(life)
-        version, champion = a_version(CHALLENGER), a_version(CHAMPION)
-        return await self._carried(life, lambda: mine.open_delivery(version, champion, spec_digest="s"), begins=True)
+        try:
+            # As the command: the plan is made by what the registry says before the ledger is opened.
+            plan = plan_of(self.spec, version, self.aliases.champion)
+
+            def opened() -> MlflowLedger:
+                ledger = mine.open_delivery(plan.version, plan.champion, spec_digest="s")
+                self.rules.opens(life)
+                return ledger
+
+            return await self._carried(life, opened, lambda context: deliver(replace(context, plan=plan)))
+        except Refused:
+            return None
 
     async def resume(self, life: Life, delivery: str) -> Ending | None:
         """`tidegate resume`; None as above."""
         mine = self.deliveries(life)
-        return await self._carried(life, lambda: mine.take_over(delivery), begins=False)
+        return await self._carried(life, lambda: mine.take_over(delivery), resume)
+
+    async def guard(self, life: Life) -> None:
+        """The guard of every region, until the task is cancelled."""
+        carrier = Carrier(token=TOKEN, who=WHO)
+        self.rules.knows(life, carrier)
+        loops = [
+            GuardLoop(
+                region.guard(transport=self.story.transport(FakeTransport(region.api), life)), self.time, lambda _: None
+            ).run()
+            for region in self.regions.values()
+        ]
+        await asyncio.gather(*loops)
 
     async def rollback(self, life: Life, *, mlflow: bool = True) -> int:
         """`tidegate rollback`, where MLflow answers or does not; its exit code."""
@@ -305,13 +338,15 @@ class Place:
             print(*outcome.wrong, sep="\n", file=sys.stderr)
             return outcome.exit_code
 
-    async def _carried(self, life: Life, take: Callable[[], MlflowLedger], *, begins: bool) -> Ending | None:
+    async def _carried(
+        self, life: Life, take: Callable[[], MlflowLedger], carry: Callable[[Context], Awaitable[Result]]
+    ) -> Ending | None:
         try:
             ledger = await self.story.process(take)
             async with self.fleets(life, carrier_of(ledger, self.spec)) as fleets:
                 journal = Journal(ledger, self.time, [self.recorder], registry=self.aliases)
                 async with heartbeat(journal.beat, self.time):
-                    result = await (deliver if begins else resume)(self._context(journal, fleets, life))
+                    result = await carry(self._context(journal, fleets, life))
         except (Refused, DeliveryLost, NotTheCarrier):
             return None
         return result.ending
@@ -356,9 +391,10 @@ def _planned(regions: tuple[tuple[str, ...], ...]) -> Plan:
     return make_plan(delivery_in(*regions), a_version(CHALLENGER), a_version(CHAMPION), prompts=0)
 
 
-def plan_of(spec: Delivery) -> Plan:
-    """As `make_plan`, once: forecasts take longer than a story."""
-    return _planned(tuple(map(tuple, spec.regions.waves)))
+def plan_of(spec: Delivery, version: str = CHALLENGER, champion: str = CHAMPION) -> Plan:
+    """As `make_plan`, once for all versions: forecasts take longer than a story and know nothing of versions."""
+    versions = {"version": a_version(version), "champion": a_version(champion)}
+    return _planned(tuple(map(tuple, spec.regions.waves))).model_copy(update=versions)
 
 
 async def _engine_before(_: object, version: str) -> Engine:

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import httpx
 from fakes.clock import SimulatedTime
-from greenlet import getcurrent, greenlet
+from greenlet import GreenletExit, getcurrent, greenlet
 
 Done = TypeVar("Done")
 
@@ -23,8 +23,12 @@ LATEST_SECONDS = 8.0
 """A request that its sender has given up may be done that much later."""
 
 
-class Killed(BaseException):
-    """`kill -9`: nothing that the process would still do is done, least of all what handles errors."""
+class Killed(GreenletExit):
+    """`kill -9`: nothing that the process would still do is done, least of all what handles errors.
+
+    Plain code that is waiting when it is killed is never gone on with; what is thrown into it once nobody knows it any
+    more ends as this too, and greenlets take it for a quiet end.
+    """
 
 
 class Life:
@@ -93,6 +97,8 @@ class Interleaving:
         while not child.dead:
             await self.time.sleep(said)
             said = child.switch()
+        if isinstance(said, Killed):
+            raise said
         result: Done = said
         return result
 

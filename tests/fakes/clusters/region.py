@@ -29,7 +29,16 @@ from rollouts.cluster.model import RegionConfig, Render
 from rollouts.cluster.routes import HttpRoutes, VirtualServices
 from rollouts.kube.model import Json
 from rollouts.kube.pods import is_pod_ready
-from rollouts.kube.resources import HTTP_ROUTES, PODS, REPLICA_SETS, ROLLOUTS, SERVICES, resource_of
+from rollouts.kube.requests import MANAGER
+from rollouts.kube.resources import (
+    HTTP_ROUTES,
+    PODS,
+    REPLICA_SETS,
+    ROLLOUTS,
+    SERVICES,
+    VIRTUAL_SERVICES,
+    resource_of,
+)
 from rollouts.manifests.manifest import Release, ReleaseCandidate
 from rollouts.manifests.render import RenderPart, render
 from rollouts.manifests.spec import ArgoFleetSpec
@@ -178,9 +187,10 @@ class ClusterRegion:
             carrier=carrier,
         )
 
-    def guard(self, clock: Clock | None = None) -> Guard:
-        """What runs in the region's own cluster, by its own clock."""
-        return Guard(self._place(60.0), self._client(retry_seconds=0), self._routes, clock or self.time)
+    def guard(self, clock: Clock | None = None, *, transport: httpx.AsyncBaseTransport | None = None) -> Guard:
+        """What runs in the region's own cluster, by its own clock; `transport` is its way to `api`."""
+        client = self._client(transport, retry_seconds=0)
+        return Guard(self._place(60.0), client, self._routes, clock or self.time)
 
     def _place(self, retry_seconds: float) -> RegionConfig:
         place = self.spec.regions[self.region]
@@ -336,12 +346,49 @@ def endpoints(cluster: FakeCluster, service: Json) -> set[str]:
     return {pod["metadata"]["name"] for pod in pods if is_pod_ready(pod)}
 
 
+def user_shares(route: Json) -> dict[tuple[int, str], float]:
+    """Percent of a rule's users that each Service gets, by place of the rule and name; copies are not users."""
+    spec = route.get("spec") or {}
+    if route["kind"] == HTTP_ROUTES.kind:
+        # A weight that is missing is 1 (Gateway API, HTTPBackendRef).
+        rules = [
+            [(ref["name"], ref.get("weight", 1)) for ref in each.get("backendRefs") or []] for each in spec["rules"]
+        ]
+    else:
+        # Of a destination that is alone none is needed (Istio, HTTPRouteDestination).
+        rules = [
+            [
+                (to["destination"]["host"].partition(".")[0], to.get("weight", 100 if len(each["route"]) == 1 else 0))
+                for to in each.get("route") or []
+            ]
+            for each in spec["http"]
+        ]
+    return {
+        (at, service): 100 * weight / total
+        for at, backends in enumerate(rules)
+        if (total := sum(weight for _, weight in backends))
+        for service, weight in backends
+    }
+
+
 class Endpoints:
-    """Watches every Service of a cluster, and notes each write of tidegate that takes ready pods from one."""
+    """Watches every Service and route of a cluster: no write of tidegate's takes users from pods that are ready.
+
+    It holds at each single write of tidegate's, compared with the moment before it:
+
+    - a Service that is changed selects no fewer ready pods than it did; one that is deleted selected none;
+    - a route that is changed gives no Service that selects no ready pod (or is not there) a larger share of the users
+      of a rule; one that is deleted gave no users to a Service with ready pods.
+
+    What is new took nothing from anybody, and what others write, the controller among them, is theirs.
+    """
 
     def __init__(self, cluster: FakeCluster) -> None:
         self._cluster = cluster
         self.lost: list[str] = []
+        """Services that lost ready pods."""
+        self.misled: list[str] = []
+        """Users who were sent where no pod is ready."""
         self.taken_over: list[str] = []
         """Objects of others that tidegate wrote to."""
         cluster.on_change(self._note)
@@ -352,27 +399,35 @@ class Endpoints:
         return len(endpoints(self._cluster, found)) if found else 0
 
     def _note(self, event: Event) -> None:
-        if event.before is None or not (_deleted(event) or _ours(event.before, event.after)):
+        if event.before is None or not (_deleted(event) or event.manager == MANAGER):
             return
         if "tidegate.dev/delivery" not in (event.before["metadata"].get("labels") or {}):
             self.taken_over.append(f"{event.kind.kind} {event.name}")
-        if event.kind.plural != SERVICES.plural:
-            return
-        had = endpoints(self._cluster, event.before)
+        if event.kind.plural == SERVICES.plural:
+            self._note_service(event, event.before)
+        elif event.kind.plural in _ROUTES:
+            self._note_route(event, event.before)
+
+    def _note_service(self, event: Event, before: Json) -> None:
+        had = endpoints(self._cluster, before)
         has = endpoints(self._cluster, event.after) if event.change != "DELETED" else set()
         if len(has) < len(had):
             self.lost.append(f"{event.name}: {len(had)} -> {len(has)}")
 
+    def _note_route(self, event: Event, before: Json) -> None:
+        had = user_shares(before)
+        if event.change == "DELETED":
+            served = sorted(service for (_, service), share in had.items() if share and self.of(service))
+            self.misled += [f"{event.name}: gone, and with it the way to {service}" for service in served]
+            return
+        for (at, service), share in user_shares(event.after).items():
+            if share > had.get((at, service), 0) and not self.of(service):
+                self.misled.append(f"{event.name}: {had.get((at, service), 0):g} % -> {share:g} % to {service}")
+
+
+_ROUTES = (HTTP_ROUTES.plural, VIRTUAL_SERVICES.plural)
+
 
 def _deleted(event: Event) -> bool:
     """Whether an object went that no controller of the simulation takes away."""
-    return event.change == "DELETED" and event.kind.plural in (SERVICES.plural, HTTP_ROUTES.plural, ROLLOUTS.plural)
-
-
-def _ours(before: Json, after: Json) -> bool:
-    """Whether tidegate made this change: its entry among the field managers moved."""
-    return _entries(before) != _entries(after)
-
-
-def _entries(body: Json) -> list[dict[str, Any]]:
-    return [each for each in body["metadata"].get("managedFields") or [] if each.get("manager") == "tidegate"]
+    return event.change == "DELETED" and event.kind.plural in (SERVICES.plural, ROLLOUTS.plural, *_ROUTES)

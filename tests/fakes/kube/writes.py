@@ -371,8 +371,8 @@ class Writes:
         if how.dry_run or new == old:
             return new
         if "deletionTimestamp" in new["metadata"] and not new["metadata"].get("finalizers"):
-            return self._bury(kind, self._store.put(kind, new), "Background")
-        return copied(self._store.put(kind, new))
+            return self._bury(kind, self._store.put(kind, new, manager=how.manager), "Background")
+        return copied(self._store.put(kind, new, manager=how.manager))
 
     def _bury(self, kind: Kind, found: Json, propagation: str) -> Json:
         gone = self._store.remove(kind, found)

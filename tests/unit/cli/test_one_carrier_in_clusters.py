@@ -20,14 +20,14 @@ from typing import Literal
 
 import httpx
 import pytest
-from fakes.clusters.carriers import KeptPlace, Place, delivery_in, in_story_time, plan_of, serve_champion
+from fakes.clusters.carriers import NEXT, KeptPlace, Place, delivery_in, in_story_time, plan_of, serve_champion
 from fakes.clusters.interleaving import Killed, Life
 from fakes.clusters.region import NAME, NAMESPACE
 from fakes.delivery.world import CHALLENGER, CHAMPION
 from fakes.kube.server import FakeTransport
 
 from pipelines.model import Ending
-from rollouts.cluster.carrier import LIVE_SECONDS, Carrier
+from rollouts.cluster.carrier import LIVE_SECONDS, UNATTENDED_SECONDS, Carrier
 from rollouts.manifests.conventions import CARRIER
 from tidegate.core.errors import ExitCode
 
@@ -36,7 +36,7 @@ DELIVERY = "run-0001"
 """Of the process that died."""
 Waves = tuple[tuple[str, ...], ...]
 WAVES: Sequence[Waves] = ((("a",),), (("a",),), (("a",), ("b",)), (("a",),), (("a", "b"),), (("a",), ("b", "c")))
-Command = Literal["resume", "rollback", "rollback without MLflow"]
+Command = Literal["resume", "rollback", "rollback without MLflow", "deliver", "deliver the next"]
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,8 @@ class Story:
     """Whether the first of them is, some time."""
     asleep: bool = False
     """Whether the first of them is not scheduled for a while: longer than it takes to be given up for dead."""
+    guarded: bool = False
+    """Whether every region has its guard, and the story begins a minute before a trial is taken for unattended."""
 
 
 TWO_RESUME = Story((("resume", 3), ("resume", 3)))
@@ -62,6 +64,19 @@ KILLED = Story((("resume", 1), ("rollback", 60)), killed=True)
 AT_ONCE = Story((("resume", 3), ("rollback", 3)))
 WITHOUT_MLFLOW = Story((("resume", 1), ("rollback without MLflow", 60)))
 TWO_PEOPLE_AND_A_SLEEPER = Story((("resume", 3), ("resume", 150), ("rollback", 200)), asleep=True)
+TWO_DELIVER = Story((("deliver", 3), ("deliver the next", 3)))
+ONE_DELIVERS_AND_ONE_RESUMES = Story((("resume", 3), ("deliver the next", 3)))
+THE_NEXT_MEANWHILE = Story((("resume", 1), ("deliver the next", 90)))
+THE_NEXT_AFTER_A_SLEEPER = Story((("resume", 3), ("deliver the next", 150)), asleep=True)
+THE_NEXT_AFTER_A_DEAD_ONE = Story((("deliver", 1), ("deliver the next", 150)), killed=True)
+BACK_WHILE_DELIVERED = Story((("deliver", 1), ("rollback", 60)), lost=0.03)
+BACK_WHILE_THE_NEXT_IS_DELIVERED = Story((("deliver the next", 3), ("rollback", 60)))
+BACK_AND_DELIVERED_ANEW = Story((("rollback", 3), ("deliver the next", 60)))
+GUARD_ALONE = Story((), guarded=True)
+GUARD_AND_RESUME = Story((("resume", 120),), lost=0.03, guarded=True)
+GUARD_AND_ROLLBACK = Story((("rollback", 120),), lost=0.03, guarded=True)
+GUARD_AND_DELIVER = Story((("deliver the next", 120),), guarded=True)
+GUARD_AND_KILLED = Story((("resume", 60), ("rollback", 120)), killed=True, guarded=True)
 
 
 def seeds(first: int, count: int) -> range:
@@ -100,6 +115,19 @@ class Told:
     """By name; None for the one who was killed, or may not carry the delivery."""
 
 
+async def done(place: Place, life: Life, command: Command) -> Ending | int | None:
+    """What comes of the command."""
+    match command:
+        case "resume":
+            return await place.resume(life, DELIVERY)
+        case "deliver":
+            return await place.deliver(life)
+        case "deliver the next":
+            return await place.deliver(life, NEXT)
+        case _:
+            return await place.rollback(life, mlflow=command == "rollback")
+
+
 async def tell(place: Place, story: Story) -> Told:
     """Let them all go, wait until they have ended, and for what comes after."""
     dice, endings = place.story.chance, {}
@@ -107,11 +135,9 @@ async def tell(place: Place, story: Story) -> Told:
     async def go(name: str, command: Command, starts: float) -> None:
         life = Life(name)
         await place.time.sleep(starts)
+        began = place.time.elapsed
         first = name.startswith("1")
-        if command == "resume":
-            work = asyncio.ensure_future(place.resume(life, DELIVERY))
-        else:
-            work = asyncio.ensure_future(place.rollback(life, mlflow=command == "rollback"))
+        work = asyncio.ensure_future(done(place, life, command))
         if first and story.asleep:
             at, seconds = dice.uniform(0, 60), dice.uniform(LIVE_SECONDS, 150)
             place.time.call_later(at, lambda: setattr(life, "asleep_until", place.time.elapsed + seconds))
@@ -123,11 +149,16 @@ async def tell(place: Place, story: Story) -> Told:
             assert life.is_over, name
             endings[name] = None
         if command == "rollback":
-            place.rules.rollback_returned(users_alone=story.asleep)
+            place.rules.rollback_returned(began, users_alone=story.asleep)
 
     people = [go(f"{at} {what}", what, dice.uniform(0, most)) for at, (what, most) in enumerate(story.people, start=1)]
+    guards = asyncio.ensure_future(place.guard(Life("guard"))) if story.guarded else None
     await asyncio.gather(*people)
     await place.time.sleep(90)
+    if guards is not None:
+        await place.time.sleep(120)
+        guards.cancel()
+        await asyncio.wait([guards])
     return Told(place, endings)
 
 
@@ -136,26 +167,40 @@ def told(story: Story, seed: int, folder: Path, monkeypatch: pytest.MonkeyPatch)
     waves = WAVES[seed % len(WAVES)]
     moment = dice.choice(sorted(moments(waves)))
     like = moments(waves)[moment]
-    place = Place(delivery_in(*waves), folder, seed=seed, lost=story.lost, like=like, later=LIVE_SECONDS + 1)
+    later = UNATTENDED_SECONDS - 60 if story.guarded else LIVE_SECONDS + 1
+    place = Place(delivery_in(*waves), folder, seed=seed, lost=story.lost, like=like, later=later)
     if story.bad:
         place.evidence.serves("canary", CHALLENGER, per_second=40, failed=0.5)
     in_story_time(monkeypatch, place.story)
     return asyncio.run(tell(place, story))
 
 
-def hold(told: Told, serves: str | None = None) -> None:
-    """The rules were kept, every region rests, and all serve the same."""
-    place = told.place
+def hold_at_rest(place: Place) -> None:
+    """The rules were kept, and no region has anything on trial."""
     assert place.rules.broken == []
     for region in place.regions.values():
         status = region.rollout["status"]
         assert region.splits[-1] == (0, 0)
         assert (status["currentPodHash"], status.get("abort", False)) == (status["stableRS"], False)
+
+
+def hold(told: Told, serves: str | None = None) -> None:
+    """As above, and all regions serve the same."""
+    place = told.place
+    hold_at_rest(place)
     versions = set(place.stable_versions().values())
     assert len(versions) == 1
     assert place.aliases.champion in versions
     if serves is not None:
         assert versions == {serves}
+
+
+def delivered_in(told: Told) -> str:
+    """The version of the last delivery that came to its end there, or the champion where none did."""
+    delivered = [name for name, ending in told.endings.items() if ending is Ending.DELIVERED]
+    if any("the next" in name for name in delivered):
+        return NEXT
+    return CHALLENGER if delivered else CHAMPION
 
 
 @pytest.mark.parametrize("seed", seeds(0, 12))
@@ -216,6 +261,71 @@ def test_a_rollback_by_the_clusters_alone_splits_nothing(
     hold(story, CHALLENGER if Ending.DELIVERED in story.endings.values() else CHAMPION)
     # 4 where it saw that the delivery went on in another region.
     assert story.endings["2 rollback without MLflow"] in (ExitCode.DELIVERED, ExitCode.OUTSIDE)
+
+
+@pytest.mark.parametrize(
+    ("story", "seed"),
+    [
+        *(pytest.param(TWO_DELIVER, seed, id=f"two deliver-{seed}") for seed in seeds(9000, 15)),
+        *(pytest.param(ONE_DELIVERS_AND_ONE_RESUMES, seed, id=f"at once-{seed}") for seed in seeds(10000, 20)),
+        *(pytest.param(THE_NEXT_MEANWHILE, seed, id=f"meanwhile-{seed}") for seed in seeds(11000, 12)),
+        *(pytest.param(THE_NEXT_AFTER_A_SLEEPER, seed, id=f"one sleeps-{seed}") for seed in seeds(12000, 12)),
+        *(pytest.param(THE_NEXT_AFTER_A_DEAD_ONE, seed, id=f"one died-{seed}") for seed in seeds(13000, 12)),
+    ],
+)
+def test_a_model_has_one_delivery_at_a_time(
+    story: Story, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another one is refused while the first may live; once that is over or dead, it delivers, everywhere."""
+    ended = told(story, seed, tmp_path, monkeypatch)
+    if set(ended.endings.values()) == {None}:
+        # One was killed or replaced, and the other refused as long as that was not known: repeated, it delivers.
+        assert ended.place.rules.broken == []
+        return
+    hold(ended, delivered_in(ended))
+    if story in (TWO_DELIVER, ONE_DELIVERS_AND_ONE_RESUMES):
+        assert sorted(map(str, ended.endings.values())) == ["None", "delivered"]
+
+
+@pytest.mark.parametrize(
+    ("story", "seed"),
+    [
+        *(pytest.param(BACK_WHILE_DELIVERED, seed, id=f"the same version-{seed}") for seed in seeds(14000, 20)),
+        *(pytest.param(BACK_WHILE_THE_NEXT_IS_DELIVERED, seed, id=f"the next-{seed}") for seed in seeds(15000, 12)),
+        *(pytest.param(BACK_AND_DELIVERED_ANEW, seed, id=f"anew-{seed}") for seed in seeds(16000, 12)),
+    ],
+)
+def test_a_rollback_while_a_fresh_delivery_runs_leaves_one_version(
+    story: Story, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended = told(story, seed, tmp_path, monkeypatch)
+    hold(ended, delivered_in(ended))
+    # Who is taken back by a person has not failed.
+    assert Ending.FAILED not in ended.endings.values()
+    assert [code for name, code in ended.endings.items() if "rollback" in name] == [0]
+
+
+@pytest.mark.parametrize(
+    ("story", "seed"),
+    [
+        *(pytest.param(GUARD_AND_RESUME, seed, id=f"resumed-{seed}") for seed in seeds(18000, 15)),
+        *(pytest.param(GUARD_AND_ROLLBACK, seed, id=f"taken back-{seed}") for seed in seeds(19000, 12)),
+        *(pytest.param(GUARD_AND_DELIVER, seed, id=f"delivered anew-{seed}") for seed in seeds(20000, 12)),
+        *(pytest.param(GUARD_AND_KILLED, seed, id=f"killed again-{seed}") for seed in seeds(21000, 10)),
+    ],
+)
+def test_a_guard_carries_alone_what_it_takes_back(
+    story: Story, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended = told(story, seed, tmp_path, monkeypatch)
+    hold(ended, delivered_in(ended))
+
+
+@pytest.mark.parametrize("seed", seeds(17000, 8))
+def test_a_guard_ends_a_trial_and_leaves_what_is_promoted(
+    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hold_at_rest(told(GUARD_ALONE, seed, tmp_path, monkeypatch).place)
 
 
 def test_the_same_seed_tells_the_same_story(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from fakes.clusters.region import NAME, ClusterRegion, a_fleet, an_image
 from fakes.kube.refusal import Refusal
 from fakes.kube.requests import Fault, Refuse
 
-from rollouts.errors import EngineDidNotStart, FleetError, Invalid, NotPossible
+from rollouts.errors import EngineDidNotStart, FleetError, Invalid, NotPossible, Overruled
 from rollouts.kube.model import Json
 from rollouts.kube.resources import PODS, REPLICA_SETS, SERVICES
 from rollouts.manifests.conventions import PREVIOUS, stable_service
@@ -49,6 +49,21 @@ async def test_a_version_that_is_on_trial_is_not_served_from_another_image(regio
     other = an_image("2").model_copy(update={"image": "evil.example/miner@sha256:" + "6" * 64})
     with pytest.raises(NotPossible, match="version 2 is here already, from another image"):
         await region.fleet.deploy(other)
+
+
+async def test_a_trial_that_somebody_ends_while_its_engines_start_did_not_fail_by_itself(region: ClusterRegion) -> None:
+    await region.fleet.deploy(an_image("1"))
+    region.time.call_later(2, region.abort_by_hand)
+    with pytest.raises(Overruled, match="taken back in the region itself"):
+        await region.fleet.deploy(an_image("2"))
+
+
+async def test_a_trial_that_its_analysis_ends_while_its_engines_start_failed(region: ClusterRegion) -> None:
+    await region.fleet.deploy(an_image("1"))
+    region.time.call_later(2, lambda: region.abort("too many errors"))
+    with pytest.raises(FleetError, match="taken back in the region itself") as failed:
+        await region.fleet.deploy(an_image("2"))
+    assert not isinstance(failed.value, Overruled)
 
 
 class TestWeights:

@@ -1,4 +1,8 @@
-"""No sequence of our writes, in any order of faults, lets a Service select fewer ready pods; nor is anybody's taken."""
+"""No sequence of our writes, in any order of faults, takes users from ready pods; nor is anybody's object taken.
+
+Neither by a Service that selects fewer of them, nor by a route that sends users where none is ready; `Endpoints` has
+the precise words.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +11,23 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
-from fakes.clusters.region import NAME, NAMESPACE, ClusterRegion, Endpoints, a_release, an_image
+import pytest
+from fakes.clusters.region import NAME, NAMESPACE, ClusterRegion, Endpoints, a_fleet, a_release, an_image
 from fakes.kube.refusal import Refusal, conflict
 from fakes.kube.requests import WRITES, Call, Effect, Fault, LoseAnswer, LoseRequest, Meanwhile, Refuse
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rollouts.cluster.fleet import ArgoFleet
+from rollouts.cluster.routes import HttpRoutes, RouteKind, VirtualServices
 from rollouts.kube.model import Json
 from rollouts.kube.resources import SERVICES, resource_of
+from rollouts.manifests.conventions import canary_service, stable_service
+from rollouts.manifests.traffic_spec import TrafficRouter
 from tidegate.core.errors import TidegateError
 from tidegate.core.names import DELIVERY
 
+REGION = "eu-west-1"
 Operation = Callable[[ArgoFleet], Awaitable[object]]
 
 OPERATIONS: dict[str, Operation] = {
@@ -60,6 +69,7 @@ class Story:
     labelled: frozenset[int]
     """Those of them that somebody has labelled as ours."""
     operations: tuple[tuple[str, tuple[Trouble, ...]], ...]
+    traffic: TrafficRouter
 
 
 TROUBLES = st.builds(Trouble, st.sampled_from(EFFECTS), st.integers(0, 8), st.integers(0, 3))
@@ -73,6 +83,7 @@ STORIES = st.builds(
         min_size=1,
         max_size=5,
     ).map(tuple),
+    st.sampled_from(TrafficRouter),
 )
 
 
@@ -106,7 +117,7 @@ def effect_of(region: ClusterRegion, trouble: Trouble) -> Effect:
 
 
 async def told(story: Story) -> Endpoints:
-    region = ClusterRegion(retry_seconds=30)
+    region = ClusterRegion(spec=a_fleet(REGION, traffic=story.traffic), retry_seconds=30)
     for which in sorted(story.theirs):
         bring(region, which, labelled=which in story.labelled)
     await region.time.sleep(60)
@@ -121,9 +132,61 @@ async def told(story: Story) -> Endpoints:
     return endpoints
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
 @given(STORIES)
-def test_no_write_of_ours_takes_a_ready_pod_from_a_service(story: Story) -> None:
+def test_no_write_of_ours_takes_users_from_ready_pods(story: Story) -> None:
     endpoints = asyncio.run(told(story))
     assert endpoints.lost == []
+    assert endpoints.misled == []
     assert endpoints.taken_over == []
+
+
+@dataclass(frozen=True)
+class Broken:
+    """A region whose stable serves, and whose canary's Service selects nobody."""
+
+    region: ClusterRegion
+    routes: RouteKind
+    endpoints: Endpoints
+
+    def write(self, percent: int, *, manager: str = "tidegate") -> None:
+        """That many of the users to the canary, whoever is there."""
+        route = self.routes.weighted(self.region.route, NAME, percent)
+        self.region.cluster.patch(self.routes.resource, NAME, {"spec": route["spec"]}, manager=manager)
+
+    def select(self, service: str, version: str) -> None:
+        """Somebody else lets the Service select pods of that name."""
+        selector: Json = {"spec": {"selector": {"somebody": version or None}}}
+        self.region.cluster.patch(SERVICES, service, selector, manager="kubectl-edit")
+
+
+@pytest.fixture(params=TrafficRouter, ids=str)
+async def broken(request: pytest.FixtureRequest) -> Broken:
+    region = ClusterRegion(spec=a_fleet(REGION, traffic=request.param))
+    await region.fleet.deploy(an_image("1"))
+    routes = VirtualServices() if request.param is TrafficRouter.ISTIO else HttpRoutes()
+    broken = Broken(region, routes, Endpoints(region.cluster))
+    broken.select(canary_service(NAME), "nobody")
+    assert (broken.endpoints.of(canary_service(NAME)), broken.endpoints.of(stable_service(NAME)) > 0) == (0, True)
+    return broken
+
+
+async def test_a_write_that_sends_users_where_no_pod_is_ready_is_seen(broken: Broken) -> None:
+    broken.write(50)
+    assert broken.endpoints.misled == [f"{NAME}: 0 % -> 50 % to {canary_service(NAME)}"]
+    broken.write(60)
+    assert broken.endpoints.misled[1:] == [f"{NAME}: 50 % -> 60 % to {canary_service(NAME)}"]
+
+
+async def test_a_route_that_is_deleted_takes_the_way_to_ready_pods(broken: Broken) -> None:
+    broken.region.cluster.delete(broken.routes.resource, NAME)
+    assert broken.endpoints.misled == [f"{NAME}: gone, and with it the way to {stable_service(NAME)}"]
+
+
+async def test_users_may_leave_for_ready_pods_and_others_may_write_what_they_like(broken: Broken) -> None:
+    broken.write(50, manager="argo-rollouts")
+    broken.write(20)
+    broken.write(0)
+    broken.select(canary_service(NAME), "")
+    broken.write(50)
+    assert broken.endpoints.misled == []
