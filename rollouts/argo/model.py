@@ -114,6 +114,16 @@ class Rollout:
         return int(weights[-1]) if weights else 0
 
     @property
+    def lost_users(self) -> bool:
+        """Whether the controller itself took the users of a pause's weight from the canary, for want of a ready pod.
+
+        It is no step and no abort: `reconcileTrafficRouting` sends nobody to a canary without available replicas, and
+        notes that in `status.canary.weights`. They come back with its pods.
+        """
+        noted = ((self.status.get("canary") or {}).get("weights") or {}).get("canary") or {}
+        return self.set_weight > 0 and "pause" in (self.step or {}) and noted.get("weight") == 0
+
+    @property
     def replicas(self) -> int:
         """The pods that are asked for; 1 when the spec does not say (`GetReplicasOrDefault`)."""
         asked = self.spec.get("replicas")

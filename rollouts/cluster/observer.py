@@ -112,6 +112,9 @@ def _canary(config: RegionConfig, snapshot: RegionSnapshot) -> EngineSet | None:
     arm = _arm(Role.CANARY, snapshot.trial, config.canary_url, snapshot)
     # It stays visible, so that the one who delivers learns why it has no users any more.
     back = rollback_reason(snapshot)
+    if not back and snapshot.weight == 0 and snapshot.argo.lost_users:
+        # It may be up again by now: engines that end and start between two looks serve nobody well.
+        back = arm.problem or "none of its engines was ready, so that Argo Rollouts sends its users to the stable"
     return arm.model_copy(update={"ready": False, "problem": back}) if back else arm
 
 

@@ -262,6 +262,8 @@ class DeliveredModel:
             "stages": list(STAGES),
             "regions": {"waves": [list(wave) for wave in self._waves], "bake": "5s"},
             "fleet": self.fleet(),
+            # A story waits for a region that stays away no longer than it has to.
+            "patience": {"api": "60s", "back": "60s"},
             "traffic": {"requests_per_second": RATE, "prompts": "prompts.txt", "max_tokens": 8},
         }
         self.spec.write_text(yaml.safe_dump(spec, sort_keys=False), encoding="utf-8")
@@ -275,7 +277,6 @@ class DeliveredModel:
             "replicas": 2,
             "canary": {"replicas": 1, "after_abort": "20s"},
             "previous": {"versions": 1, "keep": "30m"},
-            "patience": "60s",
             "pod": {
                 **{"cpu": "20m", "memory": "192Mi", "shared_memory": "16Mi", "cache": {"size": "64Mi"}},
                 **{"start_within": "60s", "drain": "8s", "linger": "2s"},

@@ -109,10 +109,10 @@ def _guarded(bed: Bed, name: str, region: str) -> tuple[DeliveredModel, str]:
     """A model whose first version serves, with a guard that is ready."""
     model = DeliveredModel(bed, name, [[region]])
     unattended = {"guard": {"image": bed.toolchain}, "unattended": f"{UNATTENDED_SECONDS}s"}
-    fleet = {**model.fleet(), **unattended, "patience": f"{PATIENCE_SECONDS}s"}
+    fleet = {**model.fleet(), **unattended}
     # All shorter than what the Lease allows, as a spec has to have it.
-    others = {"metrics": f"{PATIENCE_SECONDS}s", "registry": f"{PATIENCE_SECONDS}s"}
-    model.change(stages=list(PATIENT), fleet=fleet, patience=others)
+    patience = dict.fromkeys(("api", "metrics", "registry"), f"{PATIENCE_SECONDS}s")
+    model.change(stages=list(PATIENT), fleet=fleet, patience=patience)
     first = model.version("champion")
     model.serve(first)
 

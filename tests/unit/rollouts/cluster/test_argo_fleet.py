@@ -377,6 +377,23 @@ class TestEnginesThatDoNotCome:
         assert not state.canary.ready
         assert "fallen off the bus" in (state.canary.problem or "")
 
+    async def test_a_canary_that_lost_its_users_is_not_ready_though_its_engines_are_up_again(
+        self, region: ClusterRegion
+    ) -> None:
+        """The controller sends nobody to a canary without a ready pod: nobody else set that weight."""
+        await on_trial(region)
+        assert (await region.fleet.shift(50)).weight == 50
+        region.simulation.crash("2")
+        await region.time.sleep(10)
+        region.simulation.controller_down = True
+        region.simulation.crash("2", on=False)
+        await region.time.sleep(600)
+        state = await region.fleet.observe()
+        assert state.weight == 0
+        assert state.canary
+        assert not state.canary.ready
+        assert "Argo Rollouts sends its users to the stable" in (state.canary.problem or "")
+
     async def test_a_plugin_that_does_not_load_is_no_progress(self, region: ClusterRegion) -> None:
         await region.fleet.deploy(an_image("1"))
         region.simulation.plugin_broken = True
