@@ -9,6 +9,7 @@ from engine_images.arguments.serving import ONLINE, Serving
 from engine_images.arguments.values import nearest
 from engine_images.checks.files import (
     ADAPTER_FILE,
+    ARGS,
     CONFIG_FILE,
     TOKENIZER_CONFIG_FILE,
     TOKENIZER_FILE,
@@ -17,8 +18,6 @@ from engine_images.checks.files import (
 )
 from engine_images.manifest import MODEL_FOLDER
 from engine_images.shape import JsonObject, ModelShape, longest_input, text_config
-
-ARGS = "engine.vllm.args"
 
 
 def configuration_obstacles(

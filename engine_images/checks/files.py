@@ -23,6 +23,9 @@ class Obstacle(Value):
         return f"{self.where}: found {self.found}; expected {self.expected}"
 
 
+ARGS = "engine.vllm.args"
+"""The part of the spec that most obstacles are about."""
+
 CONFIG_FILE = "config.json"
 GENERATION_FILE = "generation_config.json"
 INDEX_FILE = "model.safetensors.index.json"

@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator
 
 from engine_images.accelerators import DEVICES, GIBIBYTE, MEBIBYTE, Accelerator
 from engine_images.arguments.serving import Parallel, Serving
-from engine_images.checks.configuration import ARGS
-from engine_images.checks.files import Obstacle
+from engine_images.checks.files import ARGS, Obstacle
 from engine_images.choices import CompileMode
 from engine_images.memory import FLOATS, Footprint, Model, footprint
 from engine_images.spec import EngineSettings

@@ -85,8 +85,8 @@ class Context:
 
     spec: Delivery
     plan: Plan
-    stages: Mapping[StageName, Stage]
-    """How each kind of step is done: `pipelines.run.stages.STAGES`, unless somebody tries the order alone."""
+    stages: Stages
+    """`pipelines.run.stages.STAGES`, unless somebody tries the order alone."""
     folder: Path
     """Where the spec lies; relative paths in it start here."""
     clock: Clock
@@ -132,3 +132,5 @@ class Context:
 
 Stage = Callable[[Context, PlanStep], Awaitable[None]]
 """Does one step; returns when it is done, raises `Stopped` when the delivery must not go on."""
+Stages = Mapping[StageName, Stage]
+"""How each kind of step is done."""

@@ -14,7 +14,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from pipelines.views.page.routes import USER
+from pipelines.views.page import USER
 
 _ALWAYS = {
     "X-Content-Type-Options": "nosniff",

@@ -7,7 +7,7 @@ from typing import Any
 from pipelines.requests import QueuedRequest
 from pipelines.triggers.receiver import MOST_BYTES, STATUS, WebhookStatus
 from pipelines.triggers.webhooks import DELIVERY_ID_HEADER, EVENTS, SIGNATURE_HEADER, TIMESTAMP_HEADER
-from pipelines.views.page.routes import PAGE, REPORT, STREAM
+from pipelines.views.page import PAGE, REPORT, STREAM
 
 WEBHOOK, REQUESTS, ALIVE, READY, METRICS, DOCUMENT = (
     "/webhooks/mlflow",

@@ -20,6 +20,7 @@ from pipelines.events.writer import limits_of
 from pipelines.model import Ending, Plan, Result
 from pipelines.ports import Listener
 from pipelines.run.engine import deliver as run_plan
+from pipelines.run.stages import STAGES
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.trust import Trusted
 from pipelines.state import StateFolder
@@ -204,7 +205,7 @@ async def _deliver_on_backends(
                 stack.push_async_callback(metrics.close)
             inputs = replace(request.inputs, images=plan.resolved.images if plan.resolved else {})
             backends = await stack.enter_async_context(request.options.opener(inputs, metrics))
-            result = await run_plan(delivery_context(inputs, plan, written, backends))
+            result = await run_plan(delivery_context(inputs, plan, STAGES, written, backends))
     except TidegateError as error:
         if result is None:
             return await written.journal.closed(Ending.FAILED, str(error), error.exit_code)

@@ -13,13 +13,14 @@ from pipelines.events.state import state_of
 from pipelines.model import Result
 from pipelines.ports import Listener
 from pipelines.run.resume import resume as resume_plan
+from pipelines.run.stages import STAGES
 from pipelines.state import StateFolder
 from rollouts.local.watchdog import end_lease
 from tidegate.app.process import cancelled_by_signals
 from tidegate.app.reports import keep_report, report_path
-from tidegate.app.wiring.attached import AttachedDelivery, ResumeCredentials, attach_delivery, authorize_resume
+from tidegate.app.wiring.attached import ResumeCredentials, attach_delivery, authorize_resume
 from tidegate.app.wiring.backends import open_backends
-from tidegate.app.wiring.model import BackendsOpener
+from tidegate.app.wiring.model import AttachedDelivery, BackendsOpener
 from tidegate.app.wiring.running import (
     DeliveryDisplay,
     DeliveryOutcome,
@@ -97,6 +98,6 @@ async def _resume(
     with display:
         async with (
             interrupts() as impatient,
-            attached_context(attached, opener, listeners, impatient) as context,
+            attached_context(attached, STAGES, opener, listeners, impatient) as context,
         ):
             return await resume_plan(context)

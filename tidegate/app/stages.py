@@ -18,6 +18,7 @@ from pipelines.events.state import state_of
 from pipelines.model import EXIT_CODES, Ending, Plan, PlanStep, Result, StageName
 from pipelines.ports import Fleet
 from pipelines.run.resume import StepResult, close, say_what_is_lost, take_step
+from pipelines.run.stages import STAGES
 from pipelines.spec.delivery import Delivery, LocalFleet
 from pipelines.spec.trust import Trusted
 from pipelines.state import StateFolder
@@ -33,7 +34,6 @@ from tidegate.app.plan import plan_for, resolve_plan
 from tidegate.app.process import cancelled_by_signals, note, process_name
 from tidegate.app.reports import keep_report
 from tidegate.app.wiring.attached import (
-    AttachedDelivery,
     ResumeCredentials,
     attach_delivery,
     authorize_resume,
@@ -41,6 +41,7 @@ from tidegate.app.wiring.attached import (
 )
 from tidegate.app.wiring.backends import open_backends
 from tidegate.app.wiring.fleets import CarriedFleet, standing_fleets
+from tidegate.app.wiring.model import AttachedDelivery
 from tidegate.app.wiring.running import DeliveryDisplay, attached_context
 from tidegate.app.wiring.services import notifier_for
 from tidegate.app.wiring.specs import read_delivery
@@ -168,7 +169,7 @@ def _take_over(deliveries: MlflowDeliveries, options: StageOpenOptions) -> Mlflo
 async def _report_lost_steps(attached: AttachedDelivery) -> None:
     """What the regions no longer show is not done, whatever the ledger said before."""
     await require_fleet(attached)
-    async with attached_context(attached, open_backends, [], hands_on=True) as context:
+    async with attached_context(attached, STAGES, open_backends, [], hands_on=True) as context:
         await context.journal.say("delivery", StepProgress(), "carried on step by step")
         await say_what_is_lost(context)
 
@@ -237,7 +238,7 @@ async def _run_step(attached: AttachedDelivery, step: str, display: DeliveryDisp
     with display:
         async with (
             cancelled_by_signals(AFTERWARDS),
-            attached_context(attached, open_backends, [display], hands_on=True) as context,
+            attached_context(attached, STAGES, open_backends, [display], hands_on=True) as context,
         ):
             return await take_step(context, step)
 
@@ -316,7 +317,7 @@ async def _close_delivery(attached: AttachedDelivery, display: DeliveryDisplay) 
     with display:
         async with (
             cancelled_by_signals() as impatient,
-            attached_context(attached, open_backends, [display], impatient) as context,
+            attached_context(attached, STAGES, open_backends, [display], impatient) as context,
         ):
             return await close(context)
 

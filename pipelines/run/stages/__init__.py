@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from pipelines.model import StageName
-from pipelines.run.context import Stage
+from pipelines.run.context import Stages
 from pipelines.run.stages.live import bake, canary
 from pipelines.run.stages.probes import offline, smoke
 from pipelines.run.stages.rollout import build, deploy, finalize, promote
 from pipelines.run.stages.shadow import shadow
 
-STAGES: Mapping[StageName, Stage] = {
+STAGES: Stages = {
     StageName.BUILD: build,
     StageName.DEPLOY: deploy,
     StageName.SMOKE: smoke,

@@ -16,6 +16,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response, Strea
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from pipelines.views.page import PAGE, REPORT, SCRIPT, STREAM, STYLE, USER
 from pipelines.views.page.render import draw, page, script, style
 from pipelines.views.page.snapshot import PageParts, PageSnapshot, PageView
 from registry.errors import UnknownDelivery
@@ -90,11 +91,6 @@ def frame(html: str, digest: str) -> str:
     data = "".join(f"data: {line}\n" for line in _LINE_END.split(html))
     return f"id: {digest}\n{data}\n"
 
-
-USER = "tidegate.user"
-"""In a request's scope: who somebody is that has logged in."""
-
-PAGE, STREAM, REPORT, STYLE, SCRIPT = "/", "/events", "/deliveries/{id}", "/page.css", "/page.js"
 
 _ID = re.compile(r"[0-9a-f]{32}")
 _ALWAYS = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cache-Control": "no-store"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
@@ -13,10 +13,8 @@ from pipelines.authority.verification import USED, AnswerVerifier, first_uses, r
 from pipelines.events.artifacts import SPEC, bring_evidence, bring_spec, owed, vouched
 from pipelines.events.history import plan_of, spec_file_of
 from pipelines.events.payloads import DeliveryResumed
-from pipelines.events.writer import WriterLimits, limits_of
-from pipelines.model import Plan
 from pipelines.plan.planner import refuse_other_files, refuse_other_plan
-from pipelines.spec.delivery import Delivery, LocalFleet
+from pipelines.spec.delivery import LocalFleet
 from pipelines.spec.policy import golden_set
 from pipelines.spec.trust import Trusted
 from pipelines.state import StateFolder
@@ -26,39 +24,11 @@ from registry.adapters.mlflow_ledger import MlflowLedger
 from registry.model import Event
 from registry.model_files import digest_files
 from rollouts.adapters.host_client import attach
+from tidegate.app.wiring.model import AttachedDelivery
 from tidegate.app.wiring.specs import kept_spec, read_delivery
 from tidegate.app.wiring.trust import local_identities
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import Refused, UsageError
-
-
-@dataclass(frozen=True)
-class AttachedDelivery:
-    """What the ledger and the files next to it say."""
-
-    ledger: MlflowLedger
-    plan: Plan
-    spec: Delivery
-    spec_path: Path
-    spec_file: str
-    state: StateFolder
-    tracking_uri: str | None
-    trusted: Trusted
-    patience: timedelta
-    """Until the next process must be heard of; zero when this one carries the delivery to its end."""
-    key: str = ""
-    """That it was opened, or carried on, with; empty for none."""
-
-    @property
-    def limits(self) -> WriterLimits:
-        """A process of many may lose its disk with its end: what it could not write it must wait for."""
-        usual = limits_of(self.spec.patience)
-        return replace(usual, end=usual.patience) if self.patience else usual
-
-    @property
-    def folder(self) -> Path:
-        """What is the delivery's own on this machine."""
-        return self.state.delivery(self.ledger.delivery)
 
 
 def attach_delivery(

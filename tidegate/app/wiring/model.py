@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from pathlib import Path
 
 from gates.adapters.records import RecordSource
@@ -13,10 +14,14 @@ from gates.ports import EvidenceSource
 from pipelines.adapters.chat import OpenAIChat
 from pipelines.adapters.image_engines import TrustedImages
 from pipelines.adapters.metrics_server import MetricsServer
+from pipelines.events.writer import WriterLimits, limits_of
+from pipelines.model import Plan
 from pipelines.ports import Chat, EngineProvider, Fleet, Tokenizer
 from pipelines.spec.delivery import Delivery
+from pipelines.spec.trust import Trusted
 from pipelines.state import StateFolder
 from pipelines.statements import Identities, Prover
+from registry.adapters.mlflow_ledger import MlflowLedger
 from registry.adapters.mlflow_models import MlflowRegistry
 from rollouts.cluster.carrier import Carrier
 from tidegate.core.clock import Clock, SystemClock
@@ -72,3 +77,32 @@ class Backends:
 
 BackendsOpener = Callable[[DeliveryInputs, MetricsServer | None], AbstractAsyncContextManager[Backends]]
 """Opens the backends of a delivery for its length; `open_backends` opens those that its spec describes."""
+
+
+@dataclass(frozen=True)
+class AttachedDelivery:
+    """What the ledger and the files next to it say."""
+
+    ledger: MlflowLedger
+    plan: Plan
+    spec: Delivery
+    spec_path: Path
+    spec_file: str
+    state: StateFolder
+    tracking_uri: str | None
+    trusted: Trusted
+    patience: timedelta
+    """Until the next process must be heard of; zero when this one carries the delivery to its end."""
+    key: str = ""
+    """That it was opened, or carried on, with; empty for none."""
+
+    @property
+    def limits(self) -> WriterLimits:
+        """A process of many may lose its disk with its end: what it could not write it must wait for."""
+        usual = limits_of(self.spec.patience)
+        return replace(usual, end=usual.patience) if self.patience else usual
+
+    @property
+    def folder(self) -> Path:
+        """What is the delivery's own on this machine."""
+        return self.state.delivery(self.ledger.delivery)

@@ -20,8 +20,7 @@ from pipelines.events.state import DeliveryState
 from pipelines.events.writer import WriterLimits
 from pipelines.model import Plan, Result
 from pipelines.ports import Listener
-from pipelines.run.context import Context
-from pipelines.run.stages import STAGES
+from pipelines.run.context import Context, Stages
 from pipelines.spec.delivery import Delivery, LocalFleet
 from registry.adapters.mlflow_ledger import MlflowLedger
 from registry.errors import StopAsked
@@ -29,8 +28,7 @@ from registry.model import Event
 from rollouts.cluster.carrier import Carrier
 from rollouts.local.watchdog import lend
 from tidegate.app.process import note, process_name
-from tidegate.app.wiring.attached import AttachedDelivery
-from tidegate.app.wiring.model import Backends, BackendsOpener, DeliveryInputs
+from tidegate.app.wiring.model import AttachedDelivery, Backends, BackendsOpener, DeliveryInputs
 from tidegate.app.wiring.services import notifier_for, readers_for
 from tidegate.app.wiring.stores import open_registry
 from tidegate.app.wiring.trust import local_identities, trusted_images
@@ -79,12 +77,14 @@ class Recording:
     """Set when a person waits no longer for regions that do not let themselves be taken back."""
 
 
-def delivery_context(inputs: DeliveryInputs, plan: Plan, written: Recording, backends: Backends) -> Context:
+def delivery_context(
+    inputs: DeliveryInputs, plan: Plan, stages: Stages, written: Recording, backends: Backends
+) -> Context:
     """What the steps of a delivery are given."""
     return Context(
         spec=inputs.spec,
         plan=plan,
-        stages=STAGES,
+        stages=stages,
         folder=inputs.folder,
         clock=backends.clock,
         journal=written.journal,
@@ -186,6 +186,7 @@ def carrier_of(
 @asynccontextmanager
 async def attached_context(
     attached: AttachedDelivery,
+    stages: Stages,
     opener: BackendsOpener,
     listeners: list[Listener],
     impatient: asyncio.Event | None = None,
@@ -226,7 +227,7 @@ async def attached_context(
         trials = Trials(attached.folder, journal)
         written = Recording(journal, trials, attached.spec_file, spec_path, impatient or asyncio.Event())
         async with heartbeat(_heartbeat_of(attached, journal)), opener(inputs, None) as backends:
-            yield delivery_context(inputs, attached.plan, written, backends)
+            yield delivery_context(inputs, attached.plan, stages, written, backends)
 
 
 def _heartbeat_of(attached: AttachedDelivery, journal: Journal) -> Callable[[], Awaitable[None]]:

@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 
 from pipelines.triggers.access import Login
 from pipelines.triggers.app import behind_door
-from pipelines.views.page.routes import USER
+from pipelines.views.page import USER
 
 TOKEN = "0123456789abcdef0123456789abcdef"
 
