@@ -199,6 +199,11 @@ def revision_of(thing: Json) -> int:
     return int(text) if text.isdecimal() else 0
 
 
+def hash_of(thing: Json) -> str:
+    """The pod template hash that a ReplicaSet and its pods carry; empty when it does not say."""
+    return str((thing["metadata"].get("labels") or {}).get(POD_TEMPLATE_HASH, ""))
+
+
 def step_text(step: Json) -> str:
     """One step as kubectl prints it (`CanaryStepString`); routes and plugins, which upstream leaves out, by name."""
     if step.get("setWeight") is not None:

@@ -9,7 +9,7 @@ import json
 from collections.abc import Sequence
 from copy import deepcopy
 
-from rollouts.argo.model import POD_TEMPLATE_HASH, Rollout, revision_of
+from rollouts.argo.model import POD_TEMPLATE_HASH, Rollout, hash_of, revision_of
 from rollouts.errors import NotPossible
 from rollouts.kube.model import Json
 from rollouts.kube.ports import ClusterReader
@@ -27,11 +27,6 @@ def controlled_by(rollout: Json, things: Sequence[Json]) -> list[Json]:
         for thing in things
         if any(owner.get("controller") and owner.get("uid") == uid for owner in _owners(thing))
     ]
-
-
-def hash_of(replica_set: Json) -> str:
-    """The pod template hash that its pods carry."""
-    return str((replica_set["metadata"].get("labels") or {}).get(POD_TEMPLATE_HASH, ""))
 
 
 def target_revision(rollout: Json, replica_sets: Sequence[Json], revision: int) -> Json:

@@ -25,10 +25,9 @@ from rollouts.cluster.model import RegionConfig, revision_of_replica_set, versio
 from rollouts.cluster.ownership import live_object, live_objects, refuse_foreign
 from rollouts.cluster.snapshot import RegionSnapshot
 from rollouts.errors import Conflict, FleetError, NotFound, NotPossible, NotTheCarrier, WouldTakeDown
-from rollouts.kube.model import Json, PatchKind, Request
+from rollouts.kube.model import MANAGER, Json, PatchKind, Request
 from rollouts.kube.pods import is_pod_ready
 from rollouts.kube.ports import Cluster
-from rollouts.kube.requests import MANAGER
 from rollouts.kube.resources import PODS, ROLLOUTS, SERVICES, resource_of
 from rollouts.kube.retry import RetryPolicy
 from rollouts.manifests.conventions import ATTEMPT, CARRIER, PREVIOUS, UNATTENDED

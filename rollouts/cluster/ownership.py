@@ -6,12 +6,11 @@ import asyncio
 from collections.abc import Sequence
 
 from rollouts.argo.model import Rollout, parse_time
-from rollouts.argo.state import owns_field
 from rollouts.cluster.model import version_labels
 from rollouts.errors import NotFound, NotOurs
-from rollouts.kube.model import Json
+from rollouts.kube.model import MANAGER, Json
+from rollouts.kube.objects import owns_field
 from rollouts.kube.ports import ClusterReader
-from rollouts.kube.requests import MANAGER
 from rollouts.kube.resources import resource_of
 from rollouts.manifests.ownership import HINT, foreign_object
 from rollouts.model import ForeignChange, ForeignObject

@@ -7,10 +7,16 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
 
-from rollouts.argo.actions import is_aborted
-from rollouts.argo.model import PauseReason, Rollout, is_paused_by, pause_points
-from rollouts.argo.revisions import controlled_by, hash_of
-from rollouts.argo.state import HealthState, RolloutHealth, health_of, pending_reaction, waiting_for_controller
+from rollouts.argo.model import PauseReason, Rollout, hash_of, is_paused_by, pause_points
+from rollouts.argo.revisions import controlled_by
+from rollouts.argo.state import (
+    HealthState,
+    RolloutHealth,
+    health_of,
+    is_abort_confirmed,
+    pending_reaction,
+    waiting_for_controller,
+)
 from rollouts.cluster.model import Revision, guard_note, revision_of_replica_set, version_labels
 from rollouts.cluster.ownership import foreign_change
 from rollouts.cluster.routes import RouteKind
@@ -163,7 +169,7 @@ class RegionSnapshot:
     @property
     def abort_confirmed(self) -> bool:
         """Whether the controller itself has taken the trial back."""
-        return self.rollout is not None and is_aborted(self.rollout, self.rollout)
+        return is_abort_confirmed(self.argo)
 
     @property
     def is_on_stable(self) -> bool:

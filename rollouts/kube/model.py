@@ -20,6 +20,10 @@ EVERYWHERE = ""
 """As a namespace: all of them. Only reading can be asked of all."""
 
 
+MANAGER = "tidegate"
+"""Our field manager: server-side apply refuses what another manager owns, and takes back what we no longer say."""
+
+
 class Resource(Value):
     """One kind of object, as the API server names it in URLs."""
 
