@@ -26,6 +26,10 @@ class CacheSpec(SpecModel):
     """A Secret with the key `token`: the artifact store's bearer token. It is named here, never written."""
 
 
+NODE_WITHIN = timedelta(minutes=5)
+"""How long it may take until a node is there and has the image."""
+
+
 class PodSpec(SpecModel):
     """One engine's pod."""
 
@@ -47,6 +51,11 @@ class PodSpec(SpecModel):
     pull_secrets: tuple[ObjectName, ...] = ()
     labels: Mapping[LabelKey, LabelText] = {}
     """More labels for the pods."""
+
+    @property
+    def ready_within(self) -> timedelta:
+        """From being asked for to the first answer: a node has to be there before the container begins."""
+        return NODE_WITHIN + self.start_within
 
     def contradictions(self) -> Iterator[SpecConflict]:
         """A drain without time for answers, and labels that are not for people to set."""
