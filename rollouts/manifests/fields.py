@@ -11,10 +11,6 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field
 
-from tidegate.core.model import at_odds
-
-_DIGEST = re.compile(r"\S+@sha256:[0-9a-f]{64}")
-
 
 def _block(text: str) -> str:
     try:
@@ -45,21 +41,6 @@ LabelText = Annotated[str, Field(pattern=r"^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-
 
 Block = Annotated[str, AfterValidator(_block)]
 """Addresses such as 10.20.0.0/16."""
-
-
-def pinned(image: str) -> str:
-    """The image, when it is named by digest.
-
-    Raises:
-        ValueError: it may be another one tomorrow.
-    """
-    if not _DIGEST.fullmatch(image):
-        raise at_odds(f"{image}, which may be another image tomorrow", "REGISTRY/REPOSITORY@sha256:DIGEST")
-    return image
-
-
-PinnedImage = Annotated[str, AfterValidator(pinned)]
-"""An image by digest."""
 
 
 def host_in(url: str) -> str:
