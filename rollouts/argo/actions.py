@@ -15,7 +15,6 @@ from rollouts.argo import compare_and_set
 from rollouts.argo.compare_and_set import ANY_STATE, Precondition, with_resource_version
 from rollouts.argo.model import Rollout, parse_time
 from rollouts.argo.patches import Requests, next_step
-from rollouts.argo.revisions import containers_of, replica_sets_of, templates_match, with_image, workload_of
 from rollouts.argo.state import (
     has_aborted_condition,
     is_abort_confirmed,
@@ -23,6 +22,8 @@ from rollouts.argo.state import (
     likely_cause,
     waiting_for_controller,
 )
+from rollouts.argo.templates import containers_of, templates_match, with_image
+from rollouts.argo.workload import replica_sets_of, workload_of
 from rollouts.errors import ApiError, Conflict, Invalid, NotConfirmed, NotPossible, Unreachable
 from rollouts.kube.model import Json, Request
 from rollouts.kube.ports import Cluster

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 
-from rollouts.argo.revisions import controlled_by
+from rollouts.argo.model import controlled_by
 from rollouts.cluster.carrier import Fence
 from rollouts.cluster.model import RegionConfig, revision_of_replica_set, version_labels
 from rollouts.cluster.ownership import live_object, live_objects, refuse_foreign
