@@ -14,7 +14,6 @@ from rollouts.kube.model import Json
 from rollouts.manifests.manifest import Release, ReleaseCandidate
 from rollouts.manifests.nodes_spec import CPU
 from rollouts.manifests.objects.admission_policies import AdmissionScope, user_of
-from rollouts.manifests.objects.rollout import SLACK
 from rollouts.manifests.objects.strategy import steps_of
 from rollouts.manifests.render import RenderPart, render
 from rollouts.manifests.spec import ArgoFleetSpec, Strategy
@@ -153,7 +152,7 @@ def place_of(spec: Delivery, fleet: ArgoFleetSpec, region: str, patience: timede
         stable_url=there.stable_url,
         canary_url=there.canary_url,
         # As long as the Rollout itself waits for progress: the one who gives up first says why.
-        start_seconds=(fleet.pod.start_within + SLACK).total_seconds(),
+        start_seconds=fleet.pod.ready_within.total_seconds(),
         retry_seconds=patience.total_seconds(),
         warm_versions=fleet.previous.versions if fleet.previous else None,
         after_abort_seconds=fleet.canary.after_abort.total_seconds(),

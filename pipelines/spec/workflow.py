@@ -10,7 +10,8 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator
 
-from rollouts.manifests.fields import Block, Bytes, Cores, LabelKey, LabelText, ObjectName, PinnedImage, Url, pinned
+from rollouts.manifests.fields import Block, Bytes, Cores, LabelKey, LabelText, ObjectName, Url
+from rollouts.manifests.pod_spec import PinnedImage, pinned
 from rollouts.manifests.spec import ArgoFleetSpec
 from tidegate.core.durations import Duration
 from tidegate.core.model import SpecConflict, SpecModel, at_odds

@@ -43,7 +43,7 @@ from pipelines.spec.workflow import BuildSpec
 from pipelines.workflow import model as names
 from pipelines.workflow.model import WorkflowInput
 from rollouts.manifests.manifest import Release, Site
-from rollouts.manifests.objects.capacity import gpu_amount, scheduling
+from rollouts.manifests.objects.nodes import gpu_amount, scheduling
 from rollouts.manifests.spec import ArgoFleetSpec
 from tidegate.core.durations import format_duration
 

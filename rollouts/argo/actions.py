@@ -15,8 +15,15 @@ from rollouts.argo import compare_and_set
 from rollouts.argo.compare_and_set import ANY_STATE, Precondition, with_resource_version
 from rollouts.argo.model import Rollout, parse_time
 from rollouts.argo.patches import Requests, next_step
-from rollouts.argo.revisions import containers_of, replica_sets_of, templates_match, with_image, workload_of
-from rollouts.argo.state import has_aborted_condition, is_pause_stale, likely_cause, waiting_for_controller
+from rollouts.argo.state import (
+    has_aborted_condition,
+    is_abort_confirmed,
+    is_pause_stale,
+    likely_cause,
+    waiting_for_controller,
+)
+from rollouts.argo.templates import containers_of, templates_match, with_image
+from rollouts.argo.workload import replica_sets_of, workload_of
 from rollouts.errors import ApiError, Conflict, Invalid, NotConfirmed, NotPossible, Unreachable
 from rollouts.kube.model import Json, Request
 from rollouts.kube.ports import Cluster
@@ -268,8 +275,7 @@ def is_past_all_steps(before: Json, now: Json) -> bool:
 
 def is_aborted(_before: Json, now: Json) -> bool:
     """After `abort`: the controller wrote when it aborted."""
-    ro = Rollout(now)
-    return ro.aborted and (bool(ro.status.get("abortedAt")) or has_aborted_condition(ro))
+    return is_abort_confirmed(Rollout(now))
 
 
 def is_retried(before: Json, now: Json) -> bool:

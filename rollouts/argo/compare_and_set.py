@@ -12,10 +12,10 @@ from datetime import datetime
 from typing import Any
 
 from rollouts.argo import patches
-from rollouts.argo.model import Rollout
+from rollouts.argo.model import Rollout, replica_set_with_hash, target_revision
 from rollouts.argo.patches import Requests, next_step, patch_status, require_step
-from rollouts.argo.revisions import containers_of, original_template, replica_set_with_hash, target_revision, with_image
 from rollouts.argo.state import has_aborted_condition
+from rollouts.argo.templates import containers_of, original_template, with_image
 from rollouts.errors import NotPossible
 from rollouts.kube.model import Json, PatchKind, Request
 from rollouts.kube.requests import STRICT

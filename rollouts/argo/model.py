@@ -1,4 +1,4 @@
-"""A Rollout as the Kubernetes API gives it, read as Argo Rollouts reads it: its fields, its steps and its pauses. Pure.
+"""A Rollout, read as Argo Rollouts reads it: its fields, its revisions, its steps and its pauses. Pure.
 
 A delivery decides when users move, so the steps that it renders only ever pause for good: those are its pause points,
 one for each weight. What stands between two of them (more engines for the canary, then its weight) belongs to the
@@ -15,9 +15,7 @@ from enum import StrEnum
 
 from rollouts.errors import NotPossible
 from rollouts.kube.model import Json
-
-POD_TEMPLATE_HASH = "rollouts-pod-template-hash"
-"""The label by which Argo Rollouts tells the pods and ReplicaSets of one template from another's."""
+from tidegate.core.names import POD_TEMPLATE_HASH
 
 REVISION = "rollout.argoproj.io/revision"
 """The annotation that numbers a ReplicaSet, an AnalysisRun or an Experiment among those of its Rollout."""
@@ -207,6 +205,49 @@ def revision_of(thing: Json) -> int:
     """The revision that a ReplicaSet, AnalysisRun or Experiment belongs to; 0 when it does not say."""
     text = str(((thing.get("metadata") or {}).get("annotations") or {}).get(REVISION, ""))
     return int(text) if text.isdecimal() else 0
+
+
+def hash_of(thing: Json) -> str:
+    """The pod template hash that a ReplicaSet and its pods carry; empty when it does not say."""
+    return str((thing["metadata"].get("labels") or {}).get(POD_TEMPLATE_HASH, ""))
+
+
+def controlled_by(rollout: Json, things: Sequence[Json]) -> list[Json]:
+    """Those that this very Rollout controls (`IsControlledBy`); one of the same name before it does not count."""
+    uid = rollout["metadata"].get("uid")
+    return [
+        thing
+        for thing in things
+        if any(owner.get("controller") and owner.get("uid") == uid for owner in _owners(thing))
+    ]
+
+
+def target_revision(rollout: Json, replica_sets: Sequence[Json], revision: int) -> Json:
+    """The ReplicaSet of a revision; 0 is the second-highest, as in the plugin (`cmd/undo/undo.go`).
+
+    Raises:
+        NotPossible: when there is none.
+    """
+    own = sorted(controlled_by(rollout, replica_sets), key=revision_of, reverse=True)
+    name = Rollout(rollout).name
+    if revision > 0:
+        found = next((item for item in own if revision_of(item) == revision), None)
+        if found is None:
+            known = ", ".join(str(revision_of(item)) for item in own) or "none"
+            raise NotPossible(f"unable to find specified revision {revision} in history", hint=f"there are: {known}")
+        return found
+    if len(own) < 2:
+        raise NotPossible(f'no revision found for rollout "{name}"')
+    return own[1]
+
+
+def replica_set_with_hash(rollout: Json, replica_sets: Sequence[Json], pod_hash: str) -> Json | None:
+    """The ReplicaSet of a pod template; None when it is gone (`revisionHistoryLimit`)."""
+    return next((item for item in controlled_by(rollout, replica_sets) if hash_of(item) == pod_hash), None)
+
+
+def _owners(thing: Json) -> list[Json]:
+    return thing["metadata"].get("ownerReferences") or []
 
 
 def step_text(step: Json) -> str:

@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from rollouts.argo.model import Rollout
-from rollouts.argo.revisions import target_revision, template_to_restore, templates_match, with_image
+from rollouts.argo.model import Rollout, target_revision
+from rollouts.argo.templates import template_to_restore, templates_match, with_image
 from rollouts.errors import NotPossible
 from rollouts.kube.model import Json, PatchKind, Request
 from rollouts.kube.resources import ROLLOUTS, resource_of

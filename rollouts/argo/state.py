@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from rollouts.argo.model import PauseReason, Rollout, parse_time, step_text
 from rollouts.kube.model import Json
+from rollouts.kube.objects import owns_field
 from tidegate.core.model import Value
 
 ABORTED, TIMED_OUT = "RolloutAborted", "ProgressDeadlineExceeded"
@@ -77,6 +78,14 @@ def waiting_for_controller(rollout: Json, *, workload: Json | None = None) -> st
 def has_aborted_condition(ro: Rollout) -> bool:
     """Whether the controller has written that it aborted, and not yet that it goes on."""
     return any(condition.get("reason") == ABORTED for condition in ro.conditions)
+
+
+def is_abort_confirmed(ro: Rollout) -> bool:
+    """Whether the controller itself has aborted it.
+
+    `status.abort` is only a request until the controller has written when it aborted (CalculatePauseStatus).
+    """
+    return ro.aborted and (bool(ro.status.get("abortedAt")) or has_aborted_condition(ro))
 
 
 def is_pause_stale(ro: Rollout) -> bool:
@@ -201,8 +210,7 @@ def pending_reaction(rollout: Json, workload: Json | None = None) -> PendingReac
         return PendingReaction(NEVER_OBSERVED, parse_time(ro.metadata.get("creationTimestamp")))
     if is_pause_stale(ro):
         return PendingReaction(UNPAUSING, None)
-    # `status.abort` is only a request until the controller has written when it aborted (CalculatePauseStatus).
-    if ro.aborted and not (ro.status.get("abortedAt") or has_aborted_condition(ro)):
+    if ro.aborted and not is_abort_confirmed(ro):
         return PendingReaction(ABORTING, _written_at(rollout, "f:status", "f:abort"))
     return _unscaled(ro)
 
@@ -268,16 +276,6 @@ def _written_at(thing: Json, *path: str) -> datetime | None:
         if (entry.get("subresource") == "status") == (path[0] == "f:status") and owns_field(entry, path)
     ]
     return max((time for time in times if time), default=None)
-
-
-def owns_field(entry: Json, path: tuple[str, ...]) -> bool:
-    """Whether an entry of `metadata.managedFields` has that field, or one below it."""
-    fields = entry.get("fieldsV1") or {}
-    for part in path:
-        if part not in fields:
-            return False
-        fields = fields[part]
-    return True
 
 
 UNDECIDED = {PauseReason.ANALYSIS, PauseReason.EXPERIMENT}

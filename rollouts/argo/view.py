@@ -10,9 +10,9 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
-from rollouts.argo.model import Rollout, parse_time, revision_of, step_text
-from rollouts.argo.revisions import hash_of, selector_of, workload_of
+from rollouts.argo.model import Rollout, hash_of, parse_time, revision_of, step_text
 from rollouts.argo.state import RolloutHealth, RolloutPhase, phase_of
+from rollouts.argo.workload import selector_of, workload_of
 from rollouts.kube.model import Json, Resource
 from rollouts.kube.pods import pod_status
 from rollouts.kube.ports import ClusterReader

@@ -10,7 +10,6 @@ from datetime import datetime
 from enum import StrEnum
 
 from rollouts.argo.model import is_pause_timed
-from rollouts.argo.revisions import selector_of, workload_of
 from rollouts.argo.state import (
     STUCK_AFTER_SECONDS,
     ControllerLag,
@@ -20,6 +19,7 @@ from rollouts.argo.state import (
     health_of,
 )
 from rollouts.argo.view import OwnedResources, RolloutView, rollout_view
+from rollouts.argo.workload import selector_of, workload_of
 from rollouts.errors import NotPossible
 from rollouts.kube.model import Json, Resource, WatchEventType
 from rollouts.kube.ports import ClusterReader

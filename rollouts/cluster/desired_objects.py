@@ -19,16 +19,15 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 
-from rollouts.argo.revisions import controlled_by
+from rollouts.argo.model import controlled_by
 from rollouts.cluster.carrier import Fence
 from rollouts.cluster.model import RegionConfig, revision_of_replica_set, version_labels
 from rollouts.cluster.ownership import live_object, live_objects, refuse_foreign
 from rollouts.cluster.snapshot import RegionSnapshot
 from rollouts.errors import Conflict, FleetError, NotFound, NotPossible, NotTheCarrier, WouldTakeDown
-from rollouts.kube.model import Json, PatchKind, Request
+from rollouts.kube.model import MANAGER, Json, PatchKind, Request
 from rollouts.kube.pods import is_pod_ready
 from rollouts.kube.ports import Cluster
-from rollouts.kube.requests import MANAGER
 from rollouts.kube.resources import PODS, ROLLOUTS, SERVICES, resource_of
 from rollouts.kube.retry import RetryPolicy
 from rollouts.manifests.conventions import ATTEMPT, CARRIER, PREVIOUS, UNATTENDED

@@ -20,7 +20,6 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from rollouts.argo.model import parse_time
-from rollouts.argo.state import owns_field
 from rollouts.cluster.carrier import (
     Carrier,
     Fence,
@@ -37,6 +36,7 @@ from rollouts.cluster.routes import RouteKind
 from rollouts.cluster.snapshot import RegionSnapshot
 from rollouts.errors import Conflict, FleetError, Forbidden, NotFound
 from rollouts.kube.model import Json
+from rollouts.kube.objects import owns_field
 from rollouts.kube.ports import Cluster
 from rollouts.kube.resources import EVENTS, LEASES, ROLLOUTS
 from rollouts.manifests import conventions

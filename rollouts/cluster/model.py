@@ -8,8 +8,7 @@ from datetime import datetime
 
 from pydantic import ValidationError
 
-from rollouts.argo.model import parse_time, revision_of
-from rollouts.argo.revisions import hash_of
+from rollouts.argo.model import hash_of, parse_time, revision_of
 from rollouts.kube.model import Json
 from rollouts.manifests.conventions import ATTEMPT, DIGEST, UNATTENDED
 from rollouts.model import Engine, GuardRollback

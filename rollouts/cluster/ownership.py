@@ -1,21 +1,16 @@
-"""Who else writes to a delivery's objects: objects of others in their place, and foreign changes of the Rollout."""
+"""Objects of others where a delivery's would be."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
 
-from rollouts.argo.model import Rollout, parse_time
-from rollouts.argo.state import owns_field
-from rollouts.cluster.model import version_labels
 from rollouts.errors import NotFound, NotOurs
 from rollouts.kube.model import Json
 from rollouts.kube.ports import ClusterReader
-from rollouts.kube.requests import MANAGER
 from rollouts.kube.resources import resource_of
 from rollouts.manifests.ownership import HINT, foreign_object
-from rollouts.model import ForeignChange, ForeignObject
-from tidegate.core.names import VERSION
+from rollouts.model import ForeignObject
 
 
 async def foreign_objects(
@@ -54,33 +49,3 @@ def refuse_foreign(region: str, *found: ForeignObject | None) -> None:
     others = [str(each) for each in found if each]
     if others:
         raise NotOurs(f"{region}: {'; '.join(others)}", hint=HINT)
-
-
-TEMPLATE = ("f:spec", "f:template")
-LABEL = (*TEMPLATE, "f:metadata", "f:labels", f"f:{VERSION}")
-
-
-def foreign_change(rollout: Json, stable: str) -> ForeignChange | None:
-    """What somebody else asks for, as `metadata.managedFields` has it; None when it is tidegate's own operation.
-
-    Anyone who writes a version takes its label over, alone; one who applies the same shares it (Kubernetes,
-    "Server-Side Apply"). `stable` is the version that serves.
-    """
-    entries = [each for each in rollout["metadata"].get("managedFields") or [] if owns_field(each, TEMPLATE)]
-    others = [each for each in entries if each.get("manager") != MANAGER]
-    ours = any(owns_field(each, LABEL) for each in entries if each not in others)
-    if ours or not others:
-        return None
-    # Others may own parts of the template that are not at issue; a template without the label has no owner of it.
-    claiming = [each for each in others if owns_field(each, LABEL)] or others
-    # The time is optional; RFC 3339 in UTC sorts as text.
-    youngest = max(claiming, key=lambda each: str(each.get("time") or ""))
-    version, *_ = version_labels(Rollout(rollout).spec.get("template") or {})
-    at = parse_time(youngest.get("time"))
-    who = str(youngest.get("manager") or "an unnamed field manager") + (f" at {at:%H:%M:%S} UTC" if at else "")
-    what = f"version {version}" if version else "a pod template without a version"
-    again = " again" if version and version == stable else ""
-    name = Rollout(rollout).name
-    return ForeignChange(
-        version=version, reason=f"somebody changed Rollout {name} during the trial: {who} asks for {what}{again}"
-    )

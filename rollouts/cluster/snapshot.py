@@ -7,17 +7,23 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
 
-from rollouts.argo.actions import is_aborted
-from rollouts.argo.model import PauseReason, Rollout, is_paused_by, pause_points
-from rollouts.argo.revisions import controlled_by, hash_of
-from rollouts.argo.state import HealthState, RolloutHealth, health_of, pending_reaction, waiting_for_controller
+from rollouts.argo.model import PauseReason, Rollout, controlled_by, hash_of, is_paused_by, parse_time, pause_points
+from rollouts.argo.state import (
+    HealthState,
+    RolloutHealth,
+    health_of,
+    is_abort_confirmed,
+    pending_reaction,
+    waiting_for_controller,
+)
 from rollouts.cluster.model import Revision, guard_note, revision_of_replica_set, version_labels
-from rollouts.cluster.ownership import foreign_change
 from rollouts.cluster.routes import RouteKind
-from rollouts.kube.model import Json
+from rollouts.kube.model import MANAGER, Json
+from rollouts.kube.objects import owns_field
 from rollouts.manifests.conventions import PREVIOUS
 from rollouts.manifests.ownership import foreign_object
 from rollouts.model import ForeignChange, ForeignObject, GuardRollback
+from tidegate.core.names import VERSION
 
 REACTS_WITHIN = timedelta(seconds=10)
 """A controller that is well takes a second or two."""
@@ -92,7 +98,7 @@ class RegionSnapshot:
         """
         if self.rollout is None or not (self.observed or self.unprocessed_change):
             return None
-        return foreign_change(self.rollout, self.stable.version if self.stable else "")
+        return _foreign_change(self.rollout, self.stable.version if self.stable else "")
 
     @property
     def previous(self) -> Revision | None:
@@ -163,7 +169,7 @@ class RegionSnapshot:
     @property
     def abort_confirmed(self) -> bool:
         """Whether the controller itself has taken the trial back."""
-        return self.rollout is not None and is_aborted(self.rollout, self.rollout)
+        return is_abort_confirmed(self.argo)
 
     @property
     def is_on_stable(self) -> bool:
@@ -226,3 +232,33 @@ class RegionSnapshot:
 
     def _of_hash(self, wanted: str) -> Revision | None:
         return next((each for each in self.revisions if wanted and each.hash == wanted), None)
+
+
+_TEMPLATE = ("f:spec", "f:template")
+_VERSION_LABEL = (*_TEMPLATE, "f:metadata", "f:labels", f"f:{VERSION}")
+
+
+def _foreign_change(rollout: Json, stable: str) -> ForeignChange | None:
+    """What somebody else asks for, as `metadata.managedFields` has it; None when it is tidegate's own operation.
+
+    Anyone who writes a version takes its label over, alone; one who applies the same shares it (Kubernetes,
+    "Server-Side Apply"). `stable` is the version that serves.
+    """
+    entries = [each for each in rollout["metadata"].get("managedFields") or [] if owns_field(each, _TEMPLATE)]
+    others = [each for each in entries if each.get("manager") != MANAGER]
+    ours = any(owns_field(each, _VERSION_LABEL) for each in entries if each not in others)
+    if ours or not others:
+        return None
+    # Others may own parts of the template that are not at issue; a template without the label has no owner of it.
+    claiming = [each for each in others if owns_field(each, _VERSION_LABEL)] or others
+    # The time is optional; RFC 3339 in UTC sorts as text.
+    youngest = max(claiming, key=lambda each: str(each.get("time") or ""))
+    version, *_ = version_labels(Rollout(rollout).spec.get("template") or {})
+    at = parse_time(youngest.get("time"))
+    who = str(youngest.get("manager") or "an unnamed field manager") + (f" at {at:%H:%M:%S} UTC" if at else "")
+    what = f"version {version}" if version else "a pod template without a version"
+    again = " again" if version and version == stable else ""
+    name = Rollout(rollout).name
+    return ForeignChange(
+        version=version, reason=f"somebody changed Rollout {name} during the trial: {who} asks for {what}{again}"
+    )

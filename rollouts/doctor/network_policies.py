@@ -9,12 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from ipaddress import ip_address, ip_network
 
-from rollouts.kube.model import Json
+from rollouts.kube.model import NAME_OF_NAMESPACE, Json
 from rollouts.kube.objects import Labels, at, labels_of, matches
 from tidegate.core.model import Value
-
-NAME_OF_NAMESPACE = "kubernetes.io/metadata.name"
-"""A label that the API server itself puts on every namespace."""
 
 
 class Caller(Value):

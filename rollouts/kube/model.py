@@ -19,6 +19,12 @@ Body = Json | list[Any]
 EVERYWHERE = ""
 """As a namespace: all of them. Only reading can be asked of all."""
 
+NAME_OF_NAMESPACE = "kubernetes.io/metadata.name"
+"""A label that the API server itself puts on every namespace."""
+
+MANAGER = "tidegate"
+"""Our field manager: server-side apply refuses what another manager owns, and takes back what we no longer say."""
+
 
 class Resource(Value):
     """One kind of object, as the API server names it in URLs."""

@@ -109,3 +109,13 @@ def last_written(item: Json) -> datetime | None:
     times = [time_at(entry, "time") for entry in entries if not entry.get("subresource")]
     known = [time for time in times if time]
     return max(known) if known else time_at(item, "metadata", "creationTimestamp")
+
+
+def owns_field(entry: Json, path: tuple[str, ...]) -> bool:
+    """Whether an entry of `metadata.managedFields` has that field, or one below it."""
+    fields = entry.get("fieldsV1") or {}
+    for part in path:
+        if part not in fields:
+            return False
+        fields = fields[part]
+    return True

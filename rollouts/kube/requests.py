@@ -10,11 +10,8 @@ import json
 from collections.abc import Mapping
 
 from rollouts.errors import ApiError, Cause, Conflict, Forbidden, Gone, Invalid, NotFound, TooManyRequests, Unauthorized
-from rollouts.kube.model import AccessReview, Body, Json, PatchKind, Request, Resource
+from rollouts.kube.model import MANAGER, AccessReview, Body, Json, PatchKind, Request, Resource
 from rollouts.kube.resources import ACCESS_REVIEWS, resource_of
-
-MANAGER = "tidegate"
-"""Our field manager: server-side apply refuses what another manager owns, and takes back what we no longer say."""
 
 PAGE = 500
 """Objects in one answer to a list: client-go's own page, which etcd and the API server's memory bear."""

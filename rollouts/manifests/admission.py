@@ -12,12 +12,9 @@ from collections.abc import Iterable, Mapping
 
 from pydantic import Field
 
-from rollouts.kube.model import Json, Resource
+from rollouts.kube.model import NAME_OF_NAMESPACE, Json, Resource
 from rollouts.kube.resources import ADMISSION_BINDINGS, ADMISSION_POLICIES
 from tidegate.core.model import Value
-
-NAME_OF_NAMESPACE = "kubernetes.io/metadata.name"
-"""A label that the API server itself puts on every namespace."""
 
 
 class Validation(Value):

@@ -33,8 +33,11 @@ GUARD = "tidegate.dev/guard"
 PLACEHOLDER = "tidegate.dev/placeholder"
 """On placeholder pods, which no selector of engines may match: the delivery's name."""
 
-ENGINE = "engine"
-"""The container's name."""
+ENGINE, WEIGHTS = "engine", "weights"
+"""Names of the containers of an engine's pod: the engine, and the one that pulls its weights into a shared cache."""
+
+WEIGHTS_TOKEN = "TIDEGATE_WEIGHTS_TOKEN"
+"""The variable with the token of the one who pulls."""
 
 PORT_NAME, PORT, SERVICE_PORT = "http", 8000, 80
 """Of the container, where `/metrics` is answered too, and of the Services."""

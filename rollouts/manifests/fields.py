@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import ipaddress
+import math
 import re
+from datetime import timedelta
 from typing import Annotated
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field
-
-from tidegate.core.model import at_odds
-
-_DIGEST = re.compile(r"\S+@sha256:[0-9a-f]{64}")
 
 
 def _block(text: str) -> str:
@@ -45,21 +43,6 @@ Block = Annotated[str, AfterValidator(_block)]
 """Addresses such as 10.20.0.0/16."""
 
 
-def pinned(image: str) -> str:
-    """The image, when it is named by digest.
-
-    Raises:
-        ValueError: it may be another one tomorrow.
-    """
-    if not _DIGEST.fullmatch(image):
-        raise at_odds(f"{image}, which may be another image tomorrow", "REGISTRY/REPOSITORY@sha256:DIGEST")
-    return image
-
-
-PinnedImage = Annotated[str, AfterValidator(pinned)]
-"""An image by digest."""
-
-
 def host_in(url: str) -> str:
     """The name in an address; empty when it is a number, by which no gateway chooses a route."""
     host = urlsplit(url).hostname or ""
@@ -72,3 +55,8 @@ _UNITS = {"Mi": 1024**2, "Gi": 1024**3, "Ti": 1024**4}
 def bytes_of(amount: str) -> int:
     """How much `Bytes` says."""
     return int(amount[:-2]) * _UNITS[amount[-2:]]
+
+
+def whole_seconds(length: timedelta) -> int:
+    """As Kubernetes and Argo Rollouts take a `Duration`; never 0 of something, which often means never."""
+    return math.ceil(length.total_seconds())

@@ -8,8 +8,10 @@ from typing import Annotated
 from pydantic import Field
 
 from rollouts.kube.model import Json, Resource
+from rollouts.kube.resources import HTTP_ROUTES, VIRTUAL_SERVICES
 from rollouts.manifests.conventions import cluster_wide
 from rollouts.manifests.spec import ArgoFleetSpec
+from rollouts.manifests.traffic_spec import TrafficRouter
 from tidegate.core.model import Value
 from tidegate.core.names import DELIVERY, MANAGED_BY
 
@@ -65,9 +67,22 @@ class Site(Value):
         return self.fleet.replicas_in(self.release.region)
 
     @property
+    def route(self) -> Resource:
+        """The kind of object that splits its users."""
+        return VIRTUAL_SERVICES if self.fleet.traffic is TrafficRouter.ISTIO else HTTP_ROUTES
+
+    @property
     def selector(self) -> Mapping[str, str]:
         """Labels of every engine's pod and of no other; a version more or less does not change them."""
         return {DELIVERY: self.name}
+
+
+UNPRIVILEGED: Json = {
+    "allowPrivilegeEscalation": False,
+    "readOnlyRootFilesystem": True,
+    "capabilities": {"drop": ["ALL"]},
+}
+"""The `securityContext` of every container that is rendered here."""
 
 
 def manifest(

@@ -12,8 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from rollouts.kube.model import Json
-from rollouts.kube.requests import MANAGER
+from rollouts.kube.model import MANAGER, Json
 from rollouts.kube.resources import HTTP_ROUTES, ROLLOUTS, SERVICES, VIRTUAL_SERVICES
 from rollouts.manifests.conventions import ATTEMPT
 from rollouts.model import ForeignObject

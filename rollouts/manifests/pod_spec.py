@@ -2,17 +2,35 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from enum import StrEnum
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
-from rollouts.manifests.fields import Bytes, Cores, LabelKey, LabelText, ObjectName, PinnedImage, bytes_of
+from rollouts.manifests.fields import Bytes, Cores, LabelKey, LabelText, ObjectName, bytes_of
 from tidegate.core.durations import Duration, format_duration
-from tidegate.core.model import SpecConflict, SpecModel
+from tidegate.core.model import SpecConflict, SpecModel, at_odds
 from tidegate.core.quantities import Percent
+
+_DIGEST = re.compile(r"\S+@sha256:[0-9a-f]{64}")
+
+
+def pinned(image: str) -> str:
+    """The image, when it is named by digest.
+
+    Raises:
+        ValueError: it may be another one tomorrow.
+    """
+    if not _DIGEST.fullmatch(image):
+        raise at_odds(f"{image}, which may be another image tomorrow", "REGISTRY/REPOSITORY@sha256:DIGEST")
+    return image
+
+
+PinnedImage = Annotated[str, AfterValidator(pinned)]
+"""An image by digest."""
 
 
 class CacheSpec(SpecModel):
@@ -24,6 +42,10 @@ class CacheSpec(SpecModel):
     folder of its own when absent."""
     secret: ObjectName | None = None
     """A Secret with the key `token`: the artifact store's bearer token. It is named here, never written."""
+
+
+NODE_WITHIN = timedelta(minutes=5)
+"""How long it may take until a node is there and has the image."""
 
 
 class PodSpec(SpecModel):
@@ -47,6 +69,11 @@ class PodSpec(SpecModel):
     pull_secrets: tuple[ObjectName, ...] = ()
     labels: Mapping[LabelKey, LabelText] = {}
     """More labels for the pods."""
+
+    @property
+    def ready_within(self) -> timedelta:
+        """From being asked for to the first answer: a node has to be there before the container begins."""
+        return NODE_WITHIN + self.start_within
 
     def contradictions(self) -> Iterator[SpecConflict]:
         """A drain without time for answers, and labels that are not for people to set."""

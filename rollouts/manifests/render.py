@@ -11,9 +11,10 @@ from rollouts.manifests.conventions import PUBLIC_KEYS, public_keys
 from rollouts.manifests.manifest import Release, ReleaseCandidate, Site, manifest
 from rollouts.manifests.objects.access import access
 from rollouts.manifests.objects.admission_policies import AdmissionScope, admission, image_policy
-from rollouts.manifests.objects.capacity import node_pool, placeholders, priority_classes, scaler
+from rollouts.manifests.objects.capacity import placeholders, priority_classes, scaler
 from rollouts.manifests.objects.guard import guarding
 from rollouts.manifests.objects.network import network_policy, routes, services
+from rollouts.manifests.objects.nodes import node_pool
 from rollouts.manifests.objects.rollout import disruption_budget, rollout
 from rollouts.manifests.spec import ArgoFleetSpec
 from tidegate.core.names import DELIVERY, MANAGED_BY

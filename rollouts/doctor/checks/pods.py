@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from datetime import timedelta
 from decimal import Decimal
 
-from rollouts.argo.model import POD_TEMPLATE_HASH as HASH
 from rollouts.doctor.model import Check, Finding, Severity, Snapshot, of_rollout
 from rollouts.doctor.strategy import ago, canary, pods_wanted, replicas, routers, template
 from rollouts.kube.model import Json
@@ -32,6 +31,7 @@ from rollouts.kube.resources import (
 from rollouts.kube.scheduling import Fit, fit, format_quantity, parse_quantity, resource_requests
 from rollouts.manifests.conventions import ENGINE, PORT_NAME
 from tidegate.core.names import DELIVERY, REGION, VERSION
+from tidegate.core.names import POD_TEMPLATE_HASH as HASH
 
 IMAGE_NOT_PULLED = Check(
     code="image-not-pulled",

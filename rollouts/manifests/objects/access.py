@@ -16,7 +16,6 @@ from rollouts.kube.resources import (
     DEPLOYMENTS,
     EVENTS,
     HORIZONTAL_POD_AUTOSCALERS,
-    HTTP_ROUTES,
     LEASES,
     NODES,
     POD_DISRUPTION_BUDGETS,
@@ -30,12 +29,10 @@ from rollouts.kube.resources import (
     SCALED_OBJECTS,
     SERVICE_ACCOUNTS,
     SERVICES,
-    VIRTUAL_SERVICES,
 )
 from rollouts.manifests.conventions import canary_service, cluster_wide, driver, guard, lease, stable_service, warm_pool
 from rollouts.manifests.manifest import Site, manifest
 from rollouts.manifests.pod_spec import Scaler
-from rollouts.manifests.traffic_spec import TrafficRouter
 from tidegate.core.model import Value
 
 READ = ("get", "list", "watch")
@@ -78,7 +75,7 @@ def rights(site: Site) -> tuple[Right, ...]:
         *read,
         *kept,
         # Written whole where somebody else writes too: a version that was not looked at is a conflict then.
-        *(Right(resource=each, verbs=("update",), names=(site.name,)) for each in (ROLLOUTS, _route(site))),
+        *(Right(resource=each, verbs=("update",), names=(site.name,)) for each in (ROLLOUTS, site.route)),
         # Who carries the delivery is a compare-and-set.
         Right(resource=LEASES, verbs=("create",)),
         Right(resource=LEASES, verbs=("get", "update"), names=(lease(site.name),)),
@@ -134,7 +131,7 @@ def written_objects(site: Site) -> dict[Resource, tuple[str, ...]]:
     written_objects: dict[Resource, tuple[str, ...]] = {
         ROLLOUTS: (site.name,),
         SERVICES: direct,
-        _route(site): (site.name, *direct) if fleet.gateway.direct else (site.name,),
+        site.route: (site.name, *direct) if fleet.gateway.direct else (site.name,),
         POD_DISRUPTION_BUDGETS: (site.name,),
         ANALYSIS_TEMPLATES: (),
         POD_MONITORS: (),
@@ -146,10 +143,6 @@ def written_objects(site: Site) -> dict[Resource, tuple[str, ...]]:
     if fleet.warm_pool:
         written_objects[DEPLOYMENTS] = (warm_pool(site.name),)
     return written_objects
-
-
-def _route(site: Site) -> Resource:
-    return VIRTUAL_SERVICES if site.fleet.traffic is TrafficRouter.ISTIO else HTTP_ROUTES
 
 
 def _kept(resource: Resource, names: Iterable[str]) -> tuple[Right, Right]:

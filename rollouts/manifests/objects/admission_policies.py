@@ -15,6 +15,8 @@ from rollouts.kube.resources import DEPLOYMENTS, LEASES, PODS, ROLLOUTS, SIGSTOR
 from rollouts.manifests.admission import AdmissionPolicy, Validation, cel_list, cel_string, policy_and_binding
 from rollouts.manifests.conventions import (
     ENGINE,
+    WEIGHTS,
+    WEIGHTS_TOKEN,
     canary_service,
     cluster_wide,
     driver,
@@ -25,7 +27,6 @@ from rollouts.manifests.conventions import (
 )
 from rollouts.manifests.manifest import Site, manifest
 from rollouts.manifests.objects.access import written_objects
-from rollouts.manifests.objects.rollout import TOKEN, WEIGHTS
 from rollouts.manifests.spec import Signatures
 from tidegate.core.errors import UsageError
 from tidegate.core.model import Value
@@ -145,7 +146,7 @@ def commands(site: Site) -> tuple[Validation, ...]:
         ),
         Validation(
             holds="variables.containers.all(c, !has(c.envFrom) && (!has(c.env) || c.env.all(e, "
-            f'(e.name == "HOME" && !has(e.valueFrom)) || (e.name == {cel_string(TOKEN)} && has(e.valueFrom) '
+            f'(e.name == "HOME" && !has(e.valueFrom)) || (e.name == {cel_string(WEIGHTS_TOKEN)} && has(e.valueFrom) '
             f"&& has(e.valueFrom.secretKeyRef) && {token}))))",
             message="an engine reads no Secret but the one of its store of weights, and has no variables next to that",
         ),

@@ -1,4 +1,4 @@
-"""Nodes and the number of engines: where pods run, Karpenter's node pool, the autoscaler, placeholders in a warm pool.
+"""The number of engines: the autoscaler, placeholders in a warm pool, and the priorities by which these give way.
 
 The autoscaler is a ScaledObject of KEDA, or a HorizontalPodAutoscaler. Both rise fast and fall slowly, and both set
 `replicas` of the Rollout, which gives the stable as many. A query without an answer leaves the number as it is: there
@@ -24,105 +24,16 @@ from rollouts.kube.model import Json
 from rollouts.kube.resources import (
     DEPLOYMENTS,
     HORIZONTAL_POD_AUTOSCALERS,
-    NODE_POOLS,
     PRIORITY_CLASSES,
     ROLLOUTS,
     SCALED_OBJECTS,
 )
 from rollouts.manifests.conventions import PLACEHOLDER, cluster_wide, warm_pool
-from rollouts.manifests.manifest import Site, manifest
-from rollouts.manifests.nodes_spec import CPU, GPUS, CapacityType, KarpenterSpec
-from rollouts.manifests.objects.strategy import seconds
+from rollouts.manifests.fields import whole_seconds
+from rollouts.manifests.manifest import UNPRIVILEGED, Site, manifest
+from rollouts.manifests.objects.nodes import gpu_amount, scheduling
 from rollouts.manifests.pod_spec import AutoscaleSpec, Scaler, WarmPoolSpec
-from tidegate.core.errors import UsageError
 from tidegate.core.model import Value
-
-SPOT = {
-    "karpenter.sh/capacity-type": "spot",
-    "eks.amazonaws.com/capacityType": "SPOT",
-    "cloud.google.com/gke-spot": "true",
-}
-"""Labels of nodes that a cloud may take back."""
-
-POOL = "tidegate.dev/pool"
-"""Label of the nodes of a pool of ours."""
-
-
-def gpu_labels(site: Site) -> dict[str, str]:
-    """What a node with the engine's GPU is labelled with; nothing for a CPU.
-
-    Raises:
-        UsageError: nobody labels nodes with this GPU in this way.
-    """
-    accelerator, labeller = site.release.accelerator, site.fleet.nodes.gpu_labels
-    if accelerator == CPU:
-        return {}
-    known = GPUS[accelerator].labels if accelerator in GPUS else {}
-    if labeller not in known:
-        hint = f"set fleet.nodes.gpu_labels to one of {', '.join(known)}" if known else f"one of {', '.join(GPUS)}"
-        raise UsageError(f"no node is labelled with {accelerator} by {labeller}", hint=hint)
-    return dict(known[labeller])
-
-
-def gpu_amount(site: Site) -> dict[str, str]:
-    """What a container asks for to get its GPUs."""
-    gpu = GPUS.get(site.release.accelerator)
-    return {gpu.resource: str(site.release.accelerators)} if gpu else {}
-
-
-def scheduling(site: Site) -> Json:
-    """The parts of a pod's spec that choose its node: engines and their placeholders want the same."""
-    nodes = site.fleet.nodes
-    pool = {POOL: cluster_wide(site.fleet.namespace, site.name)} if nodes.karpenter else {}
-    selector = {**gpu_labels(site), **pool, **nodes.selector}
-    tolerations = [{"key": key, "operator": "Exists"} for key in nodes.tolerates]
-    parts: Json = {"nodeSelector": selector, "tolerations": tolerations, "affinity": {"nodeAffinity": _paid_as(site)}}
-    return {key: value for key, value in parts.items() if value}
-
-
-def node_pool(site: Site, karpenter: KarpenterSpec) -> Json:
-    """Nodes for this delivery alone. Karpenter tries spot first where both are allowed, and goes on to on-demand."""
-    nodes = site.fleet.nodes
-    capacity = (
-        [CapacityType.SPOT, CapacityType.ON_DEMAND] if nodes.capacity is CapacityType.SPOT else [CapacityType.ON_DEMAND]
-    )
-    wanted = {**gpu_labels(site), **nodes.selector}
-    requirements = [
-        *({"key": key, "operator": "In", "values": [value]} for key, value in wanted.items()),
-        {"key": "karpenter.sh/capacity-type", "operator": "In", "values": [str(each) for each in capacity]},
-    ]
-    template = {
-        "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": karpenter.node_class},
-        "requirements": requirements,
-        "taints": [{"key": key, "effect": "NoSchedule"} for key in nodes.tolerates],
-    }
-    labels = {POOL: cluster_wide(site.fleet.namespace, site.name)}
-    spec: Json = {
-        "template": {"metadata": {"labels": labels}, "spec": template},
-        "limits": dict.fromkeys(gpu_amount(site), str(karpenter.most_gpus)),
-        # A node with an engine on it is never emptied for a cheaper one: the engine would take minutes to come back.
-        "disruption": {"consolidationPolicy": "WhenEmpty", "consolidateAfter": "10m"},
-    }
-    return manifest(NODE_POOLS, site.name, site, spec=spec)
-
-
-def _paid_as(site: Site) -> Json:
-    """Spot where there are any, else whatever there is; or no spot at all."""
-    if site.fleet.nodes.capacity is CapacityType.SPOT:
-        return {
-            "preferredDuringSchedulingIgnoredDuringExecution": [
-                {"weight": 100, "preference": {"matchExpressions": [_expression(key, "In", value)]}}
-                for key, value in SPOT.items()
-            ]
-        }
-    # A node without the label is no spot node, and passes.
-    never = [_expression(key, "NotIn", value) for key, value in SPOT.items()]  # codespell:ignore notin
-    return {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": never}]}}
-
-
-def _expression(key: str, operator: str, value: str) -> Json:
-    return {"key": key, "operator": operator, "values": [value]}
-
 
 PLACEHOLDER_PRIORITY = -10
 """Below every pod that says nothing, and the lowest for which the cluster autoscaler still brings nodes."""
@@ -159,11 +70,7 @@ def placeholders(site: Site, wanted: WarmPoolSpec) -> Json:
         "name": "placeholder",
         "image": wanted.image,
         "resources": {"requests": amount, "limits": limits},
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "readOnlyRootFilesystem": True,
-            "capabilities": {"drop": ["ALL"]},
-        },
+        "securityContext": UNPRIVILEGED,
     }
     spec: Json = {
         "priorityClassName": cluster_wide(site.fleet.namespace, f"{site.name}-placeholders"),
@@ -305,7 +212,7 @@ def _target(site: Site) -> Json:
 def _behavior(wanted: AutoscaleSpec) -> Json:
     return {
         "scaleUp": {
-            "stabilizationWindowSeconds": seconds(wanted.up_after),
+            "stabilizationWindowSeconds": whole_seconds(wanted.up_after),
             "selectPolicy": "Max",
             "policies": [
                 {"type": "Percent", "value": 100, "periodSeconds": 60},
@@ -313,7 +220,7 @@ def _behavior(wanted: AutoscaleSpec) -> Json:
             ],
         },
         "scaleDown": {
-            "stabilizationWindowSeconds": seconds(wanted.down_after),
+            "stabilizationWindowSeconds": whole_seconds(wanted.down_after),
             "policies": [{"type": "Pods", "value": 1, "periodSeconds": 300}],
         },
     }

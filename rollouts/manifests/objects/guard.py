@@ -5,20 +5,16 @@ from __future__ import annotations
 from rollouts.kube.model import Json
 from rollouts.kube.resources import (
     DEPLOYMENTS,
-    HTTP_ROUTES,
     NETWORK_POLICIES,
     ROLE_BINDINGS,
     ROLES,
     SERVICE_ACCOUNTS,
-    VIRTUAL_SERVICES,
 )
 from rollouts.manifests.conventions import GUARD, cluster_wide, guard
-from rollouts.manifests.manifest import Site, manifest
+from rollouts.manifests.manifest import UNPRIVILEGED, Site, manifest
 from rollouts.manifests.objects.access import guard_rights, role_binding
 from rollouts.manifests.objects.network import METADATA_SERVERS
-from rollouts.manifests.objects.rollout import SLACK
 from rollouts.manifests.pod_spec import GuardSpec
-from rollouts.manifests.traffic_spec import TrafficRouter
 from tidegate.core.durations import format_duration
 
 PROBES = 8080
@@ -29,9 +25,8 @@ def guarding(site: Site) -> tuple[Json, ...]:
     """Its account, its rights, whom it may talk to, and itself; nothing where no image is known."""
     if not site.guard:
         return ()
-    route = VIRTUAL_SERVICES if site.fleet.traffic is TrafficRouter.ISTIO else HTTP_ROUTES
     name = guard(site.name)
-    role = manifest(ROLES, name, site, rules=[right.rule for right in guard_rights(site.name, route)])
+    role = manifest(ROLES, name, site, rules=[right.rule for right in guard_rights(site.name, site.route)])
     return (
         manifest(SERVICE_ACCOUNTS, name, site, automountServiceAccountToken=False),
         role,
@@ -100,11 +95,7 @@ def _container(site: Site, wanted: GuardSpec) -> Json:
         # Whether the API server answers is no reason to start it again.
         "livenessProbe": _probe("/healthz", failures=6),
         "readinessProbe": _probe("/readyz", failures=3),
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "readOnlyRootFilesystem": True,
-            "capabilities": {"drop": ["ALL"]},
-        },
+        "securityContext": UNPRIVILEGED,
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [{"name": "scratch", "mountPath": "/tmp"}],
     }
@@ -116,7 +107,7 @@ def _options(site: Site) -> list[str]:
         "--namespace": fleet.namespace,
         "--region": site.release.region,
         "--traffic": str(fleet.traffic),
-        "--start-within": format_duration(fleet.pod.start_within + SLACK),
+        "--start-within": format_duration(fleet.pod.ready_within),
         "--after-abort": format_duration(fleet.canary.after_abort),
         "--warm": str(fleet.previous.versions if fleet.previous else 0),
         "--probes": str(PROBES),

@@ -11,9 +11,8 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from rollouts.kube.model import Json
+from rollouts.kube.model import NAME_OF_NAMESPACE, Json
 from rollouts.kube.resources import HTTP_ROUTES, NETWORK_POLICIES, SERVICES, VIRTUAL_SERVICES
-from rollouts.manifests.admission import NAME_OF_NAMESPACE
 from rollouts.manifests.conventions import PORT_NAME, SERVICE_PORT, USERS, canary_service, stable_service
 from rollouts.manifests.fields import host_in
 from rollouts.manifests.manifest import Site, manifest

@@ -7,15 +7,25 @@ taken over cannot change what the others have mapped.
 from __future__ import annotations
 
 import math
-from datetime import timedelta
 
 from rollouts.kube.model import Json
 from rollouts.kube.resources import POD_DISRUPTION_BUDGETS, ROLLOUTS
-from rollouts.manifests.conventions import DIGEST, ENGINE, PORT, PORT_NAME, PUBLIC_KEYS, cluster_wide, public_keys
-from rollouts.manifests.manifest import ReleaseCandidate, Site, manifest
+from rollouts.manifests.conventions import (
+    DIGEST,
+    ENGINE,
+    PORT,
+    PORT_NAME,
+    PUBLIC_KEYS,
+    WEIGHTS,
+    WEIGHTS_TOKEN,
+    cluster_wide,
+    public_keys,
+)
+from rollouts.manifests.fields import whole_seconds
+from rollouts.manifests.manifest import UNPRIVILEGED, ReleaseCandidate, Site, manifest
 from rollouts.manifests.nodes_spec import asks_for_notice
-from rollouts.manifests.objects.capacity import gpu_amount, scheduling
-from rollouts.manifests.objects.strategy import seconds, strategy
+from rollouts.manifests.objects.nodes import gpu_amount, scheduling
+from rollouts.manifests.objects.strategy import strategy
 from tidegate.core.names import DELIVERY, REGION, VERSION
 
 SHARED_MEMORY, SCRATCH_FOLDER, CACHE_FOLDER, KEYS = "shared-memory", "scratch", "model-cache", "keys"
@@ -24,18 +34,6 @@ SHARED_MEMORY, SCRATCH_FOLDER, CACHE_FOLDER, KEYS = "shared-memory", "scratch", 
 _KEYS_FOLDER = "/etc/tidegate/keys"
 
 _MOUNTS = {SHARED_MEMORY: "/dev/shm", SCRATCH_FOLDER: "/tmp", CACHE_FOLDER: "/var/cache/tidegate"}
-
-WEIGHTS = "weights"
-"""The name of the container that pulls them."""
-
-TOKEN = "TIDEGATE_WEIGHTS_TOKEN"
-"""The variable of the one who pulls."""
-
-_SECURITY: Json = {
-    "allowPrivilegeEscalation": False,
-    "readOnlyRootFilesystem": True,
-    "capabilities": {"drop": ["ALL"]},
-}
 
 READY, HEALTH = "/tidegate/ready", "/tidegate/health"
 """Answered by the entrypoint: whether the engine has answered its warm-up and does not drain; whether it generates."""
@@ -50,6 +48,7 @@ HEALTH_DEADLINE = 10
 def container(site: Site) -> Json:
     """The one container of an engine's pod. Its image says what process 1 is; we say only the options."""
     pod = site.fleet.pod
+    start = whole_seconds(pod.start_within)
     return {
         "name": ENGINE,
         "image": site.release.image,
@@ -62,11 +61,11 @@ def container(site: Site) -> Json:
             # No limit on processors: an engine that is held up between two tokens keeps its GPU waiting.
             "limits": {"memory": pod.memory, **gpu_amount(site)},
         },
-        "startupProbe": _probe(READY, STARTUP_PERIOD, failures=math.ceil(_seconds(site) / STARTUP_PERIOD)),
+        "startupProbe": _probe(READY, STARTUP_PERIOD, failures=math.ceil(start / STARTUP_PERIOD)),
         "readinessProbe": _probe(READY, READY_PERIOD, failures=2),
         "livenessProbe": _probe(HEALTH, HEALTH_PERIOD, failures=3, timeout=HEALTH_DEADLINE + 5),
         "lifecycle": {"preStop": {"exec": {"command": [pod.python, "-m", "tidegate_entrypoint", "drain"]}}},
-        "securityContext": _SECURITY,
+        "securityContext": UNPRIVILEGED,
         # How it died is told by the pod itself, in the last lines of its log.
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": _mounts(site),
@@ -86,7 +85,7 @@ def pulling(site: Site) -> list[Json]:
             "command": [pod.python, "-m", "tidegate_entrypoint", "pull", *_signed(site)],
             "env": [*_environment(), *_token(site)],
             "resources": {"requests": {"cpu": pod.cpu, "memory": pod.memory}, "limits": {"memory": pod.memory}},
-            "securityContext": _SECURITY,
+            "securityContext": UNPRIVILEGED,
             "terminationMessagePolicy": "FallbackToLogsOnError",
             "volumeMounts": [*({"name": name, "mountPath": _MOUNTS[name]} for name in mounted), *_keys(site)],
         }
@@ -116,7 +115,7 @@ def _options(site: Site) -> list[str]:
         "--port": str(PORT),
         "--grace": f"{pod.drain.total_seconds():g}",
         "--linger": f"{pod.linger.total_seconds():g}",
-        "--start-deadline": str(_seconds(site)),
+        "--start-deadline": str(whole_seconds(pod.start_within)),
         "--health-deadline": str(HEALTH_DEADLINE),
     }
     if asks_for_notice(nodes):
@@ -132,11 +131,7 @@ def _environment() -> list[Json]:
 def _token(site: Site) -> list[Json]:
     secret = site.fleet.pod.cache.secret
     token = {"secretKeyRef": {"name": secret, "key": "token"}}
-    return [{"name": TOKEN, "valueFrom": token}] if secret else []
-
-
-def _seconds(site: Site) -> int:
-    return math.ceil(site.fleet.pod.start_within.total_seconds())
+    return [{"name": WEIGHTS_TOKEN, "valueFrom": token}] if secret else []
 
 
 def _probe(path: str, period: int, *, failures: int, timeout: int = 1) -> Json:
@@ -165,7 +160,7 @@ def pod_template(site: Site) -> Json:
         # Kubernetes writes a variable for each Service of the namespace, some of which vLLM would take for its own.
         "enableServiceLinks": False,
         "priorityClassName": cluster_wide(site.fleet.namespace, f"{site.name}-engines"),
-        "terminationGracePeriodSeconds": seconds(pod.drain) + MARGIN_SECONDS,
+        "terminationGracePeriodSeconds": whole_seconds(pod.drain) + MARGIN_SECONDS,
         "securityContext": _security(pod.user),
         **({"imagePullSecrets": [{"name": name} for name in pod.pull_secrets]} if pod.pull_secrets else {}),
         **scheduling(site),
@@ -217,9 +212,6 @@ def _volumes(site: Site) -> list[Json]:
     ]
 
 
-SLACK = timedelta(minutes=5)
-"""Beyond an engine's own deadline: until a node is there and has the image."""
-
 HISTORY = 10
 """Old ReplicaSets that are remembered; Argo Rollouts wants no fewer than it keeps warm."""
 
@@ -237,7 +229,7 @@ def rollout(site: Site, trial: ReleaseCandidate, analyses: tuple[Json, ...]) -> 
     spec: Json = {
         **({} if fleet.autoscale else {"replicas": site.replicas}),
         "revisionHistoryLimit": HISTORY,
-        "progressDeadlineSeconds": seconds(fleet.pod.start_within + SLACK),
+        "progressDeadlineSeconds": whole_seconds(fleet.pod.ready_within),
         **window,
         "selector": {"matchLabels": dict(site.selector)},
         "strategy": strategy(site, trial, analyses),

@@ -19,10 +19,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import timedelta
 
 from rollouts.kube.model import Json
 from rollouts.manifests.conventions import GATEWAY_PLUGIN, USERS, canary_service, stable_service
+from rollouts.manifests.fields import whole_seconds
 from rollouts.manifests.manifest import ReleaseCandidate, Site
 from rollouts.manifests.spec import CanarySpec, Strategy
 from rollouts.manifests.traffic_spec import TrafficRouter
@@ -99,7 +99,7 @@ def _canary(site: Site, trial: ReleaseCandidate, analyses: tuple[Json, ...]) -> 
         "minPodsPerReplicaSet": fleet.canary.min_replicas,
         "dynamicStableScale": fleet.canary.dynamic_stable,
         **_warm(site),
-        "abortScaleDownDelaySeconds": seconds(fleet.canary.after_abort),
+        "abortScaleDownDelaySeconds": whole_seconds(fleet.canary.after_abort),
         **({"analysis": watched} if watched else {}),
         "steps": steps,
     }
@@ -122,7 +122,7 @@ def _blue_green(site: Site, analyses: tuple[Json, ...]) -> Json:
         **({"previewReplicaCount": preview} if preview else {}),
         "maxUnavailable": 0,
         **_warm(site),
-        "abortScaleDownDelaySeconds": seconds(site.fleet.canary.after_abort),
+        "abortScaleDownDelaySeconds": whole_seconds(site.fleet.canary.after_abort),
         **({"postPromotionAnalysis": _analysis(analyses)} if analyses else {}),
     }
 
@@ -132,7 +132,7 @@ def _warm(site: Site) -> Json:
     previous = site.fleet.previous
     if previous is None:
         return {} if site.fleet.canary.dynamic_stable else {"scaleDownDelaySeconds": 30}
-    return {"scaleDownDelaySeconds": seconds(previous.keep), "scaleDownDelayRevisionLimit": previous.versions}
+    return {"scaleDownDelaySeconds": whole_seconds(previous.keep), "scaleDownDelayRevisionLimit": previous.versions}
 
 
 def _traffic_routing(site: Site) -> Json:
@@ -159,8 +159,3 @@ def _argument(name: str) -> Json:
             hint=f"give it a value; a Rollout says {', '.join(_ARGUMENTS)}",
         )
     return _ARGUMENTS[name]
-
-
-def seconds(length: timedelta) -> int:
-    """Whole seconds, as all of Argo Rollouts' delays are; never 0 of something, which often means never."""
-    return math.ceil(length.total_seconds())

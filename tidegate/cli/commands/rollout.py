@@ -14,10 +14,10 @@ from rich.live import Live
 
 from rollouts.argo.actions import ActionResult, RolloutClient
 from rollouts.argo.compare_and_set import ANY_STATE, Precondition
-from rollouts.argo.revisions import workload_of
 from rollouts.argo.state import health_of
 from rollouts.argo.view import RolloutSummary, RolloutView, read_owned_resources, rollout_summary, rollout_view
 from rollouts.argo.watch import WaitOutcome, WaitResult, observe, rollout_views, wait_for_rollout
+from rollouts.argo.workload import workload_of
 from rollouts.errors import NotPossible
 from rollouts.kube.resources import ROLLOUTS
 from tidegate.app.process import note

@@ -10,7 +10,7 @@ from fakes.clusters.region import NAME, ClusterRegion, an_image
 from fakes.kube.refusal import Refusal, conflict, expired
 from fakes.kube.requests import WRITES, Call, Effect, Fault, LoseAnswer, LoseRequest, Meanwhile, Refuse
 
-from rollouts.argo.revisions import revision_of
+from rollouts.argo.model import revision_of
 from rollouts.cluster.fleet import ArgoFleet
 from rollouts.errors import FleetError, NotPossible, Unreachable
 from rollouts.kube.resources import HTTP_ROUTES, REPLICA_SETS, ROLLOUTS

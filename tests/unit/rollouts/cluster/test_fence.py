@@ -12,7 +12,7 @@ from fakes.kube.requests import Call, Fault, LoseAnswer, Meanwhile, Refuse
 from rollouts.cluster.carrier import LIVE_SECONDS, Carrier, read_lease
 from rollouts.cluster.fleet import ArgoFleet, keep_renewing
 from rollouts.errors import FleetError, NotTheCarrier
-from rollouts.kube.requests import MANAGER
+from rollouts.kube.model import MANAGER
 from rollouts.kube.resources import HTTP_ROUTES, LEASES, ROLLOUTS
 from rollouts.manifests.conventions import CARRIER, lease
 

@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 
 import pytest
 
-from rollouts.argo.model import POD_TEMPLATE_HASH
 from rollouts.cluster.model import RegionConfig
 from rollouts.cluster.observer import region_state
 from rollouts.cluster.routes import HttpRoutes
@@ -14,7 +13,7 @@ from rollouts.cluster.snapshot import RegionSnapshot
 from rollouts.kube.model import Json
 from rollouts.manifests.conventions import PREVIOUS
 from rollouts.model import RegionPhase
-from tidegate.core.names import DELIVERY, VERSION
+from tidegate.core.names import DELIVERY, POD_TEMPLATE_HASH, VERSION
 
 PLACE = RegionConfig(
     region="eu-west-1", name="support-llm", entry="https://e", stable_url="https://s", canary_url="https://c"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from rollouts.argo.revisions import INJECTED, original_template
+from rollouts.argo.templates import INJECTED, original_template
 from rollouts.kube.model import Json
 
 
