@@ -292,7 +292,7 @@ def test_a_model_has_one_delivery_at_a_time(
     [
         *(pytest.param(BACK_WHILE_DELIVERED, seed, id=f"the same version-{seed}") for seed in seeds(14000, 20)),
         *(pytest.param(BACK_WHILE_THE_NEXT_IS_DELIVERED, seed, id=f"the next-{seed}") for seed in seeds(15000, 12)),
-        *(pytest.param(BACK_AND_DELIVERED_ANEW, seed, id=f"anew-{seed}") for seed in seeds(16000, 12)),
+        *(pytest.param(BACK_AND_DELIVERED_ANEW, seed, id=f"again-{seed}") for seed in seeds(16000, 12)),
     ],
 )
 def test_a_rollback_while_a_fresh_delivery_runs_leaves_one_version(
@@ -310,7 +310,7 @@ def test_a_rollback_while_a_fresh_delivery_runs_leaves_one_version(
     [
         *(pytest.param(GUARD_AND_RESUME, seed, id=f"resumed-{seed}") for seed in seeds(18000, 15)),
         *(pytest.param(GUARD_AND_ROLLBACK, seed, id=f"taken back-{seed}") for seed in seeds(19000, 12)),
-        *(pytest.param(GUARD_AND_DELIVER, seed, id=f"delivered anew-{seed}") for seed in seeds(20000, 12)),
+        *(pytest.param(GUARD_AND_DELIVER, seed, id=f"delivered again-{seed}") for seed in seeds(20000, 12)),
         *(pytest.param(GUARD_AND_KILLED, seed, id=f"killed again-{seed}") for seed in seeds(21000, 10)),
     ],
 )

@@ -150,7 +150,7 @@ class Broken:
     endpoints: Endpoints
 
     def write(self, percent: int, *, manager: str = "tidegate") -> None:
-        """That many of the users to the canary, whoever is there."""
+        """That many of the users to the canary, no matter which is there."""
         route = self.routes.weighted(self.region.route, NAME, percent)
         self.region.cluster.patch(self.routes.resource, NAME, {"spec": route["spec"]}, manager=manager)
 
