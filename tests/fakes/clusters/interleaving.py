@@ -26,7 +26,7 @@ LATEST_SECONDS = 8.0
 class Killed(GreenletExit):
     """`kill -9`: nothing that the process would still do is done, least of all what handles errors.
 
-    Plain code that is waiting when it is killed is never gone on with; what is thrown into it once it is known to nobody any
+    Plain code that is waiting when it is killed is never gone on with; what is thrown into it once no one knows it any
     more ends as this too, and greenlets take it for a quiet end.
     """
 
