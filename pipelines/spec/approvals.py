@@ -174,7 +174,7 @@ class ValidationContext:
     weights: Sequence[int]
 
 
-def odds_with(approvals: Sequence[ApprovalSpec], around: ValidationContext) -> Iterator[SpecConflict]:
+def approval_conflicts(approvals: Sequence[ApprovalSpec], around: ValidationContext) -> Iterator[SpecConflict]:
     """Approvals of what this delivery does not have: nobody would ever be asked."""
     for at, approval in enumerate(approvals):
         if approval.wave is not None and approval.wave > around.waves:

@@ -27,15 +27,20 @@ from engine_images.accelerators import Accelerator
 from engine_images.spec import EngineSettings
 from gates.evidence.batch import USUAL_LOOK
 from gates.spec import Gates, gate_of_stage, kinds_of_stage
-from pipelines.spec.approvals import ApprovalSpec, FreezeSpec, ResumeSpec, ValidationContext, Weight
-from pipelines.spec.approvals import odds_with as odds_with_approvals
+from pipelines.spec.approvals import (
+    ApprovalSpec,
+    FreezeSpec,
+    ResumeSpec,
+    ValidationContext,
+    Weight,
+    approval_conflicts,
+)
 from pipelines.spec.sections import IN_CLUSTERS, ON_THIS_MACHINE, MetricsSpec, NotifySpec, PatienceSpec
-from pipelines.spec.slo_gates import odds_with as odds_with_slos
-from pipelines.spec.workflow import WorkflowSpec
-from pipelines.spec.workflow import odds_with as odds_with_workflow
+from pipelines.spec.slo_gates import slo_conflicts
+from pipelines.spec.workflow import WorkflowSpec, workflow_conflicts
 from rollouts.manifests.spec import ArgoFleetSpec
 from rollouts.manifests.spec import FleetValidationContext as AroundFleet
-from rollouts.manifests.spec import conflicts_with as odds_with_fleet
+from rollouts.manifests.spec import conflicts_with as fleet_conflicts
 from slo.metrics.vllm import ALTERED_BY
 from slo.spec import CostSpec, CountedBy, SloSpec, named_twice
 from tidegate.core.durations import Duration, format_duration
@@ -243,8 +248,8 @@ class Delivery(SpecModel):
             yield from self._on_this_machine(self.fleet)
         else:
             yield from self._around_silence(self.fleet)
-            for odd in odds_with_fleet(self.fleet, self._around_fleet()):
-                yield replace(odd, where=("fleet", *odd.where))
+            for conflict in fleet_conflicts(self.fleet, self._around_fleet()):
+                yield replace(conflict, where=("fleet", *conflict.where))
         yield from self._around_unattended(self.fleet.unattended)
         yield from self._around_slos()
         yield from self._around_look(self.gates.budget.poll_interval)
@@ -254,12 +259,12 @@ class Delivery(SpecModel):
             stages=[stage.name for stage in self.stages],
             weights=self.canary.weights if self.canary else (),
         )
-        for odd in odds_with_approvals(self.approvals, around):
-            yield replace(odd, where=("approvals", *odd.where))
+        for conflict in approval_conflicts(self.approvals, around):
+            yield replace(conflict, where=("approvals", *conflict.where))
         if self.workflow:
             clusters = self.fleet if isinstance(self.fleet, ArgoFleetSpec) else None
-            for odd in odds_with_workflow(self.workflow, clusters):
-                yield replace(odd, where=("workflow", *odd.where))
+            for conflict in workflow_conflicts(self.workflow, clusters):
+                yield replace(conflict, where=("workflow", *conflict.where))
 
     def _around_look(self, asked: timedelta | None) -> Iterator[SpecConflict]:
         """A look that does not have three scrapes of each arm in it."""
@@ -292,8 +297,8 @@ class Delivery(SpecModel):
         if self.engine.accelerator is not Accelerator.CPU:
             found = f"{self.engine.accelerator} in the local fleet"
             yield SpecConflict(("engine", "accelerator"), found, "cpu, all that this machine has")
-        for odd in self.metrics.of_machine():
-            yield replace(odd, where=("metrics", *odd.where))
+        for conflict in self.metrics.of_machine():
+            yield replace(conflict, where=("metrics", *conflict.where))
 
     def _around_fleet(self) -> AroundFleet:
         return AroundFleet(
@@ -311,8 +316,8 @@ class Delivery(SpecModel):
             if self.slos and self.engine.vllm and self.engine.vllm.args.get(argument):
                 found = "metrics that the SLOs are not written on"
                 yield SpecConflict(("engine", "vllm", "args", argument), found, "vLLM's own metrics, or no `slos`")
-        for odd in odds_with_slos(self.gates.burn_rate, self.slos) if self.gates.burn_rate else ():
-            yield replace(odd, where=("gates", "burn_rate", *odd.where))
+        for conflict in slo_conflicts(self.gates.burn_rate, self.slos) if self.gates.burn_rate else ():
+            yield replace(conflict, where=("gates", "burn_rate", *conflict.where))
 
     def _unready(self, stage: StageEntry, where: Loc) -> Iterator[SpecConflict]:
         for place, gate in enumerate(getattr(stage, stage.name).gates):

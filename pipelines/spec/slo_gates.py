@@ -14,7 +14,7 @@ ON_REQUESTS = ("errors", "ttft", "e2e", "tokens_per_second", "queue_time")
 request are not, nor is a KV cache looked at twice."""
 
 
-def odds_with(gate: BurnRateGate, slos: Sequence[SloSpec]) -> Iterator[SpecConflict]:
+def slo_conflicts(gate: BurnRateGate, slos: Sequence[SloSpec]) -> Iterator[SpecConflict]:
     """What is wrong with the SLO that the gate names; places are those within the gate."""
     if gate.slo is None:
         return

@@ -144,7 +144,7 @@ class WorkflowSpec(SpecModel):
         return uri
 
 
-def odds_with(workflow: WorkflowSpec, fleet: ArgoFleetSpec | None) -> Iterator[SpecConflict]:
+def workflow_conflicts(workflow: WorkflowSpec, fleet: ArgoFleetSpec | None) -> Iterator[SpecConflict]:
     """Steps whose regions no pod can reach; `fleet` is None when it is on this machine."""
     if fleet is None:
         yield SpecConflict((), "with a fleet on this machine, which no pod can reach", "`fleet: {kind: argo, ...}`")
