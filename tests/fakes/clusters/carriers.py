@@ -382,7 +382,7 @@ class _Records(RollbackLedger):
         place: Place = self.__dict__["place"]
         return place.deliveries(self.__dict__["life"])
 
-    def _registry(self) -> Any:
+    def registry(self) -> Any:
         return self.__dict__["place"].aliases
 
 
