@@ -1,1 +1,1 @@
-"""The only place where adapters are built; everything else is handed ports."""
+"""Where the adapters of use cases are built; what carries a delivery is handed ports."""

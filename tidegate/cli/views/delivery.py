@@ -17,7 +17,7 @@ from rich.text import Text
 
 from gates.model import GateOutcome
 from pipelines.events.state import DeliveryState, GateState, RegionTraffic, StepState, StepStatus, seconds_left
-from pipelines.views.wording import decision, headline, key_numbers, shares, stopwatch
+from pipelines.views.wording import STEP_MARKS, VERDICT_MARKS, decision, headline, key_numbers, shares, stopwatch
 from registry.model import Event
 from tidegate.core.clock import Clock
 from tidegate.core.durations import duration
@@ -153,22 +153,22 @@ def _count(event: Event) -> str:
     return f"{done} of {total}, {event.message}" if total else event.message
 
 
-MARKS = {
-    StepStatus.WAITING: ("·", "dim"),
-    StepStatus.RUNNING: ("▸", "bold cyan"),
-    StepStatus.DONE: ("✓", "green"),
-    StepStatus.FAILED: ("✗", "bold red"),
-    StepStatus.SKIPPED: ("-", "dim"),
-    StepStatus.UNDONE: ("↩", "yellow"),
+STEP_STYLES = {
+    StepStatus.WAITING: "dim",
+    StepStatus.RUNNING: "bold cyan",
+    StepStatus.DONE: "green",
+    StepStatus.FAILED: "bold red",
+    StepStatus.SKIPPED: "dim",
+    StepStatus.UNDONE: "yellow",
 }
 
 
-VERDICTS = {
-    GateOutcome.PASS: ("✓", "green"),
-    GateOutcome.RUNNING: ("…", "cyan"),
-    GateOutcome.INCONCLUSIVE: ("?", "yellow"),
-    GateOutcome.ERROR: ("!", "bold red"),
-    GateOutcome.FAIL: ("✗", "bold red"),
+VERDICT_STYLES = {
+    GateOutcome.PASS: "green",
+    GateOutcome.RUNNING: "cyan",
+    GateOutcome.INCONCLUSIVE: "yellow",
+    GateOutcome.ERROR: "bold red",
+    GateOutcome.FAIL: "bold red",
 }
 
 
@@ -287,7 +287,7 @@ def visible(steps: Sequence[StepState], room: int) -> tuple[int, int]:
 
 
 def _step_cells(step: StepState, now: datetime) -> tuple[Text, Text, Text, Text, Text]:
-    mark, style = MARKS[step.state]
+    mark, style = STEP_MARKS[step.state], STEP_STYLES[step.state]
     name = f"{step.stage} {step.weight}%" if step.weight is not None else step.stage
     quiet = "dim" if step.state in (StepStatus.WAITING, StepStatus.SKIPPED) else ""
     return (
@@ -347,7 +347,7 @@ def _gates(gates: Sequence[GateState]) -> RenderableType:
         table.add_column(no_wrap=True)
     table.add_column(overflow="ellipsis", no_wrap=True, ratio=1)
     for gate in gates:
-        mark, style = VERDICTS[gate.latest.outcome]
+        mark, style = VERDICT_MARKS[gate.latest.outcome], VERDICT_STYLES[gate.latest.outcome]
         place = gate.step.partition("@")[2] if gate.region else gate.step
         reason = " · ".join(part for part in (key_numbers(gate), gate.latest.reason) if part)
         outcome = Text(str(gate.latest.outcome), style)
