@@ -307,11 +307,13 @@ class MlflowDeliveries:
 
     def _live(self, name: str) -> Iterator[tuple[DeliverySummary, bool]]:
         """The live deliveries with whether each has won; those that died are closed on the way."""
-        for run in self._runs(name, only=f"attributes.status = '{NOT_ENDED}'"):
+        for found in self._runs(name, only=f"attributes.status = '{NOT_ENDED}'"):
+            # A dead one is looked at once more: it may have been taken over, or closed, while the others were.
+            run = found if self.is_alive(summary_of(found)) else self._run(found.id)
             delivery = summary_of(run)
             if self.is_alive(delivery):
                 yield delivery, run.tags[STATE] != OPENING
-            else:
+            elif delivery.ended is None:
                 self._gone.add(run.tags.get(OWNER, ""))
                 MlflowLedger(self._store, run, self._clock).close(
                     delivery.outcome or "interrupted", delivery.reason or why_dead(delivery)

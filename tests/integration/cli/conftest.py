@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from unittest.mock import patch
 
@@ -17,13 +19,15 @@ from tidegate.cli import main
 from tidegate.testing import write_tiny_model
 
 
-@pytest.fixture(autouse=True)
-def _mlflow_is_asked_off_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In no command of this process: one question that hangs would hold up every region."""
-    for way in (MlflowServer, LibraryStore):
-        for question, asks in inspect.getmembers(way, inspect.isfunction):
-            if not question.startswith("_"):
-                monkeypatch.setattr(way, question, refused_on_the_loop(asks, question))
+@contextmanager
+def mlflow_asked_off_the_event_loop() -> Iterator[None]:
+    """A question to MLflow that hangs would hold up every region, were it asked by the thread of the loop."""
+    with pytest.MonkeyPatch.context() as patched:
+        for way in (MlflowServer, LibraryStore):
+            for question, asks in inspect.getmembers(way, inspect.isfunction):
+                if not question.startswith("_"):
+                    patched.setattr(way, question, refused_on_the_loop(asks, question))
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -49,7 +53,7 @@ def tidegate(
     def run(*arguments: str) -> Said:
         capsys.readouterr()
         # A command may set variables for all of its process, which here is the tests' too.
-        with patch.dict(os.environ):
+        with patch.dict(os.environ), mlflow_asked_off_the_event_loop():
             code = main(arguments)
         out, err = capsys.readouterr()
         return Said(code, out, err)
