@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache
 from pathlib import Path
+from threading import Lock
 from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -205,6 +206,9 @@ def _file(entry: KubeconfigEntry, name: str) -> str | None:
     return str(path)
 
 
+_writing = Lock()
+
+
 @cache
 def _folder() -> tempfile.TemporaryDirectory[str]:
     """Of this process, for its owner only; gone with it."""
@@ -214,9 +218,11 @@ def _folder() -> tempfile.TemporaryDirectory[str]:
 
 
 def _written(content: bytes) -> str:
-    path = Path(_folder().name, hashlib.sha256(content).hexdigest())
-    if not path.exists():
-        path.write_bytes(content)
+    # Regions are read by threads of their own: without the lock one would use a file that another has only begun.
+    with _writing:
+        path = Path(_folder().name, hashlib.sha256(content).hexdigest())
+        if not path.exists():
+            path.write_bytes(content)
     return str(path)
 
 

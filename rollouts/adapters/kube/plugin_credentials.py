@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from datetime import datetime
 from pathlib import Path
+from threading import Lock
 
 from kubernetes.client import Configuration
 from kubernetes.config import ConfigException
@@ -34,6 +35,10 @@ def plugin_credential(files: str, context: str) -> Credential:
     return _credential(configuration, loader.good_until())
 
 
+_writing = Lock()
+"""Regions are read by threads of their own, and upstream shares a certificate's file before it is written."""
+
+
 class _Loader(KubeConfigLoader):
     """The official loader; but a plugin that fails is an error, where upstream logs its words and goes on as nobody."""
 
@@ -56,8 +61,13 @@ class _Loader(KubeConfigLoader):
             self.expiry = parse_rfc3339(status["expirationTimestamp"])
         return True
 
+    def _load_cluster_info(self) -> None:
+        with _writing:
+            super()._load_cluster_info()
+
     def _file(self, status: dict[str, str], name: str) -> str:
-        return FileOrData(status, None, data_key_name=name, base64_file_content=False).as_file()
+        with _writing:
+            return FileOrData(status, None, data_key_name=name, base64_file_content=False).as_file()
 
 
 def _credential(configuration: Configuration, good_until: datetime | None) -> Credential:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import hashlib
 import logging
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import pytest
@@ -18,7 +21,7 @@ from fakes.kube.server import FakeTransport
 from rollouts.adapters.kube import credentials
 from rollouts.adapters.kube.client import KubeClient
 from rollouts.adapters.kube.credentials import SECRET, CredentialProvider, credential_provider, namespace_of
-from rollouts.adapters.kube.kubeconfig import ApiServer, Credential
+from rollouts.adapters.kube.kubeconfig import ApiServer, Credential, KubeconfigEntry, KubeContext, credential_of
 from rollouts.errors import NoAccess, Unauthorized
 from rollouts.kube.resources import CONFIG_MAPS, PODS
 
@@ -200,6 +203,22 @@ async def test_a_token_from_a_file_is_read_again_each_minute(tmp_path: Path, tim
     assert (await way.credential()).authorization == "Bearer t1"
     time.advance(61)
     assert (await way.credential()).authorization == "Bearer t2"
+
+
+def test_contexts_that_are_read_at_once_never_share_a_certificate_that_is_half_written() -> None:
+    def fingerprint(certificate: bytes) -> str:
+        together.wait()
+        cluster = {"server": "https://x", "certificate-authority-data": base64.b64encode(certificate).decode()}
+        context = KubeContext("eu", None, KubeconfigEntry(cluster, Path()), {}, Path())
+        return credential_of(context, good_until=None).server.fingerprint
+
+    threads = 8
+    together = Barrier(threads)
+    with ThreadPoolExecutor(threads) as regions:
+        for number in range(20):
+            certificate = bytes([number]) * 2_000_000
+            found = set(regions.map(fingerprint, [certificate] * threads))
+            assert found == {hashlib.sha256(certificate).hexdigest()}
 
 
 async def test_a_user_with_a_password(tmp_path: Path, time: SimulatedTime) -> None:
