@@ -125,7 +125,11 @@ def _tags(plan: Plan, registry: Registry) -> Iterator[ChainFinding]:
 
 def _ending(summary: DeliverySummary, events: Sequence[Event]) -> Iterator[ChainFinding]:
     """What lists say of the end stands in tags of its own."""
-    result = outcome_of(events, summary.id)
+    try:
+        result = outcome_of(events, summary.id)
+    except NotAsPlanned as error:
+        yield ChainFinding(what="changed", where="the ending", why=error.message)
+        return
     if summary.ended is None or (result is None and summary.outcome == "interrupted"):
         return  # one that died is closed by the one who finds it, without an event
     said = str(result.ending) if result else "nothing"
