@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from pipelines.errors import NotAsPlanned
 from pipelines.events.artifacts import FOLDER as EVIDENCE
 from pipelines.events.artifacts import SPEC, DeliveryArtifacts, bring_spec, owed, proven, refuse_shorter, vouched
 from pipelines.events.history import outcome_of, plan_of, spec_file_of
