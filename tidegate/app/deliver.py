@@ -11,9 +11,9 @@ from pathlib import Path
 
 from prometheus_client import Metric
 
-from pipelines.adapters.lock import delivery_lock
 from pipelines.adapters.metrics_server import MetricsServer
 from pipelines.authority.verification import refuse_unanswerable
+from pipelines.delivery_lock import delivery_lock
 from pipelines.events.artifacts import Trials, keep_spec
 from pipelines.events.listeners import EventFile, QueuedListener
 from pipelines.events.writer import limits_of

@@ -6,7 +6,7 @@ import asyncio
 from datetime import timedelta
 from pathlib import Path
 
-from pipelines.adapters.lock import holder
+from pipelines.delivery_lock import holder
 from pipelines.events.spool import SUFFIX
 from pipelines.events.state import DeliveryState, state_of
 from pipelines.ports import Fleet
