@@ -10,7 +10,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipelines.adapters.image_engines import TrustedImages, pinned_image
+from pipelines.authority.engine_images import TrustedImages, pinned_image
 from pipelines.authority.verification import who_asks
 from pipelines.errors import PlanOutdated
 from pipelines.events.artifacts import digests_of, laid_out

@@ -14,9 +14,10 @@ from pathlib import Path
 from pydantic import SecretStr
 
 from engine_images.adapters.oci_layout import OciLayout, split_layout
-from engine_images.adapters.oci_read import Images, InLayout, InRegistry
+from engine_images.adapters.oci_read import InLayout, InRegistry
 from engine_images.adapters.oci_registry import Credentials, RegistryAccess, Repository, docker_config, find_credentials
 from engine_images.oci.model import Platform
+from engine_images.oci.reading import Images
 from engine_images.oci.reference import ImageReference
 from tidegate.app.process import note
 from tidegate.cli.options import LoginOptions

@@ -20,8 +20,8 @@ from gates.evidence.conventions import BY_ENGINE, POD
 from gates.ports import EvidenceSource
 from pipelines.adapters.chat import OpenAIChat
 from pipelines.adapters.downloaded_engines import DownloadedEngines
-from pipelines.adapters.image_engines import pem_of
 from pipelines.adapters.metrics_server import MetricsServer
+from pipelines.authority.engine_images import pem_of
 from pipelines.plan.gates import rules_of
 from pipelines.ports import Chat, EngineProvider, Fleet, Tokenizer
 from pipelines.spec.delivery import Delivery

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipelines.adapters.image_engines import ImageEngines, TrustedImages
+from pipelines.adapters.image_engines import ImageEngines
+from pipelines.authority.engine_images import TrustedImages
 from pipelines.ports import EngineProvider
 from pipelines.spec.delivery import Delivery
 from pipelines.state import StateFolder
@@ -41,11 +42,11 @@ def local_engines(
     Raises:
         OutsideError: when the environment is not there; the hint says how to make it.
     """
-    from engine_images.adapters.engine_store import EngineStore
     from engine_images.adapters.environment import find_engine_environment
     from engine_images.adapters.torch_runner import TorchRunner
     from engine_images.adapters.vllm_runner import CompletionScorer, VllmRunner
     from engine_images.build.builder import Builder
+    from engine_images.build.engine_store import EngineStore
     from pipelines.adapters.local_engines import BuildServers, LocalEngines
 
     # Stable and canary always share the cores; a thread more than there are cores costs more than it brings.

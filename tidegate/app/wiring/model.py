@@ -12,8 +12,8 @@ from gates.adapters.records import RecordSource
 from gates.analyses.burn_rate import EventSource
 from gates.ports import EvidenceSource
 from pipelines.adapters.chat import OpenAIChat
-from pipelines.adapters.image_engines import TrustedImages
 from pipelines.adapters.metrics_server import MetricsServer
+from pipelines.authority.engine_images import TrustedImages
 from pipelines.events.writer import WriterLimits, limits_of
 from pipelines.model import Plan
 from pipelines.ports import Chat, EngineProvider, Fleet, Tokenizer

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from engine_images.adapters.oci_read import Images, InRegistry
+from engine_images.adapters.oci_read import InRegistry
 from engine_images.adapters.oci_registry import RegistryAccess, Repository, docker_config, find_credentials
+from engine_images.oci.reading import Images
 from engine_images.oci.reference import ImageReference
-from pipelines.adapters.image_engines import TrustedImages, keys_in
+from pipelines.authority.engine_images import TrustedImages, keys_in
 from pipelines.spec.trust import Trusted, trust_at
 from pipelines.statements import Identities
 from tidegate.app.process import TRUST_VARIABLE

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from pipelines.adapters.image_engines import pem_of
+from pipelines.authority.engine_images import pem_of
 from pipelines.plan.region_objects import guard_image, region_objects
 from pipelines.plan.scrapes import asked_of_prometheus, scraping_of
 from pipelines.spec.delivery import Delivery

@@ -13,19 +13,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from engine_images.adapters.engine_root import PACKAGE
-from engine_images.adapters.engine_store import EngineStore
 from engine_images.adapters.environment import find_engine_environment
 from engine_images.adapters.oci_build import base_at, build_image, contents_in, installed_packages
 from engine_images.adapters.oci_layout import OciLayout
 from engine_images.adapters.torch_runner import TorchRunner
 from engine_images.build.builder import Builder, module_request
+from engine_images.build.engine_store import EngineStore
 from engine_images.build.model import BuildRecord, BuildRequest, BuiltEngine, CompiledModel
 from engine_images.build.proof import Agreement, EngineStart
 from engine_images.build.torch_run import CompileOptions, TorchWorkload, shape_from
 from engine_images.choices import CompileMode, DynamicShapes, TorchDevice
 from engine_images.manifest import CACHE_FOLDER, ENTRYPOINT_FOLDER, ROOT, ModelContract
 from engine_images.oci.compose import Contents
+from engine_images.oci.entrypoint_files import PACKAGE
 from engine_images.oci.model import Descriptor, Runtime
 from engine_images.sbom import sbom_of
 from engine_images.signature import SigningKey

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING
 from engine_images.adapters.oci_build import base_at, build_toolchain, distribution_files, every_file
 from engine_images.adapters.oci_layout import OciLayout, split_layout
 from engine_images.adapters.oci_push import Transfer, attach_sbom, push_image, sign_image
-from engine_images.adapters.oci_read import InLayout, prove_image, read_engine, read_engine_files
+from engine_images.adapters.oci_read import InLayout
 from engine_images.errors import BrokenImage
 from engine_images.manifest import CACHE_FOLDER, ROOT, SBOM_FILE, ModelContract
 from engine_images.oci.inspect import EngineDifference, EngineImage, differences, manifest_in
+from engine_images.oci.reading import prove_image, read_engine, read_engine_files
 from engine_images.oci.reference import ImageReference
 from engine_images.oci.toolchain import STEPS, PackingList, packed_distributions
 from engine_images.signature import SigningKey

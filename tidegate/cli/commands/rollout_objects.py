@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from pipelines.adapters.image_engines import pem_of
+from pipelines.authority.engine_images import pem_of
 from pipelines.plan.region_objects import RegionObjects, region_objects
 from pipelines.spec.delivery import Delivery
 from rollouts.adapters.kube.client import connect
