@@ -20,6 +20,7 @@ from starlette.routing import Route
 from pipelines.adapters.mlflow_triggers import MlflowTriggers
 from pipelines.adapters.web_server import Tls, address_of, answering, listening
 from pipelines.authority.verification import BY_ALIAS, REQUESTED_BY
+from pipelines.ports import Deliveries
 from pipelines.requests import QueuePolicy
 from pipelines.spec.delivery import Delivery
 from pipelines.state import StateFolder
@@ -33,7 +34,6 @@ from pipelines.triggers.starters import ProcessStarter
 from pipelines.triggers.webhooks import weakness
 from pipelines.views.page.routes import Board, LivePage
 from pipelines.views.page.snapshot import SnapshotReader
-from registry.adapters.mlflow_deliveries import MlflowDeliveries
 from tidegate import __version__
 from tidegate.app.process import cancelled_by_signals, host_and_port, note
 from tidegate.app.reports import report_of
@@ -125,7 +125,7 @@ async def _answering(
         yield
 
 
-def _page(options: ServeOptions, spec: Delivery, ledgers: MlflowDeliveries, inbox: RequestQueue) -> LivePage:
+def _page(options: ServeOptions, spec: Delivery, ledgers: Deliveries, inbox: RequestQueue) -> LivePage:
     requests = partial(inbox.standing, spec.model.name, spec.model.origin)
     board = Board(
         spec.model.name, SnapshotReader(spec.model.name, ledgers, requests, SystemClock()).look, SystemClock()

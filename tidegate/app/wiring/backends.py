@@ -23,10 +23,9 @@ from pipelines.adapters.downloaded_engines import DownloadedEngines
 from pipelines.adapters.metrics_server import MetricsServer
 from pipelines.authority.engine_images import pem_of
 from pipelines.plan.gates import rules_of
-from pipelines.ports import Chat, EngineProvider, Fleet, Tokenizer
+from pipelines.ports import Chat, EngineProvider, Fleet, Tokenizer, VersionRegistry
 from pipelines.spec.delivery import Delivery
 from pipelines.state import StateFolder
-from registry.adapters.mlflow_models import MlflowRegistry
 from rollouts.adapters.host_client import FleetHost, attach, start
 from rollouts.cluster.carrier import Carrier
 from rollouts.errors import FleetError
@@ -252,7 +251,7 @@ class OwnBackends:
     tokenizer: Tokenizer | None = None
     clock: Clock = field(default_factory=SystemClock)
 
-    def provider(self, spec: Delivery, state: StateFolder, registry: MlflowRegistry) -> EngineProvider:
+    def provider(self, spec: Delivery, state: StateFolder, registry: VersionRegistry) -> EngineProvider:
         """What makes a version ready for the fleets."""
         return self.engines or DownloadedEngines(registry=registry, state=state, name=spec.metadata.name)
 

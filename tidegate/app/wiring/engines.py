@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 
 from pipelines.adapters.image_engines import ImageEngines
 from pipelines.authority.engine_images import TrustedImages
-from pipelines.ports import EngineProvider
+from pipelines.ports import EngineProvider, VersionRegistry
 from pipelines.spec.delivery import Delivery
 from pipelines.state import StateFolder
-from registry.adapters.mlflow_models import MlflowRegistry
 from rollouts.manifests.spec import ArgoFleetSpec
 from tidegate.core.clock import SystemClock
 
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 def engine_provider(
     spec: Delivery,
     state: StateFolder,
-    registry: MlflowRegistry,
+    registry: VersionRegistry,
     images: Mapping[str, str] | None = None,
     trusted: TrustedImages | None = None,
 ) -> EngineProvider:
@@ -35,7 +34,7 @@ def engine_provider(
 
 
 def local_engines(
-    spec: Delivery, state: StateFolder, registry: MlflowRegistry, spec_folder: Path = Path()
+    spec: Delivery, state: StateFolder, registry: VersionRegistry, spec_folder: Path = Path()
 ) -> LocalEngines:
     """Engines of the pinned environment on this machine; files that the spec names lie in `spec_folder`.
 

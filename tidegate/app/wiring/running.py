@@ -19,10 +19,9 @@ from pipelines.events.spool import Spool, passes
 from pipelines.events.state import DeliveryState
 from pipelines.events.writer import WriterLimits
 from pipelines.model import Plan, Result
-from pipelines.ports import Listener
+from pipelines.ports import DeliveryLedger, Listener
 from pipelines.run.context import Context, Stages
 from pipelines.spec.delivery import Delivery, LocalFleet
-from registry.adapters.mlflow_ledger import MlflowLedger
 from registry.errors import StopAsked
 from registry.model import Event
 from rollouts.cluster.carrier import Carrier
@@ -109,7 +108,7 @@ def delivery_context(
 
 @contextmanager
 def journal_of(
-    inputs: DeliveryInputs, ledger: MlflowLedger, listeners: Sequence[Listener], limits: WriterLimits
+    inputs: DeliveryInputs, ledger: DeliveryLedger, listeners: Sequence[Listener], limits: WriterLimits
 ) -> Iterator[Journal]:
     """A journal whose records outlive this process, where its state folder does."""
     spool = Spool(inputs.state.unwritten, ledger.delivery)
@@ -153,7 +152,7 @@ async def heartbeat(say: Callable[[], Awaitable[None]], clock: Clock | None = No
 
 
 def carrier_of(
-    ledger: MlflowLedger,
+    ledger: DeliveryLedger,
     spec: Delivery,
     *,
     patience: timedelta = timedelta(0),

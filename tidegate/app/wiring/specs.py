@@ -10,10 +10,10 @@ from tempfile import TemporaryDirectory
 from pipelines.events.artifacts import SPEC, bring_spec
 from pipelines.events.history import plan_of, spec_file_of
 from pipelines.plan.planner import refuse_other_files
+from pipelines.ports import Deliveries
 from pipelines.spec.delivery import Delivery, LocalFleet
 from pipelines.spec.policy import files_elsewhere, golden_set, not_for_a_spec, root_of, user_prompts
 from registry.adapters.mlflow_address import limit_calls
-from registry.adapters.mlflow_deliveries import MlflowDeliveries
 from registry.model import Event
 from registry.model_files import digest_files
 from rollouts.manifests.spec import ArgoFleetSpec
@@ -79,7 +79,7 @@ def on_this_machine(spec: Delivery) -> LocalFleet:
     return spec.fleet
 
 
-def kept_spec(deliveries: MlflowDeliveries, delivery: str, events: Sequence[Event]) -> Delivery:
+def kept_spec(deliveries: Deliveries, delivery: str, events: Sequence[Event]) -> Delivery:
     """Bring and read it; what it names is brought and compared, and not read.
 
     Raises:
