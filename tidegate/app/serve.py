@@ -37,6 +37,7 @@ from pipelines.views.page.snapshot import SnapshotReader
 from tidegate import __version__
 from tidegate.app.process import cancelled_by_signals, host_and_port, note
 from tidegate.app.reports import report_of
+from tidegate.app.wiring.fleets import cluster_client
 from tidegate.app.wiring.specs import read_delivery
 from tidegate.app.wiring.stores import open_deliveries, registry_uri
 from tidegate.core.clock import SystemClock
@@ -287,17 +288,13 @@ TRACKING_URI = "MLFLOW_TRACKING_URI"
 @asynccontextmanager
 async def workflow_starter(spec: Path, context: str | None) -> AsyncIterator[Starter]:
     """Workflows of that cluster; None is the current one."""
-    # Not above: who starts processes needs neither Hera nor Kubernetes' client.
+    # Not above: who starts processes needs no Hera.
     from pipelines.triggers.starters import WorkflowStarter
     from pipelines.workflow.render import blueprint_of
-    from rollouts.adapters.kube.client import connect
 
     blueprint = blueprint_of(read_delivery(spec), spec)
-    client = connect(context, clock=SystemClock(), namespace=blueprint.namespace)
-    try:
+    async with cluster_client(context, blueprint.namespace) as client:
         yield WorkflowStarter(client, blueprint.name, blueprint.namespace)
-    finally:
-        await client.close()
 
 
 def process_starter(spec: Path, state: Path, tracking_uri: str | None) -> ProcessStarter:

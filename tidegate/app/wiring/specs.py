@@ -79,6 +79,32 @@ def on_this_machine(spec: Delivery) -> LocalFleet:
     return spec.fleet
 
 
+def on_clusters(spec: Delivery) -> ArgoFleetSpec:
+    """The fleet of clusters that a spec describes.
+
+    Raises:
+        UsageError: its fleet is another one.
+    """
+    if not isinstance(spec.fleet, ArgoFleetSpec):
+        raise UsageError("the fleet of this delivery is no cluster", hint="set `fleet.kind: argo`")
+    return spec.fleet
+
+
+def region_of(fleet: ArgoFleetSpec, wanted: str | None) -> str:
+    """A region of the fleet; its only one needs not be said.
+
+    Raises:
+        UsageError: when there is no such region, or none is said of several.
+    """
+    known = list(fleet.regions)
+    if wanted is None and len(known) == 1:
+        return known[0]
+    if wanted not in known:
+        found = "no region" if wanted is None else f"region {wanted!r}"
+        raise UsageError(f"--region: found {found}; expected one of {', '.join(known)}")
+    return wanted
+
+
 def kept_spec(deliveries: Deliveries, delivery: str, events: Sequence[Event]) -> Delivery:
     """Bring and read it; what it names is brought and compared, and not read.
 

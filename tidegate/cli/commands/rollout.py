@@ -21,8 +21,9 @@ from rollouts.argo.workload import workload_of
 from rollouts.errors import NotPossible
 from rollouts.kube.resources import ROLLOUTS
 from tidegate.app.process import note
+from tidegate.app.wiring.fleets import cluster_client
 from tidegate.cli.output import print_json, say
-from tidegate.cli.rollout_options import RolloutOptions, cluster_client, location_of, seconds_of
+from tidegate.cli.rollout_options import RolloutOptions, location_of, seconds_of
 from tidegate.cli.views.console import PlainConsole
 from tidegate.cli.views.rollout import change_line, health_text, rows_table, screen
 from tidegate.core.clock import SystemClock
@@ -67,7 +68,7 @@ def print_renderable(renderable: RenderableType) -> None:
 
 async def _picture(asked: RolloutOptions, stuck_after_seconds: float) -> RolloutView:
     clock, place = SystemClock(), location_of(asked)
-    async with cluster_client(place, clock) as cluster:
+    async with cluster_client(place.context, place.namespace) as cluster:
         family = await read_owned_resources(cluster, place.name)
     now = clock.now()
     health = health_of(family.rollout, now=now, stuck_after_seconds=stuck_after_seconds, workload=family.workload)
@@ -76,7 +77,7 @@ async def _picture(asked: RolloutOptions, stuck_after_seconds: float) -> Rollout
 
 async def _rows(asked: RolloutOptions) -> list[RolloutSummary]:
     clock, place = SystemClock(), location_of(asked, named=False)
-    async with cluster_client(place, clock) as cluster:
+    async with cluster_client(place.context, place.namespace) as cluster:
         found = (await cluster.list(ROLLOUTS)).items
         workloads = await asyncio.gather(*(workload_of(cluster, rollout) for rollout in found))
     now = clock.now()
@@ -121,7 +122,7 @@ def report_status(asked: RolloutOptions, timeout: str, stuck_after: str, *, as_j
 
 async def _wait(asked: RolloutOptions, within_seconds: float, stuck_after_seconds: float) -> WaitResult:
     clock, place = SystemClock(), location_of(asked)
-    async with cluster_client(place, clock) as cluster:
+    async with cluster_client(place.context, place.namespace) as cluster:
         return await wait_for_rollout(
             cluster, clock, place.name, within_seconds=within_seconds, stuck_after_seconds=stuck_after_seconds
         )
@@ -169,7 +170,7 @@ def _new_lines(line: Callable[[RolloutView], str]) -> Show:
 async def _follow(asked: RolloutOptions, show: Show, within_seconds: float | None, stuck_after_seconds: float) -> None:
     clock, place = SystemClock(), location_of(asked)
     begun = clock.monotonic()
-    async with cluster_client(place, clock) as cluster:
+    async with cluster_client(place.context, place.namespace) as cluster:
         stream = rollout_views(cluster, clock, place.name, stuck_after_seconds=stuck_after_seconds)
         async with aclosing(stream) as shown:
             async for picture in shown:
@@ -271,7 +272,7 @@ def _act_on(asked: RolloutOptions, done: str, act: Act, *, as_json: bool) -> int
 
 async def _carry_out(asked: RolloutOptions, act: Act) -> tuple[ActionResult, RolloutSummary]:
     clock, place = SystemClock(), location_of(asked)
-    async with cluster_client(place, clock) as cluster:
+    async with cluster_client(place.context, place.namespace) as cluster:
         outcome = await act(RolloutClient(cluster, clock), place.name)
         look, _ = await observe(cluster, clock, outcome.rollout)
     return outcome, rollout_summary(outcome.rollout, look.health)

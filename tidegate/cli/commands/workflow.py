@@ -2,24 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-import re
-from contextlib import aclosing
-from dataclasses import dataclass
 from pathlib import Path
 
-from pipelines.workflow.model import WorkflowInput
-from pipelines.workflow.render import blueprint_of, rendered
-from pipelines.workflow.runs import WorkflowState, progress_lines, workflow, workflow_state
-from rollouts.adapters.kube.client import KubeClient, connect
-from rollouts.errors import NotFound
-from rollouts.kube.model import WatchEventType
-from rollouts.kube.resources import WORKFLOW_TEMPLATES, WORKFLOWS
-from tidegate.app.plan import require_files_for_pods
-from tidegate.app.wiring.specs import read_delivery
+from pipelines.workflow.render import rendered
+from pipelines.workflow.runs import WorkflowState, progress_lines
+from tidegate.app.clusters import workflows
+from tidegate.app.clusters.workflows import SubmitOptions, workflow_input
 from tidegate.cli.output import print_json
-from tidegate.core.clock import SystemClock
-from tidegate.core.errors import OutsideError, UsageError
 from tidegate.core.yaml_text import yaml_text
 
 
@@ -33,101 +22,27 @@ def render_workflow(spec_path: Path, *, as_json: bool) -> int:
     return 0
 
 
-def workflow_input(spec_path: Path) -> WorkflowInput:
-    """What the workflow of that spec is made of.
-
-    Raises:
-        SpecError: when the spec is wrong.
-        UsageError: it describes no workflow.
-    """
-    return blueprint_of(read_delivery(spec_path), spec_path)
-
-
-_VERSION = re.compile(r"[1-9][0-9]*")
-
-
-@dataclass(frozen=True)
-class SubmitOptions:
-    """As the options say it."""
-
-    version: str
-    delivery: str
-    apply: bool
-    context: str | None
-    state: Path
-    tracking_uri: str | None
-    """The registry as it is reached from here; nobody is asked when it is not known."""
-
-
 def submit_workflow(spec_path: Path, asked: SubmitOptions, *, as_json: bool) -> int:
     """Create the workflow; print its name."""
-    if not _VERSION.fullmatch(asked.version):
-        raise UsageError(f"--version: found {asked.version!r}; expected the number of a model version")
-    blueprint = workflow_input(spec_path)
-    if asked.tracking_uri:
-        require_files_for_pods(blueprint.spec, asked.version, asked.state, asked.tracking_uri)
-    name = asyncio.run(_submit(blueprint, asked))
+    submitted = workflows.submit_workflow(spec_path, asked)
     if as_json:
-        print_json({"workflow": name, "namespace": blueprint.namespace})
+        print_json({"workflow": submitted.name, "namespace": submitted.namespace})
     else:
-        print(name)
+        print(submitted.name)
     return 0
-
-
-async def _submit(blueprint: WorkflowInput, asked: SubmitOptions) -> str:
-    client = connect(asked.context, clock=SystemClock(), namespace=blueprint.namespace)
-    try:
-        if asked.apply:
-            for each in rendered(blueprint):
-                await client.apply(each)
-        else:
-            await client.get(WORKFLOW_TEMPLATES, blueprint.name)
-        wanted = workflow(blueprint.name, blueprint.namespace, version=asked.version, delivery=asked.delivery)
-        created = await client.create(WORKFLOWS, wanted)
-    except NotFound as error:
-        raise UsageError(
-            f"there is no WorkflowTemplate {blueprint.name} in the namespace {blueprint.namespace}",
-            hint="--apply brings it there",
-        ) from error
-    finally:
-        await client.close()
-    return str(created["metadata"]["name"])
 
 
 def watch_workflow(name: str, spec_path: Path, context: str | None, *, as_json: bool) -> int:
     """Tell what changes; returns the exit code of the delivery."""
-    return asyncio.run(_watch(name, workflow_input(spec_path).namespace, context, as_json=as_json))
+    tell = _print_state if as_json else _print_progress
+    return int(workflows.watch_workflow(name, spec_path, context, tell).exit_code)
 
 
-async def _watch(name: str, namespace: str, context: str | None, *, as_json: bool) -> int:
-    client = connect(context, clock=SystemClock(), namespace=namespace)
-    try:
-        return await _follow(client, name, as_json=as_json)
-    finally:
-        await client.close()
+def _print_progress(last: WorkflowState | None, now: WorkflowState) -> None:
+    for line in progress_lines(last, now):
+        print(line, flush=True)
 
 
-async def _follow(client: KubeClient, name: str, *, as_json: bool) -> int:
-    last: WorkflowState | None = None
-    async with aclosing(client.watch(WORKFLOWS, fields=f"metadata.name={name}")) as changes:
-        async for change in changes:
-            if change.kind is WatchEventType.DELETED:
-                raise OutsideError(f"workflow {name} was deleted", hint="its delivery's ledger says how far it came")
-            if change.kind is WatchEventType.SYNCED and last is None:
-                raise UsageError(f"there is no workflow {name} here")
-            if change.kind not in (WatchEventType.ADDED, WatchEventType.MODIFIED):
-                continue
-            now = workflow_state(change.object)
-            _tell(last, now, as_json=as_json)
-            last = now
-            if now.over:
-                return int(now.exit_code)
-    raise OutsideError(f"lost the watch on workflow {name}")
-
-
-def _tell(last: WorkflowState | None, now: WorkflowState, *, as_json: bool) -> None:
-    if not as_json:
-        for line in progress_lines(last, now):
-            print(line, flush=True)
-    elif now != last:
+def _print_state(last: WorkflowState | None, now: WorkflowState) -> None:
+    if now != last:
         print(now.model_dump_json(), flush=True)

@@ -357,18 +357,20 @@ def guard(
       tidegate rollout guard support-llm --region eu-west-1
       tidegate rollout guard support-llm --region eu-west-1 --context eu-west-1 --namespace serving --traffic istio
     """
-    from tidegate.cli.commands.rollout_guard import GuardOptions, guard_region
+    from tidegate.app.clusters.guard import GuardOptions, guard_region
+    from tidegate.cli.output import say
+    from tidegate.cli.rollout_options import seconds_of
 
-    return guard_region(
-        GuardOptions(
-            name=name,
-            region=region,
-            context=context,
-            namespace=namespace,
-            traffic=traffic,
-            start_within=start_within,
-            after_abort=after_abort,
-            warm=warm,
-            probes=probes,
-        )
+    asked = GuardOptions(
+        name=name,
+        region=region,
+        context=context,
+        namespace=namespace,
+        traffic=traffic,
+        start_seconds=seconds_of(start_within, "--start-within"),
+        after_abort_seconds=seconds_of(after_abort, "--after-abort"),
+        warm=warm,
+        probes=probes,
     )
+    guard_region(asked, say)
+    return 0

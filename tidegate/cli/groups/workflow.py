@@ -61,7 +61,8 @@ def submit(
       tidegate workflow submit delivery.yaml --version 7 --apply
       tidegate workflow submit delivery.yaml --version 7 --delivery 0f3c41d28a1b4c7e9d5f6a7b8c9d0e1f
     """
-    from tidegate.cli.commands.workflow import SubmitOptions, submit_workflow
+    from tidegate.app.clusters.workflows import SubmitOptions
+    from tidegate.cli.commands.workflow import submit_workflow
 
     return submit_workflow(
         spec, SubmitOptions(version, delivery, apply, context, state, tracking_uri), as_json=output is Output.JSON
