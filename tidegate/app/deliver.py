@@ -11,7 +11,6 @@ from pathlib import Path
 
 from prometheus_client import Metric
 
-from pipelines.adapters.metrics_server import MetricsServer
 from pipelines.authority.verification import refuse_unanswerable
 from pipelines.delivery_lock import delivery_lock
 from pipelines.events.artifacts import Trials, keep_spec
@@ -40,6 +39,7 @@ from tidegate.app.wiring.running import (
     delivery_context,
     heartbeat,
     journal_of,
+    served_numbers,
     uncancelled,
 )
 from tidegate.app.wiring.services import notifier_for
@@ -198,9 +198,7 @@ async def _deliver_on_backends(
     result: Result | None = None
     try:
         async with AsyncExitStack() as stack:
-            metrics = MetricsServer(numbers, *request.options.metrics) if request.options.metrics else None
-            if metrics:
-                stack.push_async_callback(metrics.close)
+            metrics = await stack.enter_async_context(served_numbers(numbers, request.options.metrics))
             inputs = replace(request.inputs, images=plan.resolved.images if plan.resolved else {})
             backends = await stack.enter_async_context(request.options.opener(inputs, metrics))
             result = await run_plan(delivery_context(inputs, plan, STAGES, written, backends))

@@ -455,7 +455,7 @@ async def engine_before(fleet: Fleet, version: str, options: RollbackOptions, re
 
     if isinstance(fleet, ArgoFleet):
         return await fleet.engine_of(version) or await records.engine(version, options.spec.metadata.name)
-    from tidegate.app.wiring.engines import local_engines
+    from tidegate.app.wiring.engines.providers import local_engines
 
     found = await records.registered(version)
     registry = await call_in_thread(records.registry)

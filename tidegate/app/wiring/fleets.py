@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from pipelines.ports import Fleet
@@ -16,6 +17,7 @@ from rollouts.model import CarrierHeartbeat
 from tidegate.core.clock import SystemClock
 
 if TYPE_CHECKING:
+    from rollouts.adapters.host_client import FleetHost
     from rollouts.adapters.kube.client import KubeClient
     from rollouts.adapters.prometheus_query import PrometheusQuery
 
@@ -53,10 +55,15 @@ async def standing_fleets(
         async with open_clusters(spec, spec.fleet, patience=patience, counted=False, carrier=carrier) as fleets:
             yield fleets
         return
+    host = await running_host(state.root)
+    yield {region: host.fleet(region) for region in host.regions()} if host else {}
+
+
+async def running_host(state: Path) -> FleetHost | None:
+    """The host of the fleet on this machine, if it is up."""
     from rollouts.adapters.host_client import attach
 
-    host = await attach(state.root)
-    yield {region: host.fleet(region) for region in host.regions()} if host else {}
+    return await attach(state)
 
 
 @asynccontextmanager

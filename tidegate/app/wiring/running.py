@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -12,6 +12,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self, TypeVar
 
+from prometheus_client import Metric
+
+from pipelines.adapters.metrics_server import MetricsServer
 from pipelines.events.artifacts import Trials
 from pipelines.events.journal import Journal
 from pipelines.events.listeners import QueuedListener
@@ -255,3 +258,22 @@ async def uncancelled(work: Coroutine[Any, Any, Done]) -> Done:
     if cancelled:
         current.cancel()
     return task.result()
+
+
+@asynccontextmanager
+async def served_numbers(
+    numbers: Callable[[], Iterable[Metric]], address: tuple[str, int] | None
+) -> AsyncIterator[MetricsServer | None]:
+    """Who serves a delivery's own numbers within the context, by host and port; nobody where there is no address.
+
+    Raises:
+        OutsideError: nobody can listen there.
+    """
+    if address is None:
+        yield None
+        return
+    server = MetricsServer(numbers, *address)
+    try:
+        yield server
+    finally:
+        await server.close()

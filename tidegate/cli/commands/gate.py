@@ -175,7 +175,7 @@ def _lines(evidence: Path, *, stdin: bool) -> Iterator[bytes]:
 
 def _of_prometheus(judged: GateSet, url: str, asked: PrometheusTarget) -> CheckReport:
     """Raises OutsideError when Prometheus is not there."""
-    from gates.adapters.prometheus import PrometheusSource
+    from tidegate import PrometheusSource
 
     if not (asked.region and asked.stable and asked.canary):
         raise UsageError("--prometheus needs to know whom to ask about", hint="give --region, --stable and --canary")

@@ -111,8 +111,9 @@ def serve(
       tidegate serve delivery.yaml --start workflow --queue wait
     """
     from pipelines.requests import QueuePolicy
-    from tidegate.app.serve import ListenOptions, ServeOptions
+    from tidegate.app.serve import ServeOptions
     from tidegate.app.serve import serve as run
+    from tidegate.app.wiring.web import ListenOptions
 
     options = ServeOptions(
         spec=spec,

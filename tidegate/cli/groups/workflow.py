@@ -99,12 +99,13 @@ def image(
       tidegate workflow image installed --base registry.example.com/python@sha256:...
       tidegate workflow image installed --base base-layout --push registry.example.com/tidegate:1
     """
-    from tidegate.cli.commands.images import ToolchainOptions, build_step_image
-    from tidegate.cli.engine_images import RegistryLogin
+    from tidegate.app.engines.images import ToolchainOptions
+    from tidegate.app.wiring.engines.images import RegistryLogin
+    from tidegate.cli.commands.images import build_step_image
 
     return build_step_image(
         ToolchainOptions(installed, base, layout, push, whole),
-        RegistryLogin(None, "", insecure),
+        RegistryLogin(insecure),
         as_json=output is Output.JSON,
     )
 

@@ -13,9 +13,12 @@ from pipelines.ports import EngineProvider, VersionRegistry
 from pipelines.spec.delivery import Delivery
 from pipelines.state import StateFolder
 from rollouts.manifests.spec import ArgoFleetSpec
+from tidegate.app.process import note
 from tidegate.core.clock import SystemClock
 
 if TYPE_CHECKING:
+    from engine_images.model import EngineEnvironment
+    from engine_images.ports import BuildRunner
     from pipelines.adapters.local_engines import LocalEngines
 
 
@@ -62,3 +65,29 @@ def local_engines(
         threads=threads,
         spec_folder=spec_folder,
     )
+
+
+def torch_builds(timeout_seconds: float) -> tuple[EngineEnvironment, BuildRunner]:
+    """The engine environment, and what builds torch modules in it.
+
+    Raises:
+        OutsideError: as `local_engines`.
+    """
+    from engine_images.adapters.environment import find_engine_environment
+    from engine_images.adapters.torch_runner import TorchRunner
+
+    environment = find_engine_environment()
+    return environment, TorchRunner(environment, timeout_seconds=timeout_seconds)
+
+
+def set_up_machine() -> None:
+    """Bring what a fleet on this machine needs, and note what is there.
+
+    Raises:
+        OutsideError: something cannot be installed from here; the hint is the command to run.
+    """
+    from engine_images.adapters.environment import engine_home, ensure_engine_environment, ensure_system_packages
+
+    ensure_system_packages(note)
+    environment = ensure_engine_environment(note)
+    note(f"ready: vLLM {environment.vllm} at {engine_home()}")

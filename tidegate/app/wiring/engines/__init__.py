@@ -1,0 +1,1 @@
+"""Builds what makes engines ready, and what brings their images to and fro."""
