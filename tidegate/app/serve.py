@@ -34,7 +34,6 @@ from tidegate.app.wiring.specs import read_delivery
 from tidegate.app.wiring.stores import open_deliveries, open_triggers
 from tidegate.app.wiring.web import Listeners, ListenOptions, listening_sockets
 from tidegate.core.clock import SystemClock
-from tidegate.core.durations import parse_duration
 from tidegate.core.errors import TidegateError, UsageError
 from tidegate.core.threads import call_in_thread
 
@@ -50,21 +49,22 @@ class ServeOptions:
     workflows: bool
     context: str | None
     policy: QueuePolicy
-    every: str
+    every: timedelta
+    """Between two looks at the registry."""
     register: str | None
     """The address at which MLflow reaches this receiver."""
 
 
 def serve(options: ServeOptions) -> None:
     """Receive and reconcile until Ctrl-C or SIGTERM."""
-    spec, secrets, every = read_delivery(options.spec), _secrets(), _every(options.every)
+    if not timedelta(seconds=1) <= options.every <= timedelta(days=1):
+        raise UsageError(f"--every {options.every}: expected 1s to 1d")
+    spec, secrets = read_delivery(options.spec), _secrets()
     with listening_sockets(options.listen) as listeners:
-        asyncio.run(_serve(options, spec, secrets, every, listeners))
+        asyncio.run(_serve(options, spec, secrets, listeners))
 
 
-async def _serve(
-    options: ServeOptions, spec: Delivery, secrets: tuple[str, ...], every: timedelta, listeners: Listeners
-) -> None:
+async def _serve(options: ServeOptions, spec: Delivery, secrets: tuple[str, ...], listeners: Listeners) -> None:
     triggers = open_triggers(options.state, options.tracking_uri)
     async with AsyncExitStack() as stack:
         inbox = RequestQueue(options.state / "serve" / "inbox.db")
@@ -75,7 +75,7 @@ async def _serve(
             else nullcontext(process_starter(options.spec, options.state, options.tracking_uri))
         )
         ledgers, clock = await call_in_thread(open_deliveries, options.state, options.tracking_uri), SystemClock()
-        watched = Watched(spec.model.name, spec.model.origin, options.policy, every)
+        watched = Watched(spec.model.name, spec.model.origin, options.policy, options.every)
         reconciler = Reconciler(watched, World(inbox, triggers, ledgers, starter, clock, note))
         loop = asyncio.get_running_loop()
 
@@ -142,16 +142,6 @@ def _secrets() -> tuple[str, ...]:
         if weak := weakness(secret):
             raise UsageError(f"{name} {weak}", hint="for instance what `openssl rand -hex 32` prints")
     return tuple(said.values())
-
-
-def _every(text: str) -> timedelta:
-    try:
-        every = parse_duration(text)
-    except ValueError as error:
-        raise UsageError(f"--every {text}: expected {error}") from None
-    if not timedelta(seconds=1) <= every <= timedelta(days=1):
-        raise UsageError(f"--every {text}: expected 1s to 1d")
-    return every
 
 
 SECRET = "TIDEGATE_WEBHOOK_SECRET"

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tidegate.cli.options import SPEC, Spec
-from tidegate.core.durations import parse_duration
 from tidegate.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -102,15 +101,3 @@ def _read_spec(path: Path) -> Delivery:
     from tidegate.core.spec import load_spec
 
     return load_spec(path, Delivery)
-
-
-def seconds_of(text: str, option: str) -> float:
-    """How many an option means.
-
-    Raises:
-        UsageError: when it means none.
-    """
-    try:
-        return parse_duration(text).total_seconds()
-    except ValueError as error:
-        raise UsageError(f"{option}: found {text!r}; expected {error}") from error

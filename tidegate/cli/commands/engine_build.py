@@ -67,7 +67,7 @@ def _start(what: str, started: EngineStart) -> tuple[str, ...]:
 def document_of(built: BuiltEngine, image: dict[str, object] | None) -> dict[str, object]:
     """The same for a program."""
     # The keys have a thousand factors each; they are next to the logs of the build.
-    keys = {start: {"key"} for start in ("cold", "built", "eager") if getattr(built.record, start)}
+    keys = {"cold": {"key"}, "built": {"key"}, "eager": {"key"}}
     return {
         "engine": built.engine,
         "found": built.found,

@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from tidegate.cli.durations import Duration, duration
 from tidegate.cli.options import SPEC, STATE, Spec, State, Tracking
 
 
@@ -85,8 +86,9 @@ def serve(
         Queue, typer.Option(help="Which of several that arrive meanwhile is next: only the newest, or each in turn.")
     ] = Queue.NEWEST,
     every: Annotated[
-        str, typer.Option(help="Polling interval of the registry; webhooks only shorten the wait.")
-    ] = "30s",
+        Duration,
+        typer.Option(parser=duration, help="Polling interval of the registry; webhooks only shorten the wait."),
+    ] = Duration(seconds=30),
     register: Annotated[
         str | None,
         typer.Option(metavar="URL", help="Make or renew MLflow's webhook to this address, and have it tested."),
