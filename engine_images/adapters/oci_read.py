@@ -8,8 +8,7 @@ from engine_images.adapters.oci_layout import OciLayout
 from engine_images.adapters.oci_registry import Repository
 from engine_images.errors import BrokenImage, NotThere
 from engine_images.oci.model import Descriptor
-from engine_images.oci.reading import DOCUMENT_LIMIT
-from engine_images.oci.signatures import PAYLOAD, SIGNATURE, Signed, signature_tag
+from engine_images.oci.signatures import DOCUMENT_LIMIT, PAYLOAD, SIGNATURE, Signed, signature_tag
 
 SIGNATURES_LIMIT = 64
 """Signatures of one image that are looked at; the one who may write to a registry may hang thousands on it."""

@@ -11,22 +11,22 @@ from pathlib import PurePosixPath
 from typing import Protocol
 
 from engine_images.errors import BadSignature, BrokenImage
-from engine_images.manifest import ROOT
+from engine_images.manifest import ENTRYPOINT_FOLDER, ROOT, Digests
 from engine_images.oci.entrypoint_files import entrypoint_digests
 from engine_images.oci.inspect import EngineImage, engine_image, engine_layer
 from engine_images.oci.model import INDEXES, Descriptor, Document
 from engine_images.oci.signatures import (
+    DOCUMENT_LIMIT,
     Signed,
     signer_of_image,
     signer_of_manifest,
-    unsigned_differences,
 )
 
 ENGINE_LAYER_LIMIT = 64 << 20
 """Bytes. Entrypoint, manifest and SBOM are a few hundred thousand; more than this is something else."""
 
-DOCUMENT_LIMIT = 4 << 20
-"""Bytes of an image's configuration: what registries themselves take for a manifest."""
+STARTS = ("-m", "tidegate_entrypoint", "serve")
+"""How the first process goes on behind its Python."""
 
 
 class Images(Protocol):
@@ -144,10 +144,30 @@ def prove_image(images: Images, keys: Mapping[str, bytes]) -> ImageProof:
     found = images.signatures(image.digest)
     if found is not None:
         return ImageProof(image, manifest_by, signer_of_image(image.digest, found, keys))
-    odd = next(unsigned_differences(image, config_of(images), entrypoint_digests()), None)
+    odd = next(_unsigned_differences(image, config_of(images), entrypoint_digests()), None)
     if odd:
         raise BadSignature(
             f"{odd}, and the signature of the engine's manifest does not cover it",
             hint="`tidegate engine push --sign-key` signs an image whole; verify it in its registry",
         )
     return ImageProof(image, manifest_by, None)
+
+
+def _unsigned_differences(image: EngineImage, config: Document, entrypoint: Digests) -> Iterator[str]:
+    """Where what the manifest's signature does not cover differs from what this tidegate puts into an image.
+
+    Args:
+        image: as it was read.
+        config: its configuration.
+        entrypoint: digests of this tidegate's own entrypoint, by path below the entrypoint's folder.
+    """
+    below = f"{ROOT}/{ENTRYPOINT_FOLDER}/"
+    found = {path.removeprefix(below): digest for path, digest in image.files.items() if path.startswith(below)}
+    for path in sorted(found.keys() | entrypoint.keys()):
+        if found.get(path) != entrypoint.get(path):
+            yield f"{below}{path} is not this tidegate's own"
+    said = config.get("config") or {}
+    if tuple(said.get("Entrypoint") or ())[1:] != STARTS or said.get("Cmd"):
+        yield f"the first process is {[*(said.get('Entrypoint') or ()), *(said.get('Cmd') or ())]}"
+    if str(said.get("User", "")).partition(":")[0] in {"0", "root"}:
+        yield f"the user is {said['User']}"

@@ -17,7 +17,7 @@ from pipelines.ports import Deliveries
 from pipelines.requests import QueuePolicy
 from pipelines.spec.delivery import Delivery
 from pipelines.state import StateFolder
-from pipelines.triggers.app import page_routes, receiver_routes
+from pipelines.triggers.app import behind_door, page_routes, receiver_routes
 from pipelines.triggers.openapi import WEBHOOK
 from pipelines.triggers.queue import RequestQueue
 from pipelines.triggers.receiver import Receiver
@@ -90,7 +90,9 @@ async def _serve(options: ServeOptions, spec: Delivery, secrets: tuple[str, ...]
                 await _register(triggers.announce, f"tidegate-{spec.metadata.name}", options.register, secrets[0])
 
         hears, shows = receiver_routes(receiver, reconciler), page_routes(receiver, reconciler, page, __version__)
-        async with listeners.answering(hears, shows, registered=options.register):
+        door = partial(behind_door, hosts=options.listen.names(options.register), login=options.listen.login)
+        # Probes are answered on both.
+        async with listeners.answering(door(hears), door([*hears, *shows])):
             note(f"listening on {listeners.webhooks_address}{WEBHOOK} for {spec.model.name}@{spec.model.origin}")
             if listeners.webhooks is not listeners.page:
                 note(f"the page is at {listeners.page_address}/")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,13 +13,23 @@ from pipelines.workflow.model import WorkflowInput
 from pipelines.workflow.render import blueprint_of, rendered
 from pipelines.workflow.runs import WorkflowState, workflow, workflow_state
 from rollouts.errors import NotFound
-from rollouts.kube.model import WatchEventType
+from rollouts.kube.model import Json, WatchEventType
 from rollouts.kube.ports import Cluster
 from rollouts.kube.resources import WORKFLOW_TEMPLATES, WORKFLOWS
 from tidegate.app.plan import require_files_for_pods
 from tidegate.app.wiring.fleets import cluster_client
 from tidegate.app.wiring.specs import read_delivery
 from tidegate.core.errors import OutsideError, UsageError
+
+
+def render_workflow(spec_path: Path) -> Sequence[Json]:
+    """The WorkflowTemplate and what it needs around it; talks to nobody.
+
+    Raises:
+        SpecError: when the spec is wrong.
+        UsageError: it describes no workflow.
+    """
+    return rendered(workflow_input(spec_path))
 
 
 def workflow_input(spec_path: Path) -> WorkflowInput:

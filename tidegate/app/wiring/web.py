@@ -10,11 +10,10 @@ from pathlib import Path
 from socket import socket
 from urllib.parse import urlsplit
 
-from starlette.routing import Route
+from starlette.applications import Starlette
 
 from pipelines.adapters.web_server import Tls, address_of, answering, listening
 from pipelines.triggers.access import Login
-from pipelines.triggers.app import behind_door
 from pipelines.triggers.webhooks import weakness
 from tidegate.app.process import host_and_port
 from tidegate.core.errors import UsageError
@@ -83,17 +82,12 @@ class Listeners:
         return address_of(self.page, tls=self.options.tls)
 
     @asynccontextmanager
-    async def answering(
-        self, hears: Sequence[Route], shows: Sequence[Route], *, registered: str | None
-    ) -> AsyncIterator[None]:
-        """Webhooks on the one, the page on the other; probes are answered on both."""
-        login, tls, names = self.options.login, self.options.tls, self.options.names(registered)
+    async def answering(self, webhooks: Starlette, page: Starlette) -> AsyncIterator[None]:
+        """Each application on its own; where there is one socket, `page` alone, which takes webhooks too."""
         async with AsyncExitStack() as stack:
             if self.webhooks is not self.page:
-                alone = behind_door([*hears], hosts=names, login=login)
-                await stack.enter_async_context(answering(alone, self.webhooks, tls=tls))
-            page = behind_door([*hears, *shows], hosts=names, login=login)
-            await stack.enter_async_context(answering(page, self.page, tls=tls))
+                await stack.enter_async_context(answering(webhooks, self.webhooks, tls=self.options.tls))
+            await stack.enter_async_context(answering(page, self.page, tls=self.options.tls))
             yield
 
 

@@ -8,19 +8,15 @@ from rollouts.manifests.diff import DiffState, ObjectDiff
 from rollouts.manifests.render import RenderPart
 from tidegate.app.clusters import region_objects
 from tidegate.app.clusters.region_objects import RegionRelease
-from tidegate.cli.output import print_json
+from tidegate.cli.output import print_json, print_objects
 from tidegate.cli.rollout_options import ReleaseOptions
 from tidegate.core.errors import ExitCode
-from tidegate.core.yaml_text import yaml_text
 
 
 def render_objects(asked: ReleaseOptions, parts: Sequence[RenderPart], *, against: bool, as_json: bool) -> int:
     """Print the objects; nothing is printed that would take over somebody else's."""
     objects = region_objects.render_objects(RegionRelease(**vars(asked)), parts, against=against).objects
-    if as_json:
-        print_json(objects)
-    else:
-        print("".join(f"---\n{yaml_text(each)}" for each in objects), end="")
+    print_objects(objects, as_json=as_json)
     return 0
 
 

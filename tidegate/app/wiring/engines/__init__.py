@@ -1,1 +1,1 @@
-"""Builds what makes engines ready, and what brings their images to and fro."""
+"""Builds what makes engines ready, and what moves their images."""
