@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from pydantic import SecretStr
 
-from tidegate.app.wiring.engines.images import RegistryLogin, one_registry
+from tidegate.app.wiring.engines.registries import RegistryLogin, one_registry
 from tidegate.cli.options import LoginOptions
 from tidegate.core.errors import UsageError
 

@@ -15,8 +15,9 @@ from pipelines.state import StateFolder
 from registry.conventions import ENGINE, ENGINE_PROOF, name_and_reference
 from tidegate.app.engines.keys import read_key
 from tidegate.app.process import note
-from tidegate.app.wiring.engines.images import ImagePlace, RegistryLogin
+from tidegate.app.wiring.engines.images import ImagePlace, base_for_this_machine
 from tidegate.app.wiring.engines.providers import local_engines
+from tidegate.app.wiring.engines.registries import RegistryLogin
 from tidegate.app.wiring.specs import read_spec
 from tidegate.app.wiring.stores import open_registry
 from tidegate.core.errors import UsageError
@@ -55,7 +56,7 @@ def build_engine(request: EngineBuildOptions, login: RegistryLogin) -> PackedEng
     """
     # Before minutes of compiling: a key or a base that cannot be read.
     key = SigningKey(read_key(request.sign_key)) if request.sign_key else None
-    base = login.base(request.base) if request.base else None
+    base = base_for_this_machine(request.base, login) if request.base else None
     spec, state = read_spec(request.spec, served=False), StateFolder(request.state)
     if base and spec.engine.torch:
         raise UsageError("an image is of an engine that vLLM serves", hint="leave out --base for engine.torch")

@@ -19,7 +19,8 @@ from registry.model import ModelVersion
 from tidegate import __version__
 from tidegate.app.engines.keys import read_key
 from tidegate.app.process import note
-from tidegate.app.wiring.engines.images import ImagePlace, RegistryLogin, StoredImage
+from tidegate.app.wiring.engines.images import ImagePlace, StoredImage, base_for_this_machine
+from tidegate.app.wiring.engines.registries import RegistryLogin
 
 
 def read_image(name: str, login: RegistryLogin) -> EngineImage:
@@ -136,6 +137,6 @@ def build_step_image(request: ToolchainOptions, login: RegistryLogin) -> BuiltTo
     """Build, and push where a registry is named."""
     target = ImageReference.parse(request.push) if request.push else None
     place = ImagePlace(request.layout, f"tidegate:{__version__}")
-    image = place.pack_toolchain(login.base(request.base), request.installed, whole=request.whole)
+    image = place.pack_toolchain(base_for_this_machine(request.base, login), request.installed, whole=request.whole)
     pushed = image.push(target, login).reference if target else None
     return BuiltToolchain(place, image.descriptor.digest, pushed)

@@ -22,7 +22,7 @@ from pipelines.state import StateFolder
 from pipelines.statements import NAMED, RESUME, Person, Proof, Prover, Statement
 from registry.model import Event
 from registry.model_files import digest_files
-from rollouts.adapters.host_client import attach
+from tidegate.app.wiring.fleets import running_host
 from tidegate.app.wiring.model import AttachedDelivery
 from tidegate.app.wiring.specs import kept_spec, read_delivery
 from tidegate.app.wiring.trust import local_identities
@@ -65,7 +65,7 @@ async def require_fleet(attached: AttachedDelivery) -> None:
     Raises:
         Refused: none is.
     """
-    if isinstance(attached.spec.fleet, LocalFleet) and await attach(attached.state.root) is None:
+    if isinstance(attached.spec.fleet, LocalFleet) and await running_host(attached.state.root) is None:
         raise Refused("no fleet runs here", hint="start it with `tidegate fleet up --detach`")
 
 

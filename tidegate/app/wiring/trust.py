@@ -27,7 +27,7 @@ def trusted_images(trusted: Trusted) -> TrustedImages | None:
     if not asked.keys and not asked.images:
         return None
     # Not above: it loads what speaks to registries.
-    from tidegate.app.wiring.engines.images import RegistryLogin
+    from tidegate.app.wiring.engines.registries import RegistryLogin
 
     keys = keys_in(asked, trusted.folder)
     return TrustedImages(open=RegistryLogin().opened_reference, repositories=asked.images, keys=keys)

@@ -10,7 +10,7 @@ from engine_images.build.proof import Agreement, EngineStart
 from tidegate.app.engines import build, modules
 from tidegate.app.engines.build import EngineBuildOptions
 from tidegate.app.engines.modules import TorchOptions
-from tidegate.app.wiring.engines.images import RegistryLogin
+from tidegate.app.wiring.engines.registries import RegistryLogin
 from tidegate.cli.engine_images import aligned, in_bytes
 from tidegate.cli.output import print_json
 

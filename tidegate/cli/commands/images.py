@@ -13,7 +13,7 @@ from pipelines.ports import VersionRegistry
 from tidegate.app.engines import images
 from tidegate.app.engines.images import ToolchainOptions, compare_images, prove_named_image, read_image
 from tidegate.app.process import note
-from tidegate.app.wiring.engines.images import RegistryLogin
+from tidegate.app.wiring.engines.registries import RegistryLogin
 from tidegate.cli.engine_images import aligned, at_most, in_bytes, short, shortened
 from tidegate.cli.output import print_json
 

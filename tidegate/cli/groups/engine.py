@@ -53,7 +53,7 @@ def build(
       tidegate engine build models:/support-llm@challenger --base vllm-layout --weights --sign-key engine.key
     """
     from tidegate.app.engines.build import EngineBuildOptions
-    from tidegate.app.wiring.engines.images import RegistryLogin
+    from tidegate.app.wiring.engines.registries import RegistryLogin
     from tidegate.cli.commands.engine_build import build_engine
 
     request = EngineBuildOptions(

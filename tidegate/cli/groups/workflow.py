@@ -105,7 +105,7 @@ def image(
       tidegate workflow image installed --base base-layout --push registry.example.com/tidegate:1
     """
     from tidegate.app.engines.images import ToolchainOptions
-    from tidegate.app.wiring.engines.images import RegistryLogin
+    from tidegate.app.wiring.engines.registries import RegistryLogin
     from tidegate.cli.commands.images import build_step_image
 
     return build_step_image(

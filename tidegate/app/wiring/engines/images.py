@@ -1,15 +1,12 @@
-"""Images of engines where they are: in layouts on this disk, or in registries, with what a person logged in with."""
+"""Images that are made here: on which base, in which layout on this disk, and on their way to a registry."""
 
 from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-
-from pydantic import SecretStr
 
 from engine_images.adapters.oci_build import (
     base_at,
@@ -22,8 +19,7 @@ from engine_images.adapters.oci_build import (
 )
 from engine_images.adapters.oci_layout import OciLayout, split_layout
 from engine_images.adapters.oci_push import attach_sbom, push_image, sign_image
-from engine_images.adapters.oci_read import InLayout, InRegistry
-from engine_images.adapters.oci_registry import Credentials, RegistryAccess, Repository, docker_config, find_credentials
+from engine_images.adapters.oci_read import InLayout
 from engine_images.build.model import BuildRequest, BuiltEngine
 from engine_images.errors import BrokenImage
 from engine_images.oci.model import Base, Descriptor, Platform, Runtime
@@ -34,7 +30,7 @@ from engine_images.oci.transfers import PushResult, Transfer
 from engine_images.sbom import sbom_of
 from engine_images.signature import SigningKey
 from tidegate.app.process import note
-from tidegate.core.errors import UsageError
+from tidegate.app.wiring.engines.registries import RegistryLogin
 
 GO_NAMES = {"x86_64": "amd64", "aarch64": "arm64"}
 """How images name what Python calls a machine."""
@@ -45,62 +41,9 @@ def this_platform() -> Platform:
     return Platform(architecture=GO_NAMES.get(platform.machine(), platform.machine()))
 
 
-def one_registry(images: tuple[str, ...]) -> str:
-    """The registry of those images that are in one, which a user and a password are for.
-
-    Raises:
-        UsageError: they are in several, or none is in any.
-    """
-    registries = {ImageReference.parse(image).registry for image in images if split_layout(image) is None}
-    if len(registries) != 1:
-        raise UsageError(
-            f"--username is for one registry; found {', '.join(sorted(registries)) or 'none'}",
-            hint="docker login knows one user for each",
-        )
-    return registries.pop()
-
-
-@dataclass(frozen=True)
-class RegistryLogin:
-    """How to speak to registries: by what a person gave for one of them, else by what docker knows."""
-
-    insecure: bool = False
-    """Plain http also to other machines."""
-    registry: str = ""
-    """The one that user and password are for; a base's registry, which an image names, must not see them."""
-    username: str = ""
-    password: SecretStr | None = None
-
-    def access(self, reference: ImageReference) -> RegistryAccess:
-        """What was given for this registry; else what docker knows."""
-        if self.password and reference.registry == self.registry:
-            return RegistryAccess(Credentials(username=self.username, password=self.password), self.insecure)
-        return RegistryAccess(find_credentials(reference.registry, docker_config()), self.insecure)
-
-    def base(self, text: str) -> Base:
-        """What an image for this machine continues; see `base_at`."""
-        return base_at(text, this_platform(), self.access)
-
-    @contextmanager
-    def opened(self, image: str) -> Iterator[Images]:
-        """The image called `PATH[:NAME]` or `REGISTRY/REPOSITORY:TAG`.
-
-        Raises:
-            BrokenImage: a path without a layout.
-            BadReference: neither of the two.
-        """
-        layout = split_layout(image)
-        if layout:
-            yield InLayout(OciLayout(layout[0]), layout[1])
-            return
-        with self.opened_reference(ImageReference.parse(image)) as images:
-            yield images
-
-    @contextmanager
-    def opened_reference(self, reference: ImageReference) -> Iterator[Images]:
-        """The image in its registry."""
-        with Repository(reference, self.access(reference)) as repository:
-            yield InRegistry(repository)
+def base_for_this_machine(text: str, login: RegistryLogin) -> Base:
+    """What an image for this machine continues; see `base_at`."""
+    return base_at(text, this_platform(), login.access)
 
 
 @dataclass(frozen=True)
