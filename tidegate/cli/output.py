@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tidegate.core.text import printable
-from tidegate.core.yaml_text import yaml_text
 
 
 def print_json(data: Mapping[str, object] | Sequence[object]) -> None:
@@ -24,5 +23,8 @@ def print_objects(objects: Sequence[Mapping[str, Any]], *, as_json: bool) -> Non
     """Kubernetes objects, as `kubectl apply -f -` reads them: documents of YAML, or a list in JSON."""
     if as_json:
         print_json(objects)
-    else:
-        print("".join(f"---\n{yaml_text(each)}" for each in objects), end="")
+        return
+    # Not above: every command's help loads this module.
+    from tidegate.core.yaml_text import yaml_text
+
+    print("".join(f"---\n{yaml_text(each)}" for each in objects), end="")
