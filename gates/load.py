@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 
 from gates.text import OPENING_CHARACTERS
+from tidegate.core.errors import OutsideError
 from tidegate.core.model import Value
 
 Failure = Literal["", "connect", "timeout", "status", "cut", "protocol"]
@@ -165,6 +167,45 @@ def token_entropy(logprobs: Sequence[float]) -> float | None:
     shares = [math.exp(value) for value in logprobs]
     rest = max(0.0, 1.0 - sum(shares))
     return -sum(share * math.log(share) for share in (*shares, rest) if share > 0) + 0.0
+
+
+class RecordReader:
+    """Follows one file: each call reads what was appended since the last."""
+
+    def __init__(self, path: Path, *, offset: int = 0) -> None:
+        """`offset` is where to begin, in bytes; it must be the start of a line."""
+        self.path = path
+        self.offset = offset
+
+    def read_new(self) -> list[RequestRecord]:
+        """The records appended since the last call; a line without its end waits for the next.
+
+        Raises:
+            OutsideError: when the file is not there, or a complete line is no record.
+        """
+        return [record for record, _ in self.read_lines()]
+
+    def read_lines(self) -> Iterator[tuple[RequestRecord, bytes]]:
+        """As `read_new`, one after the other, each record with its line; what was not taken is read again."""
+        try:
+            with self.path.open("rb") as file:
+                file.seek(self.offset)
+                data = file.read()
+        except OSError as error:
+            raise OutsideError(f"cannot read the load's records {self.path}: {error.strerror}") from error
+        # The load writes while we read: its last line may be half there.
+        for line in data[: data.rfind(b"\n") + 1].splitlines(keepends=True):
+            if line.strip():
+                yield self._parse(line), line
+            self.offset += len(line)
+
+    def _parse(self, line: bytes) -> RequestRecord:
+        try:
+            return RequestRecord.model_validate_json(line)
+        except ValidationError as error:
+            raise OutsideError(
+                f"{self.path} has a line that is no record", hint="is another program writing to it?", detail=str(error)
+            ) from error
 
 
 class LoadPlan(Value):

@@ -10,8 +10,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from gates.adapters.records import RecordReader
-from gates.load import LoadPlan, LoadTotals, totals
+from gates.load import LoadPlan, LoadTotals, RecordReader, totals
 from tidegate.core.children import Child, variables_for
 from tidegate.core.errors import OutsideError, UsageError
 

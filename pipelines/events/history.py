@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from pipelines.events.payloads import FORMAT, Closing, Opening, StepFailure
 from pipelines.model import EXIT_CODES, Ending, Plan, PlanStep, Result
-from registry.model import Event
+from registry.model import Event, StepId
 from tidegate.core.errors import UsageError
 from tidegate.core.model import Value
 
@@ -99,7 +99,7 @@ def step_of(plan: Plan, wanted: str) -> PlanStep:
     """
     found = next((step for step in plan.steps if step.id == wanted), None)
     if found is None:
-        stage = wanted.partition("@")[0]
+        stage = StepId.parsed(wanted).stage
         near = [step.id for step in plan.steps if step.stage == stage] or [step.id for step in plan.steps]
         raise UsageError(f"`{wanted}` is no step of this delivery", hint=f"one of: {', '.join(near)}")
     return found

@@ -31,7 +31,7 @@ from pipelines.events.payloads import (
     payload_of,
 )
 from pipelines.model import Left
-from registry.model import Event
+from registry.model import Event, StepId
 from tidegate.core.model import Value
 
 UNDOABLE = frozenset({"deploy", "canary", "promote"})
@@ -199,9 +199,9 @@ def state_of(events: Iterable[Event]) -> DeliveryState:
 
 
 def _unplanned(step_id: str) -> StepState:
-    stage, _, place = step_id.partition("@")
-    region, _, weight = place.partition("/")
-    return StepState(id=step_id, stage=stage, region=region or None, weight=int(weight) if weight else None)
+    known = StepId.parsed(step_id)
+    weight = int(known.weight) if known.weight else None
+    return StepState(id=step_id, stage=known.stage, region=known.place or None, weight=weight)
 
 
 @singledispatch

@@ -15,9 +15,8 @@ from fakes.services.chat_servers import WORDS, chat_server
 
 from gates.adapters.load import LoadProcess, start_load
 from gates.adapters.prompts import fit_topics, topics_file
-from gates.adapters.records import RecordReader
 from gates.adapters.text_models import WordEmbeddings
-from gates.load import RequestRecord
+from gates.load import RecordReader, RequestRecord
 from tidegate.core.errors import OutsideError, UsageError
 
 

@@ -19,7 +19,7 @@ from gates.model import GateOutcome
 from pipelines.events.payloads import StepProgress, TrafficShift, VerdictPayload, payload_of
 from pipelines.events.state import DeliveryState, GateState, RegionTraffic, StepState, StepStatus, seconds_left
 from pipelines.views.wording import STEP_MARKS, VERDICT_MARKS, decision, headline, key_numbers, shares, stopwatch
-from registry.model import Event
+from registry.model import Event, StepId
 from tidegate.core.clock import Clock
 from tidegate.core.durations import duration
 from tidegate.core.text import one_line
@@ -293,7 +293,7 @@ def _step_cells(step: StepState, now: datetime) -> tuple[Text, Text, Text, Text,
     return (
         Text(mark, style),
         Text(name, "bold" if step.state is StepStatus.RUNNING else quiet),
-        Text(step.id.partition("@")[2].partition("/")[0], quiet),
+        Text(StepId.parsed(step.id).place, quiet),
         Text(_time(step, now), quiet),
         Text(_detail(step)),
     )
@@ -348,7 +348,7 @@ def _gates(gates: Sequence[GateState]) -> RenderableType:
     table.add_column(overflow="ellipsis", no_wrap=True, ratio=1)
     for gate in gates:
         mark, style = VERDICT_MARKS[gate.latest.outcome], VERDICT_STYLES[gate.latest.outcome]
-        place = gate.step.partition("@")[2] if gate.region else gate.step
+        place = gate.step.removeprefix(f"{StepId.parsed(gate.step).stage}@") if gate.region else gate.step
         reason = " · ".join(part for part in (key_numbers(gate), gate.latest.reason) if part)
         outcome = Text(str(gate.latest.outcome), style)
         table.add_row(Text(mark, style), Text(gate.name), Text(place, "dim"), outcome, Text(reason))

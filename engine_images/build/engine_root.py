@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import shutil
 import stat
-import subprocess
 import tempfile
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from engine_images import entrypoint
 from engine_images.build.model import BuildRequest
 from engine_images.entrypoint.runtime_directory import STATE_FILE, running_engine
 from engine_images.errors import EnvironmentMissing
@@ -22,24 +18,18 @@ from engine_images.manifest import (
     ENTRYPOINT_FOLDER,
     MANIFEST_FILE,
     MODEL_FOLDER,
-    CompileKey,
     Digests,
     EngineManifest,
 )
 from engine_images.model import LaunchCommand
 from engine_images.oci.compose import manifest_bytes
-from tidegate.core.children import Child, variables_for
-
-PACKAGE = "tidegate_entrypoint"
-"""The name of the entrypoint inside an image, where there is no `engine_images`."""
+from engine_images.oci.entrypoint_files import PACKAGE, digest_of, entrypoint_files
 
 PORT = "{port}"
 """Stands in a command for the port that the one who starts it picks."""
 
 LEFT_OUT = ("*.lock", "*.tmp", "__pycache__", "aotautograd", "fxgraph")
 """What a start from the compiled model never reads; the last two hold addresses of the process that wrote them."""
-
-KEY_SECONDS = 60.0
 
 SETTLED_SECONDS = 60.0
 """After which an engine that starts holds the lock of its folder."""
@@ -48,25 +38,6 @@ _OWN_TEMPORARY_FOLDER = "remove it, or set TMPDIR to a folder that only you can 
 
 READY_PATH = "/tidegate/ready"
 """Answers 200 once the engine has answered its own warm-up."""
-
-
-def entrypoint_files() -> dict[str, Path]:
-    """The files of the entrypoint, by their path below the entrypoint's folder in an image."""
-    folder = Path(entrypoint.__file__).parent
-    return {f"{PACKAGE}/{file.name}": file for file in sorted(folder.glob("*.py"))}
-
-
-def entrypoint_digests() -> Digests:
-    """The digest of each of the entrypoint's files."""
-    return {path: _digest_of(file) for path, file in entrypoint_files().items()}
-
-
-def entrypoint_digest() -> str:
-    """One digest over the entrypoint's files."""
-    whole = hashlib.sha256()
-    for path, digest in entrypoint_digests().items():
-        whole.update(f"{path} {digest}\n".encode())
-    return whole.hexdigest()
 
 
 def write_root(root: Path, manifest: EngineManifest, model: Path, cache: Path | None) -> None:
@@ -81,32 +52,6 @@ def write_root(root: Path, manifest: EngineManifest, model: Path, cache: Path | 
     if cache is not None:
         (root / CACHE_FOLDER).symlink_to(cache.resolve(), target_is_directory=True)
     (root / MANIFEST_FILE).write_bytes(manifest_bytes(manifest))
-
-
-def key_of(request: BuildRequest, root: Path) -> CompileKey:
-    """What the engine environment on this machine says of everything that a compiled model depends on.
-
-    Raises:
-        EnvironmentMissing: its Python does not answer.
-    """
-    write_root(root, EngineManifest(engine="", model=request.model, launch=request.launch), request.folder, None)
-    command = [request.environment.python, "-m", PACKAGE, "key", "--root", str(root)]
-    try:
-        done = subprocess.run(
-            command,
-            env=variables_for(Child.ENGINE, os.environ) | _imports(root),
-            cwd=root,
-            capture_output=True,
-            text=True,
-            timeout=KEY_SECONDS,
-            check=True,
-        )
-        return CompileKey(factors=json.loads(done.stdout))
-    except (OSError, subprocess.SubprocessError, ValueError) as error:
-        said = getattr(error, "stderr", None) or str(error)
-        raise EnvironmentMissing(
-            f"{request.environment.python} does not tell its compile key", hint="run: tidegate setup", detail=said
-        ) from error
 
 
 def serve(
@@ -138,7 +83,7 @@ def serve(
     extra = list(arguments)
     return LaunchCommand(
         command=(request.environment.python, "-m", PACKAGE, "serve", *options, *(["--", *extra] if extra else [])),
-        environment={**_imports(root), **(environment or {})},
+        environment={**import_path(root), **(environment or {})},
         workdir=str(root),
         memory_bytes=request.memory_bytes,
     )
@@ -147,7 +92,7 @@ def serve(
 def digests_of(folder: Path) -> Digests:
     """SHA-256 of every file below `folder`, by relative path."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
-    return {path.relative_to(folder).as_posix(): _digest_of(path) for path in files}
+    return {path.relative_to(folder).as_posix(): digest_of(path) for path in files}
 
 
 def tidy_cache(cache: Path) -> None:
@@ -188,11 +133,6 @@ def fixed_run_folder(name: str) -> Path:
     return parent / name[:16]
 
 
-def _imports(root: Path) -> dict[str, str]:
-    """Import the entrypoint, and nothing from the folder that a process starts in."""
+def import_path(root: Path) -> dict[str, str]:
+    """Variables: import the entrypoint, and nothing from the folder that a process starts in."""
     return {"PYTHONPATH": str(root / ENTRYPOINT_FOLDER), "PYTHONSAFEPATH": "1"}
-
-
-def _digest_of(file: Path) -> str:
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()

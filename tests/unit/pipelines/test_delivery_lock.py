@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.adapters import lock
-from pipelines.adapters.lock import delivery_lock, holder, one_rollback, rollback_runs
+from pipelines import delivery_lock as lock
+from pipelines.delivery_lock import delivery_lock, holder, one_rollback, rollback_runs
 from registry.errors import DeliveryRuns
 from rollouts.local.watchdog import delivery_runs
 from tidegate.core.errors import ExitCode
@@ -19,7 +19,7 @@ from tidegate.core.errors import ExitCode
 DELIVERY = """
 import sys, time
 from pathlib import Path
-from pipelines.adapters.lock import delivery_lock
+from pipelines.delivery_lock import delivery_lock
 with delivery_lock(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(60)
@@ -107,7 +107,7 @@ def test_the_fleet_host_and_the_command_line_agree_on_what_runs(path: Path, deli
 
 async def test_rollbacks_of_one_machine_go_one_after_the_other(tmp_path: Path) -> None:
     assert not rollback_runs(tmp_path)
-    code = "import asyncio, sys; from pathlib import Path; from pipelines.adapters.lock import one_rollback\n"
+    code = "import asyncio, sys; from pathlib import Path; from pipelines.delivery_lock import one_rollback\n"
     code += "async def wait():\n async with one_rollback(Path(sys.argv[1]), print): print('mine')\nasyncio.run(wait())"
     async with one_rollback(tmp_path, lambda _: None):
         assert rollback_runs(tmp_path)

@@ -7,22 +7,25 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipelines.adapters.image_engines import ImageEngines, TrustedImages
-from pipelines.ports import EngineProvider
+from pipelines.adapters.image_engines import ImageEngines
+from pipelines.authority.engine_images import TrustedImages
+from pipelines.ports import EngineProvider, VersionRegistry
 from pipelines.spec.delivery import Delivery
 from pipelines.state import StateFolder
-from registry.adapters.mlflow_models import MlflowRegistry
 from rollouts.manifests.spec import ArgoFleetSpec
+from tidegate.app.process import note
 from tidegate.core.clock import SystemClock
 
 if TYPE_CHECKING:
+    from engine_images.model import EngineEnvironment
+    from engine_images.ports import BuildRunner
     from pipelines.adapters.local_engines import LocalEngines
 
 
 def engine_provider(
     spec: Delivery,
     state: StateFolder,
-    registry: MlflowRegistry,
+    registry: VersionRegistry,
     images: Mapping[str, str] | None = None,
     trusted: TrustedImages | None = None,
 ) -> EngineProvider:
@@ -34,18 +37,18 @@ def engine_provider(
 
 
 def local_engines(
-    spec: Delivery, state: StateFolder, registry: MlflowRegistry, spec_folder: Path = Path()
+    spec: Delivery, state: StateFolder, registry: VersionRegistry, spec_folder: Path = Path()
 ) -> LocalEngines:
     """Engines of the pinned environment on this machine; files that the spec names lie in `spec_folder`.
 
     Raises:
         OutsideError: when the environment is not there; the hint says how to make it.
     """
-    from engine_images.adapters.engine_store import EngineStore
     from engine_images.adapters.environment import find_engine_environment
     from engine_images.adapters.torch_runner import TorchRunner
     from engine_images.adapters.vllm_runner import CompletionScorer, VllmRunner
     from engine_images.build.builder import Builder
+    from engine_images.build.engine_store import EngineStore
     from pipelines.adapters.local_engines import BuildServers, LocalEngines
 
     # Stable and canary always share the cores; a thread more than there are cores costs more than it brings.
@@ -62,3 +65,29 @@ def local_engines(
         threads=threads,
         spec_folder=spec_folder,
     )
+
+
+def torch_builds(timeout_seconds: float) -> tuple[EngineEnvironment, BuildRunner]:
+    """The engine environment, and what builds torch modules in it.
+
+    Raises:
+        OutsideError: as `local_engines`.
+    """
+    from engine_images.adapters.environment import find_engine_environment
+    from engine_images.adapters.torch_runner import TorchRunner
+
+    environment = find_engine_environment()
+    return environment, TorchRunner(environment, timeout_seconds=timeout_seconds)
+
+
+def set_up_machine() -> None:
+    """Bring what a fleet on this machine needs, and note what is there.
+
+    Raises:
+        OutsideError: something cannot be installed from here; the hint is the command to run.
+    """
+    from engine_images.adapters.environment import engine_home, ensure_engine_environment, ensure_system_packages
+
+    ensure_system_packages(note)
+    environment = ensure_engine_environment(note)
+    note(f"ready: vLLM {environment.vllm} at {engine_home()}")
