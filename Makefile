@@ -13,7 +13,7 @@ SIDE_BY_SIDE := -n 2 --dist loadfile
 TEST_TOOLS := docker-registry skopeo umoci
 CLUSTERKIT ?= ../shared/clusterkit
 CLUSTER := .cluster
-GENERATED := $(SCHEMAS:%=schema/%.schema.json) cli.md
+GENERATED := $(SCHEMAS:%=schema/%.schema.json) reference/cli.md
 
 help: ## Show this list.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -131,8 +131,8 @@ TIDEGATE_TEST_CLUSTER=yes $(BIN)/pytest $(1) tests/cluster
 endef
 
 define generate
-mkdir -p $(1)/schema; for kind in $(SCHEMAS); do $(BIN)/tidegate schema $$kind > $(1)/schema/$$kind.schema.json; done; \
-$(BIN)/typer docs/commands.py utils docs --name tidegate --output $(1)/cli.md >/dev/null
+mkdir -p $(1)/schema $(1)/reference; for kind in $(SCHEMAS); do $(BIN)/tidegate schema $$kind > $(1)/schema/$$kind.schema.json; done; \
+$(BIN)/typer docs/commands.py utils docs --name tidegate --output $(1)/reference/cli.md >/dev/null
 endef
 
 define apt

@@ -55,7 +55,7 @@ def links(page: Path) -> list[str]:
 
 
 def test_the_reference_has_every_command_and_no_other() -> None:
-    written = re.findall(r"^#+ `tidegate (.+)`$", (ROOT / "docs/cli.md").read_text(), flags=re.MULTILINE)
+    written = re.findall(r"^#+ `tidegate (.+)`$", (ROOT / "docs/reference/cli.md").read_text(), flags=re.MULTILINE)
     assert set(written) == commands()
 
 
@@ -67,7 +67,7 @@ def test_operations_have_every_variable_and_no_other() -> None:
         for path in (ROOT / package).rglob("*.py")
         for variable in re.findall(r"\bTIDEGATE_[A-Z_]*[A-Z]\b", path.read_text(encoding="utf-8"))
     } - {"TIDEGATE_ENGINE"}
-    page = (ROOT / "docs/operations.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/guides/operations.md").read_text(encoding="utf-8")
     section = page.partition("## Environment variables")[2].partition("\n## ")[0]
     assert set(re.findall(r"`(TIDEGATE_[A-Z_]+)`", section)) == found
 
@@ -111,7 +111,7 @@ def test_every_link_leads_somewhere(page: Path) -> None:
     assert dead == []
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/architecture.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/internals/architecture.md"])
 def test_every_package_is_named(page: str) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
     assert [package for package in PACKAGES if f"{package}/" not in text and f"`{package}`" not in text] == []
@@ -151,11 +151,17 @@ def test_the_schema_in_the_docs_is_what_the_command_prints(kind: str) -> None:
 
 def test_the_gates_in_the_docs_are_the_example_that_we_ran() -> None:
     example = (ROOT / "examples/gates/gates.yaml").read_text(encoding="utf-8").split("\n", 1)[1]
-    assert f"```yaml\n{example}```" in (ROOT / "docs/gate-command.md").read_text(encoding="utf-8")
+    assert f"```yaml\n{example}```" in (ROOT / "docs/guides/gate-command.md").read_text(encoding="utf-8")
 
 
 def test_alerts_of_every_kind_of_slo_point_to_a_section() -> None:
     assert set(KINDS) <= headings(ROOT / OWN_RUNBOOK)
+
+
+def test_alerts_that_were_rendered_before_the_pages_moved_still_find_theirs() -> None:
+    moved = ROOT / "docs/slo-catalogue.md"
+    assert set(KINDS) <= headings(moved)
+    assert {link for link in links(moved) if "#" in link} == {f"reference/slo-catalogue.md#{kind}" for kind in KINDS}
 
 
 def test_the_slos_in_the_docs_are_right() -> None:
@@ -178,12 +184,12 @@ def test_whole_deliveries_in_the_docs_are_right() -> None:
 
 
 def test_whole_slo_specs_in_the_docs_are_right_or_told_to_be_wrong_as_shown() -> None:
-    blocks = re.findall(r"```yaml\n(version: prometheus/v1\n.*?)```", (ROOT / "docs/slo.md").read_text(), re.DOTALL)
+    blocks = re.findall(r"```yaml\n(version: prometheus/v1\n.*?)```", (ROOT / "docs/reference/slo.md").read_text(), re.DOTALL)
     right, wrong = blocks
     assert read(right, file="slos.yaml")
     with pytest.raises(SpecError) as caught:
         read(wrong, file="many.yaml")
-    assert f"$ tidegate slo validate -i many.yaml\n{caught.value}\n```" in (ROOT / "docs/slo.md").read_text()
+    assert f"$ tidegate slo validate -i many.yaml\n{caught.value}\n```" in (ROOT / "docs/reference/slo.md").read_text()
 
 
 def test_every_yaml_in_the_docs_is_yaml() -> None:
