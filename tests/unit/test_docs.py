@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import runpy
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +27,14 @@ ROOT = Path(__file__).parents[2]
 PAGES = sorted(
     [*(ROOT / f"{name}.md" for name in ("README", "SECURITY", "CONTRIBUTING")), *(ROOT / "docs").rglob("*.md")]
 )
+FOR_READERS = [
+    page for page in PAGES if "docs" in page.parts and page.parent.name != "decisions" and page.stem != "cli"
+]
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 CALL = re.compile(r"\btidegate ((?:[a-z][a-z-]* ?){1,2})")
 PACKAGES = sorted(path.parent.name for path in ROOT.glob("*/__init__.py"))
+FOLDERS = {"start", "guides", "concepts", "reference", "internals"}
+SITE = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
 SPECS = sorted([ROOT / "tidegate/cli/templates/delivery.yaml", *(ROOT / "examples").rglob("delivery.yaml")])
 
 
@@ -47,6 +53,13 @@ def headings(page: Path) -> set[str]:
     """The anchors of a page, as they are made of its headings."""
     titles = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def in_nav(entry: Any) -> list[str]:
+    """Every page below an entry of the site's navigation, in its order."""
+    if isinstance(entry, str):
+        return [entry]
+    return [page for inner in (entry.values() if isinstance(entry, dict) else entry) for page in in_nav(inner)]
 
 
 def links(page: Path) -> list[str]:
@@ -184,12 +197,12 @@ def test_whole_deliveries_in_the_docs_are_right() -> None:
 
 
 def test_whole_slo_specs_in_the_docs_are_right_or_told_to_be_wrong_as_shown() -> None:
-    blocks = re.findall(r"```yaml\n(version: prometheus/v1\n.*?)```", (ROOT / "docs/reference/slo.md").read_text(), re.DOTALL)
-    right, wrong = blocks
+    page = (ROOT / "docs/reference/slo.md").read_text(encoding="utf-8")
+    right, wrong = re.findall(r"```yaml\n(version: prometheus/v1\n.*?)```", page, re.DOTALL)
     assert read(right, file="slos.yaml")
     with pytest.raises(SpecError) as caught:
         read(wrong, file="many.yaml")
-    assert f"$ tidegate slo validate -i many.yaml\n{caught.value}\n```" in (ROOT / "docs/reference/slo.md").read_text()
+    assert f"$ tidegate slo validate -i many.yaml\n{caught.value}\n```" in page
 
 
 def test_every_yaml_in_the_docs_is_yaml() -> None:
@@ -209,3 +222,31 @@ def test_every_target_that_a_page_asks_make_for_exists() -> None:
         target for page in PAGES for target in re.findall(r"(?:^|`)make ([a-z-]+)", page.read_text(), re.MULTILINE)
     }
     assert asked <= known
+
+
+def test_every_page_is_in_the_navigation_once() -> None:
+    placed = in_nav(SITE["nav"])
+    outside = runpy.run_path(str(ROOT / "docs/site.py"))["OUTSIDE"]
+    pages = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")}
+    assert len(placed) == len(set(placed))
+    assert set(placed) == (pages - {SITE["not_in_nav"]}) | set(outside)
+
+
+def test_every_page_lies_in_a_folder_for_what_its_reader_wants() -> None:
+    top = {path.relative_to(ROOT / "docs").parts for path in (ROOT / "docs").rglob("*.md")}
+    assert {parts[0] for parts in top if len(parts) > 1} == FOLDERS
+    assert [parts for parts in top if len(parts) == 1] == [(SITE["not_in_nav"],)]
+
+
+@pytest.mark.parametrize("page", FOR_READERS, ids=name)
+def test_every_page_says_first_whom_it_is_for(page: Path) -> None:
+    """Those that the code writes and decisions, whose form is the template's, do not."""
+    title, line = page.read_text(encoding="utf-8").split("\n\n")[:2]
+    assert re.fullmatch(r"# .+", title)
+    assert re.match(r"\*For [^*\n]+\*", line)
+
+
+def test_the_site_loads_nothing_from_elsewhere() -> None:
+    assert SITE["theme"]["font"] is False
+    assert "offline" in SITE["plugins"]
+    assert all("://" not in script for script in SITE["extra"]["polyfills"])
