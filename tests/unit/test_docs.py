@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import re
 import runpy
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
 import yaml
+from pydantic import TypeAdapter
 
 from gates.reports.gate_file import GateFile
 from pipelines.spec.delivery import Delivery
@@ -19,7 +21,7 @@ from slo.catalogue import OWN_RUNBOOK
 from slo.formats import read
 from slo.spec import KINDS
 from tidegate.app.wiring.specs import read_delivery
-from tidegate.cli import command_line
+from tidegate.cli import command_line, main
 from tidegate.cli.commands.init import schema_text
 from tidegate.core.spec import SpecError, parse_spec
 
@@ -250,3 +252,31 @@ def test_the_site_loads_nothing_from_elsewhere() -> None:
     assert SITE["theme"]["font"] is False
     assert "offline" in SITE["plugins"]
     assert all("://" not in script for script in SITE["extra"]["polyfills"])
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/start/laptop-quickstart.md", "docs/start/ci-quickstart.md"])
+def test_the_first_command_prints_what_is_shown(page: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Pages break its lines where a screen ends."""
+    example = ROOT / "examples/gates"
+    assert main(["gate", "check", str(example / "gates.yaml"), "--evidence", str(example / "evidence.jsonl")]) == 1
+    printed = capsys.readouterr().out.split()
+    assert " ".join(printed) in " ".join((ROOT / page).read_text(encoding="utf-8").split())
+
+
+def test_the_quickstart_shows_what_a_region_gets(capsys: pytest.CaptureFixture[str]) -> None:
+    page = (ROOT / "docs/start/cluster-quickstart.md").read_text(encoding="utf-8")
+    options = re.search(r"rollout render examples/kubernetes/delivery.yaml (--region.*?)\| grep", page, re.DOTALL)
+    assert options
+    spec = str(ROOT / "examples/kubernetes/delivery.yaml")
+    assert main(["rollout", "render", spec, *options[1].replace("\\", "").split()]) == 0
+    kinds = re.findall(r"^kind: (\w+)$", capsys.readouterr().out, re.MULTILINE)
+    assert re.findall(r"^ +(\d+) kind: (\w+)$", page, re.MULTILINE) == [
+        (str(count), kind) for kind, count in sorted(Counter(kinds).items())
+    ]
+
+
+def test_the_least_that_a_fleet_of_clusters_needs_suffices() -> None:
+    page = (ROOT / "docs/start/cluster-quickstart.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"```yaml\n(fleet:.*?)```", page, re.DOTALL)
+    fleet: Any = TypeAdapter(Delivery.model_fields["fleet"].annotation).validate_python(yaml.safe_load(block)["fleet"])
+    assert (fleet.kind, set(fleet.regions)) == ("argo", {"eu-west-1"})
