@@ -1,7 +1,7 @@
 """What engines need on this machine: packages of the operating system, and an environment for vLLM and torch.
 
 The path of the environment is fixed because it is part of what vLLM's compile cache remembers, and because the
-engine image has it at the same place (docs/decisions/0002). It is made once for each lock file.
+engine image has it at the same place (docs/internals/decisions/0002). It is made once for each lock file.
 """
 
 from __future__ import annotations

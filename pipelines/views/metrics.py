@@ -1,4 +1,4 @@
-"""A delivery's state as Prometheus metrics. Names, labels and meanings are in `docs/metrics.md`."""
+"""A delivery's state as Prometheus metrics. Names, labels and meanings are in `docs/reference/metrics.md`."""
 
 from __future__ import annotations
 
