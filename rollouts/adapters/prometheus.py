@@ -14,10 +14,11 @@ from rollouts.adapters.http import Http
 from rollouts.adapters.process import ChildProcess
 from rollouts.errors import RulesRefused, Unreachable
 from rollouts.local import scrape_config
-from rollouts.local.state_folder import replace_json, replace_text
+from rollouts.local.state_folder import replace_json
 from rollouts.local.xds import LOOPBACK
 from tidegate.core.children import Child
 from tidegate.core.errors import OutsideError, TidegateError
+from tidegate.core.files import replace_file
 
 START_SECONDS = 60.0
 """After a kill it first replays what it had not yet written to disk."""
@@ -105,7 +106,7 @@ class PrometheusProcess:
             try:
                 await self._read(text)
             except TidegateError:
-                replace_text(self._rules_file, self._rules)
+                replace_file(self._rules_file, self._rules)
                 # Else it would report a configuration that failed for as long as it lives.
                 with suppress(TidegateError):
                     await self._reload()
@@ -125,14 +126,14 @@ class PrometheusProcess:
         """One that is dead is first started again with the rules of before."""
         if not self.alive:
             await self._start()
-        replace_text(self._rules_file, rules)
+        replace_file(self._rules_file, rules)
         await self._reload()
 
     async def _start(self) -> None:
         program = binary()
         self._folder.mkdir(parents=True, exist_ok=True)
         replace_json(self._targets_file, self._targets)
-        replace_text(self._rules_file, self._rules)
+        replace_file(self._rules_file, self._rules)
         # JSON is YAML.
         replace_json(self._folder / "prometheus.yml", scrape_config.config(self._targets_file, self._rules_file))
         await self.stop()
