@@ -39,10 +39,6 @@ class ClusterReader(Protocol):
         """Whether the API server would let us (SelfSubjectAccessReview)."""
         ...
 
-    async def server_version(self) -> Json:
-        """What `/version` says: `gitVersion`, `major`, `minor`."""
-        ...
-
     async def text(self, path: str) -> str:
         """The plain answer to a GET, such as a controller's metrics through the API's service proxy."""
         ...

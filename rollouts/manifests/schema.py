@@ -70,11 +70,6 @@ def problems_in(manifest: Json) -> tuple[SchemaProblem, ...]:
     return tuple(sorted(found, key=lambda problem: [str(part) for part in problem.where]))
 
 
-def has_schema(api_version: str, kind: str) -> bool:
-    """Whether `problems_in` can judge such manifests."""
-    return f"{api_version} {kind}" in _document(_file(api_version, kind))["kinds"]
-
-
 def _file(api_version: str, kind: str) -> str:
     if kind in _WORKFLOWS:
         return "argo-workflows"

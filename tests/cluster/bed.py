@@ -137,7 +137,7 @@ class Bed:
 
         def answers() -> bool:
             with suppress(FleetError):
-                return bool(self.ask(region, lambda client: client.server_version()))
+                return bool(self.ask(region, lambda client: client.text("/version")))
             return False
 
         until(f"the API server of {region} answers", answers, seconds=60)

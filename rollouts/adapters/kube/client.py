@@ -72,9 +72,6 @@ class KubeClient:
         answer = await self.send(requests.review(question, self.namespace))
         return bool(answer["status"]["allowed"])
 
-    async def server_version(self) -> Json:
-        return _json(await self.text("/version"), "GET /version")
-
     async def text(self, path: str) -> str:
         answer = await self._http.request(HttpRequest("GET", path), f"GET {path}", changes_nothing=True)
         return answer.decode(errors="replace")
