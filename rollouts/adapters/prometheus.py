@@ -19,6 +19,7 @@ from rollouts.local.xds import LOOPBACK
 from tidegate.core.children import Child
 from tidegate.core.errors import OutsideError, TidegateError
 from tidegate.core.files import replace_file
+from tidegate.core.model import Json
 
 START_SECONDS = 60.0
 """After a kill it first replays what it had not yet written to disk."""
@@ -72,7 +73,7 @@ class PrometheusProcess:
         self._folder = folder
         self._http = http
         self._port = sockets.free_port()
-        self._targets: list[scrape_config.Json] = []
+        self._targets: list[Json] = []
         self._rules = ""
         self._child: ChildProcess | None = None
         self._changing = asyncio.Lock()
@@ -141,7 +142,7 @@ class PrometheusProcess:
         self._child = process.start([program, *self._arguments()], kind=Child.PROMETHEUS, log=log)
         await self._until_ready(self._child)
 
-    def scrape(self, targets: list[scrape_config.Json]) -> None:
+    def scrape(self, targets: list[Json]) -> None:
         """Scrape these from now on; saying the same again costs nothing."""
         if targets != self._targets:
             self._targets = targets

@@ -15,8 +15,9 @@ from datetime import UTC, datetime
 from rollouts.argo.model import Rollout
 from rollouts.argo.templates import templates_match, with_image
 from rollouts.errors import NotPossible
-from rollouts.kube.model import Json, PatchKind, Request
+from rollouts.kube.model import PatchKind, Request
 from rollouts.kube.resources import ROLLOUTS, resource_of
+from tidegate.core.model import Json
 
 Requests = tuple[Request, ...]
 """In the order in which they are sent; none when all is as desired."""

@@ -9,7 +9,7 @@ import json
 from copy import deepcopy
 
 from rollouts.errors import NotPossible
-from rollouts.kube.model import Json
+from tidegate.core.model import Json
 from tidegate.core.names import POD_TEMPLATE_HASH
 
 INJECTED = "rollout.argoproj.io/ephemeral-metadata"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from rollouts.errors import NotPossible
-from rollouts.kube.model import Json, Resource
+from rollouts.kube.model import Resource
+from tidegate.core.model import Json
 
 
 def _core(plural: str, kind: str, *, namespaced: bool = True) -> Resource:

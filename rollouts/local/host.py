@@ -33,6 +33,7 @@ from rollouts.local.watchdog import HeartbeatMonitor, delivery_runs, holder
 from tidegate.core.clock import Clock, SystemClock
 from tidegate.core.errors import ExitCode, Refused, TidegateError
 from tidegate.core.files import lock_open_file
+from tidegate.core.model import Json
 
 RECONCILE_SECONDS = 0.1
 """Between two looks at engines and proxies: how long users may meet a proxy that is gone."""
@@ -166,7 +167,7 @@ class Host:
                 log.exception("prometheus: trying again")
             await self._pause(RECONCILE_SECONDS)
 
-    async def _targets(self) -> list[scrape_config.Json]:
+    async def _targets(self) -> list[Json]:
         targets = list(map(scrape_config.delivery_target, self._others.values()))
         for name, region in self.regions.items():
             # No one knows yet whose the numbers of an empty region will be, and nobody is served there.

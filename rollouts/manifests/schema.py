@@ -16,8 +16,7 @@ from typing import Any
 
 import jsonschema_rs
 
-from rollouts.kube.model import Json
-from tidegate.core.model import Loc, Value
+from tidegate.core.model import Json, Loc, Value
 
 SCHEMAS = Path(__file__).parent / "schemas"
 

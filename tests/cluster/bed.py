@@ -25,9 +25,10 @@ from engine_images.adapters.oci_layout import OciLayout
 from engine_images.oci.model import Base
 from rollouts.adapters.kube.client import KubeClient, connect
 from rollouts.errors import FleetError, NotFound
-from rollouts.kube.model import Json, Resource
+from rollouts.kube.model import Resource
 from rollouts.kube.resources import SERVICES
 from tidegate.core.clock import SystemClock
+from tidegate.core.model import Json
 
 GATEWAY = "users"
 OWNER = "gateway.envoyproxy.io/owning-gateway-name"

@@ -13,9 +13,10 @@ from rollouts.adapters.kube.transport import HttpClient, HttpRequest, Transport
 from rollouts.adapters.kube.watch import watch_events
 from rollouts.errors import Gone, Unreachable
 from rollouts.kube import requests
-from rollouts.kube.model import AccessReview, Body, Json, ObjectList, PatchKind, Request, Resource, WatchEvent
+from rollouts.kube.model import AccessReview, Body, ObjectList, PatchKind, Request, Resource, WatchEvent
 from rollouts.kube.retry import BACKOFF, RetryPolicy
 from tidegate.core.clock import Clock
+from tidegate.core.model import Json
 
 RETRY_SECONDS = 20.0
 """No request is retried for longer; an operation above it is repeated for longer, until its deadline."""

@@ -46,8 +46,8 @@ from rollouts.kube.resources import (
 from rollouts.manifests.manifest import Release
 from rollouts.manifests.render import RenderPart, render
 from rollouts.manifests.spec import ArgoFleetSpec
+from tidegate.core.model import Json
 
-Json = dict[str, Any]
 Change = Callable[[Json], None]
 
 NAME, REGION, NAMESPACE, CONTROLLER = "support-llm", "eu-west-1", "llm", "argo-rollouts"

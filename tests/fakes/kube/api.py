@@ -36,8 +36,7 @@ from fakes.kube.store import Kind, copied
 
 from rollouts.kube.model import PatchKind, Resource
 from rollouts.manifests.schema import SchemaProblem, problems_in
-
-Json = dict[str, Any]
+from tidegate.core.model import Json
 
 _VERBS = ["create", "delete", "get", "list", "patch", "update", "watch"]
 

@@ -16,9 +16,10 @@ from typing import Any
 import pytest
 
 from rollouts.errors import ApiError, Conflict, Gone, Invalid, NotFound
-from rollouts.kube.model import AccessReview, Json, PatchKind, Request, WatchEvent, WatchEventType
+from rollouts.kube.model import AccessReview, PatchKind, Request, WatchEvent, WatchEventType
 from rollouts.kube.ports import Cluster
 from rollouts.kube.resources import CONFIG_MAPS, DEPLOYMENTS, ROLLOUTS, SERVICES
+from tidegate.core.model import Json
 
 MARK = "tidegate.dev/contract"
 _SOON_SECONDS = 30.0

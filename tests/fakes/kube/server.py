@@ -25,6 +25,7 @@ from fakes.services.oci_registry import self_signed
 
 from rollouts.adapters.sockets import free_port
 from rollouts.kube.model import Resource
+from tidegate.core.model import Json
 
 
 class FakeTransport(httpx.AsyncBaseTransport):
@@ -67,9 +68,6 @@ class _Lines(httpx.AsyncByteStream):
         close: Any = getattr(self._stream.lines, "aclose", None)
         if close is not None:
             await close()
-
-
-Json = dict[str, Any]
 
 
 def kubeconfig(servers: Mapping[str, str], authority: bytes, *, namespace: str = "default", token: str = TOKEN) -> Json:

@@ -18,7 +18,6 @@ from rollouts.adapters.prometheus_query import PrometheusQuery
 from rollouts.doctor import WORKFLOWS_NAMESPACE, DiagnosisTarget, Finding, Severity, diagnose
 from rollouts.doctor.gather import required_access
 from rollouts.errors import FleetError
-from rollouts.kube.model import Json
 from rollouts.manifests.manifest import Release
 from rollouts.manifests.spec import ArgoFleetSpec
 from tidegate.app.plan import require_files_for_pods
@@ -31,6 +30,7 @@ from tidegate.cli.views.console import PlainConsole
 from tidegate.cli.views.doctor import findings_text
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import ExitCode, TidegateError, UsageError
+from tidegate.core.model import Json
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,6 @@ from pipelines.plan.region_objects import RegionObjects, region_objects
 from pipelines.spec.delivery import Delivery
 from rollouts.adapters.kube.client import connect
 from rollouts.cluster.ownership import foreign_objects, refuse_foreign
-from rollouts.kube.model import Json
 from rollouts.manifests.diff import DiffState, ObjectDiff, differences
 from rollouts.manifests.manifest import Release
 from rollouts.manifests.render import RenderPart
@@ -25,6 +24,7 @@ from tidegate.cli.output import print_json
 from tidegate.cli.rollout_options import ReleaseOptions, clusters_of, region_of
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import ExitCode, UsageError
+from tidegate.core.model import Json
 from tidegate.core.yaml_text import yaml_text
 
 _PINNED = re.compile(r"\S+@sha256:[0-9a-f]{64}")

@@ -15,11 +15,11 @@ from fakes.kube.server import FakeTransport
 
 from rollouts.adapters.kube.client import KubeClient
 from rollouts.adapters.kube.credentials import CredentialProvider
-from rollouts.kube.model import Json
 from rollouts.kube.resources import HTTP_ROUTES, SCALED_OBJECTS, SERVICES, SIGSTORE_POLICIES
 from rollouts.manifests.diff import DiffState, ObjectDiff, difference, differences
 from rollouts.manifests.objects.admission_policies import AdmissionScope
 from rollouts.manifests.render import render
+from tidegate.core.model import Json
 from tidegate.core.names import POD_TEMPLATE_HASH
 
 KEY = "-----BEGIN PUBLIC KEY-----\nMFkw\n-----END PUBLIC KEY-----\n"

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from rollouts.manifests.schema import SCHEMAS, problems_in
-
-Json = dict[str, Any]
+from tidegate.core.model import Json
 
 ROLLOUT: Json = {
     "apiVersion": "argoproj.io/v1alpha1",
