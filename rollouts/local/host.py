@@ -30,6 +30,7 @@ from rollouts.local.machine import Admission
 from rollouts.local.region import LocalRegion
 from rollouts.local.state_folder import Layout, replace_json
 from rollouts.local.watchdog import HeartbeatMonitor, delivery_runs, holder
+from tidegate.core.adapters.asgi import serving
 from tidegate.core.clock import Clock, SystemClock
 from tidegate.core.errors import ExitCode, Refused, TidegateError
 from tidegate.core.files import lock_open_file
@@ -217,13 +218,8 @@ async def serve(state: Path, regions: Mapping[str, int | None]) -> None:
 @asynccontextmanager
 async def _answering(host: Host, listener: socket.socket) -> AsyncIterator[None]:
     app = HostApp(host.regions, host, heartbeat=host.heartbeat, stop=host.stop).build()
-    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False, lifespan="off"))
-    serving = asyncio.create_task(server.serve(sockets=[listener]))
-    try:
+    async with serving(uvicorn.Config(app, log_level="warning", access_log=False, lifespan="off"), listener):
         yield
-    finally:
-        server.should_exit = True
-        await serving
 
 
 @contextmanager
