@@ -12,7 +12,7 @@ from threading import Lock
 from pydantic import ValidationError
 
 from gates.evidence.batch import ArmName, Batch, LatencyMetric, PodEvidence
-from gates.load import RequestRecord
+from gates.evidence.request_record import RequestRecord
 from gates.model import ArmKey
 from tidegate.core.errors import OutsideError
 

@@ -9,8 +9,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from gates.adapters.load import LoadProcess
-from gates.load import LoadTotals
+from pipelines.adapters.load.plan import LoadTotals
+from pipelines.adapters.load.process import LoadProcess
 from pipelines.plan.gates import rules_of
 from pipelines.spec.delivery import Delivery
 from pipelines.state import StateFolder

@@ -13,11 +13,11 @@ import psutil
 import pytest
 from fakes.services.chat_servers import WORDS, chat_server
 
-from gates.adapters.load import LoadProcess, start_load
-from gates.adapters.prompts import fit_topics, topics_file
 from gates.adapters.records import RecordReader
 from gates.adapters.text_models import WordEmbeddings
-from gates.load import RequestRecord
+from gates.evidence.request_record import RequestRecord
+from pipelines.adapters.load.process import LoadProcess, start_load
+from pipelines.adapters.load.prompts import fit_topics, topics_file
 from tidegate.core.errors import OutsideError, UsageError
 
 
@@ -175,7 +175,7 @@ async def test_the_load_dies_with_the_process_that_started_it(tmp_path: Path, pr
 import time
 from pathlib import Path
 from gates.adapters.text_models import WordEmbeddings
-from gates.adapters.load import start_load
+from pipelines.adapters.load.process import start_load
 load = start_load({{"eu": "http://127.0.0.1:9"}}, rate=5, prompts=Path({str(prompts)!r}), model="m",
                   max_tokens=4, records=Path({str(tmp_path / "users.jsonl")!r}))
 print(load.pid, flush=True)

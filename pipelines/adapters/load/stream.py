@@ -1,73 +1,13 @@
-"""The load: what it is asked to do, how it measures a streamed answer, and what it remembers of each request.
-
-A request is a line of `traffic/<name>.jsonl`; its prompt and its answer are never written down. Knows no HTTP client.
-"""
+"""How a streamed answer is measured; knows no HTTP client."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, Any, Literal
-
-from pydantic import Field
+from collections.abc import Sequence
+from typing import Any
 
 from gates.text import OPENING_CHARACTERS
-from tidegate.core.model import Value
-
-Failure = Literal["", "connect", "timeout", "status", "cut", "protocol"]
-"""Classes of failure: no connection, no byte in time, a status that is not 2xx, a stream that began and did not end,
-an error within the stream. The prompt and the answer are never written down."""
-
-Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-
-
-class RequestRecord(Value):
-    """One user request, written once it is over."""
-
-    started: Seconds
-    """Unix time in seconds."""
-    region: str
-    role: str = ""
-    """From the answer's headers, as is `version`; empty when no answer came."""
-    version: str = ""
-    status: int = 0
-    """The HTTP status; 0 when no answer came."""
-    ok: bool
-    """A 2xx whose stream ended with `[DONE]`."""
-    cut: bool = False
-    """The stream began and did not end."""
-    error: Failure = ""
-    ttft_seconds: Seconds | None = None
-    """From sending the request to the first token; None when none came."""
-    itl_mean_seconds: Seconds | None = None
-    """Mean time between tokens after the first; None when there were fewer than two."""
-    duration_seconds: Seconds
-    output_tokens: int = 0
-    finish_reason: str = ""
-    refusal: bool | None = None
-    """Whether the answer declines in words; None when there was none. Not to be mistaken for `refused`."""
-    entropy: float | None = None
-    """Mean over the answer's tokens, in nats; None when its log probabilities were not asked for."""
-    prompt_characters: int | None = None
-    """This and all below are None or empty in lines of loads that did not look."""
-    prompt_tokens: int | None = None
-    """As the engine counted, with its chat template."""
-    prompt_language: str = ""
-    """ISO 639-1; empty also when the prompt is too short to tell."""
-    prompt_topic: int | None = None
-    """A cluster of the load's frozen topic model; None when it has none."""
-
-    @property
-    def ended(self) -> float:
-        """Unix time in seconds: a request belongs to the window in which it ended."""
-        return self.started + self.duration_seconds
-
-    @property
-    def refused(self) -> bool:
-        """Answered with a 4xx."""
-        return 400 <= self.status < 500
-
 
 _PREFIX = b"data:"
 
@@ -165,50 +105,3 @@ def token_entropy(logprobs: Sequence[float]) -> float | None:
     shares = [math.exp(value) for value in logprobs]
     rest = max(0.0, 1.0 - sum(shares))
     return -sum(share * math.log(share) for share in (*shares, rest) if share > 0) + 0.0
-
-
-class LoadPlan(Value):
-    """What the load process is told."""
-
-    entries: Mapping[str, str] = Field(min_length=1)
-    """Region to the address its users talk to."""
-    rate: float = Field(gt=0)
-    """Requests a second and region. Arrivals are Poisson and wait for nobody: users do not know that
-    a server is slow before they ask."""
-    prompts: str
-    """File with a prompt per line, or JSON lines with a `prompt` each."""
-    model: str
-    """What requests carry in their `model` field."""
-    max_tokens: int = Field(ge=1)
-    """The longest answer that a user asks for."""
-    records: str
-    """File to which a record per request is appended."""
-    timeout_seconds: float = Field(default=120, gt=0)
-    """Without a byte; the request then counts as failed."""
-    regenerate: float = Field(default=0, ge=0, lt=1)
-    """The share of answered requests whose users ask the same once more, because they did not want the answer. Those
-    come on top of `rate`."""
-    seed: int = 0
-    """For arrivals and the choice of prompts."""
-    parent: int
-    """Process whose death ends the load."""
-
-
-class LoadTotals(Value):
-    """What became of all requests that ended."""
-
-    requests: int
-    failed: int
-    """Not answered in full with a 2xx; includes `cut` and 4xx."""
-    cut: int
-    """Streams that began and did not end."""
-
-
-def totals(records: Iterable[RequestRecord]) -> LoadTotals:
-    """Count what ended, and how."""
-    requests = failed = cut = 0
-    for record in records:
-        requests += 1
-        failed += not record.ok
-        cut += record.cut
-    return LoadTotals(requests=requests, failed=failed, cut=cut)
