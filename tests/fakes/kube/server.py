@@ -23,6 +23,8 @@ from fakes.kube.api import Api, Lost, Reply, Stream
 from fakes.kube.requests import TOKEN, Asked
 from fakes.services.oci_registry import self_signed
 
+from rollouts.adapters.kube.client import KubeClient
+from rollouts.adapters.kube.credentials import CredentialProvider
 from rollouts.adapters.sockets import free_port
 from rollouts.kube.model import Resource
 from tidegate.core.model import Json
@@ -50,6 +52,17 @@ class FakeTransport(httpx.AsyncBaseTransport):
         if isinstance(answer, Reply):
             return httpx.Response(answer.code, headers=answer.headers, content=answer.body, request=request)
         return httpx.Response(200, headers=answer.headers, stream=_Lines(answer), request=request)
+
+
+def client_of(api: Api) -> KubeClient:
+    """The real client, in the cluster's namespace and time; its pauses are without chance."""
+    return KubeClient(
+        CredentialProvider.fixed("https://eu-west-1.example", clock=api.cluster.time),
+        namespace=api.cluster.namespace,
+        clock=api.cluster.time,
+        transport=FakeTransport(api),
+        chance=lambda: 0.5,
+    )
 
 
 class _Lines(httpx.AsyncByteStream):
