@@ -22,7 +22,7 @@ from pydantic import ValidationError
 
 from engine_images.build.model import BuildRecord, BuiltEngine, CompiledModel
 from engine_images.oci.model import canonical
-from tidegate.core.files import lock_open_file
+from tidegate.core.files import lock_open_file, replace_file
 
 Progress = Callable[[str], None]
 Kept = TypeVar("Kept", BuildRecord, CompiledModel)
@@ -110,6 +110,4 @@ def _read(path: Path, kind: type[Kept]) -> Kept | None:
 
 
 def _write(path: Path, value: BuildRecord | CompiledModel) -> None:
-    part = path.with_suffix(".part")
-    part.write_bytes(canonical(value.model_dump(mode="json")) + b"\n")
-    part.replace(path)
+    replace_file(path, canonical(value.model_dump(mode="json")) + b"\n")

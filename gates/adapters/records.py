@@ -10,7 +10,7 @@ from pathlib import Path
 from threading import Lock
 
 from gates.evidence.batch import ArmName, Batch, LatencyMetric, PodEvidence
-from gates.load import RecordReader, RequestRecord
+from gates.evidence.request_record import RecordReader, RequestRecord
 from gates.model import ArmKey
 from tidegate.core.errors import OutsideError
 

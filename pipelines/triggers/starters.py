@@ -13,10 +13,10 @@ from pipelines.requests import QueuedRequest
 from pipelines.workflow import model as names
 from pipelines.workflow.runs import workflow, workflow_state
 from rollouts.errors import NotFound
-from rollouts.kube.model import Json
 from rollouts.kube.ports import Cluster
 from rollouts.kube.resources import WORKFLOW_TEMPLATES, WORKFLOWS
 from tidegate.core.errors import OutsideError, UsageError
+from tidegate.core.model import Json
 from tidegate.core.names import DELIVERY
 
 

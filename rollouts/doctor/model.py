@@ -10,10 +10,10 @@ from functools import wraps
 
 from rollouts.doctor.network_policies import Caller
 from rollouts.doctor.queries import QueryResult, ScrapeInterval
-from rollouts.kube.model import AccessReview, Json, Resource
+from rollouts.kube.model import AccessReview, Resource
 from rollouts.kube.resources import ROLLOUTS
 from rollouts.model import ForeignObject
-from tidegate.core.model import Value
+from tidegate.core.model import Json, Value
 
 
 class Severity(StrEnum):

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from gates.load import LoadTotals
+from pipelines.load import LoadTotals
 from pipelines.plan.gates import rules_of
 from pipelines.ports import Fleet
 from pipelines.spec.delivery import Delivery

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from gates.load import RecordReader
+from gates.evidence.request_record import RecordReader
 from pipelines.events.listeners import EventFile
 from pipelines.ports import Deliveries, DeliveryLedger
 from pipelines.spec.delivery import Delivery

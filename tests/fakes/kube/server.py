@@ -23,8 +23,11 @@ from fakes.kube.api import Api, Lost, Reply, Stream
 from fakes.kube.requests import TOKEN, Asked
 from fakes.services.oci_registry import self_signed
 
+from rollouts.adapters.kube.client import KubeClient
+from rollouts.adapters.kube.credentials import CredentialProvider
 from rollouts.adapters.sockets import free_port
 from rollouts.kube.model import Resource
+from tidegate.core.model import Json
 
 
 class FakeTransport(httpx.AsyncBaseTransport):
@@ -51,6 +54,17 @@ class FakeTransport(httpx.AsyncBaseTransport):
         return httpx.Response(200, headers=answer.headers, stream=_Lines(answer), request=request)
 
 
+def client_of(api: Api) -> KubeClient:
+    """The real client, in the cluster's namespace and time; its pauses are without chance."""
+    return KubeClient(
+        CredentialProvider.fixed("https://eu-west-1.example", clock=api.cluster.time),
+        namespace=api.cluster.namespace,
+        clock=api.cluster.time,
+        transport=FakeTransport(api),
+        chance=lambda: 0.5,
+    )
+
+
 class _Lines(httpx.AsyncByteStream):
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
@@ -67,9 +81,6 @@ class _Lines(httpx.AsyncByteStream):
         close: Any = getattr(self._stream.lines, "aclose", None)
         if close is not None:
             await close()
-
-
-Json = dict[str, Any]
 
 
 def kubeconfig(servers: Mapping[str, str], authority: bytes, *, namespace: str = "default", token: str = TOKEN) -> Json:

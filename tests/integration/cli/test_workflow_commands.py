@@ -18,9 +18,9 @@ from fakes.workflow.cases import GOLDEN
 
 from registry.adapters.mlflow_models import MlflowRegistry
 from registry.adapters.mlflow_store import embedded_uri
-from rollouts.kube.model import Json
 from rollouts.kube.resources import CONFIG_MAPS, WORKFLOW_TEMPLATES, WORKFLOWS
 from rollouts.manifests.schema import problems_in
+from tidegate.core.model import Json
 from tidegate.testing import write_tiny_model
 
 HUB = "hub"

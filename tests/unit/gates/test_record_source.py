@@ -13,7 +13,7 @@ import pytest
 
 from gates.adapters.records import RecordSource
 from gates.evidence.batch import ArmName, LatencyMetric, PodEvidence, Times
-from gates.load import RecordReader, RequestRecord
+from gates.evidence.request_record import RecordReader, RequestRecord
 from gates.model import ArmKey, Counts
 from tidegate.core.errors import OutsideError
 

@@ -15,7 +15,6 @@ from pipelines.spec.delivery import Delivery
 from pipelines.spec.trust import Trusted
 from rollouts.doctor import WORKFLOWS_NAMESPACE, DiagnosisTarget, Finding, Severity, diagnose
 from rollouts.doctor.gather import required_access
-from rollouts.kube.model import Json
 from rollouts.manifests.manifest import Release
 from rollouts.manifests.spec import ArgoFleetSpec
 from tidegate.app.plan import require_files_for_pods
@@ -26,6 +25,7 @@ from tidegate.app.wiring.stores import open_deliveries
 from tidegate.app.wiring.trust import trust_next_to, trusted_images
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import ExitCode, TidegateError, UsageError
+from tidegate.core.model import Json
 
 
 @dataclass(frozen=True)

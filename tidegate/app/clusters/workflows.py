@@ -13,13 +13,14 @@ from pipelines.workflow.model import WorkflowInput
 from pipelines.workflow.render import blueprint_of, rendered
 from pipelines.workflow.runs import WorkflowState, workflow, workflow_state
 from rollouts.errors import NotFound
-from rollouts.kube.model import Json, WatchEventType
+from rollouts.kube.model import WatchEventType
 from rollouts.kube.ports import Cluster
 from rollouts.kube.resources import WORKFLOW_TEMPLATES, WORKFLOWS
 from tidegate.app.plan import require_files_for_pods
 from tidegate.app.wiring.fleets import cluster_client
 from tidegate.app.wiring.specs import read_delivery
 from tidegate.core.errors import OutsideError, UsageError
+from tidegate.core.model import Json
 
 
 def render_workflow(spec_path: Path) -> Sequence[Json]:

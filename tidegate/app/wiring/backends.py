@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 
-from gates.adapters.load import LoadProcess, start_load
 from gates.adapters.prometheus import PrometheusEvents, PrometheusSource
 from gates.adapters.records import RecordSource
 from gates.analyses.burn_rate import EventSource
@@ -20,6 +19,7 @@ from gates.evidence.conventions import BY_ENGINE, POD
 from gates.ports import EvidenceSource
 from pipelines.adapters.chat import OpenAIChat
 from pipelines.adapters.downloaded_engines import DownloadedEngines
+from pipelines.adapters.load.process import LoadProcess, start_load
 from pipelines.adapters.metrics_server import MetricsServer
 from pipelines.authority.engine_images import pem_of
 from pipelines.plan.gates import rules_of
@@ -234,8 +234,8 @@ def _freeze_topics(spec: Delivery, prompts: Path, records: Path) -> None:
     drift = spec.gates.drift
     if drift is None or drift.inputs is None or Feature.TOPIC not in drift.inputs.features:
         return
-    from gates.adapters.prompts import fit_topics, read_prompts, topics_file
     from gates.adapters.text_models import WordEmbeddings
+    from pipelines.adapters.load.prompts import fit_topics, read_prompts, topics_file
 
     path = topics_file(records)
     if path.exists():

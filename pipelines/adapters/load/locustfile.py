@@ -1,6 +1,6 @@
 """The users: a Locust load that streams chat completions and writes a record per request.
 
-Runs in a process of its own (`load.py` starts it), because Locust replaces the standard library's
+Runs in a process of its own (`process.py` starts it), because Locust replaces the standard library's
 sockets with gevent's. Its plan comes in the environment, as JSON.
 """
 
@@ -21,12 +21,15 @@ import requests
 from locust import HttpUser, task
 from urllib3 import PoolManager
 
-from gates.adapters.prompts import describe_prompts, load_topics, read_prompts, topics_file
-from gates.load import Failure, LoadPlan, RequestRecord, StreamMeter
+from gates.evidence.request_record import Failure, RequestRecord
 from gates.text import declines
+from pipelines.adapters.load.prompts import describe_prompts, load_topics, read_prompts, topics_file
+from pipelines.adapters.load.stream import StreamMeter
+from pipelines.load import LoadPlan
 from tidegate.core.names import REGENERATES_HEADER, ROLE_HEADER, VERSION_HEADER
 
 PLAN = LoadPlan.model_validate_json(os.environ["TIDEGATE_LOAD_PLAN"])
+ENTRIES = iter(PLAN.entries.items())
 CONNECT_SECONDS = 5
 """For a connection to the region's door, which is on this machine."""
 LOGPROBS_PER_SECOND = float(os.environ.get("TIDEGATE_LOAD_LOGPROBS_PER_SECOND", "0"))
@@ -44,13 +47,10 @@ def die_with(parent: int) -> None:
 
 
 class RegionUsers(HttpUser):
-    """All users of one region. Each arrival is a greenlet, so a slow answer delays no other arrival."""
-
-    abstract = True
-    fixed_count = 1
-    region: str
+    """All users of one region, the next of the plan. Each arrival is a greenlet: a slow answer delays no other one."""
 
     def __init__(self, environment: Any) -> None:
+        self.region, self.host = next(ENTRIES)
         # The default pool keeps 10 connections and drops the others after use; a region has more users at once.
         self.pool_manager = PoolManager(maxsize=256)
         super().__init__(environment)  # type: ignore[no-untyped-call]  # Locust has no types here
@@ -162,6 +162,3 @@ PROMPTS = read_prompts(Path(PLAN.prompts))
 DESCRIBED = describe_prompts(PROMPTS, load_topics(topics_file(Path(PLAN.records))))
 # Unbuffered and appending: every record is one write, whole or not there.
 RECORDS = Path(PLAN.records).open("ab", buffering=0)  # noqa: SIM115
-for _region, _entry in PLAN.entries.items():
-    _name = f"Users_{_region.replace('-', '_')}"
-    globals()[_name] = type(_name, (RegionUsers,), {"region": _region, "host": _entry, "__module__": __name__})

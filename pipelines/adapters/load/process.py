@@ -10,7 +10,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from gates.load import LoadPlan, LoadTotals, RecordReader, totals
+from gates.evidence.request_record import RecordReader
+from pipelines.load import LoadPlan, LoadTotals, totals
 from tidegate.core.children import Child, variables_for
 from tidegate.core.errors import OutsideError, UsageError
 
@@ -122,7 +123,7 @@ def start_load(
 def _command(regions: int, grace_seconds: float) -> list[str]:
     users = ["--users", str(regions), "--spawn-rate", str(regions)]
     ending = ["--stop-timeout", f"{grace_seconds:g}", "--exit-code-on-error", "0"]
-    # -P keeps a caller's own `gates` folder from being imported in place of ours.
+    # -P keeps a caller's own `pipelines` folder from being imported in place of ours.
     command = [sys.executable, "-P", "-m", "locust", "--locustfile", str(LOCUSTFILE)]
     return [*command, "--headless", "--only-summary", *users, *ending]
 

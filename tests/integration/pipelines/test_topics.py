@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gates.adapters.prompts import TopicModel, fit_topics, load_topics
 from gates.adapters.text_models import WordEmbeddings
+from pipelines.adapters.load.prompts import TopicModel, fit_topics, load_topics
 from tidegate.core.errors import OutsideError
 
 ABOUT = {
