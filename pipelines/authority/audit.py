@@ -7,7 +7,6 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from pipelines.errors import NotAsPlanned
 from pipelines.events.artifacts import FOLDER as EVIDENCE
 from pipelines.events.artifacts import SPEC, DeliveryArtifacts, bring_spec, owed, proven, refuse_shorter, vouched
 from pipelines.events.history import outcome_of, plan_of, spec_file_of
@@ -21,7 +20,7 @@ from registry.conventions import ENGINE_IMAGE
 from registry.model import DeliverySummary, Event
 from registry.model_files import digest_files
 from registry.record import LedgerRecord
-from tidegate.core.errors import TidegateError
+from tidegate.core.errors import NotGenuine, TidegateError
 from tidegate.core.model import Value
 from tidegate.core.spec import load_spec
 
@@ -128,7 +127,7 @@ def _ending(summary: DeliverySummary, events: Sequence[Event]) -> Iterator[Chain
     """What lists say of the end stands in tags of its own."""
     try:
         result = outcome_of(events, summary.id)
-    except NotAsPlanned as error:
+    except NotGenuine as error:
         yield ChainFinding(what="changed", where="the ending", why=error.message)
         return
     if summary.ended is None or (result is None and summary.outcome == "interrupted"):

@@ -15,10 +15,10 @@ from typing import ClassVar, Self, cast, get_args
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError, field_serializer, field_validator
 
 from gates.model import GateOutcome
-from pipelines.errors import NotAsPlanned
 from pipelines.model import Ending, Left, Resolved
 from pipelines.statements import Proof
 from registry.model import Event, EventKind, InnerPath, ModelVersion
+from tidegate.core.errors import NotGenuine
 
 FORMAT = 1
 """Of these events, as `Opening` states it: greater when an older tidegate would misread them."""
@@ -34,14 +34,14 @@ class Payload(BaseModel):
         """What an event of this kind carries.
 
         Raises:
-            NotAsPlanned: it carries something else.
+            NotGenuine: it carries something else.
         """
         try:
             return cls.model_validate(event.data)
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
             where = ".".join(map(str, (event.step, event.kind, *first["loc"])))
-            raise NotAsPlanned(f"an event in this delivery's ledger is none: {where}: {first['msg']}") from error
+            raise NotGenuine(f"an event in this delivery's ledger is none: {where}: {first['msg']}") from error
 
     def event(self, at: datetime, step: str, message: str = "") -> Event:
         """The event that carries it."""
@@ -293,7 +293,7 @@ def payload_of(event: Event) -> DeliveryPayload | None:
     """What the event carries; None when its kind is one of a newer tidegate.
 
     Raises:
-        NotAsPlanned: it carries something else than its kind says.
+        NotGenuine: it carries something else than its kind says.
     """
     opening = (event.step, event.kind) == ("delivery", Opening.kind)
     found = Opening if opening else _BY_KIND.get(event.kind)

@@ -7,7 +7,6 @@ from typing import get_args
 import pytest
 from fakes.delivery.world import CHALLENGER, CHAMPION, a_spec, a_version
 
-from pipelines.errors import NotAsPlanned
 from pipelines.events import payloads
 from pipelines.events.history import plan_of
 from pipelines.events.journal import opening_of
@@ -28,7 +27,7 @@ from pipelines.events.payloads import (
 from pipelines.events.state import DeliveryState
 from pipelines.plan.planner import make_plan
 from registry.model import Event, EventKind
-from tidegate.core.errors import UsageError
+from tidegate.core.errors import NotGenuine, UsageError
 from tidegate.testing import START
 
 KINDS = get_args(DeliveryPayload)
@@ -71,7 +70,7 @@ def test_a_kind_of_a_newer_tidegate_is_none_of_ours() -> None:
 
 def test_an_event_that_carries_something_else_is_told_in_one_line() -> None:
     wrong = Event(at=START, step="canary@a/5", kind="traffic", message="", data={"region": "a", "weight": "all"})
-    with pytest.raises(NotAsPlanned, match=r"an event .* is none: canary@a/5.traffic.weight: Input should be a valid"):
+    with pytest.raises(NotGenuine, match=r"an event .* is none: canary@a/5.traffic.weight: Input should be a valid"):
         payload_of(wrong)
 
 
