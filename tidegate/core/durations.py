@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from datetime import timedelta
+from functools import lru_cache
 from typing import Annotated
 
 from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
@@ -77,6 +78,7 @@ def parse_prometheus_duration(value: object) -> timedelta:
     return _parsed(value, _OF_PROMETHEUS, "a duration as Prometheus writes it, such as 5m, 1h30m or 30d")
 
 
+@lru_cache(1024)
 def prometheus_duration(value: timedelta) -> str:
     """As Prometheus writes it, to the millisecond; every text has one meaning and every length one text.
 
