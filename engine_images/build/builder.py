@@ -7,7 +7,7 @@ from pathlib import Path
 
 from engine_images.adapters.engine_root import digests_of, entrypoint_digest, fixed_run_folder, write_root
 from engine_images.adapters.engine_store import EngineStore
-from engine_images.adapters.environment import recipe_digest
+from engine_images.adapters.environment import installed_recipe
 from engine_images.adapters.model_version import read_weights
 from engine_images.build.model import BuildRecord, BuildRequest, BuiltEngine, CompiledModel
 from engine_images.build.proof import CompileProof
@@ -57,7 +57,7 @@ def build_request(
         folder=folder.absolute(),
         launch=launch_of(settings, environment, name=name),
         environment=environment,
-        recipe=recipe_digest(),
+        recipe=installed_recipe(),
         entrypoint=entrypoint_digest(),
         compiled=asked.mode is not CompileMode.NONE,
         prompts=prompts(),
@@ -86,7 +86,7 @@ def module_request(
         folder=folder.absolute(),
         launch=Launch(arguments=arguments, environment={}, drain_seconds=0, warm_up=()),
         environment=environment,
-        recipe=recipe_digest(),
+        recipe=installed_recipe(),
         entrypoint=entrypoint_digest(),
         compiled=options.mode is not CompileMode.NONE,
         torch=workload,
