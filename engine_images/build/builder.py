@@ -12,7 +12,6 @@ from engine_images.build.proof import CompileProof
 from engine_images.build.torch_run import CompileOptions, TorchWorkload, shape_from
 from engine_images.checks.weights import read_weights
 from engine_images.choices import CompileMode
-from engine_images.environment.recipe import recipe_digest
 from engine_images.errors import NotProven
 from engine_images.launch import launch_of
 from engine_images.manifest import CompileKey, EngineManifest, Launch, ModelContract
@@ -58,7 +57,7 @@ def build_request(
         folder=folder.absolute(),
         launch=launch_of(settings, environment, name=name),
         environment=environment,
-        recipe=recipe_digest(),
+        recipe=environment.recipe,
         entrypoint=entrypoint_digest(),
         compiled=asked.mode is not CompileMode.NONE,
         prompts=prompts(),
@@ -87,7 +86,7 @@ def module_request(
         folder=folder.absolute(),
         launch=Launch(arguments=arguments, environment={}, drain_seconds=0, warm_up=()),
         environment=environment,
-        recipe=recipe_digest(),
+        recipe=environment.recipe,
         entrypoint=entrypoint_digest(),
         compiled=options.mode is not CompileMode.NONE,
         torch=workload,

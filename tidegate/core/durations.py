@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from datetime import timedelta
+from functools import lru_cache
 from typing import Annotated
 
 from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
@@ -97,6 +98,7 @@ def read_retry_after(header: object) -> float | None:
     return float(str(header)) if str(header).isdecimal() else None
 
 
+@lru_cache(1024)
 def prometheus_duration(value: timedelta) -> str:
     """As Prometheus writes it, to the millisecond; every text has one meaning and every length one text.
 

@@ -126,7 +126,7 @@ class Machine:
             served_name="llm",
             folder=folder,
             launch=Launch(arguments=("--model", "model"), environment={}, drain_seconds=30),
-            environment=EngineEnvironment(python="/engine/bin/python", vllm="0.32.0"),
+            environment=EngineEnvironment(python="/engine/bin/python", vllm="0.32.0", recipe="0" * 64),
             recipe="r",
             entrypoint="e",
             compiled=compiled,

@@ -29,7 +29,7 @@ from registry.model import ModelVersion
 from rollouts.model import PORT, Engine
 from tidegate.testing import write_tiny_model
 
-ENVIRONMENT = EngineEnvironment(python="/opt/engine/bin/python", vllm="0.32.0")
+ENVIRONMENT = EngineEnvironment(python="/opt/engine/bin/python", vllm="0.32.0", recipe="0" * 64)
 
 
 class Nobody:

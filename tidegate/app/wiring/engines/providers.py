@@ -15,6 +15,7 @@ from pipelines.state import StateFolder
 from rollouts.manifests.spec import ArgoFleetSpec
 from tidegate.app.process import note
 from tidegate.core.clock import SystemClock
+from tidegate.core.errors import OutsideError
 
 if TYPE_CHECKING:
     from engine_images.model import EngineEnvironment
@@ -80,14 +81,21 @@ def torch_builds(timeout_seconds: float) -> tuple[EngineEnvironment, BuildRunner
     return environment, TorchRunner(environment, timeout_seconds=timeout_seconds)
 
 
-def set_up_machine() -> None:
-    """Bring what a fleet on this machine needs, and note what is there.
+def set_up_machine(wheels: Path | None = None) -> None:
+    """Bring what a fleet on this machine needs, and note what is there; from a folder of `wheels` without a network.
 
     Raises:
-        OutsideError: something cannot be installed from here; the hint is the command to run.
+        OutsideError: something cannot be installed from here; the hint is the command to run. Everything else was.
     """
     from engine_images.adapters.environment import engine_home, ensure_engine_environment, ensure_system_packages
 
-    ensure_system_packages(note)
-    environment = ensure_engine_environment(note)
-    note(f"ready: vLLM {environment.vllm} at {engine_home()}")
+    missing: OutsideError | None = None
+    try:
+        ensure_system_packages(note)
+    except OutsideError as error:
+        note(str(error))
+        missing = error
+    environment = ensure_engine_environment(note, wheels)
+    note(f"{'ready' if missing is None else 'made'}: vLLM {environment.vllm} at {engine_home()}")
+    if missing:
+        raise missing
