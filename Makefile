@@ -88,9 +88,9 @@ build: $(VENV)/installed ## Build the wheel and prove that it runs in an environ
 	@rm -rf dist/check; ls dist
 
 lock: $(VENV)/installed ## Pin the newest allowed versions of all dependencies.
-	@$(BIN)/uv pip compile pyproject.toml --group dev --universal --generate-hashes --upgrade \
+	@$(BIN)/uv pip compile pyproject.toml --all-extras --group dev --universal --generate-hashes --upgrade \
 		--no-emit-index-url --no-emit-find-links --quiet -o requirements.lock
-	@$(BIN)/uv pip compile pyproject.toml --constraints requirements.lock --universal --generate-hashes \
+	@$(BIN)/uv pip compile pyproject.toml --extra deliver --constraints requirements.lock --universal --generate-hashes \
 		--no-emit-index-url --no-emit-find-links --no-annotate --quiet -o runtime.lock
 	@cd engine_images/environment && $(abspath $(BIN))/uv pip compile engine.in torch.in --no-emit-package torch \
 		--excludes excludes.txt --python-version 3.11 --universal --generate-hashes --upgrade --no-annotate --no-header \

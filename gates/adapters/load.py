@@ -14,6 +14,7 @@ from gates.adapters.records import RecordReader
 from gates.load import LoadPlan, LoadTotals, totals
 from tidegate.core.children import Child, variables_for
 from tidegate.core.errors import OutsideError, UsageError
+from tidegate.core.extras import require
 
 LOCUSTFILE = Path(__file__).with_name("locustfile.py")
 LOG_TAIL_CHARACTERS = 2000
@@ -88,7 +89,9 @@ def start_load(
 
     Raises:
         UsageError: when there is no prompt to send.
+        NotInstalled: without Locust.
     """
+    require("gevent", "locust")
     _require_prompts(prompts)
     plan = LoadPlan(
         entries=entries,

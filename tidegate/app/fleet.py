@@ -17,11 +17,12 @@ from pipelines.state import StateFolder
 from rollouts.adapters.host_client import FleetHost, LocalRegionClient, attach, start
 from rollouts.model import Engine
 from tidegate.app.process import cancelled_by_signals, note
-from tidegate.app.wiring.backends import start_users
+from tidegate.app.wiring.backends import ON_THIS_MACHINE, start_users
 from tidegate.app.wiring.engines import local_engines
 from tidegate.app.wiring.specs import on_this_machine, read_delivery
 from tidegate.app.wiring.stores import open_registry
 from tidegate.core.errors import OutsideError, Refused
+from tidegate.core.extras import require
 from tidegate.core.threads import call_in_thread
 
 LOOK_SECONDS = 2.0
@@ -51,6 +52,7 @@ async def _serve_until_stopped(
     options: FleetOptions, spec: Delivery, state: StateFolder, announce: Callable[[str], None]
 ) -> None:
     ports = on_this_machine(spec).ports
+    require(*ON_THIS_MACHINE)
     if await attach(state.root) is not None:
         raise Refused("a fleet runs here already", hint="see `tidegate status`, or stop it with `tidegate fleet down`")
     registry = await call_in_thread(open_registry, state.root, options.tracking_uri)

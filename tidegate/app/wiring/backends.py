@@ -34,16 +34,21 @@ from rollouts.manifests.spec import ArgoFleetSpec
 from slo.kubernetes.pod_monitor import scrape_timeout
 from tidegate.app.process import note
 from tidegate.app.wiring.engines import engine_provider
-from tidegate.app.wiring.model import Backends, DeliveryInputs, file_tokenizer
+from tidegate.app.wiring.model import Backends, BackendsOpener, DeliveryInputs, file_tokenizer
 from tidegate.app.wiring.specs import on_this_machine
 from tidegate.core.clock import Clock, SystemClock
 from tidegate.core.errors import Refused, TidegateError, UsageError
+from tidegate.core.extras import require
 
 FRESH_SECONDS = 60.0
 
 
 SCRAPE_TIMEOUT = timedelta(seconds=2)
 """Of the Prometheus on this machine: a sample has the time at which its scrape began."""
+
+
+ON_THIS_MACHINE = ("uv", "starlette", "uvicorn")
+"""Packages of a fleet here; first one that only the extra `local` has, so that all of it is named at once."""
 
 
 @asynccontextmanager
@@ -56,6 +61,19 @@ async def open_backends(wanted: DeliveryInputs, metrics: MetricsServer | None = 
         else _local_backends(wanted, metrics) as ground
     ):
         yield ground
+
+
+def require_packages(opener: BackendsOpener, spec: Delivery | None = None) -> None:
+    """Be sure of the packages of a delivery before anything is begun; a program with backends of its own brings them.
+
+    Raises:
+        NotInstalled: one of them is not here.
+    """
+    if opener is not open_backends:
+        return
+    if spec is not None and not isinstance(spec.fleet, ArgoFleetSpec):
+        require(*ON_THIS_MACHINE)
+    require("openai", "tokenizers")
 
 
 @asynccontextmanager

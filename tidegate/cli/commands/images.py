@@ -215,7 +215,7 @@ def build_step_image(request: ToolchainOptions, login: RegistryLogin, *, as_json
 def _files(request: ToolchainOptions) -> Mapping[str, Path]:
     if request.whole:
         return every_file(request.installed)
-    needs = PackingList.read(STEPS)
+    packing = PackingList.read(STEPS)
     return distribution_files(
-        request.installed, lambda requires: packed_distributions(needs, requires), leaves=needs.leaves
+        request.installed, lambda requires: packed_distributions(packing, requires), leaves=packing.leaves
     )
