@@ -52,11 +52,12 @@ lint: $(VENV)/installed ## Style, formatting, direction of imports, spelling.
 	@$(BIN)/ruff check
 	@$(BIN)/ruff format --check
 	@$(BIN)/lint-imports
-	@$(BIN)/codespell $(SOURCES) tests examples benchmarks docs *.md
-	@$(BIN)/codespell --dictionary .codespell-words.txt --regex "said again\b|say it again\b|nobody knows|so-manieth|[A-Z]?[a-z]+" $(SOURCES) tests examples benchmarks docs *.md
+	@$(BIN)/codespell $(SOURCES) tests examples benchmarks docs release.py *.md
+	@$(BIN)/codespell --dictionary .codespell-words.txt --regex "said again\b|say it again\b|nobody knows|so-manieth|[A-Z]?[a-z]+" $(SOURCES) tests examples benchmarks docs release.py *.md
 
 type: $(VENV)/installed ## Types, strictly.
 	@$(BIN)/mypy
+	@$(BIN)/mypy release.py
 
 fmt: $(VENV)/installed ## Put the code into the one format.
 	@$(BIN)/ruff check --fix
@@ -79,13 +80,11 @@ check-gen: $(VENV)/installed ## Fail when a generated file is not what the code 
 	@fresh=$$(mktemp -d); trap 'rm -rf "$$fresh"' EXIT; $(call generate,$$fresh); \
 	for file in $(GENERATED); do diff -u "docs/$$file" "$$fresh/$$file" || { echo "run: make gen" >&2; exit 1; }; done
 
-build: $(VENV)/installed ## Build the wheel and prove that it runs in an environment of its own.
-	@rm -rf dist
-	@$(BIN)/uv build --quiet --out-dir dist
-	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python dist/check
-	@$(BIN)/uv pip install --quiet --python dist/check/bin/python --constraints requirements.lock dist/*.whl
-	@tidegate="$$PWD/dist/check/bin/tidegate"; cd / && "$$tidegate" --help >/dev/null
-	@rm -rf dist/check; ls dist
+build: $(VENV)/installed ## Build sdist and wheel, and prove that the core runs alone and every extra resolves.
+	@$(BIN)/python release.py build
+
+release: $(VENV)/installed ## All that is published of the version, from a clean tree: twice built, SBOM, checksums, notes; publishes nothing.
+	@$(BIN)/python release.py release
 
 lock: $(VENV)/installed ## Pin the newest allowed versions of all dependencies.
 	@$(BIN)/uv pip compile pyproject.toml --all-extras --group dev --universal --generate-hashes --upgrade \
@@ -141,4 +140,4 @@ elif sudo -n true 2>/dev/null; then sudo -n apt-get update -qq && sudo -n DEBIAN
 else echo "$(2); run: sudo apt-get install -y $(1)" >&2; exit 1; fi
 endef
 
-.PHONY: help demo test test-tools cluster cluster-down test-cluster test-cluster-all unit integration e2e lint type fmt setup gen check-gen build lock pin-vllm pin-schemas clean
+.PHONY: help demo test test-tools cluster cluster-down test-cluster test-cluster-all unit integration e2e lint type fmt setup gen check-gen build release lock pin-vllm pin-schemas clean

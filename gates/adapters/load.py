@@ -12,9 +12,9 @@ from pathlib import Path
 
 from gates.adapters.records import RecordReader
 from gates.load import LoadPlan, LoadTotals, totals
+from tidegate.core.adapters.extras import require
 from tidegate.core.children import Child, variables_for
 from tidegate.core.errors import OutsideError, UsageError
-from tidegate.core.extras import require
 
 LOCUSTFILE = Path(__file__).with_name("locustfile.py")
 LOG_TAIL_CHARACTERS = 2000

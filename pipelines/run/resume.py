@@ -28,8 +28,8 @@ from pipelines.run.rollback import roll_back
 from pipelines.statements import Person, utc
 from registry.model import Event
 from rollouts.model import RegionState
+from tidegate.core.adapters.extras import not_installed
 from tidegate.core.errors import ExitCode, TidegateError, UsageError
-from tidegate.core.extras import not_installed
 from tidegate.core.model import Value
 
 MADE = frozenset({StageName.DEPLOY, StageName.SMOKE, StageName.CANARY, StageName.PROMOTE})

@@ -20,8 +20,8 @@ from rollouts.errors import FleetError, Unreachable
 from rollouts.local import xds
 from rollouts.local.state_folder import replace_json
 from rollouts.local.xds import LOOPBACK, Routes, Upstream
+from tidegate.core.adapters.extras import not_installed
 from tidegate.core.children import Child
-from tidegate.core.extras import not_installed
 
 CONFIRM_SECONDS = 10.0
 """How long Envoy may take to come up or to confirm a file; far more than it ever needs."""

@@ -20,8 +20,8 @@ from rollouts.adapters.process import ChildProcess
 from rollouts.errors import FleetError, HostGone, Unreachable, error_from_json
 from rollouts.local.state_folder import Layout
 from rollouts.model import CarrierHeartbeat, Engine, RegionState
+from tidegate.core.adapters.extras import require
 from tidegate.core.children import Child
-from tidegate.core.extras import require
 from tidegate.core.files import is_locked
 
 START_SECONDS = 120.0

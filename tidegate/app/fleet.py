@@ -21,8 +21,8 @@ from tidegate.app.wiring.backends import ON_THIS_MACHINE, start_users
 from tidegate.app.wiring.engines import local_engines
 from tidegate.app.wiring.specs import on_this_machine, read_delivery
 from tidegate.app.wiring.stores import open_registry
+from tidegate.core.adapters.extras import require
 from tidegate.core.errors import OutsideError, Refused
-from tidegate.core.extras import require
 from tidegate.core.threads import call_in_thread
 
 LOOK_SECONDS = 2.0

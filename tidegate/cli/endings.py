@@ -19,8 +19,8 @@ from pathlib import Path
 
 from tidegate import __version__
 from tidegate.cli.preflight import PACKAGES
+from tidegate.core.adapters.extras import not_installed
 from tidegate.core.errors import ExitCode, TidegateError
-from tidegate.core.extras import not_installed
 from tidegate.core.text import printable
 
 USER_INFO = re.compile(r"(?<=://)[^/\s@'\"]*@")

@@ -29,8 +29,8 @@ from rollouts.adapters.kube.kubeconfig import (
     service_account_credential,
 )
 from rollouts.errors import NoAccess
+from tidegate.core.adapters.extras import install_command
 from tidegate.core.clock import Clock
-from tidegate.core.extras import install_command
 from tidegate.core.threads import call_in_thread
 
 log = logging.getLogger(__name__)

@@ -14,8 +14,8 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from tidegate.cli.endings import ended_by
+from tidegate.core.adapters.extras import NotInstalled, distribution_of, extras, not_installed, require
 from tidegate.core.errors import ExitCode
-from tidegate.core.extras import NotInstalled, distribution_of, extras, not_installed, require
 
 PROJECT = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 OURS = ("tidegate", "pipelines", "rollouts", "gates", "registry", "engine_images", "slo")

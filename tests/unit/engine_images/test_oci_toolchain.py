@@ -16,7 +16,7 @@ from packaging.utils import canonicalize_name
 from engine_images.errors import BrokenImage
 from engine_images.oci.model import Base, Platform
 from engine_images.oci.toolchain import STEPS, PackingList, packed_distributions, toolchain_runtime
-from tidegate.core.extras import extras
+from tidegate.core.adapters.extras import extras
 
 REQUIRES: dict[str, list[str]] = {
     "tidegate": ["a", "asks; extra == 'deliver'", "users; extra == 'load'", "heavy"],

@@ -36,9 +36,9 @@ from tidegate.app.process import note
 from tidegate.app.wiring.engines import engine_provider
 from tidegate.app.wiring.model import Backends, BackendsOpener, DeliveryInputs, file_tokenizer
 from tidegate.app.wiring.specs import on_this_machine
+from tidegate.core.adapters.extras import require
 from tidegate.core.clock import Clock, SystemClock
 from tidegate.core.errors import Refused, TidegateError, UsageError
-from tidegate.core.extras import require
 
 FRESH_SECONDS = 60.0
 
