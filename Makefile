@@ -13,7 +13,7 @@ SIDE_BY_SIDE := -n 2 --dist loadfile
 TEST_TOOLS := docker-registry skopeo umoci
 CLUSTERKIT ?= ../shared/clusterkit
 CLUSTER := .cluster
-GENERATED := $(SCHEMAS:%=schema/%.schema.json) cli.md
+GENERATED := $(SCHEMAS:%=schema/%.schema.json) cli.md compatibility.md
 
 help: ## Show this list.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -46,7 +46,7 @@ test-cluster: $(VENV)/installed ## The tests on the cluster that KUBECONFIG name
 	@$(call on_clusters,-m "not long")
 
 test-cluster-all: $(VENV)/installed ## The same with every kill, every way to lose a region, and Argo Workflows (a quarter of an hour).
-	@$(call on_clusters,)
+	@export TIDEGATE_TEST_VERSIONS="$$PWD/tests/cluster/versions.json"; $(call on_clusters,)
 
 lint: $(VENV)/installed ## Style, formatting, direction of imports, spelling.
 	@$(BIN)/ruff check
@@ -131,7 +131,8 @@ endef
 
 define generate
 mkdir -p $(1)/schema; for kind in $(SCHEMAS); do $(BIN)/tidegate schema $$kind > $(1)/schema/$$kind.schema.json; done; \
-$(BIN)/typer docs/commands.py utils docs --name tidegate --output $(1)/cli.md >/dev/null
+$(BIN)/typer docs/commands.py utils docs --name tidegate --output $(1)/cli.md >/dev/null; \
+$(BIN)/python docs/compatibility.py > $(1)/compatibility.md
 endef
 
 define apt
