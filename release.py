@@ -77,7 +77,7 @@ def release(dist: Path) -> None:
         build(dist, trees[0])
         _run(UV, "build", "--quiet", "--out-dir", again, trees[1], env=_dated())
         refuse_different(sums_of(_artifacts(dist)), sums_of(_artifacts(again)))
-        everything = _environment(Path(name) / "all", f"{_wheel(dist)}[all]")
+        everything = environment_with(Path(name) / "all", f"{_wheel(dist)}[all]")
         sbom = sbom_of_application("tidegate", __version__, installed_packages(everything), sums_of(_artifacts(dist)))
     (dist / f"tidegate-{__version__}.cdx.json").write_bytes(sbom)
     (dist / "RELEASE_NOTES.md").write_text(notes, encoding="utf-8")
@@ -133,7 +133,7 @@ def build(dist: Path, tree: Path) -> None:
     _run(UV, "build", "--quiet", "--out-dir", dist, tree, env=_dated())
     refuse_incomplete(_wheel(dist))
     with tempfile.TemporaryDirectory(prefix="tidegate-check-") as name:
-        try_core(_environment(Path(name) / "core", str(_wheel(dist))), ROOT / "examples")
+        try_core(environment_with(Path(name) / "core", str(_wheel(dist))), ROOT / "examples")
         for extra in sorted(extras()):
             _run(UV, "pip", "install", "--quiet", "--dry-run", "--python", Path(name) / "core/bin/python",
                  "--constraints", ROOT / "requirements.lock", f"{_wheel(dist)}[{extra}]")  # fmt: skip
@@ -223,7 +223,7 @@ def _image(dist: Path, base: str) -> None:
         _run(tidegate, "workflow", "image", folder, "--base", base, "--layout", dist / "images")
 
 
-def _environment(place: Path, requirement: str) -> Path:
+def environment_with(place: Path, requirement: str) -> Path:
     """A fresh one with that, and what it requires in the versions that tests ran with."""
     _run(UV, "venv", "--quiet", "--python", sys.executable, place)
     python = ("--python", place / "bin/python")
