@@ -13,7 +13,7 @@ SIDE_BY_SIDE := -n 2 --dist loadfile
 TEST_TOOLS := docker-registry skopeo umoci
 CLUSTERKIT ?= ../shared/clusterkit
 CLUSTER := .cluster
-GENERATED := $(SCHEMAS:%=schema/%.schema.json) reference/cli.md
+GENERATED := $(SCHEMAS:%=schema/%.schema.json) reference/cli.md reference/compatibility.md
 
 help: ## Show this list.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -46,17 +46,18 @@ test-cluster: $(VENV)/installed ## The tests on the cluster that KUBECONFIG name
 	@$(call on_clusters,-m "not long")
 
 test-cluster-all: $(VENV)/installed ## The same with every kill, every way to lose a region, and Argo Workflows (a quarter of an hour).
-	@$(call on_clusters,)
+	@export TIDEGATE_TEST_VERSIONS="$$PWD/tests/cluster/versions.json"; $(call on_clusters,)
 
 lint: $(VENV)/installed ## Style, formatting, direction of imports, spelling.
 	@$(BIN)/ruff check
 	@$(BIN)/ruff format --check
 	@$(BIN)/lint-imports
-	@$(BIN)/codespell $(SOURCES) tests examples benchmarks docs *.md
-	@$(BIN)/codespell --dictionary .codespell-words.txt --regex "said again\b|say it again\b|nobody knows|so-manieth|[A-Z]?[a-z]+" $(SOURCES) tests examples benchmarks docs *.md
+	@$(BIN)/codespell $(SOURCES) tests examples benchmarks docs release.py *.md
+	@$(BIN)/codespell --dictionary .codespell-words.txt --regex "said again\b|say it again\b|nobody knows|so-manieth|[A-Z]?[a-z]+" $(SOURCES) tests examples benchmarks docs release.py *.md
 
 type: $(VENV)/installed ## Types, strictly.
 	@$(BIN)/mypy
+	@$(BIN)/mypy release.py
 
 fmt: $(VENV)/installed ## Put the code into the one format.
 	@$(BIN)/ruff check --fix
@@ -82,18 +83,16 @@ check-gen: $(VENV)/installed ## Fail when a generated file is not what the code 
 docs: $(VENV)/installed ## Make the site of the docs in site/; a broken link, or a page that the navigation lacks, fails.
 	@NO_MKDOCS_2_WARNING=true $(BIN)/mkdocs build --strict
 
-build: $(VENV)/installed ## Build the wheel and prove that it runs in an environment of its own.
-	@rm -rf dist
-	@$(BIN)/uv build --quiet --out-dir dist
-	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python dist/check
-	@$(BIN)/uv pip install --quiet --python dist/check/bin/python --constraints requirements.lock dist/*.whl
-	@tidegate="$$PWD/dist/check/bin/tidegate"; cd / && "$$tidegate" --help >/dev/null
-	@rm -rf dist/check; ls dist
+build: $(VENV)/installed ## Build sdist and wheel, and prove that the core runs alone and every extra resolves.
+	@$(BIN)/python release.py build
+
+release: $(VENV)/installed ## All that is published of the version, from a clean tree: twice built, SBOM, checksums, notes; publishes nothing.
+	@$(BIN)/python release.py release
 
 lock: $(VENV)/installed ## Pin the newest allowed versions of all dependencies.
-	@$(BIN)/uv pip compile pyproject.toml --group dev --group docs --universal --generate-hashes --upgrade \
+	@$(BIN)/uv pip compile pyproject.toml --all-extras --group dev --group docs --universal --generate-hashes --upgrade \
 		--no-emit-index-url --no-emit-find-links --quiet -o requirements.lock
-	@$(BIN)/uv pip compile pyproject.toml --constraints requirements.lock --universal --generate-hashes \
+	@$(BIN)/uv pip compile pyproject.toml --extra deliver --constraints requirements.lock --universal --generate-hashes \
 		--no-emit-index-url --no-emit-find-links --no-annotate --quiet -o runtime.lock
 	@cd engine_images/environment && $(abspath $(BIN))/uv pip compile engine.in torch.in --no-emit-package torch \
 		--excludes excludes.txt --python-version 3.11 --universal --generate-hashes --upgrade --no-annotate --no-header \
@@ -135,7 +134,8 @@ endef
 
 define generate
 mkdir -p $(1)/schema $(1)/reference; for kind in $(SCHEMAS); do $(BIN)/tidegate schema $$kind > $(1)/schema/$$kind.schema.json; done; \
-$(BIN)/typer docs/commands.py utils docs --name tidegate --output $(1)/reference/cli.md >/dev/null
+$(BIN)/typer docs/commands.py utils docs --name tidegate --output $(1)/reference/cli.md >/dev/null; \
+$(BIN)/python docs/compatibility.py > $(1)/reference/compatibility.md
 endef
 
 define apt
@@ -144,4 +144,4 @@ elif sudo -n true 2>/dev/null; then sudo -n apt-get update -qq && sudo -n DEBIAN
 else echo "$(2); run: sudo apt-get install -y $(1)" >&2; exit 1; fi
 endef
 
-.PHONY: help demo docs test test-tools cluster cluster-down test-cluster test-cluster-all unit integration e2e lint type fmt setup gen check-gen build lock pin-vllm pin-schemas clean
+.PHONY: help demo docs test test-tools cluster cluster-down test-cluster test-cluster-all unit integration e2e lint type fmt setup gen check-gen build release lock pin-vllm pin-schemas clean

@@ -1,5 +1,7 @@
 """What an engine consists of, in CycloneDX 1.6: the packages that run it, the model's files with their hashes. Pure.
 
+So it is for tidegate itself, which a release describes in the same words.
+
 Nothing here depends on when it was written: the serial number follows from the content, and the time is the
 beginning of time, as everywhere in an image.
 """
@@ -7,7 +9,7 @@ beginning of time, as everywhere in an image.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from uuid import NAMESPACE_URL, uuid5
 
@@ -58,6 +60,33 @@ def sbom_of(packages: Sequence[Package], model: ModelContract) -> bytes:
     return make_outputter(bom, OutputFormat.JSON, SchemaVersion.V1_6).output_as_string(indent=1).encode()
 
 
+def sbom_of_application(name: str, version: str, packages: Sequence[Package], files: Mapping[str, str]) -> bytes:
+    """The bill of materials of a Python application, of what an environment of it holds, and of its own files.
+
+    `files` are what is published, with their SHA-256.
+    """
+    application = Component(
+        type=ComponentType.APPLICATION,
+        name=name,
+        version=version,
+        bom_ref=name,
+        purl=PackageURL("pypi", name=name, version=version),
+        components=[
+            Component(type=ComponentType.FILE, name=file, bom_ref=f"file/{file}", hashes=[_sha256(digest)])
+            for file, digest in files.items()
+        ],
+    )
+    parts = [_library(package) for package in packages]
+    content = "\n".join([f"{name} {version}", *(f"{file} {files[file]}" for file in sorted(files)), *_lines(packages)])
+    bom = Bom(
+        serial_number=uuid5(SAME_CONTENT, hashlib.sha256(content.encode()).hexdigest()),
+        metadata=BomMetaData(component=application, timestamp=EPOCH),
+        components=parts,
+    )
+    bom.register_dependency(application, parts)
+    return make_outputter(bom, OutputFormat.JSON, SchemaVersion.V1_6).output_as_string(indent=1).encode()
+
+
 def _model(model: ModelContract) -> Component:
     return Component(
         type=ComponentType.MACHINE_LEARNING_MODEL,
@@ -100,5 +129,8 @@ def _sha256(digest: str) -> HashType:
 
 
 def _content(packages: Sequence[Package], model: ModelContract) -> str:
-    lines = sorted(package.model_dump_json() for package in packages)
-    return hashlib.sha256("\n".join([model.model_dump_json(), *lines]).encode()).hexdigest()
+    return hashlib.sha256("\n".join([model.model_dump_json(), *_lines(packages)]).encode()).hexdigest()
+
+
+def _lines(packages: Sequence[Package]) -> list[str]:
+    return sorted(package.model_dump_json() for package in packages)

@@ -43,6 +43,7 @@ from engine_images.oci.reference import ImageReference
 from engine_images.oci.toolchain import (
     COMMAND,
     HOME,
+    US,
     missing,
     toolchain_annotations,
     toolchain_layers,
@@ -260,7 +261,6 @@ LEFT_OUT = frozenset({"__pycache__", "tests"})
 """Folders that nobody imports: what Python made while it ran, and what tests a library."""
 SOURCES = (".c", ".cpp", ".f90", ".h", ".pxd", ".pyi", ".pyx")
 """Of what was compiled, and of types: nobody reads them while a program runs."""
-US = "tidegate"
 
 
 def distribution_files(
@@ -278,7 +278,7 @@ def distribution_files(
         raise missing(US)
     wanted = chosen({name: each.requires or [] for name, each in there.items()})
     found: dict[str, Path] = {}
-    for name in sorted(wanted | {US}):
+    for name in sorted(wanted):
         found |= _files_of(folder, there[name])
     below = tuple(f"{leaf}/" for leaf in leaves)
     found = {place: path for place, path in found.items() if not place.startswith(below)}

@@ -19,6 +19,7 @@ from engine_images.errors import BrokenImage
 from engine_images.oci.compose import PlannedLayer
 from engine_images.oci.model import BASE_DIGEST, BASE_NAME, TITLE, Base, Runtime
 
+US = "tidegate"
 STEPS = Path(__file__).parent / "steps.toml"
 
 
@@ -26,7 +27,7 @@ STEPS = Path(__file__).parent / "steps.toml"
 class PackingList:
     """A list such as `steps.toml`."""
 
-    needs: tuple[str, ...]
+    extras: tuple[str, ...]
     without: frozenset[str]
     leaves: tuple[str, ...] = ()
 
@@ -34,36 +35,40 @@ class PackingList:
     def read(cls, path: Path) -> PackingList:
         """The list in a file of ours."""
         said = tomllib.loads(path.read_text(encoding="utf-8"))
-        return cls(tuple(said["needs"]), frozenset(said["without"]), tuple(said["leaves"]))
+        return cls(tuple(said["extras"]), frozenset(said["without"]), tuple(said["leaves"]))
 
 
 def missing(what: str) -> BrokenImage:
     """The refusal of a folder into which somebody forgot to install something."""
-    return BrokenImage(f"{what} is not in that folder", hint="`pip install --target FOLDER tidegate` puts it there")
+    hint = "`pip install --target FOLDER 'tidegate[deliver]'` puts it there"
+    return BrokenImage(f"{what} is not in that folder", hint=hint)
 
 
-def packed_distributions(needs: PackingList, requires: Mapping[str, Iterable[str]]) -> frozenset[str]:
-    """The names of the distributions to pack; `requires` is what each installed one says that it needs.
+def packed_distributions(packing: PackingList, requires: Mapping[str, Iterable[str]]) -> frozenset[str]:
+    """The names of the distributions to pack, tidegate among them; `requires` is what each installed one needs.
 
     Raises:
         BrokenImage: one of them is not installed.
     """
     found: set[str] = set()
-    left = [(name, "steps.toml") for name in needs.needs]
+    left = [(US, "steps.toml")]
     while left:
         name, wanted_by = left.pop()
-        if name in found or name in needs.without:
+        if name in found or name in packing.without:
             continue
         if name not in requires:
             raise missing(f"{name}, which {wanted_by} needs,")
         found.add(name)
-        left += [(canonicalize_name(each.name), name) for each in map(Requirement, requires[name]) if _applies(each)]
+        extras = ("", *packing.extras) if name == US else ("",)
+        needed = (each for each in map(Requirement, requires[name]) if _applies(each, extras))
+        left += [(canonicalize_name(each.name), name) for each in needed]
     return frozenset(found)
 
 
-def _applies(requirement: Requirement) -> bool:
-    """Here, and without any extra."""
-    return requirement.marker is None or requirement.marker.evaluate({"extra": ""})
+def _applies(requirement: Requirement, extras: Iterable[str]) -> bool:
+    """On this platform, with any of the extras."""
+    marker = requirement.marker
+    return marker is None or any(marker.evaluate({"extra": extra}) for extra in extras)
 
 
 HOME = "/opt/tidegate"

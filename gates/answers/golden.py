@@ -10,8 +10,8 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import jsonschema_rs
 from pydantic import ConfigDict, Field, JsonValue
 
 from gates.json_lines import read_json_lines
@@ -20,6 +20,9 @@ from gates.ports import Embedder
 from gates.text import nearness, similarity, words_of
 from tidegate.core.model import SpecModel
 from tidegate.core.spec import Problem, SpecError
+
+if TYPE_CHECKING:
+    import jsonschema_rs
 
 Schema = Mapping[str, JsonValue]
 """A JSON schema; its drafts and keywords are those of jsonschema-rs."""
@@ -59,6 +62,9 @@ def compiled(schema: Schema) -> jsonschema_rs.Validator:
     Raises:
         ValueError: when the schema is none, or refers to something outside itself.
     """
+    # Most sets have no schema, and judging alone comes without it.
+    import jsonschema_rs
+
     return jsonschema_rs.validator_for(dict(schema), offline=True)
 
 

@@ -28,7 +28,8 @@ from pipelines.run.rollback import roll_back
 from pipelines.statements import Person, utc
 from registry.model import Event
 from rollouts.model import RegionState
-from tidegate.core.errors import ExitCode, OutsideError, TidegateError, UsageError
+from tidegate.core.adapters.extras import not_installed
+from tidegate.core.errors import ExitCode, TidegateError, UsageError
 from tidegate.core.model import Value
 
 MADE = frozenset({StageName.DEPLOY, StageName.SMOKE, StageName.CANARY, StageName.PROMOTE})
@@ -140,6 +141,7 @@ async def take_step(context: Context, wanted: str) -> StepResult:
     Raises:
         UsageError: there is no such step, one before it is not done, or somebody carried the delivery on who may not.
         OutsideError: something was not there; the step may be repeated.
+        NotInstalled: it needs a package that is not here.
     """
     step, done = step_of(context.plan, wanted), done_steps(await context.journal.recorded())
     if step.id in done:
@@ -177,7 +179,7 @@ async def _take(context: Context, step: PlanStep) -> StepResult:
         await context.journal.settle()
         raise
     except ModuleNotFoundError as error:
-        raise OutsideError(f"{step.id} needs the package {error.name}, which is not installed here") from error
+        raise not_installed(str(error.name)) from error
     # A bug keeps its traceback; the one who closes the delivery finds here why it ended.
     except Exception as bug:
         context.journal.failed(step, Ending.FAILED, f"a bug in tidegate: {bug!r}", ExitCode.INTERNAL)

@@ -281,14 +281,9 @@ def store_errors(tracking_uri: str) -> Iterator[None]:
     for name, value in _SETTINGS.items():
         os.environ.setdefault(name, value)
     place = redacted(tracking_uri)
-    try:
-        from mlflow.exceptions import MlflowException
-        from sqlalchemy.exc import SQLAlchemyError
-    except ModuleNotFoundError as error:
-        raise StoreUnreachable(
-            f"MLflow store {place}: this needs MLflow's own library, and {error.name} is not installed",
-            hint="name an MLflow server that hands out artifacts itself, or install tidegate whole",
-        ) from error
+    from mlflow.exceptions import MlflowException
+    from sqlalchemy.exc import SQLAlchemyError
+
     try:
         yield
     except (MlflowException, SQLAlchemyError, OSError, ImportError) as error:

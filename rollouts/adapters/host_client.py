@@ -20,6 +20,7 @@ from rollouts.adapters.process import ChildProcess
 from rollouts.errors import FleetError, HostGone, Unreachable, error_from_json
 from rollouts.local.state_folder import Layout
 from rollouts.model import CarrierHeartbeat, Engine, RegionState
+from tidegate.core.adapters.extras import require
 from tidegate.core.children import Child
 from tidegate.core.files import is_locked
 
@@ -169,8 +170,10 @@ async def start(state: Path, regions: Mapping[str, int | None], *, owned: bool) 
     Raises:
         Refused: when a host runs here already.
         PortInUse: when a port of `regions` is taken.
-        OutsideError: when Envoy or Prometheus is not there.
+        NotInstalled: when a package that the host needs is not there.
+        OutsideError: when Prometheus is not there.
     """
+    require("starlette", "uvicorn")
     layout = Layout(state)
     # Left by a host that was killed; it would be taken for the one that we start.
     if not is_up(layout):

@@ -14,8 +14,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import jsonschema_rs
-
 from tidegate.core.model import Json, Loc, Value
 
 SCHEMAS = Path(__file__).parent / "schemas"
@@ -83,6 +81,9 @@ def _document(name: str) -> Json:
 
 @lru_cache
 def _validator(api_version: str, kind: str) -> Any:
+    # Of an extra: deliveries and rollbacks read manifests without it.
+    import jsonschema_rs
+
     document = _document(_file(api_version, kind))
     root = document["kinds"].get(f"{api_version} {kind}")
     if root is None:

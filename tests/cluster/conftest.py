@@ -6,9 +6,11 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
+from pathlib import Path
 from uuid import uuid4
 
 import pytest
+from cluster import versions
 from cluster.bed import Bed, bed
 from cluster.surroundings import VARIABLE, Surroundings, surroundings
 from cluster.telling import Telling, telling
@@ -97,6 +99,24 @@ def tidied(context: str | None, namespace: str, around: Surroundings | None) -> 
     yield
     for where, name in made:
         asyncio.run(delete(where, name))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def told_versions(around: Surroundings | None) -> None:
+    """What this run is on, for docs/reference/compatibility.md, where somebody wants to know."""
+    if around is None or versions.VARIABLE not in os.environ:
+        return
+
+    first = next(iter(around.clusters.values()))
+    told = {**around.versions, "Prometheus": versions.prometheus_version(first.prometheus)}
+
+    async def ask() -> dict[str, str]:
+        client = connect(first.context, clock=SystemClock(), namespace="default")
+        found = await versions.versions_of(client, told)
+        await client.close()
+        return found
+
+    versions.keep(asyncio.run(ask()), Path(os.environ[versions.VARIABLE]))
 
 
 @pytest.fixture(scope="session")

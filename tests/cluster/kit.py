@@ -21,6 +21,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from cluster.versions import pinned
 from fakes.argo.process import install
 
 from rollouts.adapters.kube.client import connect
@@ -122,6 +123,7 @@ def surroundings(kit: Path) -> dict[str, Any]:
     return {
         "clusters": {name: region(tool, name, number) for name, number in REGIONS.items()},
         "base": f"{BASE}:base",
+        "versions": pinned(kit),
         "workflows": {
             "prefix": ["nsenter", "-t", process_1, "-n", "--"],
             "address": inside,

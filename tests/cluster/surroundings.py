@@ -66,6 +66,8 @@ class Surroundings(Value):
     base: str
     """An image in an OCI layout, `FOLDER:NAME`, with Python 3.11 at /usr/bin: engines of the tests stand on it."""
     workflows: WorkflowSurroundings | None = None
+    versions: Mapping[str, str] = {}
+    """By name, of what stands around the API servers, such as `Envoy Gateway`: for docs/reference/compatibility.md."""
 
 
 def surroundings() -> Surroundings | None:

@@ -28,7 +28,7 @@ from pipelines.views.metrics import families
 from tidegate.app.plan import plan_for, refuse_outdated, resolve_plan
 from tidegate.app.process import cancelled_by_signals, note
 from tidegate.app.reports import leave_report, report_path
-from tidegate.app.wiring.backends import open_backends
+from tidegate.app.wiring.backends import open_backends, require_packages
 from tidegate.app.wiring.model import BackendsOpener, DeliveryInputs
 from tidegate.app.wiring.running import (
     DeliveryDisplay,
@@ -108,6 +108,7 @@ async def deliver_plan(
 
 
 def _request_of(options: DeliverOptions) -> _DeliveryRequest:
+    require_packages(options.opener, options.spec)
     refuse_unanswerable(options.spec, options.trusted.trust.approvers, requester_known=options.requester is not None)
     state, folder = StateFolder(options.state), options.spec_path.parent
     return _DeliveryRequest(

@@ -16,7 +16,7 @@ from pipelines.spec.delivery import Delivery
 from pipelines.state import StateFolder
 from rollouts.model import Engine
 from tidegate.app.process import cancelled_by_signals, note
-from tidegate.app.wiring.backends import start_host, start_users
+from tidegate.app.wiring.backends import require_local_fleet, start_host, start_users
 from tidegate.app.wiring.engines.providers import local_engines
 from tidegate.app.wiring.fleets import running_host
 from tidegate.app.wiring.specs import on_this_machine, read_delivery
@@ -51,6 +51,7 @@ async def _serve_until_stopped(
     options: FleetOptions, spec: Delivery, state: StateFolder, announce: Callable[[str], None]
 ) -> None:
     on_this_machine(spec)
+    require_local_fleet()
     if await running_host(state.root) is not None:
         raise Refused("a fleet runs here already", hint="see `tidegate status`, or stop it with `tidegate fleet down`")
     registry = await call_in_thread(open_registry, state.root, options.tracking_uri)

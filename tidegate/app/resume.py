@@ -19,7 +19,7 @@ from rollouts.local.watchdog import end_lease
 from tidegate.app.process import cancelled_by_signals
 from tidegate.app.reports import keep_report, report_path
 from tidegate.app.wiring.attached import ResumeCredentials, attach_delivery, authorize_resume
-from tidegate.app.wiring.backends import open_backends
+from tidegate.app.wiring.backends import open_backends, require_packages
 from tidegate.app.wiring.model import AttachedDelivery, BackendsOpener
 from tidegate.app.wiring.running import (
     DeliveryDisplay,
@@ -73,6 +73,7 @@ async def resume_delivery(options: ResumeOptions, display: DeliveryDisplay, inte
 
 def _taken_over(options: ResumeOptions) -> AttachedDelivery:
     """Carried by this process from here on, which holds the lock: without it no other may be kept from it."""
+    require_packages(options.opener)
     state, credentials = options.state, options.credentials
     deliveries = open_deliveries(state, options.tracking_uri)
     resumed = authorize_resume(credentials, deliveries, options.delivery)

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from tidegate import __version__
 from tidegate.cli.preflight import PACKAGES
+from tidegate.core.adapters.extras import not_installed
 from tidegate.core.errors import ExitCode, TidegateError
 from tidegate.core.text import printable
 
@@ -43,7 +44,7 @@ def ended_by(error: Exception, arguments: Sequence[str], *, debug: bool) -> int:
     if isinstance(error, TidegateError):
         return int(error.exit_code) if debug else _refused(error)
     if isinstance(error, ModuleNotFoundError) and not _is_ours(error.name):
-        return _missing(error)
+        return _refused(not_installed(str(error.name)))
     if isinstance(error, OSError):
         return _failed_by_system(error)
     if not debug:
@@ -58,16 +59,6 @@ def _refused(error: TidegateError) -> int:
         short = error.detail.count("\n") <= SHORT
         print(printable(error.detail) if short else "(more with --debug)", file=sys.stderr)
     return int(error.exit_code)
-
-
-def _missing(error: ModuleNotFoundError) -> int:
-    package = str(error.name).partition(".")[0]
-    print(
-        f"tidegate: this needs the package {package}, which is not installed here; the image for steps of"
-        " workflows has only what they need: run this where tidegate is installed whole",
-        file=sys.stderr,
-    )
-    return ExitCode.OUTSIDE
 
 
 def _is_ours(module: str | None) -> bool:

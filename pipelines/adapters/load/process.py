@@ -12,6 +12,7 @@ from pathlib import Path
 
 from gates.evidence.request_record import RecordReader
 from pipelines.load import LoadPlan, LoadTotals, totals
+from tidegate.core.adapters.extras import require
 from tidegate.core.children import Child, variables_for
 from tidegate.core.errors import OutsideError, UsageError
 
@@ -88,7 +89,9 @@ def start_load(
 
     Raises:
         UsageError: when there is no prompt to send.
+        NotInstalled: without Locust.
     """
+    require("gevent", "locust")
     _require_prompts(prompts)
     plan = LoadPlan(
         entries=entries,

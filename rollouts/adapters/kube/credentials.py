@@ -29,6 +29,7 @@ from rollouts.adapters.kube.kubeconfig import (
     service_account_credential,
 )
 from rollouts.errors import NoAccess
+from tidegate.core.adapters.extras import install_command
 from tidegate.core.clock import Clock
 from tidegate.core.threads import call_in_thread
 
@@ -167,7 +168,7 @@ def _by_plugin(files: str, context: str) -> Credential:
     except ModuleNotFoundError as error:
         raise NoAccess(
             f"context {context} has its credentials from a plugin, which needs the package kubernetes",
-            hint="give its user a token or a certificate, or install tidegate whole",
+            hint=f"run: {install_command('kubernetes')}; or give its user a token or a certificate",
             detail=str(error),
         ) from None
     return plugin_credential(files, context)

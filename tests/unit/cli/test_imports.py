@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib.metadata import distributions, packages_distributions
 from pathlib import Path
 
 import pytest
 import yaml
+from packaging.utils import canonicalize_name
+
+from engine_images.oci.toolchain import PackingList, packed_distributions
 
 LATER = (
     "hera",
@@ -31,11 +35,33 @@ OF_A_STEP = (*LATER, "aiohttp", "gevent", "pyarrow", "tokenizers", "uvicorn", "w
 COMMANDS = (
     "tidegate.app.approve",
     "tidegate.app.resume",
-    "tidegate.app.serve",
     "tidegate.app.stages",
     "tidegate.app.status",
     "tidegate.app.deliver",
 )
+CORE = (
+    *COMMANDS,
+    *("tidegate", "tidegate.cli.ci", "tidegate.app.audit", "tidegate.app.plan", "tidegate.app.rollback"),
+    *("tidegate.app.wiring.clusters", "registry.adapters.mlflow_rest", "gates.adapters.prometheus"),
+    *(f"tidegate.cli.commands.{name}" for name in ("doctor", "gate", "init", "notify", "plan", "slo", "workflow")),
+    *(f"tidegate.cli.commands.{name}" for name in ("rollout", "rollout_guard", "rollout_objects")),
+)
+"""What `pip install tidegate` runs, without any extra."""
+WITHOUT_EXTRAS = """
+import importlib, sys
+allowed, installed, modules = (line.split() for line in sys.stdin.read().splitlines())
+
+
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in set(installed) - set(allowed):
+            raise ModuleNotFoundError(f"{name} is of an extra", name=name)
+
+
+sys.meta_path.insert(0, Refuse())
+for module in modules:
+    importlib.import_module(module)
+"""
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -50,6 +76,18 @@ def test_rules_of_slos_are_made_without_what_a_delivery_needs() -> None:
     unneeded = [*OF_A_STEP, "httpx", "numpy", "pipelines", "registry"]
     loaded = subprocess.run([sys.executable, "-c", code, *unneeded], capture_output=True, text=True, check=True).stdout
     assert loaded.split() == []
+
+
+def test_core_commands_load_nothing_of_an_extra() -> None:
+    requires = {canonicalize_name(each.name): each.requires or [] for each in distributions()}
+    core = packed_distributions(PackingList(extras=(), without=frozenset()), requires)
+    of = {module: {canonicalize_name(name) for name in names} for module, names in packages_distributions().items()}
+    allowed = {module for module, names in of.items() if names & core} | {"tidegate"}
+    assert not {"openai", "mlflow", "starlette", "matplotlib", "gevent", "tokenizers", "kubernetes", "uv"} & allowed
+    lines = (" ".join(names) for names in (allowed, of, CORE))
+    command = [sys.executable, "-c", WITHOUT_EXTRAS]
+    ended = subprocess.run(command, input="\n".join(lines), capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (0, "")
 
 
 def test_a_step_in_a_cluster_asks_a_server_without_any_of_them(tmp_path: Path) -> None:

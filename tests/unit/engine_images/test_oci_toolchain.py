@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from importlib.metadata import distributions, packages_distributions
 from pathlib import Path
 
@@ -15,9 +16,12 @@ from packaging.utils import canonicalize_name
 from engine_images.errors import BrokenImage
 from engine_images.oci.model import Base, Platform
 from engine_images.oci.toolchain import STEPS, PackingList, packed_distributions, toolchain_runtime
+from tidegate.core.adapters.extras import extras
 
 REQUIRES: dict[str, list[str]] = {
-    "a": ["b>=1", "windows-only; sys_platform == 'win32'", "more; extra == 'more'", "heavy"],
+    "tidegate": ["a", "asks; extra == 'deliver'", "users; extra == 'load'", "heavy"],
+    "a": ["b>=1", "windows-only; sys_platform == 'win32'", "more; extra == 'deliver'"],
+    "asks": [],
     "b": ["A"],
     "heavy": ["heavier"],
     "heavier": [],
@@ -48,25 +52,28 @@ open_store("http://127.0.0.1:1")
 
 
 def test_what_is_needed_and_what_that_requires() -> None:
-    assert packed_distributions(PackingList(("a",), frozenset({"heavy"})), REQUIRES) == {"a", "b"}
+    packing = PackingList(("deliver",), frozenset({"heavy"}))
+    assert packed_distributions(packing, REQUIRES) == {"tidegate", "a", "asks", "b"}
 
 
 def test_what_is_not_installed_is_named_with_who_needs_it() -> None:
-    with pytest.raises(BrokenImage, match=r"^gone, which steps\.toml needs, is not in that folder"):
-        packed_distributions(PackingList(("gone",), frozenset()), REQUIRES)
-    with pytest.raises(BrokenImage, match=r"^gone, which c needs"):
-        packed_distributions(PackingList(("c",), frozenset()), {"c": ["gone"]})
+    steps = PackingList(("deliver",), frozenset())
+    with pytest.raises(BrokenImage, match=r"^tidegate, which steps\.toml needs, is not in that folder"):
+        packed_distributions(steps, {})
+    with pytest.raises(BrokenImage, match=r"^gone, which tidegate needs, .*; `pip install .*tidegate\[deliver\]"):
+        packed_distributions(steps, {"tidegate": ["gone; extra == 'deliver'"]})
 
 
-def test_every_line_says_what_the_project_depends_on() -> None:
-    project = (Path(__file__).parents[3] / "pyproject.toml").read_text()
-    declared = {canonicalize_name(name) for name in re.findall(r'^  "([\w.-]+)[=<>]', project, re.MULTILINE)}
-    assert set(PackingList.read(STEPS).needs) <= declared
+def test_the_list_names_what_there_is() -> None:
+    """What is left out is required by something, and the extras are ours."""
+    packing, required = PackingList.read(STEPS), _required()
+    assert set(packing.extras) <= extras().keys()
+    chosen = packed_distributions(replace(packing, without=frozenset()), required)
+    assert packing.without <= chosen
 
 
 def test_steps_load_with_these_distributions_alone() -> None:
-    requires: dict[str, list[str]] = {canonicalize_name(each.name): each.requires or [] for each in distributions()}
-    chosen = packed_distributions(PackingList.read(STEPS), requires)
+    chosen = packed_distributions(PackingList.read(STEPS), _required())
     of = {module: {canonicalize_name(name) for name in names} for module, names in packages_distributions().items()}
     ours = {module for module, names in of.items() if "tidegate" in names}
     allowed = {module for module, names in of.items() if names & chosen} | ours
@@ -79,6 +86,10 @@ def test_steps_load_with_these_distributions_alone() -> None:
         check=False,
     )
     assert (ended.returncode, ended.stderr) == (0, "")
+
+
+def _required() -> dict[str, list[str]]:
+    return {canonicalize_name(each.name): each.requires or [] for each in distributions()}
 
 
 CONTAINERFILE = Path(__file__).parents[3] / "Containerfile"

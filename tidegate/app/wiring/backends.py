@@ -34,8 +34,9 @@ from slo.kubernetes.pod_monitor import scrape_timeout
 from tidegate.app.process import note
 from tidegate.app.wiring.engines.providers import engine_provider
 from tidegate.app.wiring.fleets import running_host
-from tidegate.app.wiring.model import Backends, DeliveryInputs, file_tokenizer
+from tidegate.app.wiring.model import Backends, BackendsOpener, DeliveryInputs, file_tokenizer
 from tidegate.app.wiring.specs import on_this_machine
+from tidegate.core.adapters.extras import require
 from tidegate.core.clock import Clock, SystemClock
 from tidegate.core.errors import Refused, TidegateError, UsageError
 
@@ -44,6 +45,10 @@ FRESH_SECONDS = 60.0
 
 SCRAPE_TIMEOUT = timedelta(seconds=2)
 """Of the Prometheus on this machine: a sample has the time at which its scrape began."""
+
+
+ON_THIS_MACHINE = ("uv", "starlette", "uvicorn")
+"""Packages of a fleet here; first one that only the extra `local` has, so that all of it is named at once."""
 
 
 @asynccontextmanager
@@ -56,6 +61,28 @@ async def open_backends(wanted: DeliveryInputs, metrics: MetricsServer | None = 
         else _local_backends(wanted, metrics) as ground
     ):
         yield ground
+
+
+def require_local_fleet() -> None:
+    """Be sure of the packages of a fleet here before anything is begun.
+
+    Raises:
+        NotInstalled: one is missing; says the command that installs it.
+    """
+    require(*ON_THIS_MACHINE)
+
+
+def require_packages(opener: BackendsOpener, spec: Delivery | None = None) -> None:
+    """Be sure of the packages of a delivery before anything is begun; a program with backends of its own brings them.
+
+    Raises:
+        NotInstalled: one of them is not here.
+    """
+    if opener is not open_backends:
+        return
+    if spec is not None and not isinstance(spec.fleet, ArgoFleetSpec):
+        require_local_fleet()
+    require("openai", "tokenizers")
 
 
 @asynccontextmanager

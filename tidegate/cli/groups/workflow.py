@@ -96,8 +96,8 @@ def image(
 ) -> int:
     """Build the image that steps run in, without a container daemon, and print its name.
 
-    FOLDER is what `pip install --target FOLDER tidegate` leaves. Of it the image has what steps need, compiled. The
-    libraries are a layer of their own, which most releases share. The same folder gives the same digest.
+    FOLDER is what `pip install --target FOLDER 'tidegate[deliver]'` leaves. Of it the image has what steps need,
+    compiled. The libraries are a layer of their own, which most releases share. The same folder gives the same digest.
 
     \b
     Examples:

@@ -1,0 +1,51 @@
+"""What the clusters of a run were: `docs/reference/compatibility.md` tells it, from the file that a run of the tests leaves.
+
+A cluster is asked where it tells; the versions of what stands around it are those that its surroundings name.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import httpx
+
+from rollouts.kube.ports import Cluster
+from rollouts.kube.resources import CUSTOM_RESOURCE_DEFINITIONS
+
+VARIABLE = "TIDEGATE_TEST_VERSIONS"
+"""Names the file that gets them."""
+ROUTES = "httproutes.gateway.networking.k8s.io"
+BUNDLE = "gateway.networking.k8s.io/bundle-version"
+"""Annotation of the Gateway API's own definitions."""
+
+
+async def versions_of(cluster: Cluster, told: Mapping[str, str]) -> dict[str, str]:
+    """By name, without a leading `v`; `told` is what the cluster does not say itself."""
+    routes = await cluster.get(CUSTOM_RESOURCE_DEFINITIONS, ROUTES)
+    asked = {
+        "Kubernetes": (await cluster.server_version())["gitVersion"],
+        "Gateway API": routes["metadata"].get("annotations", {}).get(BUNDLE, ""),
+    }
+    found = {name: version.removeprefix("v") for name, version in {**told, **asked}.items() if version}
+    return dict(sorted(found.items()))
+
+
+def prometheus_version(address: str) -> str:
+    """As it says itself, without a distribution's own mark."""
+    said = httpx.get(f"{address}/api/v1/status/buildinfo").raise_for_status().json()
+    return str(said["data"]["version"]).partition("+")[0]
+
+
+def keep(versions: Mapping[str, str], file: Path) -> None:
+    """Write them down."""
+    file.write_text(json.dumps(versions, indent=2) + "\n", encoding="utf-8")
+
+
+def pinned(kit: Path) -> dict[str, str]:
+    """What a kit for clusters builds and no cluster tells, by our names."""
+    lines = (kit / "versions.env").read_text(encoding="utf-8").splitlines()
+    pins = dict(line.split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
+    names = {"ENVOY_GATEWAY": "Envoy Gateway", "ARGO_WORKFLOWS": "Argo Workflows"}
+    return {name: pins[key] for key, name in names.items() if key in pins}
