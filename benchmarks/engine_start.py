@@ -26,11 +26,11 @@ from typing import Any
 from figures import machine
 from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
-from engine_images.adapters.engine_root import serve, write_root
-from engine_images.adapters.engine_store import EngineStore
 from engine_images.adapters.environment import find_engine_environment
 from engine_images.adapters.vllm_runner import MUST_LOAD, CompletionScorer, VllmRunner
 from engine_images.build.builder import Builder, build_request
+from engine_images.build.engine_root import serve, write_root
+from engine_images.build.engine_store import EngineStore
 from engine_images.build.model import BuildRequest, BuiltEngine
 from engine_images.build.proof import ScoredPrompt
 from engine_images.manifest import EngineManifest, ModelContract

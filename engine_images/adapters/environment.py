@@ -1,13 +1,12 @@
 """What engines need on this machine: packages of the operating system, and an environment for vLLM and torch.
 
 The path of the environment is fixed because it is part of what vLLM's compile cache remembers, and because the
-engine image has it at the same place (docs/decisions/0002). It is made once for each lock file.
+engine image has it at the same place (docs/internals/decisions/0002). It is made once for each lock file.
 """
 
 from __future__ import annotations
 
 import ctypes.util
-import hashlib
 import os
 import shutil
 import subprocess
@@ -20,6 +19,7 @@ from pathlib import Path
 
 from uv import find_uv_bin
 
+from engine_images.environment.recipe import RECIPE, recipe_digest
 from engine_images.errors import EnvironmentMissing
 from engine_images.model import EngineEnvironment
 from tidegate.core.errors import OutsideError
@@ -27,9 +27,6 @@ from tidegate.core.files import file_lock
 
 HOME_VARIABLE = "TIDEGATE_ENGINE_HOME"
 DEFAULT_HOME = Path("/opt/tidegate/engine")
-
-RECIPE = Path(__file__).parent.parent / "environment"
-"""What is installed: the locks, and our plugin for vLLM."""
 
 STAMP = "tidegate.stamp"
 """Written last; holds the digest of the recipe, so that a half-made or old environment is made again."""
@@ -134,15 +131,6 @@ def _only_one(home: Path, progress: Progress) -> Iterator[None]:
 def _is_complete(home: Path) -> bool:
     stamp = home / STAMP
     return stamp.exists() and stamp.read_text(encoding="ascii") == recipe_digest()
-
-
-def recipe_digest() -> str:
-    """One name for everything that the environment is made from."""
-    # Another Python compiles other files.
-    digest = hashlib.sha256(sys.version.encode())
-    for file in (RECIPE / "torch.in", RECIPE / "engine.lock", *sorted((RECIPE / "plugin").glob("*.*"))):
-        digest.update(file.read_bytes())
-    return digest.hexdigest()
 
 
 def _describe(home: Path) -> EngineEnvironment:

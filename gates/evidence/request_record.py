@@ -1,11 +1,16 @@
-"""What is remembered of a user's request; a line of `traffic/<name>.jsonl`, without its prompt and its answer."""
+"""What is remembered of a user's request, a line of `traffic/<name>.jsonl` without its prompt and its answer; and how
+such a file is followed while it grows.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 
+from tidegate.core.errors import OutsideError
 from tidegate.core.model import Value
 
 Failure = Literal["", "connect", "timeout", "status", "cut", "protocol"]
@@ -60,3 +65,42 @@ class RequestRecord(Value):
     def refused(self) -> bool:
         """Answered with a 4xx."""
         return 400 <= self.status < 500
+
+
+class RecordReader:
+    """Follows one file: each call reads what was appended since the last."""
+
+    def __init__(self, path: Path, *, offset: int = 0) -> None:
+        """`offset` is where to begin, in bytes; it must be the start of a line."""
+        self.path = path
+        self.offset = offset
+
+    def read_new(self) -> list[RequestRecord]:
+        """The records appended since the last call; a line without its end waits for the next.
+
+        Raises:
+            OutsideError: when the file is not there, or a complete line is no record.
+        """
+        return [record for record, _ in self.read_lines()]
+
+    def read_lines(self) -> Iterator[tuple[RequestRecord, bytes]]:
+        """As `read_new`, one after the other, each record with its line; what was not taken is read again."""
+        try:
+            with self.path.open("rb") as file:
+                file.seek(self.offset)
+                data = file.read()
+        except OSError as error:
+            raise OutsideError(f"cannot read the load's records {self.path}: {error.strerror}") from error
+        # The load writes while we read: its last line may be half there.
+        for line in data[: data.rfind(b"\n") + 1].splitlines(keepends=True):
+            if line.strip():
+                yield self._parse(line), line
+            self.offset += len(line)
+
+    def _parse(self, line: bytes) -> RequestRecord:
+        try:
+            return RequestRecord.model_validate_json(line)
+        except ValidationError as error:
+            raise OutsideError(
+                f"{self.path} has a line that is no record", hint="is another program writing to it?", detail=str(error)
+            ) from error

@@ -31,7 +31,7 @@ class Finding(Value):
     """One fault of one region, with the evidence for it."""
 
     code: str
-    """The same for the same cause, whatever it was seen on; docs/doctor.md explains each."""
+    """The same for the same cause, whatever it was seen on; docs/reference/doctor.md explains each."""
     severity: Severity
     what: str
     """One sentence, with the names of the objects."""

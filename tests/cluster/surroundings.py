@@ -1,7 +1,7 @@
 """What a test cluster has around it, besides the API servers that KUBECONFIG names.
 
 `make cluster` writes it for the clusters that it brings up. For a cluster of another kind a person writes the same JSON
-and names it in TIDEGATE_TEST_SURROUNDINGS; docs/cluster-tests.md says what each field means.
+and names it in TIDEGATE_TEST_SURROUNDINGS; docs/internals/cluster-tests.md says what each field means.
 """
 
 from __future__ import annotations

@@ -23,9 +23,9 @@ from urllib3 import PoolManager
 
 from gates.evidence.request_record import Failure, RequestRecord
 from gates.text import declines
-from pipelines.adapters.load.plan import LoadPlan
 from pipelines.adapters.load.prompts import describe_prompts, load_topics, read_prompts, topics_file
 from pipelines.adapters.load.stream import StreamMeter
+from pipelines.load import LoadPlan
 from tidegate.core.names import REGENERATES_HEADER, ROLE_HEADER, VERSION_HEADER
 
 PLAN = LoadPlan.model_validate_json(os.environ["TIDEGATE_LOAD_PLAN"])

@@ -10,8 +10,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from gates.adapters.records import RecordReader
-from pipelines.adapters.load.plan import LoadPlan, LoadTotals, totals
+from gates.evidence.request_record import RecordReader
+from pipelines.load import LoadPlan, LoadTotals, totals
 from tidegate.core.children import Child, variables_for
 from tidegate.core.errors import OutsideError, UsageError
 

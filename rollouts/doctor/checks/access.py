@@ -165,7 +165,7 @@ CHECKS = (
     ADMISSION_LOOSE,
     WORKFLOWS_FREE,
 )
-"""In the order of docs/doctor.md."""
+"""In the order of docs/reference/doctor.md."""
 
 INSPECTIONS = (
     rights,

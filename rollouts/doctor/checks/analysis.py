@@ -288,7 +288,7 @@ CHECKS = (
     REFUSALS_BLIND,
     OTHER_INTERVAL,
 )
-"""In the order of docs/doctor.md."""
+"""In the order of docs/reference/doctor.md."""
 
 INSPECTIONS = (
     templates,

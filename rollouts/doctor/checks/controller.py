@@ -353,7 +353,7 @@ CHECKS = (
     PLUGIN_ADDED_LATER,
     PLUGIN_FAILS,
 )
-"""In the order of docs/doctor.md."""
+"""In the order of docs/reference/doctor.md."""
 
 INSPECTIONS = (
     alive,

@@ -357,7 +357,7 @@ CHECKS = (
     NO_SUCH_NODES,
     NODES_TOO_SMALL,
 )
-"""In the order of docs/doctor.md."""
+"""In the order of docs/reference/doctor.md."""
 
 INSPECTIONS = (
     made,

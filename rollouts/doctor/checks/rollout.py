@@ -401,7 +401,7 @@ CHECKS = (
     CANARY_WITHOUT_PODS,
     NOT_WARM,
 )
-"""In the order of docs/doctor.md."""
+"""In the order of docs/reference/doctor.md."""
 
 INSPECTIONS = (
     deployed,

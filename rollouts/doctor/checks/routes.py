@@ -291,7 +291,7 @@ CHECKS = (
     MIRROR_NOWHERE,
     GATEWAY_SHUT_OUT,
 )
-"""In the order of docs/doctor.md."""
+"""In the order of docs/reference/doctor.md."""
 
 INSPECTIONS = (
     gateway_api,

@@ -158,7 +158,7 @@ CHECKS = (
     SELECTORS_OVERLAP,
     SERVICE_SHARED,
 )
-"""In the order of docs/doctor.md."""
+"""In the order of docs/reference/doctor.md."""
 
 INSPECTIONS = (
     present,

@@ -107,7 +107,7 @@ CHECKS = (
     CRD_NOT_ESTABLISHED,
     CRD_WITHOUT_STATUS,
 )
-"""In the order of docs/doctor.md."""
+"""In the order of docs/reference/doctor.md."""
 
 INSPECTIONS = (
     names,

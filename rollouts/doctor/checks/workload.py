@@ -204,7 +204,7 @@ CHECKS = (
     ANOTHER,
     DOWN,
 )
-"""In the order of docs/doctor.md."""
+"""In the order of docs/reference/doctor.md."""
 
 INSPECTIONS = (
     workload,

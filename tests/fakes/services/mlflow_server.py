@@ -156,7 +156,7 @@ class TriggerGround:
             "TIDEGATE_WEBHOOK_SECRET": SECRET,
             "TIDEGATE_ENGINE_HOME": str(folder / "no-engine-here"),
         }
-        # The first two as docs/triggers.md says for a receiver on a private address.
+        # The first two as docs/guides/triggers.md says for a receiver on a private address.
         self._settings = {
             "MLFLOW_WEBHOOK_ALLOW_PRIVATE_IPS": "true",
             "MLFLOW_WEBHOOK_ALLOWED_SCHEMES": "https,http",

@@ -150,7 +150,7 @@ def test_what_is_refused_is_told_in_one_line_and_changes_nothing(tidegate: Tideg
         (("promote",), "which Rollout?; give its NAME, or --spec delivery.yaml"),
         (("promote", NAME, "--region", REGION), "--region: a region of which delivery?; give --spec delivery.yaml too"),
         (("promote", NAME, "--full", "--skip-step"), "--full, --skip-step and --to-step: only one of them"),
-        (("status", NAME, "--timeout", "soon"), "--timeout: found 'soon'; expected a duration such as"),
+        (("status", NAME, "--timeout", "soon"), "'--timeout': found 'soon'; expected a duration such as"),
         (("set-image", NAME, "engine"), "found 'engine'; expected CONTAINER=IMAGE"),
     ],
 )

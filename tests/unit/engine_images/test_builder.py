@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from engine_images.adapters.engine_store import EngineStore
 from engine_images.adapters.vllm_runner import VllmRunner
 from engine_images.build.builder import Builder
+from engine_images.build.engine_store import EngineStore
 from engine_images.build.model import BuildRequest, BuiltEngine
 from engine_images.build.proof import ScoredPrompt
 from engine_images.errors import NotProven

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from fakes.delivery.registry import FakeRegistry
 
-from engine_images.adapters.engine_store import EngineStore
 from engine_images.adapters.vllm_runner import VllmRunner
 from engine_images.build.builder import Builder
+from engine_images.build.engine_store import EngineStore
 from engine_images.build.proof import ScoredPrompt
 from engine_images.errors import CannotBeServed
 from engine_images.manifest import CompileKey

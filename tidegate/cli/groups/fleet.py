@@ -78,10 +78,7 @@ def setup() -> int:
     Examples:
       tidegate setup
     """
-    from engine_images.adapters.environment import engine_home, ensure_engine_environment, ensure_system_packages
-    from tidegate.app.process import note
+    from tidegate.app.wiring.engines.providers import set_up_machine
 
-    ensure_system_packages(note)
-    environment = ensure_engine_environment(note)
-    note(f"ready: vLLM {environment.vllm} at {engine_home()}")
+    set_up_machine()
     return 0
