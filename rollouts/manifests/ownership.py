@@ -17,9 +17,7 @@ from rollouts.kube.resources import HTTP_ROUTES, ROLLOUTS, SERVICES, VIRTUAL_SER
 from rollouts.manifests.conventions import ATTEMPT
 from rollouts.model import ForeignObject
 from tidegate.core.model import Json
-from tidegate.core.names import DELIVERY, POD_TEMPLATE_HASH, VERSION
-
-MANAGED_BY_LABEL = "app.kubernetes.io/managed-by"
+from tidegate.core.names import DELIVERY, MANAGED_BY_LABEL, POD_TEMPLATE_HASH, VERSION
 
 HINT = (
     "nothing was written; give the delivery another `metadata.name` or `fleet.namespace`, or let "

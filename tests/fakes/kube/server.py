@@ -16,10 +16,12 @@ from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
 import httpx
+import pytest
 import uvicorn
 import yaml
-from fakes.clock import SimulatedTime
+from fakes.clock import RealTime, SimulatedTime
 from fakes.kube.api import Api, Lost, Reply, Stream
+from fakes.kube.cluster import FakeCluster
 from fakes.kube.requests import TOKEN, Asked
 from fakes.services.oci_registry import self_signed
 
@@ -226,6 +228,17 @@ def serving(apis: Mapping[str, Api], folder: Path, *, namespace: str = "default"
         loop.call_soon_threadsafe(loop.stop)
         thread.join(_PATIENCE_SECONDS)
         loop.close()
+
+
+@contextmanager
+def one_region(
+    region: str, folder: Path, patched: pytest.MonkeyPatch, *, namespace: str = "default"
+) -> Iterator[FakeServers]:
+    """A served cluster that `KUBECONFIG` names."""
+    api = Api(FakeCluster(region, namespace=namespace, time=RealTime()))
+    with serving({region: api}, folder, namespace=namespace) as servers:
+        patched.setenv("KUBECONFIG", str(servers.kubeconfig))
+        yield servers
 
 
 def app_of(api: Api) -> Callable[..., Any]:

@@ -12,10 +12,7 @@ from typing import Any
 import pytest
 from fakes.argo.scene import NAME, canary, http_route, rollout, service
 from fakes.argo.simulation import Simulation
-from fakes.clock import RealTime
-from fakes.kube.api import Api
-from fakes.kube.cluster import FakeCluster
-from fakes.kube.server import FakeServers, serving
+from fakes.kube.server import FakeServers, one_region
 from fakes.terminal import Said, Tidegate
 
 from rollouts.kube.resources import (
@@ -71,9 +68,7 @@ class Stage:
 
 @pytest.fixture
 def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
-    api = Api(FakeCluster(REGION, time=RealTime()))
-    with serving({REGION: api}, tmp_path) as servers:
-        monkeypatch.setenv("KUBECONFIG", str(servers.kubeconfig))
+    with one_region(REGION, tmp_path, monkeypatch) as servers:
         stage = Stage(servers)
         yield stage
         stage.close()
