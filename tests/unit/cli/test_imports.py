@@ -43,8 +43,12 @@ CORE = (
     *COMMANDS,
     *("tidegate", "tidegate.cli.ci", "tidegate.app.audit", "tidegate.app.plan", "tidegate.app.rollback"),
     *("tidegate.app.wiring.clusters", "registry.adapters.mlflow_rest", "gates.adapters.prometheus"),
-    *(f"tidegate.cli.commands.{name}" for name in ("doctor", "gate", "init", "notify", "plan", "slo", "workflow")),
-    *(f"tidegate.cli.commands.{name}" for name in ("rollout", "rollout_guard", "rollout_objects")),
+    *(
+        f"tidegate.cli.commands.{name}"
+        for name in ("doctor", "gate", "init", "notify", "plan", "slo.rules", "slo.export")
+    ),
+    *(f"tidegate.cli.commands.{name}" for name in ("rollout", "rollout_objects")),
+    *(f"tidegate.app.clusters.{name}" for name in ("doctor", "guard", "workflows")),
 )
 """What `pip install tidegate` runs, without any extra."""
 WITHOUT_EXTRAS = """
