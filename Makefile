@@ -13,7 +13,7 @@ SIDE_BY_SIDE := -n 2 --dist loadfile
 TEST_TOOLS := docker-registry skopeo umoci
 CLUSTERKIT ?= ../shared/clusterkit
 CLUSTER := .cluster
-GENERATED := $(SCHEMAS:%=schema/%.schema.json) cli.md compatibility.md
+GENERATED := $(SCHEMAS:%=schema/%.schema.json) reference/cli.md reference/compatibility.md
 
 help: ## Show this list.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -21,7 +21,7 @@ help: ## Show this list.
 demo: setup ## Deliver a real model on this machine and take back two bad ones.
 	@$(BIN)/python examples/demo/run.py
 
-test: lint type check-gen setup test-tools ## Everything that must hold: lint, types, generated files, all tests.
+test: lint type check-gen docs setup test-tools ## Everything that must hold: lint, types, generated files, docs, all tests.
 	@$(BIN)/pytest -n logical tests/unit
 	@$(BIN)/pytest $(SIDE_BY_SIDE) tests/integration
 	@$(BIN)/pytest tests/e2e
@@ -80,6 +80,9 @@ check-gen: $(VENV)/installed ## Fail when a generated file is not what the code 
 	@fresh=$$(mktemp -d); trap 'rm -rf "$$fresh"' EXIT; $(call generate,$$fresh); \
 	for file in $(GENERATED); do diff -u "docs/$$file" "$$fresh/$$file" || { echo "run: make gen" >&2; exit 1; }; done
 
+docs: $(VENV)/installed ## Make the site of the docs in site/; a broken link, or a page that the navigation lacks, fails.
+	@NO_MKDOCS_2_WARNING=true $(BIN)/mkdocs build --strict
+
 build: $(VENV)/installed ## Build sdist and wheel, and prove that the core runs alone and every extra resolves.
 	@$(BIN)/python release.py build
 
@@ -87,7 +90,7 @@ release: $(VENV)/installed ## All that is published of the version, from a clean
 	@$(BIN)/python release.py release
 
 lock: $(VENV)/installed ## Pin the newest allowed versions of all dependencies.
-	@$(BIN)/uv pip compile pyproject.toml --all-extras --group dev --universal --generate-hashes --upgrade \
+	@$(BIN)/uv pip compile pyproject.toml --all-extras --group dev --group docs --universal --generate-hashes --upgrade \
 		--no-emit-index-url --no-emit-find-links --quiet -o requirements.lock
 	@$(BIN)/uv pip compile pyproject.toml --extra deliver --constraints requirements.lock --universal --generate-hashes \
 		--no-emit-index-url --no-emit-find-links --no-annotate --quiet -o runtime.lock
@@ -107,7 +110,7 @@ pin-schemas: ## Write down the schemas of the kinds that manifests are made of, 
 	npm install --prefix "$$work" --no-audit --no-fund --silent; node "$$work/collect.mjs" rollouts/manifests/schemas
 
 clean: ## Remove what was made here, except the state of deliveries in .tidegate.
-	@rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	@rm -rf $(VENV) dist site .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
 	@find $(SOURCES) tests examples benchmarks -name __pycache__ -prune -exec rm -rf {} +
 
 # uv itself comes from the lock too; pip, which cannot be told to leave out what is not locked, only brings uv.
@@ -130,9 +133,9 @@ TIDEGATE_TEST_CLUSTER=yes $(BIN)/pytest $(1) tests/cluster
 endef
 
 define generate
-mkdir -p $(1)/schema; for kind in $(SCHEMAS); do $(BIN)/tidegate schema $$kind > $(1)/schema/$$kind.schema.json; done; \
-$(BIN)/typer docs/commands.py utils docs --name tidegate --output $(1)/cli.md >/dev/null; \
-$(BIN)/python docs/compatibility.py > $(1)/compatibility.md
+mkdir -p $(1)/schema $(1)/reference; for kind in $(SCHEMAS); do $(BIN)/tidegate schema $$kind > $(1)/schema/$$kind.schema.json; done; \
+$(BIN)/typer docs/commands.py utils docs --name tidegate --output $(1)/reference/cli.md >/dev/null; \
+$(BIN)/python docs/compatibility.py > $(1)/reference/compatibility.md
 endef
 
 define apt
@@ -141,4 +144,4 @@ elif sudo -n true 2>/dev/null; then sudo -n apt-get update -qq && sudo -n DEBIAN
 else echo "$(2); run: sudo apt-get install -y $(1)" >&2; exit 1; fi
 endef
 
-.PHONY: help demo test test-tools cluster cluster-down test-cluster test-cluster-all unit integration e2e lint type fmt setup gen check-gen build release lock pin-vllm pin-schemas clean
+.PHONY: help demo docs test test-tools cluster cluster-down test-cluster test-cluster-all unit integration e2e lint type fmt setup gen check-gen build release lock pin-vllm pin-schemas clean

@@ -12,26 +12,25 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
 import sys
 import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
-from statistics import median
 from threading import Timer
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
+from failing_canary import FailingCanary
 from fakes.delivery.ledger import AwayLedger
 from fakes.delivery.world import CHALLENGER, World, a_spec
+from figures import machine, milliseconds
 
 from pipelines.events.journal import Journal
 from pipelines.events.spool import Spool
 from pipelines.events.writer import WriterLimits
 from pipelines.run.engine import deliver
-from registry.model import Event
 from tidegate.core.clock import SystemClock
 
 REGIONS = ("eu-west-1", "us-east-1", "ap-south-1")
@@ -57,30 +56,14 @@ class Watched:
         return state
 
 
-class Turn:
-    """A listener: once all regions are at 50 %, the canary fails and the ledger does what its mode says."""
-
-    def __init__(self, world: World, ledger: AwayLedger, mode: str) -> None:
-        self._world, self._ledger, self._mode = world, ledger, mode
-        self._on_canary = 0
-        self.verdict_at = 0.0
-
-    def on_event(self, event: Event) -> None:
-        if event.kind == "traffic" and event.step.endswith("/50"):
-            self._on_canary += 1
-            if self._on_canary == len(REGIONS):
-                self._world.evidence.serves("canary", CHALLENGER, failed=0.5)
-        if event.data.get("outcome") == "fail" and not self.verdict_at:
-            self.verdict_at = time.monotonic()
-            self._go()
-
-    def _go(self) -> None:
-        if self._mode == "gone":
-            self._ledger.go_away()
-        elif self._mode != "there":
-            self._ledger.hang()
-        if self._mode == "blocked 5 s":
-            Timer(BLOCKED_SECONDS, self._ledger.come_back).start()
+def leave(ledger: AwayLedger, mode: str) -> None:
+    """What becomes of the ledger once the verdict is there."""
+    if mode == "gone":
+        ledger.go_away()
+    elif mode != "there":
+        ledger.hang()
+    if mode == "blocked 5 s":
+        Timer(BLOCKED_SECONDS, ledger.come_back).start()
 
 
 async def one(mode: str, folder: Path) -> dict[str, float]:
@@ -89,11 +72,17 @@ async def one(mode: str, folder: Path) -> dict[str, float]:
     clock: Any = SystemClock()
     world = World(folder, a_spec(regions=together, shadow=""), clock=clock)
     ledger: Any = AwayLedger(world.ledger)
-    turn, asked, back = Turn(world, ledger, mode), [], []  # type: ignore[var-annotated]
+    asked: list[float] = []
+    back: list[float] = []
+    canary = FailingCanary(
+        len(REGIONS),
+        lambda: world.evidence.serves("canary", CHALLENGER, failed=0.5),
+        lambda: leave(ledger, mode),
+    )
     limits = WriterLimits(call=10.0 if mode == "blocked 5 s" else 1.0, end=END_SECONDS)
     context = world.context()
     journal = Journal(
-        ledger, clock, [turn], registry=world.registry, spool=Spool(folder / "unwritten", "1"), limits=limits
+        ledger, clock, [canary], registry=world.registry, spool=Spool(folder / "unwritten", "1"), limits=limits
     )
     fleets = {name: Watched(fleet, asked, back) for name, fleet in context.fleets.items()}
     result = await deliver(replace(context, journal=journal, fleets=fleets))
@@ -101,7 +90,7 @@ async def one(mode: str, folder: Path) -> dict[str, float]:
     journal.end()
     ledger.come_back()
     assert (result.ending, int(result.exit_code), len(asked)) == ("rolled-back", 1, len(REGIONS)), result
-    verdict = turn.verdict_at
+    verdict = canary.verdict_at
     return {"requests": max(asked) - verdict, "regions_back": max(back) - verdict, "delivery_over": over - verdict}
 
 
@@ -109,6 +98,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=5)
     runs = parser.parse_args().runs
+    before = machine()
     told: dict[str, Any] = {}
     for mode in MODES:
         with tempfile.TemporaryDirectory() as folder:
@@ -118,15 +108,8 @@ def main() -> None:
                 place.mkdir()
                 found.append(asyncio.run(one(mode, place)))
                 print(f"{mode}: {found[-1]}", file=sys.stderr)
-        told[mode] = {
-            f"{what}_ms": {
-                "median": round(median(each[what] for each in found) * 1000, 1),
-                "max": round(max(each[what] for each in found) * 1000, 1),
-            }
-            for what in found[0]
-        }
-    machine = {"cores": os.cpu_count(), "load_1m": round(os.getloadavg()[0], 1)}
-    print(json.dumps({"runs": runs, "ledger": told, "machine": machine}, indent=2))
+        told[mode] = {f"{what}_ms": milliseconds(each[what] for each in found) for what in found[0]}
+    print(json.dumps({"runs": runs, "ledger": told, "machine": before}, indent=2))
 
 
 if __name__ == "__main__":

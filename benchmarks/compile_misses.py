@@ -23,10 +23,10 @@ from typing import Any
 
 from engine_start import machine, order_of
 
-from engine_images.adapters.engine_root import write_root
-from engine_images.adapters.engine_store import EngineStore
 from engine_images.adapters.vllm_runner import MUST_LOAD, CompletionScorer, VllmRunner, log_of, start_of
 from engine_images.build.builder import Builder
+from engine_images.build.engine_root import write_root
+from engine_images.build.engine_store import EngineStore
 from engine_images.build.model import BuildRequest, BuiltEngine
 from engine_images.build.proof import EngineStart, without_hashes
 from engine_images.manifest import EngineManifest

@@ -13,8 +13,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
-import platform
 import shutil
 import sys
 import time
@@ -25,13 +23,14 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from figures import machine
 from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
-from engine_images.adapters.engine_root import serve, write_root
-from engine_images.adapters.engine_store import EngineStore
 from engine_images.adapters.environment import find_engine_environment
 from engine_images.adapters.vllm_runner import MUST_LOAD, CompletionScorer, VllmRunner
 from engine_images.build.builder import Builder, build_request
+from engine_images.build.engine_root import serve, write_root
+from engine_images.build.engine_store import EngineStore
 from engine_images.build.model import BuildRequest, BuiltEngine
 from engine_images.build.proof import ScoredPrompt
 from engine_images.manifest import EngineManifest, ModelContract
@@ -206,15 +205,6 @@ def record(built: BuiltEngine) -> dict[str, Any]:
     agreement = built.record.agreement
     assert agreement is not None, "a compiled engine was compared"
     return {"engine": built.engine, "tolerance": built.record.tolerance, **agreement.model_dump()}
-
-
-def machine() -> dict[str, Any]:
-    return {
-        "cores": os.cpu_count(),
-        "load_1m": round(os.getloadavg()[0], 1),
-        "kernel": platform.release(),
-        "python": platform.python_version(),
-    }
 
 
 def say(text: str) -> None:

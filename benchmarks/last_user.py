@@ -15,8 +15,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
-import platform
 import sys
 import tempfile
 import time
@@ -24,23 +22,22 @@ from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
-from statistics import median
 from typing import Any
-
-import psutil
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
+from failing_canary import FailingCanary
 from fakes.delivery.world import CHALLENGER, CHAMPION, World, a_spec, right
 from fakes.engines.local_fleet import Request, Users, delivery, stand_in
 from fakes.services.mlflow_server import AwayServer
+from figures import machine, milliseconds
 
 from pipelines.events.journal import Journal
 from pipelines.events.spool import Spool, write_leftovers
 from pipelines.events.writer import WriterLimits
 from pipelines.run.engine import deliver
 from registry.adapters.mlflow_deliveries import MlflowDeliveries
-from registry.model import Event, ModelVersion
+from registry.model import ModelVersion
 from rollouts.adapters import host_client
 from rollouts.adapters.host_client import FleetHost
 from rollouts.model import Engine
@@ -73,27 +70,12 @@ class Chat(FakeChat):
         return await super().ask(url, model, prompt, max_tokens=max_tokens)
 
 
-class Turn:
-    """A listener: once every region is at 50 %, the ledger goes away, and then the canary's evidence turns bad."""
-
-    def __init__(self, world: World, server: AwayServer, mode: str) -> None:
-        self._world, self._server, self._mode = world, server, mode
-        self._on_canary = 0
-        self.verdict_at = 0.0
-
-    def on_event(self, event: Event) -> None:
-        if event.kind == "traffic" and event.step.endswith("/50"):
-            self._on_canary += 1
-            if self._on_canary == len(REGIONS):
-                asyncio.get_running_loop().create_task(self._turn())
-        if event.data.get("outcome") == "fail" and not self.verdict_at:
-            self.verdict_at = time.monotonic()
-
-    async def _turn(self) -> None:
-        await asyncio.sleep(2)
-        if self._mode != "there":
-            await asyncio.to_thread(self._server.hang if self._mode == "stopped" else self._server.end)
-        self._world.evidence.serves("canary", CHALLENGER, failed=0.5)
+async def turn_bad(world: World, server: AwayServer, mode: str) -> None:
+    """The ledger goes away, and then the canary's evidence turns bad."""
+    await asyncio.sleep(2)
+    if mode != "there":
+        await asyncio.to_thread(server.hang if mode == "stopped" else server.end)
+    world.evidence.serves("canary", CHALLENGER, failed=0.5)
 
 
 async def on_this_machine(mode: str, folder: Path, host: FleetHost, server: AwayServer) -> dict[str, Any]:
@@ -106,9 +88,10 @@ async def on_this_machine(mode: str, folder: Path, host: FleetHost, server: Away
     ledger = await asyncio.to_thread(
         deliveries.open_delivery, context.plan.version, context.plan.champion, spec_digest="0" * 64
     )
-    turn, unwritten = Turn(world, server, mode), folder / "unwritten"
+    unwritten = folder / "unwritten"
+    canary = FailingCanary(len(REGIONS), lambda: asyncio.get_running_loop().create_task(turn_bad(world, server, mode)))
     journal = Journal(
-        ledger, clock, [turn], registry=world.registry, spool=Spool(unwritten, ledger.delivery), limits=LIMITS
+        ledger, clock, [canary], registry=world.registry, spool=Spool(unwritten, ledger.delivery), limits=LIMITS
     )
     fleets = {region: host.fleet(region) for region in REGIONS}
     async with AsyncExitStack() as stack:
@@ -126,7 +109,7 @@ async def on_this_machine(mode: str, folder: Path, host: FleetHost, server: Away
     events = deliveries.events(ledger.delivery)
     assert any(event.kind == "closed" for event in events), "what happened did not reach the ledger"
     asked = [each for every in users for each in every.requests]
-    return {**_after(turn.verdict_at, asked), "delivery_over": over - turn.verdict_at}
+    return {**_after(canary.verdict_at, asked), "delivery_over": over - canary.verdict_at}
 
 
 def _after(verdict: float, asked: Sequence[Request]) -> dict[str, Any]:
@@ -166,37 +149,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=5)
     runs = parser.parse_args().runs
-    before = os.getloadavg()[0]
+    before = machine()
     found = asyncio.run(local(runs))
-    print(json.dumps({"runs": runs, "ledger": _told(found), **_machine(before)}, indent=2))
+    print(json.dumps({"runs": runs, "ledger": _told(found), "machine": before}, indent=2))
 
 
 def _told(found: Mapping[str, list[dict[str, Any]]]) -> dict[str, Any]:
     seconds = ("last_user_on_canary", "delivery_over")
     return {
         mode: {
-            **{
-                f"{what}_ms": {
-                    "median": round(median(each[what] for each in runs) * 1000, 1),
-                    "max": round(max(each[what] for each in runs) * 1000, 1),
-                }
-                for what in seconds
-            },
+            **{f"{what}_ms": milliseconds(each[what] for each in runs) for what in seconds},
             **{what: sum(each[what] for each in runs) for what in ("requests", "on_canary", "failed")},
         }
         for mode, runs in found.items()
-    }
-
-
-def _machine(load: float) -> dict[str, Any]:
-    return {
-        "machine": {
-            "cores": os.cpu_count(),
-            "load_1m_before": round(load, 1),
-            "memory_gib": round(psutil.virtual_memory().total / (1 << 30), 1),
-            "kernel": platform.release(),
-            "python": platform.python_version(),
-        }
     }
 
 

@@ -16,8 +16,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
-import platform
 import sys
 import tempfile
 import time
@@ -26,15 +24,14 @@ from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
 
-import psutil
-
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from fakes.engines.local_fleet import REGION, Users, delivery, stand_in
+from figures import machine
 
-from engine_images.adapters.engine_root import PORT, serve, write_root
 from engine_images.adapters.environment import find_engine_environment
 from engine_images.build.builder import build_request
+from engine_images.build.engine_root import PORT, serve, write_root
 from engine_images.choices import CompileMode
 from engine_images.manifest import EngineManifest, ModelContract
 from engine_images.spec import CompileSpec, EngineSettings, VllmSpec
@@ -107,16 +104,6 @@ async def _take_back(fleet: LocalRegionClient) -> float:
     await fleet.rollback("1")
     await asyncio.sleep(SETTLE_SECONDS)
     return verdict_at
-
-
-def machine() -> dict[str, Any]:
-    return {
-        "cores": os.cpu_count(),
-        "load_1m": round(os.getloadavg()[0], 1),
-        "memory_gib": round(psutil.virtual_memory().total / (1 << 30), 1),
-        "kernel": platform.release(),
-        "python": platform.python_version(),
-    }
 
 
 def _vllm(folder: Path, state: Path) -> MakeEngine:

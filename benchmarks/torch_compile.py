@@ -17,10 +17,10 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from engine_images.adapters.engine_store import EngineStore
 from engine_images.adapters.environment import find_engine_environment
 from engine_images.adapters.torch_runner import TorchRunner
 from engine_images.build.builder import Builder, module_request
+from engine_images.build.engine_store import EngineStore
 from engine_images.build.model import BuiltEngine
 from engine_images.build.torch_run import CompileOptions, TorchWorkload, shape_from
 from engine_images.choices import CompileMode, TorchDevice

@@ -45,9 +45,10 @@ from fakes.kube.server import app_of  # noqa: E402
 from rollouts.adapters.kube.client import KubeClient  # noqa: E402
 from rollouts.adapters.kube.credentials import CredentialProvider  # noqa: E402
 from rollouts.argo.state import RolloutHealth, health_of  # noqa: E402
-from rollouts.kube.model import Json, PatchKind, WatchEventType  # noqa: E402
+from rollouts.kube.model import PatchKind, WatchEventType  # noqa: E402
 from rollouts.kube.resources import ROLLOUTS  # noqa: E402
 from tidegate.core.clock import SystemClock  # noqa: E402
+from tidegate.core.model import Json  # noqa: E402
 
 NAMESPACE = "llm"
 WRITTEN = "written at "

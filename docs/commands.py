@@ -1,4 +1,4 @@
-"""Every command, for `typer docs/commands.py utils docs`, which writes `cli.md`."""
+"""Every command, for `typer docs/commands.py utils docs`, which writes `reference/cli.md`."""
 
 from tidegate.cli import command_line
 

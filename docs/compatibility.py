@@ -1,4 +1,4 @@
-"""Writes `compatibility.md`: with which versions of what tidegate was tested, from what the repository knows.
+"""Writes `reference/compatibility.md`: with which versions of what tidegate was tested, from what the repository knows.
 
 Versions come from locks, from the schemas that manifests are judged by, and from what the last run on clusters left.
 """
@@ -89,11 +89,13 @@ def page() -> str:
 HEAD = (
     "# Compatibility",
     "",
+    "*For everyone who wants to know whether it was tried with what they have.*",
+    "",
     "With what tidegate was tested. `make gen` writes this page from locks, schemas and"
-    " [what the last run on clusters left](../tests/cluster/versions.json); what is not here was not tried.",
+    " [what the last run on clusters left](../../tests/cluster/versions.json); what is not here was not tried.",
     "",
     "- **real**: tests start it, or ask a real one.",
-    "- **simulated**: a program of ours plays its part, held to [a contract](cluster-tests.md).",
+    "- **simulated**: a program of ours plays its part, held to [a contract](../internals/cluster-tests.md).",
     "- **schema only**: manifests are judged by its schema, strictly; it never ran. The version is that of the schema.",
     "",
     "| | version | tested against | by | |",
@@ -102,7 +104,7 @@ HEAD = (
 
 
 def _line(row: Tested) -> str:
-    where = ", ".join(f"[`{place}`](../{place})" for place in row.where)
+    where = ", ".join(f"[`{place}`](../../{place})" for place in row.where)
     return f"| {row.name} | {row.version or 'not pinned'} | {row.against} | {where} | {row.note} |"
 
 

@@ -1,7 +1,7 @@
 """Settings become what an engine's entrypoint tells vLLM. Pure: nothing is started here.
 
 The model's path and everything else that vLLM puts into the key of its compile cache must be the same
-for all versions of an architecture, or each version compiles again (docs/decisions/0003). So the model is
+for all versions of an architecture, or each version compiles again (docs/internals/decisions/0003). So the model is
 always `model`, relative to the folder that vLLM starts in.
 """
 

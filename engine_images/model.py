@@ -14,6 +14,8 @@ class EngineEnvironment(Value):
     """The path of its interpreter."""
     vllm: str
     """The version of vLLM in it."""
+    recipe: str
+    """What it was made from: `engine_images.environment.recipe.recipe_digest`."""
 
 
 class Weights(Value):

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gates.evidence.batch import Batch
-from gates.load import RequestRecord
+from gates.evidence.request_record import RequestRecord
 from gates.model import ArmKey
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Protocol
 
+from registry.model import DeliverySummary, ModelVersion
 from registry.model import Event as Event  # noqa: PLC0414  # re-exported: a part of the port Ledger
-from registry.model import ModelVersion
 from rollouts.model import Engine, RegionState
 from tidegate.core.model import Value
 
@@ -73,6 +73,18 @@ class Registry(Protocol):
         ...
 
 
+class VersionRegistry(Registry, Protocol):
+    """The same, asked which versions there are."""
+
+    def resolve(self, name: str, reference: str) -> ModelVersion:
+        """The version behind an alias or a number."""
+        ...
+
+    def location(self, version: ModelVersion) -> str:
+        """Where the version's files are kept."""
+        ...
+
+
 class Ledger(Protocol):
     """The append-only record of one delivery."""
 
@@ -101,6 +113,76 @@ class Ledger(Protocol):
 
     def close(self, outcome: str, reason: str) -> None:
         """The delivery is over: `delivered`, `rolled-back`, `inconclusive`, `interrupted` or `failed`."""
+        ...
+
+
+class DeliveryLedger(Ledger, Protocol):
+    """The same, as the process holds it that carries the delivery."""
+
+    over: frozenset[str]
+    """Marks of those that this process replaced, or found dead."""
+
+    @property
+    def owner(self) -> str:
+        """The mark of the one who carries the delivery."""
+        ...
+
+    @property
+    def known(self) -> Sequence[Event]:
+        """What was written when this process last looked. Asks nobody."""
+        ...
+
+    @property
+    def heads(self) -> tuple[str, ...]:
+        """The hashes of the last events that this process knows of. Asks nobody."""
+        ...
+
+
+class DeliveryHistory(Protocol):
+    """The deliveries that were, to look at."""
+
+    def deliveries(self, name: str, *, last: int | None = None) -> Sequence[DeliverySummary]:
+        """Those of a model, newest first."""
+        ...
+
+    def summary(self, delivery: str) -> DeliverySummary:
+        """One of them; raises UnknownDelivery."""
+        ...
+
+    def is_alive(self, delivery: DeliverySummary) -> bool:
+        """Whether it has not ended and shows signs of life."""
+        ...
+
+    def events(self, delivery: str) -> Sequence[Event]:
+        """What its ledger holds, oldest first."""
+        ...
+
+    def fetch(self, delivery: str, folder: str, into: Path) -> Sequence[Path]:
+        """Copy the files below one folder of what was kept with it."""
+        ...
+
+
+class Deliveries(DeliveryHistory, Protocol):
+    """The same, to begin one or to take part in it."""
+
+    def open_delivery(
+        self,
+        version: ModelVersion,
+        champion: ModelVersion | None,
+        *,
+        spec_digest: str,
+        patience: timedelta = timedelta(0),
+        key: str | None = None,
+    ) -> DeliveryLedger:
+        """Begin the only delivery of the model; one that the same `key` has opened is joined instead."""
+        ...
+
+    def join(self, delivery: str, *, carries: bool = True) -> DeliveryLedger:
+        """The ledger of one that another process opened; `carries` when what is written is a sign of its life."""
+        ...
+
+    def take_over(self, delivery: str, *, patience: timedelta = timedelta(0), key: str | None = None) -> DeliveryLedger:
+        """Carry it on; who carried it before is refused from now on."""
         ...
 
 

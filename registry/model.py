@@ -79,6 +79,28 @@ class EventKind(StrEnum):
     CLOSED = "closed"
 
 
+class StepId(Value):
+    """A step's id, taken apart: `canary@eu-west-1/25`."""
+
+    stage: str
+    place: str = ""
+    """A region, or a wave's number; empty for what is done once for the whole delivery."""
+    weight: str = ""
+    """Percent of users, where the stage has one."""
+
+    @classmethod
+    def parsed(cls, text: str) -> StepId:
+        """Whatever the text is, something comes of it: an older or newer tidegate may have written it."""
+        stage, _, where = text.partition("@")
+        place, _, weight = where.partition("/")
+        return cls(stage=stage, place=place, weight=weight)
+
+    @property
+    def region(self) -> str | None:
+        """None for what names a wave, or no place."""
+        return self.place if self.place and not self.place.isdecimal() else None
+
+
 class Event(Value):
     """One line of the ledger."""
 

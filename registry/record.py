@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from registry.chain import Believed, ChainEntry, ChainFinding, entry_of, examine
 from registry.conventions import EVENT_PREFIX, LAST_STEP, NOTE, REGION_PREFIX
-from registry.model import Event
+from registry.model import Event, StepId
 from tidegate.core.text import code_cell, table_cell
 
 TAG_CHARACTERS = 4000
@@ -135,14 +135,8 @@ def next_number(tags: Mapping[str, str]) -> int:
 def state_tags(event: Event) -> dict[str, str]:
     """What a list of runs shows of the newest event."""
     tags = {LAST_STEP: event.step}
-    region = region_of(event.step)
+    region = StepId.parsed(event.step).region
     return tags | ({REGION_PREFIX + region: f"{event.step} {event.kind}"} if region else {})
-
-
-def region_of(step: str) -> str | None:
-    """The region in a step's id; `bake@1` names a wave, not a region."""
-    place = step.partition("@")[2].partition("/")[0]
-    return place if place and not place.isdecimal() else None
 
 
 def metric_name(name: str) -> str:

@@ -110,7 +110,7 @@ def _share_of_time(gauge: str, bad: str) -> RawSli:
 
 Severity = Literal["page", "ticket"]
 
-OWN_RUNBOOK = "docs/slo-catalogue.md"
+OWN_RUNBOOK = "docs/reference/slo-catalogue.md"
 """In tidegate's documentation; a section for each kind."""
 
 _REGION = "{{ $labels.region }}"

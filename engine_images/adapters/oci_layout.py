@@ -12,7 +12,6 @@ import io
 import json
 import os
 import tarfile
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -32,7 +31,7 @@ from engine_images.oci.model import (
     Source,
     canonical,
 )
-from tidegate.core.files import file_lock
+from tidegate.core.files import file_lock, partial_file, replace_file
 
 LAYOUT_FILE = "oci-layout"
 INDEX_FILE = "index.json"
@@ -89,20 +88,13 @@ class OciLayout:
         folder = self.root / "blobs" / "sha256"
         with _room_on_disk(folder):
             folder.mkdir(parents=True, exist_ok=True)
-            handle, name = tempfile.mkstemp(dir=folder, prefix=".part-")
-            part = Path(name)
-            try:
-                with os.fdopen(handle, "wb") as file:
+            with partial_file(folder / "blob") as partial:
+                with partial.open("xb") as file:
                     hashed = HashedFile(file)
                     yield hashed
                     file.flush()
                     os.fsync(file.fileno())
-                # mkstemp's own mode is for secrets; a registry or another user must be able to read blobs.
-                part.chmod(0o644)
-                part.replace(folder / hashed.digest.removeprefix("sha256:"))
-            except BaseException:
-                part.unlink(missing_ok=True)
-                raise
+                partial.replace(folder / hashed.digest.removeprefix("sha256:"))
 
     def path(self, descriptor: Descriptor) -> Path:
         """Where a blob is.
@@ -153,12 +145,12 @@ class OciLayout:
         """Let `reference` name this manifest, one of this layout, from now on."""
         # Two builds that name their images at once wait for each other; a lock on the folder leaves no file.
         with _room_on_disk(self.root), file_lock(self.root):
-            _replace(self.root / LAYOUT_FILE, canonical({"imageLayoutVersion": VERSION}))
+            replace_file(self.root / LAYOUT_FILE, canonical({"imageLayoutVersion": VERSION}))
             others = [entry for entry in self._entries() if entry.annotations.get(REFERENCE) != reference]
             named = descriptor.model_copy(update={"annotations": {REFERENCE: reference}})
             entries = sorted((*others, named), key=lambda entry: entry.annotations.get(REFERENCE, ""))
             index = {"schemaVersion": 2, "mediaType": INDEX, "manifests": [entry.to_dict() for entry in entries]}
-            _replace(self.root / INDEX_FILE, canonical(index))
+            replace_file(self.root / INDEX_FILE, canonical(index))
 
     def manifest(self, reference: str | None = None) -> Descriptor:
         """The manifest of the image named `reference`, or by its digest; the only one when None.
@@ -221,13 +213,6 @@ def _json(content: bytes, path: Path) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise BrokenImage(f"{path} is not a JSON object")
     return document
-
-
-def _replace(path: Path, content: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.{os.getpid()}")
-    part.write_bytes(content)
-    part.replace(path)
 
 
 @contextmanager

@@ -6,7 +6,6 @@ import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import partial
 from typing import TypeVar
 
@@ -24,45 +23,11 @@ from engine_images.oci.signatures import (
     with_referrer,
     with_signature,
 )
+from engine_images.oci.transfers import PushResult, Transfer, TransferKind
 from engine_images.sbom import MEDIA_TYPE
 from engine_images.signature import SigningKey
-from tidegate.core.model import Value
-
-
-class TransferKind(StrEnum):
-    """How a blob came into the repository."""
-
-    THERE = "there"
-    """It was there before."""
-    MOUNTED = "mounted"
-    """The registry took it from the base's repository."""
-    COPIED = "copied"
-    """From the base's registry, through this machine."""
-    SENT = "sent"
-
-
-class Transfer(Value):
-    """One blob, on its way or arrived."""
-
-    title: str
-    """What it holds: a layer's title, `base layer`, `configuration`."""
-    digest: str
-    size: int
-    """In bytes."""
-    how: TransferKind
-    done: int
-    """Bytes that have gone so far; `size` once it is there."""
-
 
 Progress = Callable[[Transfer], None]
-
-
-class PushResult(Value):
-    """What a push did."""
-
-    reference: str
-    """With the digest that the registry gave back."""
-    transfers: tuple[Transfer, ...]
 
 
 PAUSES = (0.5, 1.0, 2.0, 4.0, 8.0)

@@ -1,49 +1,17 @@
-"""Reads an engine's image without its large layers, from a layout or a registry, and what proves whose it is."""
+"""Where an image lies: in a layout on this disk, or in a registry."""
 
 from __future__ import annotations
 
-import io
 import json
-import tarfile
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from pathlib import PurePosixPath
-from typing import Protocol
 
-from engine_images.adapters.engine_root import entrypoint_digests
 from engine_images.adapters.oci_layout import OciLayout
 from engine_images.adapters.oci_registry import Repository
-from engine_images.errors import BadSignature, BrokenImage, NotThere
-from engine_images.manifest import ROOT
-from engine_images.oci.inspect import EngineImage, engine_image, engine_layer
-from engine_images.oci.model import INDEXES, Descriptor, Document
-from engine_images.oci.signatures import (
-    PAYLOAD,
-    SIGNATURE,
-    Signed,
-    signature_tag,
-    signer_of_image,
-    signer_of_manifest,
-    unsigned_differences,
-)
+from engine_images.errors import BrokenImage, NotThere
+from engine_images.oci.model import Descriptor
+from engine_images.oci.signatures import DOCUMENT_LIMIT, PAYLOAD, SIGNATURE, Signed, signature_tag
 
-ENGINE_LAYER_LIMIT = 64 << 20
-"""Bytes. Entrypoint, manifest and SBOM are a few hundred thousand; more than this is something else."""
-
-DOCUMENT_LIMIT = 4 << 20
-"""Bytes of an image's configuration: what registries themselves take for a manifest."""
-
-
-class Images(Protocol):
-    """A place that holds one image."""
-
-    def manifest(self) -> tuple[Descriptor, bytes]:
-        """The image's manifest, and its bytes."""
-        ...
-
-    def content(self, descriptor: Descriptor) -> bytes:
-        """A small blob, proven against its digest."""
-        ...
+SIGNATURES_LIMIT = 64
+"""Signatures of one image that are looked at; the one who may write to a registry may hang thousands on it."""
 
 
 class InLayout:
@@ -63,147 +31,37 @@ class InLayout:
         """See Images."""
         return self._layout.content(descriptor)
 
+    def signatures(self, digest: str) -> None:
+        """See Images."""
+
 
 class InRegistry:
     """One image of an opened repository."""
 
     def __init__(self, repository: Repository) -> None:
         """Its reference says which image."""
-        self.repository = repository
+        self._repository = repository
 
     def manifest(self) -> tuple[Descriptor, bytes]:
         """See Images."""
-        return self.repository.manifest(self.repository.reference.name)
+        return self._repository.manifest(self._repository.reference.name)
 
     def content(self, descriptor: Descriptor) -> bytes:
         """See Images."""
-        return b"".join(self.repository.blob(descriptor))
+        return b"".join(self._repository.blob(descriptor))
 
+    def signatures(self, digest: str) -> tuple[Signed, ...]:
+        """In cosign's format; none when there are none.
 
-def read_engine(images: Images) -> EngineImage:
-    """What the image holds; every document that is read is proven against its digest.
-
-    Raises:
-        BrokenImage: no image of an engine, or something in it was changed.
-    """
-    image, manifest = _image(images)
-    return engine_image(image.digest, manifest, config_of(images), _engine_files(images, manifest))
-
-
-def config_of(images: Images) -> Document:
-    """The image's configuration.
-
-    Raises:
-        BrokenImage: as `read_engine`.
-    """
-    _, manifest = _image(images)
-    content = _content(images, Descriptor.read(manifest["config"]), "configuration", DOCUMENT_LIMIT)
-    config: Document = json.loads(content)
-    return config
-
-
-def read_engine_files(images: Images) -> dict[str, bytes]:
-    """The files of the engine layer, by absolute path in the image.
-
-    Raises:
-        BrokenImage: no image of an engine, or the layer was changed.
-    """
-    _, manifest = _image(images)
-    return _engine_files(images, manifest)
-
-
-def _image(images: Images) -> tuple[Descriptor, Document]:
-    image, content = images.manifest()
-    if image.media_type in INDEXES:
-        raise BrokenImage("an index of several images; an engine's image is one", hint="name it by its digest")
-    manifest: Document = json.loads(content)
-    return image, manifest
-
-
-def _engine_files(images: Images, manifest: Document) -> dict[str, bytes]:
-    layer = engine_layer(manifest)
-    content = _content(images, layer, "engine layer", ENGINE_LAYER_LIMIT)
-    try:
-        # Ours is never compressed, and what is not compressed cannot become more than it is.
-        with tarfile.open(fileobj=io.BytesIO(content), mode="r:") as tar:
-            return dict(_files(tar, len(content)))
-    except tarfile.TarError as error:
-        raise BrokenImage(f"the engine layer is not an uncompressed tar: {error}") from error
-
-
-def _content(images: Images, descriptor: Descriptor, what: str, limit: int) -> bytes:
-    if descriptor.size > limit:
-        raise BrokenImage(f"the {what} has {descriptor.size:,} bytes; expected at most {limit:,}")
-    return images.content(descriptor)
-
-
-def _files(tar: tarfile.TarFile, limit: int) -> Iterator[tuple[str, bytes]]:
-    """The files by absolute path; nothing is read that the tar's own length does not account for."""
-    seen: set[str] = set()
-    for member in tar:
-        path = f"/{member.name}"
-        limit -= member.size
-        if member.isdir():
-            continue
-        if not member.isfile() or member.issparse() or not _ours(path) or path in seen or limit < 0:
-            raise BrokenImage(f"the engine layer has {path[:200]!r}; expected plain files below {ROOT}, each once")
-        seen.add(path)
-        file = tar.extractfile(member)
-        yield path, file.read() if file else b""
-
-
-def _ours(path: str) -> bool:
-    return path.startswith(f"{ROOT}/") and ".." not in PurePosixPath(path).parts
-
-
-SIGNATURES_LIMIT = 64
-"""Signatures of one image that are looked at; the one who may write to a registry may hang thousands on it."""
-
-
-@dataclass(frozen=True)
-class ImageProof:
-    """What was proven of an image, and by which keys."""
-
-    image: EngineImage
-    manifest_by: str
-    image_by: str | None
-    """None for one in a layout, which has no place for signatures of images."""
-
-
-def prove_image(images: Images, keys: Mapping[str, bytes]) -> ImageProof:
-    """Prove all of an image: by the signature of its digest in a registry, else piece by piece.
-
-    Raises:
-        BadSignature: a signature is missing or by none of the keys; or, in a layout, something of the image that
-            the manifest's signature does not cover is not what this tidegate would have put there.
-        BrokenImage: no image of an engine, or something in it was changed.
-    """
-    image = read_engine(images)
-    manifest_by = signer_of_manifest(read_engine_files(images), keys)
-    if isinstance(images, InRegistry):
-        found = signatures_of(images.repository, image.digest)
-        return ImageProof(image, manifest_by, signer_of_image(image.digest, found, keys))
-    odd = next(unsigned_differences(image, config_of(images), entrypoint_digests()), None)
-    if odd:
-        raise BadSignature(
-            f"{odd}, and the signature of the engine's manifest does not cover it",
-            hint="`tidegate engine push --sign-key` signs an image whole; verify it in its registry",
-        )
-    return ImageProof(image, manifest_by, None)
-
-
-def signatures_of(repository: Repository, digest: str) -> tuple[Signed, ...]:
-    """The signatures next to the image with that digest, in cosign's format; none when there are none.
-
-    Raises:
-        BrokenImage: they cannot be read.
-    """
-    try:
-        _, content = repository.manifest(signature_tag(Descriptor(media_type="", digest=digest, size=0)))
-    except NotThere:
-        return ()
-    layers = [Descriptor.read(layer) for layer in json.loads(content).get("layers", ())]
-    found = [layer for layer in layers if layer.media_type == PAYLOAD and SIGNATURE in layer.annotations]
-    if any(layer.size > DOCUMENT_LIMIT for layer in found) or len(found) > SIGNATURES_LIMIT:
-        raise BrokenImage(f"the signatures of {digest} are larger or more than signatures are")
-    return tuple((b"".join(repository.blob(layer)), layer.annotations[SIGNATURE].encode()) for layer in found)
+        Raises:
+            BrokenImage: they cannot be read.
+        """
+        try:
+            _, content = self._repository.manifest(signature_tag(Descriptor(media_type="", digest=digest, size=0)))
+        except NotThere:
+            return ()
+        layers = [Descriptor.read(layer) for layer in json.loads(content).get("layers", ())]
+        found = [layer for layer in layers if layer.media_type == PAYLOAD and SIGNATURE in layer.annotations]
+        if any(layer.size > DOCUMENT_LIMIT for layer in found) or len(found) > SIGNATURES_LIMIT:
+            raise BrokenImage(f"the signatures of {digest} are larger or more than signatures are")
+        return tuple((b"".join(self._repository.blob(layer)), layer.annotations[SIGNATURE].encode()) for layer in found)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import shutil
+import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -14,11 +16,14 @@ from openai import APIError, AsyncOpenAI, DefaultAsyncHttpxClient
 from openai.types import CompletionChoice
 from pydantic import TypeAdapter
 
-from engine_images.adapters.engine_root import digests_of, key_of, serve, tidy_cache
+from engine_images.build.engine_root import digests_of, import_path, serve, tidy_cache, write_root
 from engine_images.build.model import BuildRequest
 from engine_images.build.proof import EngineStart, ScoredPrompt, compare, kernels_added, read_start_log, timing_of
-from engine_images.manifest import CACHE_FOLDER, CompileKey
+from engine_images.errors import EnvironmentMissing
+from engine_images.manifest import CACHE_FOLDER, CompileKey, EngineManifest
+from engine_images.oci.entrypoint_files import PACKAGE
 from engine_images.ports import EngineServers, LogprobScorer, StartAttempt, StartResult
+from tidegate.core.children import Child, variables_for
 from tidegate.core.errors import OutsideError
 
 ANSWER_TOKENS = 16
@@ -69,6 +74,35 @@ def _scored(choice: CompletionChoice, seconds: float) -> ScoredPrompt:
         logprobs=tuple(float(value) for value in logprobs.token_logprobs or () if value is not None),
         seconds=seconds,
     )
+
+
+KEY_SECONDS = 60.0
+
+
+def key_of(request: BuildRequest, root: Path) -> CompileKey:
+    """What the engine environment on this machine says of everything that a compiled model depends on.
+
+    Raises:
+        EnvironmentMissing: its Python does not answer.
+    """
+    write_root(root, EngineManifest(engine="", model=request.model, launch=request.launch), request.folder, None)
+    command = [request.environment.python, "-m", PACKAGE, "key", "--root", str(root)]
+    try:
+        done = subprocess.run(
+            command,
+            env=variables_for(Child.ENGINE, os.environ) | import_path(root),
+            cwd=root,
+            capture_output=True,
+            text=True,
+            timeout=KEY_SECONDS,
+            check=True,
+        )
+        return CompileKey(factors=json.loads(done.stdout))
+    except (OSError, subprocess.SubprocessError, ValueError) as error:
+        said = getattr(error, "stderr", None) or str(error)
+        raise EnvironmentMissing(
+            f"{request.environment.python} does not tell its compile key", hint="run: tidegate setup", detail=said
+        ) from error
 
 
 KEY_VARIABLE = "TIDEGATE_COMPILE_KEY"

@@ -68,7 +68,6 @@ class Speculation(Value):
     draft: str | None
     """Where the draft model is."""
     tokens: int | None
-    draft_tensor_parallel: int | None
     adaptive: bool
 
 
@@ -89,7 +88,6 @@ class Serving(Value):
     memory_utilization: float
     cpu_offload_bytes: int
     block_size: int | None
-    prefix_caching: bool | None
     chunked_prefill: bool | None
     lora: tuple[LoraAdapter, ...]
     lora_enabled: bool
@@ -122,7 +120,6 @@ def serving(args: Arguments) -> Serving:
         memory_utilization=read.number("gpu-memory-utilization", DEFAULT_MEMORY_UTILIZATION),
         cpu_offload_bytes=int(read.number("cpu-offload-gb", 0) * 1024**3),
         block_size=read.count("block-size"),
-        prefix_caching=read.flag("enable-prefix-caching"),
         chunked_prefill=read.flag("enable-chunked-prefill"),
         lora=tuple(_adapters(args.get("lora-modules"))),
         lora_enabled=read.flag("enable-lora") or False,
@@ -179,7 +176,6 @@ def _speculation(args: Arguments) -> Speculation | None:
         method=_text(config.get("method")),
         draft=_text(config.get("model")),
         tokens=read_count(config.get("num_speculative_tokens")),
-        draft_tensor_parallel=read_count(config.get("draft_tensor_parallel_size")),
         adaptive=config.get("enable_adaptive_verification") is True,
     )
 

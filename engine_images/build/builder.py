@@ -5,19 +5,19 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from engine_images.adapters.engine_root import digests_of, entrypoint_digest, fixed_run_folder, write_root
-from engine_images.adapters.engine_store import EngineStore
-from engine_images.adapters.environment import recipe_digest
-from engine_images.adapters.model_version import read_weights
+from engine_images.build.engine_root import digests_of, fixed_run_folder, write_root
+from engine_images.build.engine_store import EngineStore
 from engine_images.build.model import BuildRecord, BuildRequest, BuiltEngine, CompiledModel
 from engine_images.build.proof import CompileProof
 from engine_images.build.torch_run import CompileOptions, TorchWorkload, shape_from
+from engine_images.checks.weights import read_weights
 from engine_images.choices import CompileMode
 from engine_images.errors import NotProven
 from engine_images.launch import launch_of
 from engine_images.manifest import CompileKey, EngineManifest, Launch, ModelContract
 from engine_images.memory import estimate_memory
 from engine_images.model import EngineEnvironment
+from engine_images.oci.entrypoint_files import entrypoint_digest
 from engine_images.ports import BuildRunner, Progress, StartAttempt
 from engine_images.spec import EngineSettings, TorchSpec
 
@@ -57,7 +57,7 @@ def build_request(
         folder=folder.absolute(),
         launch=launch_of(settings, environment, name=name),
         environment=environment,
-        recipe=recipe_digest(),
+        recipe=environment.recipe,
         entrypoint=entrypoint_digest(),
         compiled=asked.mode is not CompileMode.NONE,
         prompts=prompts(),
@@ -86,7 +86,7 @@ def module_request(
         folder=folder.absolute(),
         launch=Launch(arguments=arguments, environment={}, drain_seconds=0, warm_up=()),
         environment=environment,
-        recipe=recipe_digest(),
+        recipe=environment.recipe,
         entrypoint=entrypoint_digest(),
         compiled=options.mode is not CompileMode.NONE,
         torch=workload,

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 
-from engine_images.adapters.model_version import read_version
 from engine_images.arguments.pinned import pinned_vllm
 from engine_images.checks.configuration import (
     companion_obstacles,
@@ -63,14 +61,14 @@ def _own_length(files: VersionFiles) -> int:
 
 
 def problems_of(
-    version_folder: Path, settings: EngineSettings, *, machine_bytes: int | None = None
+    files: VersionFiles, settings: EngineSettings, *, machine_bytes: int | None = None
 ) -> tuple[Obstacle, ...]:
-    """Everything that stands in the way of serving the Hugging Face directory `version_folder`; empty when nothing.
+    """Everything that stands in the way of serving `files`; empty when nothing.
 
     `machine_bytes` is the memory of the machine that serves, where the accelerator is a CPU; of this one by default.
     """
     machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if machine_bytes is None else machine_bytes
-    return tuple(obstacles(read_version(version_folder), settings, machine_bytes=machine))
+    return tuple(obstacles(files, settings, machine_bytes=machine))
 
 
 def require_servable(found: Sequence[Obstacle], version: str) -> None:
@@ -83,6 +81,6 @@ def require_servable(found: Sequence[Obstacle], version: str) -> None:
         raise CannotBeServed("\n".join(f"{version}: {obstacle}" for obstacle in found))
 
 
-def sampling_of(version_folder: Path, settings: EngineSettings) -> Mapping[str, float]:
+def sampling_of(files: VersionFiles, settings: EngineSettings) -> Mapping[str, float]:
     """What is used for requests that say nothing: the version's own defaults, changed by the spec's."""
-    return sampling_defaults(read_version(version_folder).document(GENERATION_FILE), settings.sampling)
+    return sampling_defaults(files.document(GENERATION_FILE), settings.sampling)

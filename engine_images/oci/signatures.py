@@ -9,16 +9,18 @@ nobody signed the image, the rest is compared with what this tidegate would have
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from engine_images.errors import BadSignature
-from engine_images.manifest import ENTRYPOINT_FOLDER, MANIFEST_FILE, ROOT, SIGNATURE_FILE, Digests
-from engine_images.oci.inspect import EngineImage
+from engine_images.manifest import MANIFEST_FILE, ROOT, SIGNATURE_FILE
 from engine_images.oci.model import CONFIG, INDEX, MANIFEST, Descriptor, Document, canonical
 from engine_images.oci.reference import ImageReference
 from engine_images.signature import verify
 from tidegate.core.model import Value
+
+DOCUMENT_LIMIT = 4 << 20
+"""Bytes of an image's configuration: what registries themselves take for a manifest."""
 
 EMPTY = "application/vnd.oci.empty.v1+json"
 PAYLOAD = "application/vnd.dev.cosign.simplesigning.v1+json"
@@ -94,9 +96,6 @@ def _signature_config(payloads: list[str]) -> Document:
 Signed = tuple[bytes, bytes]
 """A payload in the words of `simple signing`, and its signature in base64."""
 
-STARTS = ("-m", "tidegate_entrypoint", "serve")
-"""How the first process goes on behind its Python."""
-
 
 def signer_of_image(digest: str, signatures: Sequence[Signed], keys: Mapping[str, bytes]) -> str:
     """The name of the key by which one of the signatures is of this image.
@@ -145,26 +144,6 @@ def signer_of_manifest(files: Mapping[str, bytes], keys: Mapping[str, bytes]) ->
             continue
         return name
     raise BadSignature("the engine's manifest is signed by another key, or was changed since it was signed")
-
-
-def unsigned_differences(image: EngineImage, config: Document, entrypoint: Digests) -> Iterator[str]:
-    """Where what the manifest's signature does not cover differs from what this tidegate puts into an image.
-
-    Args:
-        image: as it was read.
-        config: its configuration.
-        entrypoint: digests of this tidegate's own entrypoint, by path below the entrypoint's folder.
-    """
-    below = f"{ROOT}/{ENTRYPOINT_FOLDER}/"
-    found = {path.removeprefix(below): digest for path, digest in image.files.items() if path.startswith(below)}
-    for path in sorted(found.keys() | entrypoint.keys()):
-        if found.get(path) != entrypoint.get(path):
-            yield f"{below}{path} is not this tidegate's own"
-    said = config.get("config") or {}
-    if tuple(said.get("Entrypoint") or ())[1:] != STARTS or said.get("Cmd"):
-        yield f"the first process is {[*(said.get('Entrypoint') or ()), *(said.get('Cmd') or ())]}"
-    if str(said.get("User", "")).partition(":")[0] in {"0", "root"}:
-        yield f"the user is {said['User']}"
 
 
 def _digest_in(payload: bytes) -> str:

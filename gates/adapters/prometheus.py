@@ -12,12 +12,11 @@ from gates.evidence.batch import ArmName, Batch, Events
 from gates.evidence.conventions import BUCKET, BY_PROXY, HISTOGRAMS, POD, PROCESS_START, UP, RequestCounters
 from gates.evidence.counters import Bucket
 from gates.evidence.scrape import batch_of
+from gates.evidence.selector import NAME, selector
 from gates.evidence.series import ArmScrapes, RawSeries, ScrapeWindow, Targets
 from gates.model import ArmKey, NoData
 from tidegate.core.adapters.prometheus import PrometheusClient
 from tidegate.core.errors import OutsideError
-
-NAME = "__name__"
 
 
 class PrometheusApi(PrometheusClient):
@@ -57,16 +56,6 @@ def series_of(answer: Mapping[str, Any]) -> RawSeries:
             for at, histogram in answer.get("histograms", ())
         ),
     )
-
-
-def selector(match: Mapping[str, str], *, regex: str = "") -> str:
-    """`{name="value",...}`; the label `regex` is matched as an expression."""
-    pairs = (f'{name}{"=~" if name == regex else "="}"{_escaped(value)}"' for name, value in match.items())
-    return "{" + ",".join(pairs) + "}"
-
-
-def _escaped(value: str) -> str:
-    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
 def _bucket(entry: tuple[int, str, str, str]) -> Bucket:

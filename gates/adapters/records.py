@@ -1,18 +1,16 @@
-"""Reads the load's record file, also while it grows, and offers it as a source of evidence."""
+"""Offers what the load writes down as a source of evidence."""
 
 from __future__ import annotations
 
 from bisect import bisect_right, insort
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from operator import itemgetter
 from pathlib import Path
 from threading import Lock
 
-from pydantic import ValidationError
-
 from gates.evidence.batch import ArmName, Batch, LatencyMetric, PodEvidence
-from gates.load import RequestRecord
+from gates.evidence.request_record import RecordReader, RequestRecord
 from gates.model import ArmKey
 from tidegate.core.errors import OutsideError
 
@@ -58,45 +56,6 @@ class RecordBuffer:
 
 _NOBODY = ("", "")
 """Role and version of a request that no engine answered."""
-
-
-class RecordReader:
-    """Follows one file: each call reads what was appended since the last."""
-
-    def __init__(self, path: Path, *, offset: int = 0) -> None:
-        """`offset` is where to begin, in bytes; it must be the start of a line."""
-        self.path = path
-        self.offset = offset
-
-    def read_new(self) -> list[RequestRecord]:
-        """The records appended since the last call; a line without its end waits for the next.
-
-        Raises:
-            OutsideError: when the file is not there, or a complete line is no record.
-        """
-        return [record for record, _ in self.read_lines()]
-
-    def read_lines(self) -> Iterator[tuple[RequestRecord, bytes]]:
-        """As `read_new`, one after the other, each record with its line; what was not taken is read again."""
-        try:
-            with self.path.open("rb") as file:
-                file.seek(self.offset)
-                data = file.read()
-        except OSError as error:
-            raise OutsideError(f"cannot read the load's records {self.path}: {error.strerror}") from error
-        # The load writes while we read: its last line may be half there.
-        for line in data[: data.rfind(b"\n") + 1].splitlines(keepends=True):
-            if line.strip():
-                yield self._parse(line), line
-            self.offset += len(line)
-
-    def _parse(self, line: bytes) -> RequestRecord:
-        try:
-            return RequestRecord.model_validate_json(line)
-        except ValidationError as error:
-            raise OutsideError(
-                f"{self.path} has a line that is no record", hint="is another program writing to it?", detail=str(error)
-            ) from error
 
 
 class RecordSource:

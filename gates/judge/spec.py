@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
@@ -78,11 +77,6 @@ class JudgeGate(SpecModel):
     """Of a question that met 429, 5xx or silence, ever longer apart."""
     concurrency: Sample = 4
     """Questions under way at once."""
-
-    @property
-    def pairs_until_trusted(self) -> int:
-        """Judged pairs after which the control can be expected to have said its word."""
-        return math.ceil(self.control.min_asked / self.control.share)
 
     def contradictions(self) -> Iterator[SpecConflict]:
         """What may not stand in a spec together, or at all; never tells what could be a key."""

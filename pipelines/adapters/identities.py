@@ -173,6 +173,17 @@ def sign(statement: str, key: Path) -> str:
     return ended.stdout
 
 
+@dataclass(frozen=True)
+class KeyProver:
+    """A `Prover`: an SSH key, here or in an agent."""
+
+    key: Path
+
+    def prove(self, statement: str) -> Proof:
+        """Sign it."""
+        return Proof(kind="ssh", statement=statement, credential=sign(statement, self.key))
+
+
 def signer_of(statement: str, signature: str, allowed: Path, at: datetime) -> Signer:
     """Whose signature it is, by the file of allowed signers as it was valid at that time.
 

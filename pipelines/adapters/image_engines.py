@@ -1,96 +1,18 @@
-"""A model version of the registry becomes an engine that clusters can run: its image was built and pushed before.
-
-What an image has to be before a cluster hears of it, the trust file says.
-"""
+"""A model version of the registry becomes an engine that clusters can run: its image was built and pushed before."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from engine_images.adapters.oci_read import Images, prove_image
-from engine_images.errors import BadKey, BadSignature, BrokenImage
-from engine_images.oci.reference import ImageReference
-from engine_images.signature import read_public_key
-from pipelines.errors import NoImage, UntrustedImage
+from pipelines.authority.engine_images import TrustedImages, pinned_image
 from pipelines.ports import Registry
-from pipelines.spec.trust import EngineTrust
 from pipelines.state import StateFolder
 from registry.conventions import ENGINE_IMAGE
 from registry.model import ModelVersion
 from rollouts.model import Engine
 from tidegate.core.threads import call_in_thread
-
-Open = Callable[[ImageReference], AbstractContextManager[Images]]
-
-
-@dataclass(frozen=True)
-class TrustedImages:
-    """What an image has to be before a cluster hears of it."""
-
-    open: Open
-    """Opens an image in its registry."""
-    repositories: tuple[str, ...] = ()
-    keys: Mapping[str, bytes] = field(default_factory=dict)
-    """In PEM, by the names of their files."""
-
-    def prove(self, version: ModelVersion, image: str) -> str:
-        """Say in a few words what was proven; nothing when nothing is asked for.
-
-        Raises:
-            UntrustedImage: it is from elsewhere, not signed by one of the keys, or of other files.
-            RegistryUnavailable: its registry does not answer.
-        """
-        reference = ImageReference.parse(image)
-        if self.repositories and not any(_is_below(reference, each) for each in self.repositories):
-            allowed = ", ".join(self.repositories)
-            raise UntrustedImage(f"{version.uri}: {image} is from none of the allowed repositories: {allowed}")
-        if not self.keys:
-            return ""
-        try:
-            with self.open(reference) as images:
-                proof = prove_image(images, self.keys)
-        except (BadSignature, BrokenImage) as error:
-            raise UntrustedImage(f"{version.uri}: {image}: {error.message}", hint=error.hint) from error
-        model = proof.image.engine.model
-        if (model.name, model.version, model.digest) != (version.name, version.version, version.digest):
-            served = f"{model.name} {model.version}, digest {model.digest[:12]}"
-            raise UntrustedImage(f"{version.uri}, digest {version.digest[:12]}: {image} is an engine of {served}")
-        return f"signed by {proof.manifest_by}"
-
-
-def keys_in(trust: EngineTrust, folder: Path) -> dict[str, bytes]:
-    """The keys that the trust file names.
-
-    Raises:
-        BadKey: a file cannot be read, or holds no public key.
-    """
-    found = {}
-    for path in trust.keys:
-        where = f"engines.keys of the trust file: {folder / path}"
-        try:
-            found[str(path)] = (folder / path).read_bytes()
-            # What is named here goes into every cluster: a private key must not.
-            read_public_key(found[str(path)])
-        except OSError as error:
-            raise BadKey(f"{where}: {error.strerror}") from error
-        except BadKey as error:
-            raise BadKey(f"{where}: {error.message}") from error
-    return found
-
-
-def pem_of(trusted: TrustedImages | None) -> str:
-    """The keys as engines read them, one after the other; empty where none is asked for."""
-    keys = trusted.keys.values() if trusted else ()
-    return "".join(f"{key.decode(errors='replace').strip()}\n" for key in keys)
-
-
-def _is_below(reference: ImageReference, allowed: str) -> bool:
-    name = f"{reference.registry}/{reference.repository}"
-    return name.startswith(allowed[:-1]) if allowed.endswith("/*") else name == allowed
-
 
 Progress = Callable[[str], None]
 
@@ -134,24 +56,3 @@ def _since(image: str, tags: Mapping[str, str]) -> str:
     """What to say of a tag that was changed after the plan was made."""
     now = tags.get(ENGINE_IMAGE)
     return "" if now == image else f", as planned; its tag {ENGINE_IMAGE} says {now or 'nothing'} since"
-
-
-def pinned_image(version: ModelVersion, tags: Mapping[str, str]) -> str:
-    """The image that the version's tags name, by digest.
-
-    Raises:
-        NoImage: as `ImageEngines.prepare`.
-    """
-    image = tags.get(ENGINE_IMAGE)
-    if not image:
-        raise NoImage(
-            f"{version.uri} has no engine image: its tag {ENGINE_IMAGE} is missing",
-            hint=f"`tidegate engine build {version.uri} --base BASE --layout images`, then "
-            f"`tidegate engine push images:{version.name}:{version.version} REGISTRY/REPOSITORY:TAG --mark`",
-        )
-    if not ImageReference.parse(image).digest:
-        raise NoImage(
-            f"{version.uri}: {image} names its engine image by a tag, which may move",
-            hint="push it again with `tidegate engine push --mark`, which notes the digest",
-        )
-    return image

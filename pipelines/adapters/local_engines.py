@@ -5,12 +5,13 @@ A build starts engines in order to learn from them, as a fleet starts engines.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from engine_images.adapters.engine_root import PORT, READY_PATH, serve, sweep
+from engine_images.adapters.model_version import read_version
 from engine_images.build.builder import Builder, build_request
+from engine_images.build.engine_root import PORT, READY_PATH, serve, sweep
 from engine_images.build.model import BuildRequest, BuiltEngine
 from engine_images.checks.servable import problems_of, require_servable, sampling_of
 from engine_images.manifest import ModelContract
@@ -137,16 +138,18 @@ class LocalEngines:
 
     def _order(self, version: ModelVersion, source: str) -> BuildRequest:
         folder = self.folder(version)
-        served = self.settings.torch is None
-        if served:
-            require_servable(problems_of(folder, self.settings), version.uri)
+        sampling: Mapping[str, float] = {}
+        if self.settings.torch is None:
+            files = read_version(folder)
+            require_servable(problems_of(files, self.settings), version.uri)
+            sampling = sampling_of(files, self.settings)
         contract = ModelContract(
             name=version.name,
             version=version.version,
             digest=version.digest,
             files=version.files,
             source=source,
-            sampling=sampling_of(folder, self.settings) if served else {},
+            sampling=sampling,
         )
         return build_request(
             contract, folder, self.settings, self.environment, name=self.name, spec_folder=self.spec_folder

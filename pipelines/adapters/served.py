@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-from gates.adapters.prometheus import NAME, selector
 from gates.evidence.conventions import BY_ENGINE, POD
+from gates.evidence.selector import NAME, selector
 from tidegate.core.adapters.prometheus import PrometheusClient
 from tidegate.core.threads import call_in_thread
 

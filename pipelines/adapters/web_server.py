@@ -14,6 +14,7 @@ import uvicorn
 from starlette.applications import Starlette
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from tidegate.core.adapters.asgi import serving
 from tidegate.core.errors import OutsideError, UsageError
 from tidegate.core.model import Value
 
@@ -123,14 +124,6 @@ def address_of(listener: socket.socket, *, tls: Tls | None = None) -> str:
     return f"http{'s' if tls else ''}://{f'[{host}]' if ':' in host else host}:{port}"
 
 
-class _Server(uvicorn.Server):
-    """Leaves signals to us."""
-
-    @contextmanager
-    def capture_signals(self) -> Generator[None, None, None]:
-        yield
-
-
 @asynccontextmanager
 async def answering(
     app: Starlette, listener: socket.socket, *, tls: Tls | None = None, limits: Connections | None = None
@@ -158,12 +151,5 @@ async def answering(
         config.load()
     except OSError as error:
         raise UsageError(f"the certificate or its key cannot be used: {error.strerror or error}") from error
-    server = _Server(config)
-    task = asyncio.create_task(server.serve([listener]))
-    try:
-        while not server.started and not task.done():
-            await asyncio.sleep(0.01)
+    async with serving(config, listener):
         yield
-    finally:
-        server.should_exit = True
-        await task

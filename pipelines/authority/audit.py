@@ -20,7 +20,7 @@ from registry.conventions import ENGINE_IMAGE
 from registry.model import DeliverySummary, Event
 from registry.model_files import digest_files
 from registry.record import LedgerRecord
-from tidegate.core.errors import TidegateError
+from tidegate.core.errors import NotGenuine, TidegateError
 from tidegate.core.model import Value
 from tidegate.core.spec import load_spec
 
@@ -125,7 +125,11 @@ def _tags(plan: Plan, registry: Registry) -> Iterator[ChainFinding]:
 
 def _ending(summary: DeliverySummary, events: Sequence[Event]) -> Iterator[ChainFinding]:
     """What lists say of the end stands in tags of its own."""
-    result = outcome_of(events, summary.id)
+    try:
+        result = outcome_of(events, summary.id)
+    except NotGenuine as error:
+        yield ChainFinding(what="changed", where="the ending", why=error.message)
+        return
     if summary.ended is None or (result is None and summary.outcome == "interrupted"):
         return  # one that died is closed by the one who finds it, without an event
     said = str(result.ending) if result else "nothing"

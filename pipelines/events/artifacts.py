@@ -35,15 +35,22 @@ FOLDER = "evidence"
 class RecordedTrial:
     """A trial whose terms, batches and verdicts are in a file before they have any effect."""
 
-    def __init__(self, terms: AnalysisPlan, path: Path) -> None:
-        """The terms are written at once: before there is any evidence."""
-        self._trial = SequentialTest(terms)
-        self._step, self._batches = "", 0
-        self._digest, self._bytes = sha256(), 0
-        self.terms = terms
+    def __init__(self, trial: SequentialTest, path: Path, lines: Sequence[Line] = (), text: str = "") -> None:
+        """`lines` are what its transcript has so far, and `text` is all that is written of them."""
+        self._trial = trial
+        self._batches = sum(isinstance(line, BatchLine) for line in lines)
+        self._step = next((line.step for line in reversed(lines) if not isinstance(line, TermsLine)), "")
+        self._digest, self._bytes = sha256(text.encode()), len(text.encode())
+        self.terms = trial.plan
         self.path = path
+
+    @classmethod
+    def begun(cls, terms: AnalysisPlan, path: Path) -> RecordedTrial:
+        """A new trial; its terms are written at once: before there is any evidence."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._write(TermsLine(trial=path.stem, terms=terms))
+        trial = cls(SequentialTest(terms), path)
+        trial._write(TermsLine(trial=path.stem, terms=terms))
+        return trial
 
     @classmethod
     def continued(cls, path: Path) -> RecordedTrial:
@@ -62,12 +69,7 @@ class RecordedTrial:
             if not isinstance(line, VerdictsLine):
                 again.take(line)
         path.write_text(whole, encoding="utf-8")
-        trial = cls.__new__(cls)
-        trial._trial, trial.terms, trial.path = again.trial, again.trial.plan, path
-        trial._digest, trial._bytes = sha256(whole.encode()), len(whole.encode())
-        trial._batches = sum(isinstance(line, BatchLine) for line in lines)
-        trial._step = next((line.step for line in reversed(lines) if not isinstance(line, TermsLine)), "")
-        return trial
+        return cls(again.trial, path, lines, whole)
 
     def begin(self, step: str) -> None:
         """A step of the delivery begins: what spoke for the canary at another weight counts no longer."""
@@ -144,7 +146,7 @@ class Trials:
         """
         trial = self._known(name)
         if trial is None:
-            trial = self._open[name] = RecordedTrial(terms, self._path(name))
+            trial = self._open[name] = RecordedTrial.begun(terms, self._path(name))
         elif asked_of(trial.terms) != asked_of(terms):
             raise NotAsPlanned(f"the evidence of {name} was judged by other terms than those of the spec")
         trial.begin(step)

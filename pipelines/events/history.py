@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
-from pydantic import ValidationError
-
-from pipelines.errors import NotAsPlanned
 from pipelines.events.payloads import FORMAT, Closing, Opening, StepFailure
 from pipelines.model import EXIT_CODES, Ending, Plan, PlanStep, Result
-from registry.model import Event
+from registry.model import Event, StepId
 from tidegate.core.errors import UsageError
 from tidegate.core.model import Value
 
@@ -86,7 +83,7 @@ def outcome_of(events: Iterable[Event], delivery: str) -> Result | None:
     said = [event for event in events if event.step == "delivery" and event.kind == "closed"]
     if not said:
         return None
-    closing = Closing.model_validate(said[-1].data)
+    closing = Closing.of(said[-1])
     ending = Ending(closing.outcome)
     code = EXIT_CODES[ending] if closing.exit_code is None else closing.exit_code
     return Result.model_validate(
@@ -102,7 +99,7 @@ def step_of(plan: Plan, wanted: str) -> PlanStep:
     """
     found = next((step for step in plan.steps if step.id == wanted), None)
     if found is None:
-        stage = wanted.partition("@")[0]
+        stage = StepId.parsed(wanted).stage
         near = [step.id for step in plan.steps if step.stage == stage] or [step.id for step in plan.steps]
         raise UsageError(f"`{wanted}` is no step of this delivery", hint=f"one of: {', '.join(near)}")
     return found
@@ -122,13 +119,8 @@ def before(plan: Plan, step: PlanStep) -> Iterator[PlanStep]:
 
 
 def _opening(events: Iterable[Event]) -> Opening | None:
-    said: Sequence[Event] = [event for event in events if event.step == "delivery" and event.kind == "started"]
-    try:
-        return Opening.model_validate(said[0].data) if said else None
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(map(str, first["loc"]))
-        raise NotAsPlanned(f"the plan in this delivery's ledger is none: {where}: {first['msg']}") from error
+    found = (event for event in events if event.step == "delivery" and event.kind == Opening.kind)
+    return next((Opening.of(event) for event in found), None)
 
 
 def _failed(event: Event) -> Failed:

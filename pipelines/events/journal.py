@@ -176,12 +176,18 @@ class Journal:
         self._show(StepProgress(done=done, total=total).event(self._clock.now(), step.id, message))
 
     def verdict(
-        self, step: PlanStep, verdict: Verdict, transcripts: Mapping[str, tuple[int, str]] | None = None
+        self,
+        step: PlanStep,
+        verdict: Verdict,
+        transcripts: Mapping[str, tuple[int, str]] | None = None,
+        *,
+        region: str | None = None,
     ) -> None:
         """A gate answered. Its numbers become time series; the ledger repeats an unchanged answer rarely.
 
-        `transcripts` says of what: as `Trials.written`.
+        `transcripts` says of what: as `Trials.written`. `region` is where, of a step that looks at several.
         """
+        region = region or step.region
         if verdict.outcome is GateOutcome.FAIL:
             self.hold()
         payload = VerdictPayload(
@@ -189,17 +195,17 @@ class Journal:
             outcome=verdict.outcome,
             reason=verdict.reason,
             numbers=verdict.numbers,
-            region=step.region,
+            region=region,
             transcripts=transcripts or {},
         )
         event = payload.event(self._clock.now(), step.id, verdict.reason)
-        key, now = (step.id, verdict.gate, step.region), self._clock.monotonic()
+        key, now = (step.id, verdict.gate, region), self._clock.monotonic()
         outcome, when = self._last.get(key, ("", float("-inf")))
         # A gate is asked every two seconds, and an event costs the store some milliseconds and a tag for good.
         if outcome != str(verdict.outcome) or now - when >= RUNNING_INTERVAL_SECONDS:
             self._last[key] = (str(verdict.outcome), now)
             self._put(EventEntry(event=event), None)
-            place = f"{step.region}." if step.region else ""
+            place = f"{region}." if region else ""
             numbers = {f"{place}{verdict.gate}.{name}": value for name, value in verdict.numbers.items()}
             self._put(MetricsEntry(numbers=numbers, at=event.at), None)
         # For those who watch only: it may be dozens of numbers, and the ledger keeps what it is told for good.

@@ -1,5 +1,7 @@
 """What the events of a delivery carry in their `data`: one class for each kind, for writing and for reading.
 
+`DeliveryPayload` is the union of them, and `payload_of` reads an event as one.
+
 The ledger stores plain JSON, in which only what was set stands. Unknown keys are let through, so that an older tidegate
 still shows what a newer one recorded; it does not go on with such a delivery (`FORMAT`).
 """
@@ -8,14 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import ClassVar, Self
+from typing import ClassVar, Self, cast, get_args
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, field_serializer, field_validator
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError, field_serializer, field_validator
 
 from gates.model import GateOutcome
 from pipelines.model import Ending, Left, Resolved
 from pipelines.statements import Proof
 from registry.model import Event, EventKind, InnerPath, ModelVersion
+from tidegate.core.errors import NotGenuine
 
 FORMAT = 1
 """Of these events, as `Opening` states it: greater when an older tidegate would misread them."""
@@ -31,9 +34,14 @@ class Payload(BaseModel):
         """What an event of this kind carries.
 
         Raises:
-            ValueError: it carries something else.
+            NotGenuine: it carries something else.
         """
-        return cls.model_validate(event.data)
+        try:
+            return cls.model_validate(event.data)
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+            where = ".".join(map(str, (event.step, event.kind, *first["loc"])))
+            raise NotGenuine(f"an event in this delivery's ledger is none: {where}: {first['msg']}") from error
 
     def event(self, at: datetime, step: str, message: str = "") -> Event:
         """The event that carries it."""
@@ -253,3 +261,40 @@ class Closing(Payload):
     outcome: str
     reason: str = ""
     exit_code: int | None = None
+
+
+DeliveryPayload = (
+    Opening
+    | StepStarted
+    | TrafficShift
+    | StepProgress
+    | VerdictPayload
+    | Waiting
+    | ApprovalGiven
+    | ApprovalDenied
+    | AnswersAllow
+    | AnswerIgnored
+    | DeliveryRequested
+    | DeliveryResumed
+    | StopRequest
+    | StepDone
+    | StepUndone
+    | StepFailure
+    | LeftBehind
+    | Returned
+    | Closing
+)
+
+# `started` carries one thing of a delivery and another of a step; all others are told apart by their kind.
+_BY_KIND: Mapping[str, type[Payload]] = {each.kind: each for each in get_args(DeliveryPayload) if each is not Opening}
+
+
+def payload_of(event: Event) -> DeliveryPayload | None:
+    """What the event carries; None when its kind is one of a newer tidegate.
+
+    Raises:
+        NotGenuine: it carries something else than its kind says.
+    """
+    opening = (event.step, event.kind) == ("delivery", Opening.kind)
+    found = Opening if opening else _BY_KIND.get(event.kind)
+    return cast("DeliveryPayload", found.of(event)) if found else None

@@ -7,14 +7,31 @@ ledger. What moves between two events, such as elapsed time, is asked for with t
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from enum import StrEnum
+from functools import singledispatch
 
 from gates.model import GateOutcome, Verdict
-from pipelines.events.payloads import Closing, LeftBehind, Opening, Returned, StepProgress, TrafficShift, VerdictPayload
+from pipelines.events.payloads import (
+    AnswersAllow,
+    Closing,
+    DeliveryRequested,
+    LeftBehind,
+    Opening,
+    Returned,
+    StepDone,
+    StepFailure,
+    StepProgress,
+    StepStarted,
+    StepUndone,
+    TrafficShift,
+    VerdictPayload,
+    Waiting,
+    payload_of,
+)
 from pipelines.model import Left
-from registry.model import Event
+from registry.model import Event, StepId
 from tidegate.core.model import Value
 
 UNDOABLE = frozenset({"deploy", "canary", "promote"})
@@ -152,8 +169,7 @@ class DeliveryState(Value):
 
     def apply(self, event: Event) -> DeliveryState:
         """The state after one more event."""
-        fold = _FOLDS.get(event.kind)
-        return fold(self, event) if fold else self
+        return _after(payload_of(event), self, event)
 
     def step(self, step_id: str) -> StepState | None:
         """The step with that id; None when there is none."""
@@ -183,15 +199,21 @@ def state_of(events: Iterable[Event]) -> DeliveryState:
 
 
 def _unplanned(step_id: str) -> StepState:
-    stage, _, place = step_id.partition("@")
-    region, _, weight = place.partition("/")
-    return StepState(id=step_id, stage=stage, region=region or None, weight=int(weight) if weight else None)
+    known = StepId.parsed(step_id)
+    weight = int(known.weight) if known.weight else None
+    return StepState(id=step_id, stage=known.stage, region=known.place or None, weight=weight)
 
 
-def _started(delivery: DeliveryState, event: Event) -> DeliveryState:
-    if event.step != "delivery":
-        return delivery.with_step(event, state=StepStatus.RUNNING, started=event.at, ended=None, message=event.message)
-    opening = Opening.of(event)
+@singledispatch
+def _after(payload: object, delivery: DeliveryState, event: Event) -> DeliveryState:
+    """The state after an event that carries this payload; most of what people say changes nothing by itself."""
+    del payload, event
+    return delivery
+
+
+@_after.register
+def _(opening: Opening, delivery: DeliveryState, event: Event) -> DeliveryState:
+    del delivery
     return DeliveryState(
         model=opening.model,
         version=opening.version,
@@ -203,36 +225,44 @@ def _started(delivery: DeliveryState, event: Event) -> DeliveryState:
     )
 
 
-def _traffic(delivery: DeliveryState, event: Event) -> DeliveryState:
-    move = TrafficShift.of(event)
+@_after.register
+def _(_: DeliveryRequested, delivery: DeliveryState, event: Event) -> DeliveryState:
+    return delivery.model_copy(update={"requester": event.message}) if event.step == "delivery" else delivery
+
+
+@_after.register
+def _(_: StepStarted, delivery: DeliveryState, event: Event) -> DeliveryState:
+    return delivery.with_step(event, state=StepStatus.RUNNING, started=event.at, ended=None, message=event.message)
+
+
+@_after.register
+def _(_: Waiting, delivery: DeliveryState, event: Event) -> DeliveryState:
+    return delivery.with_step(event, message=event.message)
+
+
+@_after.register
+def _(_: AnswersAllow, delivery: DeliveryState, event: Event) -> DeliveryState:
+    told = delivery.with_step(event, message=event.message)
+    # Regions that wait for one answer say it side by side.
+    return told.model_copy(update={"allowed": tuple(dict.fromkeys((*delivery.allowed, event.message)))})
+
+
+@_after.register
+def _(move: TrafficShift, delivery: DeliveryState, event: Event) -> DeliveryState:
     # After the promotion there is no canary, so the region itself says 0 %: everybody is on the new version.
     promoted = event.step.startswith("promote@")
     change = TrafficSplit(at=event.at, weight=100 if promoted else move.weight, mirror=0 if promoted else move.mirror)
     return delivery.with_traffic(move.region, change)
 
 
-def _requested(delivery: DeliveryState, event: Event) -> DeliveryState:
-    return delivery.model_copy(update={"requester": event.message}) if event.step == "delivery" else delivery
-
-
-def _allowed(delivery: DeliveryState, event: Event) -> DeliveryState:
-    told = delivery.with_step(event, message=event.message)
-    # Regions that wait for one answer say it side by side.
-    return told.model_copy(update={"allowed": tuple(dict.fromkeys((*delivery.allowed, event.message)))})
-
-
-def _waiting(delivery: DeliveryState, event: Event) -> DeliveryState:
-    return delivery.with_step(event, message=event.message)
-
-
-def _evidence(delivery: DeliveryState, event: Event) -> DeliveryState:
-    count = StepProgress.of(event)
+@_after.register
+def _(count: StepProgress, delivery: DeliveryState, event: Event) -> DeliveryState:
     progress = None if count.done is None or count.total is None else (count.done, count.total)
     return delivery.with_step(event, message=event.message, progress=progress)
 
 
-def _verdict(delivery: DeliveryState, event: Event) -> DeliveryState:
-    said = VerdictPayload.of(event)
+@_after.register
+def _(said: VerdictPayload, delivery: DeliveryState, event: Event) -> DeliveryState:
     of_gate = {name: getattr(said, name) for name in Verdict.model_fields}
     verdict = Verdict.model_validate({**of_gate, "reason": said.reason or event.message})
     new = GateState(
@@ -245,7 +275,8 @@ def _verdict(delivery: DeliveryState, event: Event) -> DeliveryState:
     return delivery.model_copy(update={"gates": tuple(grown if gate is same[0] else gate for gate in delivery.gates)})
 
 
-def _done(delivery: DeliveryState, event: Event) -> DeliveryState:
+@_after.register
+def _(_: StepDone, delivery: DeliveryState, event: Event) -> DeliveryState:
     delivery = delivery.with_step(event, state=StepStatus.DONE, ended=event.at, message=event.message)
     step = delivery.step(event.step)
     if step is None or step.region is None or step.stage not in ("promote", "undo"):
@@ -266,25 +297,30 @@ def _taken_back(delivery: DeliveryState, region: str) -> DeliveryState:
     )
 
 
-def _failed(delivery: DeliveryState, event: Event) -> DeliveryState:
+@_after.register
+def _(_: StepFailure, delivery: DeliveryState, event: Event) -> DeliveryState:
     return delivery.with_step(event, state=StepStatus.FAILED, ended=event.at, message=event.message)
 
 
-def _undone(delivery: DeliveryState, event: Event) -> DeliveryState:
+@_after.register
+def _(_: StepUndone, delivery: DeliveryState, event: Event) -> DeliveryState:
     return delivery.with_step(event, state=StepStatus.UNDONE)
 
 
-def _left(delivery: DeliveryState, event: Event) -> DeliveryState:
-    return delivery.model_copy(update={"left": LeftBehind.of(event).left})
+@_after.register
+def _(behind: LeftBehind, delivery: DeliveryState, event: Event) -> DeliveryState:
+    del event
+    return delivery.model_copy(update={"left": behind.left})
 
 
-def _returned(delivery: DeliveryState, event: Event) -> DeliveryState:
-    back = Returned.of(event).region
-    return delivery.model_copy(update={"left": tuple(each for each in delivery.left if each.region != back)})
+@_after.register
+def _(back: Returned, delivery: DeliveryState, event: Event) -> DeliveryState:
+    del event
+    return delivery.model_copy(update={"left": tuple(each for each in delivery.left if each.region != back.region)})
 
 
-def _closed(delivery: DeliveryState, event: Event) -> DeliveryState:
-    closing = Closing.of(event)
+@_after.register
+def _(closing: Closing, delivery: DeliveryState, event: Event) -> DeliveryState:
     over: Mapping[StepStatus, Mapping[str, object]] = {
         StepStatus.WAITING: {"state": StepStatus.SKIPPED},
         StepStatus.RUNNING: {"state": StepStatus.FAILED, "ended": event.at},
@@ -292,23 +328,6 @@ def _closed(delivery: DeliveryState, event: Event) -> DeliveryState:
     steps = tuple(step.model_copy(update=over.get(step.state, {})) for step in delivery.steps)
     ending = {"outcome": closing.outcome, "reason": closing.reason or event.message, "exit_code": closing.exit_code}
     return delivery.model_copy(update={"steps": steps, "ended": event.at, **ending})
-
-
-_FOLDS: Mapping[str, Callable[[DeliveryState, Event], DeliveryState]] = {
-    "started": _started,
-    "requested": _requested,
-    "waiting": _waiting,
-    "allowed": _allowed,
-    "traffic": _traffic,
-    "evidence": _evidence,
-    "verdict": _verdict,
-    "done": _done,
-    "failed": _failed,
-    "undone": _undone,
-    "left": _left,
-    "returned": _returned,
-    "closed": _closed,
-}
 
 
 SLOWEST_PACE, FASTEST_PACE = 5.0, 0.5

@@ -10,7 +10,6 @@ from pipelines.spec.workflow import account_of
 from rollouts.cluster.capacity import EngineDemand, engine_demand
 from rollouts.cluster.model import RegionConfig, Render
 from rollouts.cluster.routes import HttpRoutes, RouteKind, VirtualServices
-from rollouts.kube.model import Json
 from rollouts.manifests.manifest import Release, ReleaseCandidate
 from rollouts.manifests.nodes_spec import CPU
 from rollouts.manifests.objects.admission_policies import AdmissionScope, user_of
@@ -28,7 +27,7 @@ from slo.spec import CountedBy
 from slo.windows import windows_for
 from tidegate.core.durations import format_duration
 from tidegate.core.errors import UsageError
-from tidegate.core.model import Value
+from tidegate.core.model import Json, Value
 from tidegate.core.names import DELIVERY
 
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Protocol
 
-from gates.adapters.prometheus import NAME, selector
 from gates.evidence.conventions import BY_ENGINE, HISTOGRAMS, PROCESS_START, UP
+from gates.evidence.selector import NAME, selector
 from pipelines.spec.delivery import Delivery
 from rollouts.doctor import EvidenceQuery, ScrapeInterval
 from slo.catalogue import slo_of

@@ -12,11 +12,11 @@ import psutil
 from pipelines.requests import QueuedRequest
 from pipelines.workflow import model as names
 from pipelines.workflow.runs import workflow, workflow_state
-from rollouts.adapters.kube.client import KubeClient
 from rollouts.errors import NotFound
-from rollouts.kube.model import Json
+from rollouts.kube.ports import Cluster
 from rollouts.kube.resources import WORKFLOW_TEMPLATES, WORKFLOWS
 from tidegate.core.errors import OutsideError, UsageError
+from tidegate.core.model import Json
 from tidegate.core.names import DELIVERY
 
 
@@ -70,7 +70,7 @@ def _name(process: psutil.Process) -> str:
 class WorkflowStarter:
     """Submits the WorkflowTemplate that is in the cluster, as `tidegate workflow submit` does."""
 
-    def __init__(self, client: KubeClient, template: str, namespace: str) -> None:
+    def __init__(self, client: Cluster, template: str, namespace: str) -> None:
         self._client, self._template, self._namespace = client, template, namespace
 
     async def start(self, entry: QueuedRequest) -> str:

@@ -1,4 +1,4 @@
-"""A delivery's state as Prometheus metrics. Names, labels and meanings are in `docs/metrics.md`."""
+"""A delivery's state as Prometheus metrics. Names, labels and meanings are in `docs/reference/metrics.md`."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from gates.evidence.batch import Dimension
 from gates.model import GateOutcome
 from pipelines.events.state import DeliveryState, GateState
 from pipelines.model import Ending
+from registry.model import StepId
 from slo.metrics import SERVICE
 
 RUNNING = "running"
@@ -96,7 +97,7 @@ def _in(story: DeliveryState, region: str) -> dict[str, str]:
 
 
 def _stage(gate: GateState) -> str:
-    return gate.step.partition("@")[0]
+    return StepId.parsed(gate.step).stage
 
 
 def _gauge(name: str, documentation: str, samples: Iterable[Sample]) -> Metric:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from queue import SimpleQueue
@@ -13,7 +13,16 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from pipelines.authority.approvals import FREEZE, answering
-from pipelines.events.payloads import Closing, LeftBehind, StepFailure, Waiting
+from pipelines.events.payloads import (
+    AnswersAllow,
+    Closing,
+    LeftBehind,
+    Opening,
+    Returned,
+    StepFailure,
+    Waiting,
+    payload_of,
+)
 from pipelines.model import Ending, Plan
 from pipelines.views.wording import ENDINGS
 from registry.model import Event
@@ -86,81 +95,53 @@ def subject_of(plan: Plan, delivery: str) -> DeliverySubject:
 
 def notification_of(event: Event, subject: DeliverySubject) -> Notification | None:
     """What to tell of an event; None for nearly all of them."""
-    if event.step == "delivery":
-        return _of_the_whole(event, subject)
-    match event.kind:
-        case "failed":
-            return _stopped(event, subject)
-        case "waiting":
-            return _held(event, subject)
-        case "allowed":
-            headline = f"{subject} goes on: {event.message}"
-            return Notification(
-                kind=NotificationKind.APPROVAL, at=event.at, subject=subject, headline=headline, step=event.step
+    found: _Wording | None = None
+    match payload_of(event):
+        case Opening():
+            headline = f"{subject} is on its way to {', '.join(subject.regions)}"
+            text = f"The champion is version {subject.champion}."
+            found = _Wording(NotificationKind.OPENED, headline, text)
+        case StepFailure(ending=Ending() as ending) if ending in VERDICTS:
+            found = _Wording(
+                NotificationKind.STOPPED, f"{subject} is stopped in {event.step}", event.message, str(ending)
             )
-        case _:
-            return None
-
-
-def _of_the_whole(event: Event, subject: DeliverySubject) -> Notification | None:
-    if event.kind == "started":
-        headline = f"{subject} is on its way to {', '.join(subject.regions)}"
-        text = f"The champion is version {subject.champion}."
-        return Notification(kind=NotificationKind.OPENED, at=event.at, subject=subject, headline=headline, text=text)
-    if event.kind in ("left", "returned"):
-        return _of_the_left(event, subject)
-    if event.kind != "closed":
+        case Waiting() as waiting:
+            found = _held(event, waiting, subject)
+        case AnswersAllow():
+            found = _Wording(NotificationKind.APPROVAL, f"{subject} goes on: {event.message}")
+        case LeftBehind() as behind:
+            regions = " and ".join(each.region for each in behind.left)
+            found = _Wording(NotificationKind.LEFT, f"{subject} is still open in {regions}", event.message)
+        case Returned():
+            found = _Wording(NotificationKind.LEFT, f"{subject}: {event.message}")
+        case Closing() as closing:
+            headline = f"{subject} {ENDINGS.get(closing.outcome, closing.outcome)}"
+            found = _Wording(NotificationKind.CLOSED, headline, closing.reason or event.message, closing.outcome)
+    if found is None:
         return None
-    closing = Closing.of(event)
-    headline = f"{subject} {ENDINGS.get(closing.outcome, closing.outcome)}"
-    text = closing.reason or event.message
-    return Notification(
-        kind=NotificationKind.CLOSED,
-        at=event.at,
-        subject=subject,
-        headline=headline,
-        text=text,
-        outcome=closing.outcome,
-    )
+    step = None if event.step == "delivery" else event.step
+    return Notification(at=event.at, subject=subject, step=step, **asdict(found))
 
 
-def _of_the_left(event: Event, subject: DeliverySubject) -> Notification:
-    if event.kind == "returned":
-        headline = f"{subject}: {event.message}"
-        return Notification(kind=NotificationKind.LEFT, at=event.at, subject=subject, headline=headline)
-    behind = LeftBehind.of(event)
-    headline = f"{subject} is still open in {' and '.join(each.region for each in behind.left)}"
-    return Notification(kind=NotificationKind.LEFT, at=event.at, subject=subject, headline=headline, text=event.message)
+@dataclass(frozen=True)
+class _Wording:
+    kind: NotificationKind
+    headline: str
+    text: str = ""
+    outcome: str | None = None
 
 
-def _stopped(event: Event, subject: DeliverySubject) -> Notification | None:
-    ending = StepFailure.of(event).ending
-    if ending not in VERDICTS:
-        return None
-    return Notification(
-        kind=NotificationKind.STOPPED,
-        at=event.at,
-        subject=subject,
-        headline=f"{subject} is stopped in {event.step}",
-        text=event.message,
-        step=event.step,
-        outcome=str(ending),
-    )
-
-
-def _held(event: Event, subject: DeliverySubject) -> Notification | None:
-    waiting = Waiting.of(event)
+def _held(event: Event, waiting: Waiting, subject: DeliverySubject) -> _Wording | None:
     names = waiting.evidence is None
     by = f" by {waiting.by}" if waiting.by else ""
     if waiting.approval is not None:
-        kind, headline = NotificationKind.APPROVAL, f"{subject} waits for an approval of {waiting.approval}{by}"
+        headline = f"{subject} waits for an approval of {waiting.approval}{by}"
         text = f"{answering(subject.delivery, waiting.approval, names=names)}, or with `--refuse --reason TEXT`"
-    elif waiting.frozen_until is not None:
-        kind, headline = NotificationKind.FREEZE, f"{subject} waits {event.message}"
+        return _Wording(NotificationKind.APPROVAL, headline, text)
+    if waiting.frozen_until is not None:
         text = f"{answering(subject.delivery, FREEZE, names=names)}{by} lets it go on all the same"
-    else:
-        return None
-    return Notification(kind=kind, at=event.at, subject=subject, headline=headline, text=text, step=event.step)
+        return _Wording(NotificationKind.FREEZE, f"{subject} waits {event.message}", text)
+    return None
 
 
 LONGEST = 3000

@@ -7,11 +7,11 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from pipelines.authority.approvals import ApprovalRule, Frozen
+from pipelines.events.payloads import Closing, LeftBehind, Opening, StepFailure, Waiting
 from pipelines.model import Ending, Left
 from pipelines.run.rollback import closing_command
 from pipelines.spec.approvals import ProvenBy
 from pipelines.views.notifications import DeliverySubject, Notification, notification_of
-from registry.model import Event
 
 
 def samples(subject: DeliverySubject, at: datetime) -> Iterator[Notification]:
@@ -22,14 +22,15 @@ def samples(subject: DeliverySubject, at: datetime) -> Iterator[Notification]:
     close = closing_command(Path("delivery.yaml"), region)
     left = Left(region=region, since=at, serves=serves, command=close)
     freeze = Frozen(since=at, until=at + timedelta(hours=12), reason="weekend", terms=ApprovalRule(by=ProvenBy()))
-    for name, kind, message, data in (
-        ("delivery", "started", "", {}),
-        (f"deploy@{region}", "waiting", str(freeze), {"frozen_until": freeze.until.isoformat(), "evidence": ""}),
-        (f"promote@{region}", "waiting", "", {"approval": f"promote@{region}", "evidence": ""}),
-        (step, "failed", reason, {"ending": str(Ending.ROLLED_BACK)}),
-        ("delivery", "left", f"rolled-back: {reason}; still open: {left}", {"left": [left.model_dump(mode="json")]}),
-        ("delivery", "closed", "", {"outcome": str(Ending.ROLLED_BACK), "reason": f"{step}: {reason}"}),
+    ending = Ending.ROLLED_BACK
+    for name, payload, message in (
+        ("delivery", Opening(model=subject.model, version=subject.version, champion=subject.champion), ""),
+        (f"deploy@{region}", Waiting(frozen_until=freeze.until, evidence=""), str(freeze)),
+        (f"promote@{region}", Waiting(approval=f"promote@{region}", evidence=""), ""),
+        (step, StepFailure(ending=ending), reason),
+        ("delivery", LeftBehind(left=(left,)), f"rolled-back: {reason}; still open: {left}"),
+        ("delivery", Closing(outcome=str(ending), reason=f"{step}: {reason}"), ""),
     ):
-        news = notification_of(Event(at=at, step=name, kind=kind, message=message, data=data), subject)
+        news = notification_of(payload.event(at, name, message), subject)
         if news:
             yield news

@@ -17,7 +17,7 @@ from pipelines.workflow import model as names
 from pipelines.workflow.containers import key_of
 from pipelines.workflow.model import WorkflowInput
 from pipelines.workflow.template import workflow_template
-from rollouts.kube.model import Json, Resource
+from rollouts.kube.model import Resource
 from rollouts.kube.resources import (
     CLUSTER_ROLE_BINDINGS,
     CLUSTER_ROLES,
@@ -36,6 +36,7 @@ from rollouts.manifests.objects.admission_policies import user_of
 from rollouts.manifests.objects.network import METADATA_SERVERS
 from rollouts.manifests.spec import ArgoFleetSpec
 from tidegate.core.errors import UsageError
+from tidegate.core.model import Json
 from tidegate.core.names import DELIVERY, MANAGED_BY
 
 OF_ARGO = ("init", "wait")

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from pipelines.workflow import model as names
-from rollouts.kube.model import Json
 from rollouts.kube.resources import WORKFLOWS
 from tidegate.core.errors import ExitCode
-from tidegate.core.model import Value
+from tidegate.core.model import Json, Value
 from tidegate.core.names import DELIVERY, MANAGED_BY
 
 

@@ -23,8 +23,7 @@ from pipelines.spec.workflow import account_of
 from pipelines.workflow import model as names
 from pipelines.workflow.containers import building, closure, deadline, opening, staging, volumes, whose
 from pipelines.workflow.model import WorkflowInput
-from rollouts.kube.model import Json
-from tidegate.core.model import Value
+from tidegate.core.model import Json, Value
 from tidegate.core.names import DELIVERY, MANAGED_BY
 
 FIRST = (

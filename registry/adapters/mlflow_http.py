@@ -23,6 +23,7 @@ import httpx
 from registry.adapters.mlflow_address import TRANSFER_SECONDS, MlflowAccess
 from registry.errors import StoreRefused, StoreUnreachable
 from tidegate import __version__
+from tidegate.core.durations import read_retry_after
 
 Transport = httpx.BaseTransport
 
@@ -107,7 +108,7 @@ class MlflowServer:
             problem, again, pause = self._once(method, path, **what)
             if isinstance(problem, httpx.Response):
                 return problem
-            pause = self._pause(tried) if pause is None else pause
+            pause = self._pause(tried) if pause is None else min(pause, LONGEST_PAUSE_SECONDS)
             if tried >= self._access.retries or not (again or may_repeat) or monotonic() + pause >= until:
                 raise StoreUnreachable(
                     f"MLflow store {self.url}: {problem}", hint="check the tracking URI and that the store is running"
@@ -121,7 +122,7 @@ class MlflowServer:
             with self._stream(method, path, **what) as response:
                 status = response.status_code
                 if status in PASSING:
-                    pause = _seconds(response.headers.get("Retry-After"))
+                    pause = read_retry_after(response.headers.get("Retry-After"))
                     return f"answered {status}: {_said(response)}", status in UNTOUCHED, pause
                 if response.is_error:
                     raise _refusal(self.url, response)
@@ -194,11 +195,6 @@ def _refusal(url: str, response: httpx.Response) -> StoreRefused:
         403: "MLflow does not let this user do it",
     }.get(status, "check the tracking URI and that the store is running")
     return StoreRefused(f"MLflow store {url}: answered {status}: {said}", hint=hint, code=code, status=status)
-
-
-def _seconds(header: str | None) -> float | None:
-    """What `Retry-After` asks for, when it is a number of seconds."""
-    return min(float(header), LONGEST_PAUSE_SECONDS) if header and header.isdecimal() else None
 
 
 def _tls(access: MlflowAccess) -> ssl.SSLContext | bool:

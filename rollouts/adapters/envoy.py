@@ -22,6 +22,7 @@ from rollouts.local.state_folder import replace_json
 from rollouts.local.xds import LOOPBACK, Routes, Upstream
 from tidegate.core.adapters.extras import not_installed
 from tidegate.core.children import Child
+from tidegate.core.model import Json
 
 CONFIRM_SECONDS = 10.0
 """How long Envoy may take to come up or to confirm a file; far more than it ever needs."""
@@ -185,7 +186,7 @@ async def _now(holds: Callable[[], Awaitable[bool]]) -> bool:
         return False
 
 
-def _endpoint(cluster: xds.Json) -> tuple[str, int]:
+def _endpoint(cluster: Json) -> tuple[str, int]:
     (locality,) = cluster["load_assignment"]["endpoints"]
     (endpoint,) = locality["lb_endpoints"]
     return cluster["name"], endpoint["endpoint"]["address"]["socket_address"]["port_value"]

@@ -14,10 +14,12 @@ from rollouts.adapters.http import Http
 from rollouts.adapters.process import ChildProcess
 from rollouts.errors import RulesRefused, Unreachable
 from rollouts.local import scrape_config
-from rollouts.local.state_folder import replace_json, replace_text
+from rollouts.local.state_folder import replace_json
 from rollouts.local.xds import LOOPBACK
 from tidegate.core.children import Child
 from tidegate.core.errors import OutsideError, TidegateError
+from tidegate.core.files import replace_file
+from tidegate.core.model import Json
 
 START_SECONDS = 60.0
 """After a kill it first replays what it had not yet written to disk."""
@@ -71,7 +73,7 @@ class PrometheusProcess:
         self._folder = folder
         self._http = http
         self._port = sockets.free_port()
-        self._targets: list[scrape_config.Json] = []
+        self._targets: list[Json] = []
         self._rules = ""
         self._child: ChildProcess | None = None
         self._changing = asyncio.Lock()
@@ -105,7 +107,7 @@ class PrometheusProcess:
             try:
                 await self._read(text)
             except TidegateError:
-                replace_text(self._rules_file, self._rules)
+                replace_file(self._rules_file, self._rules)
                 # Else it would report a configuration that failed for as long as it lives.
                 with suppress(TidegateError):
                     await self._reload()
@@ -125,14 +127,14 @@ class PrometheusProcess:
         """One that is dead is first started again with the rules of before."""
         if not self.alive:
             await self._start()
-        replace_text(self._rules_file, rules)
+        replace_file(self._rules_file, rules)
         await self._reload()
 
     async def _start(self) -> None:
         program = binary()
         self._folder.mkdir(parents=True, exist_ok=True)
         replace_json(self._targets_file, self._targets)
-        replace_text(self._rules_file, self._rules)
+        replace_file(self._rules_file, self._rules)
         # JSON is YAML.
         replace_json(self._folder / "prometheus.yml", scrape_config.config(self._targets_file, self._rules_file))
         await self.stop()
@@ -140,7 +142,7 @@ class PrometheusProcess:
         self._child = process.start([program, *self._arguments()], kind=Child.PROMETHEUS, log=log)
         await self._until_ready(self._child)
 
-    def scrape(self, targets: list[scrape_config.Json]) -> None:
+    def scrape(self, targets: list[Json]) -> None:
         """Scrape these from now on; saying the same again costs nothing."""
         if targets != self._targets:
             self._targets = targets

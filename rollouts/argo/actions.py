@@ -25,12 +25,12 @@ from rollouts.argo.state import (
 from rollouts.argo.templates import containers_of, templates_match, with_image
 from rollouts.argo.workload import replica_sets_of, workload_of
 from rollouts.errors import ApiError, Conflict, Invalid, NotConfirmed, NotPossible, Unreachable
-from rollouts.kube.model import Json, Request
+from rollouts.kube.model import Request
 from rollouts.kube.ports import Cluster
 from rollouts.kube.resources import ROLLOUTS
 from rollouts.kube.retry import Attempts, Backoff, RetryPolicy
 from tidegate.core.clock import Clock
-from tidegate.core.model import Value
+from tidegate.core.model import Json, Value
 
 REACT_SECONDS = 30.0
 """A controller that is well answers within a second or two; the queue of a large cluster takes longer."""

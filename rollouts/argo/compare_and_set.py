@@ -17,9 +17,9 @@ from rollouts.argo.patches import Requests, next_step, patch_status, require_ste
 from rollouts.argo.state import has_aborted_condition
 from rollouts.argo.templates import containers_of, original_template, with_image
 from rollouts.errors import NotPossible
-from rollouts.kube.model import Json, PatchKind, Request
+from rollouts.kube.model import PatchKind, Request
 from rollouts.kube.requests import STRICT
-from tidegate.core.model import Value
+from tidegate.core.model import Json, Value
 
 
 class Precondition(Value):

@@ -7,14 +7,14 @@ second one.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
 from rollouts.errors import NotPossible
-from rollouts.kube.model import Json
+from tidegate.core.durations import parse_go_duration
+from tidegate.core.model import Json
 from tidegate.core.names import POD_TEMPLATE_HASH
 
 REVISION = "rollout.argoproj.io/revision"
@@ -278,10 +278,6 @@ def _scale_text(scale: Json) -> str:
     return "invalid"
 
 
-GO_UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
-_PART = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|ms|s|m|h)")
-
-
 def is_pause_timed(rollout: Json) -> bool:
     """Whether every pause that holds it has an end in time: a step's `duration`, blue-green's own."""
     ro = Rollout(rollout)
@@ -290,22 +286,20 @@ def is_pause_timed(rollout: Json) -> bool:
     return all(_timed(ro, str(condition.get("reason"))) for condition in ro.pause_conditions)
 
 
-def pause_seconds(duration: object) -> float | None:
-    """`RolloutPause.DurationSeconds`: a number of seconds, or a duration of Go such as `1h30m`; None for no end."""
-    if duration is None:
-        return None
-    text = str(duration)
-    if text.isdecimal():
-        return float(text)
-    parts = _PART.findall(text)
-    if "".join(number + unit for number, unit in parts) != text:
-        return None
-    return sum(float(number) * GO_UNITS[unit] for number, unit in parts)
+def has_end(duration: object) -> bool:
+    """Whether a pause of this `duration` ends: a number of seconds, or a duration of Go (`RolloutPause`)."""
+    if duration is None or str(duration).isdecimal():
+        return duration is not None
+    try:
+        parse_go_duration(str(duration))
+    except ValueError:
+        return False
+    return True
 
 
 def _timed(ro: Rollout, reason: str) -> bool:
     if reason == PauseReason.STEP and ro.step:
-        return pause_seconds((ro.step.get("pause") or {}).get("duration")) is not None
+        return has_end((ro.step.get("pause") or {}).get("duration"))
     if reason == PauseReason.BLUE_GREEN and ro.blue_green is not None:
         return bool(ro.blue_green.get("autoPromotionSeconds"))
     return False

@@ -10,14 +10,14 @@ dropped without a word by every later version, so a 404 is told as what it is, a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from rollouts.argo.model import Rollout, target_revision
-from rollouts.argo.templates import template_to_restore, templates_match, with_image
+from rollouts.argo.model import Rollout
+from rollouts.argo.templates import templates_match, with_image
 from rollouts.errors import NotPossible
-from rollouts.kube.model import Json, PatchKind, Request
+from rollouts.kube.model import PatchKind, Request
 from rollouts.kube.resources import ROLLOUTS, resource_of
+from tidegate.core.model import Json
 
 Requests = tuple[Request, ...]
 """In the order in which they are sent; none when all is as desired."""
@@ -49,26 +49,6 @@ def promote_full(rollout: Json) -> Requests:
     return (*sent, *(resume(rollout) if ro.paused_by_spec else ()))
 
 
-def skip_step(rollout: Json) -> Requests:
-    """Past the running step (`promote --skip-current-step`).
-
-    Raises:
-        NotPossible: when there are no steps.
-    """
-    return to_step(rollout, next_step(Rollout(rollout)))
-
-
-def to_step(rollout: Json, index: int) -> Requests:
-    """To the step with this index; as many as there are steps means past all of them (`promote --skip-all-steps`).
-
-    Raises:
-        NotPossible: when there is no such step.
-    """
-    ro = Rollout(rollout)
-    require_step(ro, index)
-    return (patch_status(ro, {"currentStepIndex": index}),)
-
-
 def abort(rollout: Json) -> Requests:
     """All users back to the stable version, whatever is going on (`abort/abort.go`)."""
     return (patch_status(Rollout(rollout), {"abort": True}),)
@@ -95,19 +75,11 @@ def restart(rollout: Json, at: datetime) -> Requests:
     return (patch_spec(Rollout(rollout), {"restartAt": moment}),)
 
 
-def undo(rollout: Json, replica_sets: Sequence[Json], revision: int = 0, *, workload: Json | None = None) -> Requests:
-    """The pod template of an earlier revision; 0 is the second-highest, promoted or not (`undo/undo.go`).
-
-    Nothing when the template is that one already. With `spec.workloadRef` it is `workload` that changes.
-
-    Raises:
-        NotPossible: when there is no such revision.
-    """
-    return restore(rollout, template_to_restore(target_revision(rollout, replica_sets, revision)), workload=workload)
-
-
 def restore(rollout: Json, template: Json, *, workload: Json | None = None) -> Requests:
-    """A pod template that was there before; nothing when it is there still. What `undo` sends."""
+    """A pod template that was there before, as `undo/undo.go` sends it; nothing when it is there still.
+
+    With `spec.workloadRef` it is `workload` that changes.
+    """
     holder = _holder(Rollout(rollout), workload)
     if templates_match(holder["spec"]["template"], template):
         return ()

@@ -18,9 +18,8 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from rollouts.argo.model import PauseReason, Rollout, parse_time, step_text
-from rollouts.kube.model import Json
 from rollouts.kube.objects import owns_field
-from tidegate.core.model import Value
+from tidegate.core.model import Json, Value
 
 ABORTED, TIMED_OUT = "RolloutAborted", "ProgressDeadlineExceeded"
 INVALID_SPEC = "InvalidSpec"

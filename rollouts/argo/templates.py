@@ -9,20 +9,11 @@ import json
 from copy import deepcopy
 
 from rollouts.errors import NotPossible
-from rollouts.kube.model import Json
+from tidegate.core.model import Json
 from tidegate.core.names import POD_TEMPLATE_HASH
 
 INJECTED = "rollout.argoproj.io/ephemeral-metadata"
 """Annotation of a ReplicaSet: what the controller put into its template, such as the role."""
-
-
-def template_to_restore(replica_set: Json) -> Json:
-    """Its pod template without the label that the controller adds."""
-    template: Json = deepcopy(replica_set["spec"]["template"])
-    labels = template.get("metadata", {}).get("labels")
-    if labels:
-        labels.pop(POD_TEMPLATE_HASH, None)
-    return template
 
 
 def original_template(replica_set: Json) -> Json:
@@ -31,9 +22,10 @@ def original_template(replica_set: Json) -> Json:
     Restored with a role in it, the template would be a new one with new pods: the role is the controller's, and
     `undo` of kubectl's plugin takes nothing but the hash away.
     """
-    template = template_to_restore(replica_set)
+    template: Json = deepcopy(replica_set["spec"]["template"])
     injected = json.loads((replica_set["metadata"].get("annotations") or {}).get(INJECTED) or "{}")
     metadata = template.get("metadata") or {}
+    (metadata.get("labels") or {}).pop(POD_TEMPLATE_HASH, None)
     for part in ("labels", "annotations"):
         for key in injected.get(part) or {}:
             (metadata.get(part) or {}).pop(key, None)

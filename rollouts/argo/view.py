@@ -13,11 +13,11 @@ from datetime import datetime, timedelta
 from rollouts.argo.model import Rollout, hash_of, parse_time, revision_of, step_text
 from rollouts.argo.state import RolloutHealth, RolloutPhase, phase_of
 from rollouts.argo.workload import selector_of, workload_of
-from rollouts.kube.model import Json, Resource
+from rollouts.kube.model import Resource
 from rollouts.kube.pods import pod_status
 from rollouts.kube.ports import ClusterReader
 from rollouts.kube.resources import ANALYSIS_RUNS, EXPERIMENTS, PODS, REPLICA_SETS, ROLLOUTS
-from tidegate.core.model import Value
+from tidegate.core.model import Json, Value
 
 Objects = tuple[Json, ...]
 

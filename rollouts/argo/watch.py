@@ -21,11 +21,11 @@ from rollouts.argo.state import (
 from rollouts.argo.view import OwnedResources, RolloutView, rollout_view
 from rollouts.argo.workload import selector_of, workload_of
 from rollouts.errors import NotPossible
-from rollouts.kube.model import Json, Resource, WatchEventType
+from rollouts.kube.model import Resource, WatchEventType
 from rollouts.kube.ports import ClusterReader
 from rollouts.kube.resources import ANALYSIS_RUNS, EXPERIMENTS, PODS, REPLICA_SETS, ROLLOUTS
 from tidegate.core.clock import Clock
-from tidegate.core.model import Value
+from tidegate.core.model import Json, Value
 
 Objects = tuple[Json, ...]
 

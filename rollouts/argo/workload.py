@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from rollouts.argo.model import Rollout
 from rollouts.errors import NotPossible
-from rollouts.kube.model import Json
 from rollouts.kube.ports import ClusterReader
 from rollouts.kube.resources import DEPLOYMENTS, POD_TEMPLATES, REPLICA_SETS
+from tidegate.core.model import Json
 
 REFERENCED = {"Deployment": DEPLOYMENTS, "ReplicaSet": REPLICA_SETS, "PodTemplate": POD_TEMPLATES}
 """What `spec.workloadRef` may name."""

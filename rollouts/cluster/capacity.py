@@ -15,12 +15,12 @@ from decimal import Decimal
 from rollouts.cluster.model import RegionConfig
 from rollouts.cluster.snapshot import RegionSnapshot
 from rollouts.errors import CapacityError, Forbidden
-from rollouts.kube.model import EVERYWHERE, Json
+from rollouts.kube.model import EVERYWHERE
 from rollouts.kube.ports import Cluster
 from rollouts.kube.resources import NODES, PODS, RESOURCE_QUOTAS
 from rollouts.kube.scheduling import Fit, fit, format_quantity, parse_quantity, resource_requests
 from rollouts.manifests.conventions import PLACEHOLDER
-from tidegate.core.model import Value
+from tidegate.core.model import Json, Value
 
 ENDED = {"Succeeded", "Failed"}
 """Phases of pods that hold nothing any more."""

@@ -17,7 +17,7 @@ from rollouts.argo.model import parse_time
 from rollouts.cluster.model import RegionConfig, guard_note
 from rollouts.cluster.routes import RouteKind
 from rollouts.errors import Conflict, FleetError, NotFound, NotTheCarrier
-from rollouts.kube.model import Json, Resource
+from rollouts.kube.model import Resource
 from rollouts.kube.ports import Cluster
 from rollouts.kube.resources import LEASES, ROLLOUTS
 from rollouts.manifests import conventions
@@ -25,7 +25,7 @@ from rollouts.manifests.conventions import CARRIED_BY, CARRIED_FOR, CARRIER
 from rollouts.manifests.ownership import foreign_object
 from rollouts.model import CarrierHeartbeat, GuardRollback
 from tidegate.core.clock import Clock
-from tidegate.core.model import Value
+from tidegate.core.model import Json, Value
 from tidegate.core.names import DELIVERY, MANAGED_BY
 
 LIVE_SECONDS = 60.0

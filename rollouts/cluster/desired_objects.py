@@ -25,7 +25,7 @@ from rollouts.cluster.model import RegionConfig, revision_of_replica_set, versio
 from rollouts.cluster.ownership import live_object, live_objects, refuse_foreign
 from rollouts.cluster.snapshot import RegionSnapshot
 from rollouts.errors import Conflict, FleetError, NotFound, NotPossible, NotTheCarrier, WouldTakeDown
-from rollouts.kube.model import MANAGER, Json, PatchKind, Request
+from rollouts.kube.model import MANAGER, PatchKind, Request
 from rollouts.kube.pods import is_pod_ready
 from rollouts.kube.ports import Cluster
 from rollouts.kube.resources import PODS, ROLLOUTS, SERVICES, resource_of
@@ -35,6 +35,7 @@ from rollouts.manifests.ownership import foreign_object, last_writer, with_prese
 from rollouts.model import Engine
 from tidegate.core.clock import Clock
 from tidegate.core.errors import TidegateError
+from tidegate.core.model import Json
 
 KEPT = ("replicas", "paused", "restartAt")
 """Parts of a Rollout's spec that are others': the autoscaler's, and those of people at night."""

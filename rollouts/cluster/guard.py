@@ -35,7 +35,6 @@ from rollouts.cluster.observer import RegionObserver
 from rollouts.cluster.routes import RouteKind
 from rollouts.cluster.snapshot import RegionSnapshot
 from rollouts.errors import Conflict, FleetError, Forbidden, NotFound
-from rollouts.kube.model import Json
 from rollouts.kube.objects import owns_field
 from rollouts.kube.ports import Cluster
 from rollouts.kube.resources import EVENTS, LEASES, ROLLOUTS
@@ -44,7 +43,7 @@ from rollouts.manifests.objects.access import guard_rights
 from rollouts.model import GuardRollback, RegionState
 from tidegate.core.clock import Clock
 from tidegate.core.errors import TidegateError
-from tidegate.core.model import Value
+from tidegate.core.model import Json, Value
 
 UNBROKEN_SECONDS = 30.0
 """Three beats of a carrier that lives (`fleet.RENEW_SECONDS`)."""

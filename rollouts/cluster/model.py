@@ -9,10 +9,9 @@ from datetime import datetime
 from pydantic import ValidationError
 
 from rollouts.argo.model import hash_of, parse_time, revision_of
-from rollouts.kube.model import Json
 from rollouts.manifests.conventions import ATTEMPT, DIGEST, UNATTENDED
 from rollouts.model import Engine, GuardRollback
-from tidegate.core.model import Value
+from tidegate.core.model import Json, Value
 from tidegate.core.names import VERSION
 
 Render = Callable[[Engine], Sequence[Json]]

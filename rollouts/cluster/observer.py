@@ -16,7 +16,7 @@ from rollouts.cluster.model import RegionConfig, Revision
 from rollouts.cluster.routes import RouteKind
 from rollouts.cluster.snapshot import RegionSnapshot
 from rollouts.errors import EngineDidNotStart, FleetError, NotConfirmed, NotFound, NotPossible, Overruled
-from rollouts.kube.model import Json, Resource
+from rollouts.kube.model import Resource
 from rollouts.kube.pods import pod_problems, start_failure
 from rollouts.kube.ports import Cluster
 from rollouts.kube.resources import PODS, REPLICA_SETS, ROLLOUTS
@@ -24,6 +24,7 @@ from rollouts.kube.retry import time_left
 from rollouts.manifests.ownership import last_writer
 from rollouts.model import EngineSet, RegionPhase, RegionState, Role
 from tidegate.core.clock import Clock
+from tidegate.core.model import Json
 from tidegate.core.names import DELIVERY
 
 

@@ -26,12 +26,12 @@ from rollouts.cluster.ownership import refuse_foreign
 from rollouts.cluster.routes import RouteKind
 from rollouts.cluster.snapshot import RegionSnapshot
 from rollouts.errors import FleetError, NotConfirmed, NotFound, NotPossible
-from rollouts.kube.model import Json
 from rollouts.kube.ports import Cluster
 from rollouts.kube.resources import ROLLOUTS
 from rollouts.kube.retry import Backoff, RetryPolicy, is_transient
 from rollouts.manifests.ownership import foreign_object
 from tidegate.core.clock import Clock
+from tidegate.core.model import Json
 
 SETTLE_SECONDS = 120.0
 """For what the API server itself does at once."""

@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Sequence
 
 from rollouts.errors import NotFound, NotOurs
-from rollouts.kube.model import Json
 from rollouts.kube.ports import ClusterReader
 from rollouts.kube.resources import resource_of
 from rollouts.manifests.ownership import HINT, foreign_object
 from rollouts.model import ForeignObject
+from tidegate.core.model import Json
 
 
 async def foreign_objects(

@@ -11,9 +11,10 @@ from collections.abc import Mapping
 from copy import deepcopy
 from typing import Protocol
 
-from rollouts.kube.model import Json, Resource
+from rollouts.kube.model import Resource
 from rollouts.kube.resources import HTTP_ROUTES, VIRTUAL_SERVICES
 from rollouts.manifests.conventions import SERVICE_PORT, USERS, canary_service, stable_service
+from tidegate.core.model import Json
 
 
 class RouteKind(Protocol):

@@ -18,11 +18,12 @@ from rollouts.argo.state import (
 )
 from rollouts.cluster.model import Revision, guard_note, revision_of_replica_set, version_labels
 from rollouts.cluster.routes import RouteKind
-from rollouts.kube.model import MANAGER, Json
+from rollouts.kube.model import MANAGER
 from rollouts.kube.objects import owns_field
 from rollouts.manifests.conventions import PREVIOUS
 from rollouts.manifests.ownership import foreign_object
 from rollouts.model import ForeignChange, ForeignObject, GuardRollback
+from tidegate.core.model import Json
 from tidegate.core.names import VERSION
 
 REACTS_WITHIN = timedelta(seconds=10)

@@ -14,7 +14,7 @@ from rollouts.doctor.sources import controller_of, gateways_of
 from rollouts.doctor.strategy import http_routes, route_namespace, services, template_names, virtual_services
 from rollouts.doctor.strategy import template_queries as of_templates
 from rollouts.errors import Forbidden, NotFound, QueryRefused, Unreachable
-from rollouts.kube.model import EVERYWHERE, AccessReview, Json, Resource
+from rollouts.kube.model import EVERYWHERE, AccessReview, Resource
 from rollouts.kube.objects import at
 from rollouts.kube.resources import (
     ADMISSION_BINDINGS,
@@ -46,7 +46,7 @@ from rollouts.manifests.objects.access import cluster_rights, rights
 from rollouts.manifests.spec import ArgoFleetSpec
 from rollouts.model import ForeignObject
 from tidegate.core.clock import Clock
-from tidegate.core.model import Value
+from tidegate.core.model import Json, Value
 
 CONTROLLER_NAMESPACE = "argo-rollouts"
 """Where the manifests and the Helm chart of Argo Rollouts put it."""

@@ -10,10 +10,10 @@ from functools import wraps
 
 from rollouts.doctor.network_policies import Caller
 from rollouts.doctor.queries import QueryResult, ScrapeInterval
-from rollouts.kube.model import AccessReview, Json, Resource
+from rollouts.kube.model import AccessReview, Resource
 from rollouts.kube.resources import ROLLOUTS
 from rollouts.model import ForeignObject
-from tidegate.core.model import Value
+from tidegate.core.model import Json, Value
 
 
 class Severity(StrEnum):
@@ -31,7 +31,7 @@ class Finding(Value):
     """One fault of one region, with the evidence for it."""
 
     code: str
-    """The same for the same cause, whatever it was seen on; docs/doctor.md explains each."""
+    """The same for the same cause, whatever it was seen on; docs/reference/doctor.md explains each."""
     severity: Severity
     what: str
     """One sentence, with the names of the objects."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from ipaddress import ip_address, ip_network
 
-from rollouts.kube.model import NAME_OF_NAMESPACE, Json
+from rollouts.kube.model import NAME_OF_NAMESPACE
 from rollouts.kube.objects import Labels, at, labels_of, matches
-from tidegate.core.model import Value
+from tidegate.core.model import Json, Value
 
 
 class Caller(Value):

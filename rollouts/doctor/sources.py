@@ -11,10 +11,11 @@ from rollouts.doctor.model import Controller, Gateway
 from rollouts.doctor.network_policies import Caller
 from rollouts.doctor.ports import RegionReader
 from rollouts.errors import ApiError, Forbidden, NotFound
-from rollouts.kube.model import EVERYWHERE, Json, Resource
+from rollouts.kube.model import EVERYWHERE, Resource
 from rollouts.kube.objects import at, container_states, labels_of, name_of
 from rollouts.kube.resources import CONFIG_MAPS, DEPLOYMENTS, LEASES, NAMESPACES, PODS
 from rollouts.manifests.traffic_spec import PROXIES_IN
+from tidegate.core.model import Json
 
 CONFIG = "argo-rollouts-config"
 LEASE = "argo-rollouts-controller-lock"

@@ -11,10 +11,9 @@ from rollouts.argo.model import Rollout
 from rollouts.argo.state import waiting_for_controller
 from rollouts.doctor.model import Snapshot
 from rollouts.doctor.queries import EvidenceQuery
-from rollouts.kube.model import Json
 from rollouts.kube.objects import at, labels_of
 from rollouts.kube.resources import ANALYSIS_TEMPLATES, CLUSTER_ANALYSIS_TEMPLATES, DEPLOYMENTS
-from tidegate.core.model import Value
+from tidegate.core.model import Json, Value
 
 _ROLES = {"canary": ("stableService", "canaryService"), "blueGreen": ("activeService", "previewService")}
 

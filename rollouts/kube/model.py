@@ -8,10 +8,7 @@ from enum import StrEnum
 from typing import Any, Literal
 from urllib.parse import quote
 
-from tidegate.core.model import Value
-
-Json = dict[str, Any]
-"""An object as the API server sends it; fields that tidegate does not know are kept."""
+from tidegate.core.model import Json, Value
 
 Body = Json | list[Any]
 """What a request carries; a JSON patch is a list."""

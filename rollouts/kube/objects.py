@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from rollouts.kube.model import Json
+from tidegate.core.model import Json
 
 Labels = Mapping[str, str]
 

@@ -5,7 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from rollouts.kube.model import Json
+from tidegate.core.model import Json
+
+CRASH_LOOP = "CrashLoopBackOff"
+"""The reason of a container that ends soon after each start."""
+
+_IMAGE_RETRIED = frozenset({"ErrImagePull", "RegistryUnavailable"})
+IMAGE_FAILURES = _IMAGE_RETRIED | {"ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"}
+"""Reasons of a container that waits for its image."""
+
+START_FAILURES = (IMAGE_FAILURES - _IMAGE_RETRIED) | {
+    CRASH_LOOP,
+    "CreateContainerConfigError",
+    "CreateContainerError",
+    "RunContainerError",
+}
+"""Reasons of a waiting container that the kubelet retries in vain, or does not retry."""
 
 LOST_NODE = "NodeLost"
 """The reason of a pod whose node does not answer any more."""
@@ -79,18 +94,6 @@ def _word(container: Json, prefix: str) -> str:
     if terminated.get("signal"):
         return f"{prefix}Signal:{terminated['signal']}"
     return f"{prefix}ExitCode:{terminated.get('exitCode', 0)}"
-
-
-START_FAILURES = {
-    "CrashLoopBackOff",
-    "ImagePullBackOff",
-    "InvalidImageName",
-    "ErrImageNeverPull",
-    "CreateContainerConfigError",
-    "CreateContainerError",
-    "RunContainerError",
-}
-"""Reasons of a waiting container that the kubelet retries in vain, or does not retry."""
 
 
 def start_failure(pods: Sequence[Json]) -> str:

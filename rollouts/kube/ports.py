@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from typing import Protocol
 
-from rollouts.kube.model import AccessReview, Body, Json, ObjectList, PatchKind, Request, Resource, WatchEvent
+from rollouts.kube.model import AccessReview, Body, ObjectList, PatchKind, Request, Resource, WatchEvent
+from tidegate.core.model import Json
 
 
 class ClusterReader(Protocol):
@@ -37,10 +38,6 @@ class ClusterReader(Protocol):
 
     async def allowed(self, question: AccessReview) -> bool:
         """Whether the API server would let us (SelfSubjectAccessReview)."""
-        ...
-
-    async def server_version(self) -> Json:
-        """What `/version` says: `gitVersion`, `major`, `minor`."""
         ...
 
     async def text(self, path: str) -> str:

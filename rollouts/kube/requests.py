@@ -10,8 +10,10 @@ import json
 from collections.abc import Mapping
 
 from rollouts.errors import ApiError, Cause, Conflict, Forbidden, Gone, Invalid, NotFound, TooManyRequests, Unauthorized
-from rollouts.kube.model import MANAGER, AccessReview, Body, Json, PatchKind, Request, Resource
+from rollouts.kube.model import MANAGER, AccessReview, Body, PatchKind, Request, Resource
 from rollouts.kube.resources import ACCESS_REVIEWS, resource_of
+from tidegate.core.durations import read_retry_after
+from tidegate.core.model import Json
 
 PAGE = 500
 """Objects in one answer to a list: client-go's own page, which etcd and the API server's memory bear."""
@@ -175,7 +177,7 @@ def refusal(description: str, status: int, body: bytes, retry_after: str | None 
         return KINDS.get(status, ApiError)(
             f"{description}: answered {status}, not by the API server itself",
             status=status,
-            retry_after_seconds=_seconds(retry_after),
+            retry_after_seconds=read_retry_after(retry_after),
             detail=text or None,
         )
     return error_of(description, {"code": status, **reply}, retry_after)
@@ -192,11 +194,12 @@ def error_of(description: str, reply: Json, retry_after: str | None = None) -> A
     kind = Invalid if _no_such_field(reply) else KINDS.get(status, ApiError)
     if any(cause.reason == TOO_LARGE for cause in causes):
         kind = Gone
+    asked = read_retry_after(retry_after)
     error = kind(
         f"{description}: {reply.get('message') or reply.get('reason') or 'no reason given'}",
         status=status,
         reason=reply.get("reason") or "",
-        retry_after_seconds=_seconds(retry_after, details.get("retryAfterSeconds")),
+        retry_after_seconds=asked if asked is not None else read_retry_after(details.get("retryAfterSeconds")),
     )
     if isinstance(error, Invalid):
         error.causes = causes
@@ -218,11 +221,3 @@ def _status_in(body: bytes) -> Json | None:
     except ValueError:
         return None
     return reply if isinstance(reply, dict) and reply.get("kind") == "Status" else None
-
-
-def _seconds(header: str | None, detail: object = None) -> float | None:
-    """The header first; a date in it, which Kubernetes never sends, counts as nothing."""
-    for reply in (header, detail):
-        if reply is not None and str(reply).isdigit():
-            return float(str(reply))
-    return None

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
 from enum import IntEnum
 
-from rollouts.kube.model import Json
 from rollouts.kube.objects import at, containers_of, labels_of, matches, name_of
+from tidegate.core.model import Json
 
 _FACTORS = {
     **{"n": Decimal("1e-9"), "u": Decimal("1e-6"), "m": Decimal("1e-3"), "": Decimal(1)},

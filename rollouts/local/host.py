@@ -30,9 +30,11 @@ from rollouts.local.machine import Admission
 from rollouts.local.region import LocalRegion
 from rollouts.local.state_folder import Layout, replace_json
 from rollouts.local.watchdog import HeartbeatMonitor, delivery_runs, holder
+from tidegate.core.adapters.asgi import serving
 from tidegate.core.clock import Clock, SystemClock
 from tidegate.core.errors import ExitCode, Refused, TidegateError
 from tidegate.core.files import lock_open_file
+from tidegate.core.model import Json
 
 RECONCILE_SECONDS = 0.1
 """Between two looks at engines and proxies: how long users may meet a proxy that is gone."""
@@ -166,7 +168,7 @@ class Host:
                 log.exception("prometheus: trying again")
             await self._pause(RECONCILE_SECONDS)
 
-    async def _targets(self) -> list[scrape_config.Json]:
+    async def _targets(self) -> list[Json]:
         targets = list(map(scrape_config.delivery_target, self._others.values()))
         for name, region in self.regions.items():
             # No one knows yet whose the numbers of an empty region will be, and nobody is served there.
@@ -216,13 +218,8 @@ async def serve(state: Path, regions: Mapping[str, int | None]) -> None:
 @asynccontextmanager
 async def _answering(host: Host, listener: socket.socket) -> AsyncIterator[None]:
     app = HostApp(host.regions, host, heartbeat=host.heartbeat, stop=host.stop).build()
-    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False, lifespan="off"))
-    serving = asyncio.create_task(server.serve(sockets=[listener]))
-    try:
+    async with serving(uvicorn.Config(app, log_level="warning", access_log=False, lifespan="off"), listener):
         yield
-    finally:
-        server.should_exit = True
-        await serving
 
 
 @contextmanager

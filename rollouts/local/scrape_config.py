@@ -9,11 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from rollouts.model import EngineSet
-
-Json = dict[str, Any]
+from tidegate.core.model import Json
 
 INTERVAL_SECONDS = 2
 """As often as gates look: sooner, nobody would read it."""

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tidegate.core.files import replace_file
+
 
 @dataclass(frozen=True)
 class Layout:
@@ -58,13 +60,5 @@ class Layout:
 
 
 def replace_json(path: Path, data: Any) -> None:
-    """Put `data` at `path` in one step: a reader sees the old file or the new one, never a half."""
-    replace_text(path, json.dumps(data, indent=1))
-
-
-def replace_text(path: Path, text: str) -> None:
-    """As `replace_json`, for what is text already."""
-    # In the same folder: a rename is one step only within a file system.
-    fresh = path.with_name(f".{path.name}.new")
-    fresh.write_text(text, encoding="utf-8")
-    fresh.replace(path)
+    """Put `data` at `path` in one step, as JSON."""
+    replace_file(path, json.dumps(data, indent=1))

@@ -7,14 +7,13 @@ that hangs, or was stopped, keeps its lock: only its missing heartbeat shows it,
 
 from __future__ import annotations
 
-import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from rollouts.model import CarrierHeartbeat
 from tidegate.core.clock import Clock
 from tidegate.core.durations import format_duration
-from tidegate.core.files import is_locked
+from tidegate.core.files import is_locked, replace_file
 
 LOCK = "delivery.lock"
 """Below the state folder."""
@@ -34,10 +33,8 @@ def holder(state: Path) -> int | None:
 def lend(state: Path, until: datetime) -> None:
     """Let a canary stay until then, though no process may hold the lock."""
     state.mkdir(parents=True, exist_ok=True)
-    fresh = state / f"{LEASE}.{os.getpid()}"
-    fresh.write_text(until.isoformat(), encoding="ascii")
-    # In one go: half a moment would look like none.
-    fresh.replace(state / LEASE)
+    # Half a moment would look like none.
+    replace_file(state / LEASE, until.isoformat())
 
 
 def end_lease(state: Path) -> None:

@@ -14,10 +14,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from rollouts.model import Role
-from tidegate.core.model import Value
+from tidegate.core.model import Json, Value
 from tidegate.core.names import REGENERATES_HEADER, ROLE_HEADER, VERSION_HEADER
-
-Json = dict[str, Any]
 
 LOOPBACK = "127.0.0.1"
 

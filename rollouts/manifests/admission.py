@@ -12,9 +12,9 @@ from collections.abc import Iterable, Mapping
 
 from pydantic import Field
 
-from rollouts.kube.model import NAME_OF_NAMESPACE, Json, Resource
+from rollouts.kube.model import NAME_OF_NAMESPACE, Resource
 from rollouts.kube.resources import ADMISSION_BINDINGS, ADMISSION_POLICIES
-from tidegate.core.model import Value
+from tidegate.core.model import Json, Value
 
 
 class Validation(Value):

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from enum import StrEnum
 
 from rollouts.errors import Conflict, Forbidden, Invalid, NotFound
-from rollouts.kube.model import Json, Resource
+from rollouts.kube.model import Resource
 from rollouts.kube.ports import Cluster
 from rollouts.kube.resources import (
     DEPLOYMENTS,
@@ -21,7 +21,7 @@ from rollouts.kube.resources import (
 )
 from rollouts.manifests.conventions import cluster_wide
 from rollouts.manifests.ownership import foreign_object, with_preserved_fields
-from tidegate.core.model import Value
+from tidegate.core.model import Json, Value
 from tidegate.core.names import DELIVERY, MANAGED_BY
 from tidegate.core.yaml_text import yaml_text
 

@@ -7,12 +7,12 @@ from typing import Annotated
 
 from pydantic import Field
 
-from rollouts.kube.model import Json, Resource
+from rollouts.kube.model import Resource
 from rollouts.kube.resources import HTTP_ROUTES, VIRTUAL_SERVICES
 from rollouts.manifests.conventions import cluster_wide
 from rollouts.manifests.spec import ArgoFleetSpec
 from rollouts.manifests.traffic_spec import TrafficRouter
-from tidegate.core.model import Value
+from tidegate.core.model import Json, Value
 from tidegate.core.names import DELIVERY, MANAGED_BY
 
 Percentage = Annotated[int, Field(ge=0, le=100)]

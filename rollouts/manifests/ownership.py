@@ -12,13 +12,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from rollouts.kube.model import MANAGER, Json
+from rollouts.kube.model import MANAGER
 from rollouts.kube.resources import HTTP_ROUTES, ROLLOUTS, SERVICES, VIRTUAL_SERVICES
 from rollouts.manifests.conventions import ATTEMPT
 from rollouts.model import ForeignObject
-from tidegate.core.names import DELIVERY, POD_TEMPLATE_HASH, VERSION
-
-MANAGED_BY_LABEL = "app.kubernetes.io/managed-by"
+from tidegate.core.model import Json
+from tidegate.core.names import DELIVERY, MANAGED_BY_LABEL, POD_TEMPLATE_HASH, VERSION
 
 HINT = (
     "nothing was written; give the delivery another `metadata.name` or `fleet.namespace`, or let "

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from enum import StrEnum
 
-from rollouts.kube.model import Json
 from rollouts.kube.resources import CONFIG_MAPS
 from rollouts.manifests.conventions import PUBLIC_KEYS, public_keys
 from rollouts.manifests.manifest import Release, ReleaseCandidate, Site, manifest
@@ -17,6 +16,7 @@ from rollouts.manifests.objects.network import network_policy, routes, services
 from rollouts.manifests.objects.nodes import node_pool
 from rollouts.manifests.objects.rollout import disruption_budget, rollout
 from rollouts.manifests.spec import ArgoFleetSpec
+from tidegate.core.model import Json
 from tidegate.core.names import DELIVERY, MANAGED_BY
 
 

@@ -14,8 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from rollouts.kube.model import Json
-from tidegate.core.model import Loc, Value
+from tidegate.core.model import Json, Loc, Value
 
 SCHEMAS = Path(__file__).parent / "schemas"
 
@@ -66,11 +65,6 @@ def problems_in(manifest: Json) -> tuple[SchemaProblem, ...]:
     errors = validator.iter_errors(manifest)
     found = dict.fromkeys(problem for error in errors for problem in _problems(error, definitions))
     return tuple(sorted(found, key=lambda problem: [str(part) for part in problem.where]))
-
-
-def has_schema(api_version: str, kind: str) -> bool:
-    """Whether `problems_in` can judge such manifests."""
-    return f"{api_version} {kind}" in _document(_file(api_version, kind))["kinds"]
 
 
 def _file(api_version: str, kind: str) -> str:

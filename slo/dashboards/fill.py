@@ -21,8 +21,8 @@ from slo.metrics import SERVICE
 from slo.metrics.vllm import TTFT
 from slo.rules import SLOTH_SERVICE
 from slo.spec import CostSpec, CountedBy, SloSpec, edge_label
+from tidegate.core.model import Json
 
-Json = dict[str, Any]
 Values = Mapping[str, float | str | None]
 """By placeholder; None where nobody has said."""
 

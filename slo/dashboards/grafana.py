@@ -9,9 +9,10 @@ import json
 from collections.abc import Iterator, Sequence
 from string import ascii_uppercase
 
-from slo.dashboards.fill import SELECTORS, Json, fill, template
+from slo.dashboards.fill import SELECTORS, fill, template
 from slo.dashboards.model import COLUMNS, Dashboard, GridPosition, Panel, PanelKind, PanelRow, Query
 from slo.metrics import SERVICE
+from tidegate.core.model import Json
 
 ROLE_COLOURS = {"stable": "blue", "canary": "orange", "shadow": "purple", "previous": "#8e8e8e"}
 """The same on every panel of every dashboard; regions are shades of them."""

@@ -78,15 +78,18 @@ def _group(spec: Spec, default_period: timedelta) -> SloGroup:
 
 def _twice(read_so_far: Iterable[tuple[Document[Spec], SloGroup]]) -> Iterator[Problem]:
     """Two SLOs with one id would write the same series."""
-    first: dict[str, str] = {}
+    first: dict[str, tuple[Document[Spec], int]] = {}
     for document, group in read_so_far:
         for index, slo in enumerate(group.slos):
-            problem = document.problem(_place(document.spec, index), f"the id {slo.id} twice", "")
             if slo.id in first:
-                yield Problem(
-                    problem.file, problem.line, problem.path, problem.found, f"it once; it is in {first[slo.id]}"
-                )
-            first.setdefault(slo.id, f"{problem.file}:{problem.line}")
+                there = _named(*first[slo.id], "", "")
+                yield _named(document, index, f"the id {slo.id} twice", f"it once; it is in {there.file}:{there.line}")
+            first.setdefault(slo.id, (document, index))
+
+
+def _named(document: Document[Spec], index: int, found: str, expected: str) -> Problem:
+    """What is wrong where the SLO with this number is named."""
+    return document.problem(_place(document.spec, index), found, expected)
 
 
 def _place(spec: Spec, index: int) -> Loc:

@@ -25,9 +25,10 @@ from engine_images.adapters.oci_layout import OciLayout
 from engine_images.oci.model import Base
 from rollouts.adapters.kube.client import KubeClient, connect
 from rollouts.errors import FleetError, NotFound
-from rollouts.kube.model import Json, Resource
+from rollouts.kube.model import Resource
 from rollouts.kube.resources import SERVICES
 from tidegate.core.clock import SystemClock
+from tidegate.core.model import Json
 
 GATEWAY = "users"
 OWNER = "gateway.envoyproxy.io/owning-gateway-name"
@@ -137,7 +138,7 @@ class Bed:
 
         def answers() -> bool:
             with suppress(FleetError):
-                return bool(self.ask(region, lambda client: client.server_version()))
+                return bool(self.ask(region, lambda client: client.text("/version")))
             return False
 
         until(f"the API server of {region} answers", answers, seconds=60)

@@ -103,7 +103,7 @@ def tidied(context: str | None, namespace: str, around: Surroundings | None) -> 
 
 @pytest.fixture(scope="session", autouse=True)
 def told_versions(around: Surroundings | None) -> None:
-    """What this run is on, for docs/compatibility.md, where somebody wants to know."""
+    """What this run is on, for docs/reference/compatibility.md, where somebody wants to know."""
     if around is None or versions.VARIABLE not in os.environ:
         return
 

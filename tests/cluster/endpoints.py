@@ -9,8 +9,8 @@ from contextlib import suppress
 
 from rollouts.adapters.kube.client import KubeClient
 from rollouts.errors import FleetError
-from rollouts.kube.model import Json
 from rollouts.kube.resources import ENDPOINT_SLICES
+from tidegate.core.model import Json
 
 LOOK_SECONDS = 0.2
 

@@ -11,8 +11,8 @@ from cluster.bed import GATEWAY, Bed
 from e2e.machine import until
 from fakes.clusters.region import PODS_OF_OTHERS, a_release
 
-from rollouts.kube.model import Json
 from rollouts.kube.resources import NODES
+from tidegate.core.model import Json
 from tidegate.core.names import DELIVERY
 
 WRITER = "kubectl-client-side-apply"

@@ -1,7 +1,7 @@
 """What a test cluster has around it, besides the API servers that KUBECONFIG names.
 
 `make cluster` writes it for the clusters that it brings up. For a cluster of another kind a person writes the same JSON
-and names it in TIDEGATE_TEST_SURROUNDINGS; docs/cluster-tests.md says what each field means.
+and names it in TIDEGATE_TEST_SURROUNDINGS; docs/internals/cluster-tests.md says what each field means.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Surroundings(Value):
     """An image in an OCI layout, `FOLDER:NAME`, with Python 3.11 at /usr/bin: engines of the tests stand on it."""
     workflows: WorkflowSurroundings | None = None
     versions: Mapping[str, str] = {}
-    """By name, of what stands around the API servers, such as `Envoy Gateway`: for docs/compatibility.md."""
+    """By name, of what stands around the API servers, such as `Envoy Gateway`: for docs/reference/compatibility.md."""
 
 
 def surroundings() -> Surroundings | None:

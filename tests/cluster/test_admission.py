@@ -23,13 +23,14 @@ from pipelines.workflow.runs import workflow
 from registry.conventions import ENGINE_IMAGE
 from rollouts.adapters.kube.client import KubeClient, connect
 from rollouts.errors import Forbidden, Invalid
-from rollouts.kube.model import Json, Request
+from rollouts.kube.model import Request
 from rollouts.kube.resources import ADMISSION_POLICIES, PODS, ROLES, ROLLOUTS, SERVICE_ACCOUNTS, resource_of
 from rollouts.manifests.conventions import driver
 from rollouts.manifests.manifest import Release
 from rollouts.manifests.render import RenderPart
 from rollouts.manifests.spec import ArgoFleetSpec
 from tidegate.core.clock import SystemClock
+from tidegate.core.model import Json
 from tidegate.core.names import DELIVERY
 from tidegate.core.spec import load_spec
 

@@ -11,7 +11,7 @@ from fakes.argo.stage import ControllerContract, ControllerProcess, SeparateCont
 
 from rollouts.adapters.kube.client import KubeClient
 from rollouts.errors import NotFound
-from rollouts.kube.model import EVERYWHERE, Json, WatchEventType
+from rollouts.kube.model import EVERYWHERE, WatchEventType
 from rollouts.kube.resources import (
     DEPLOYMENTS,
     ENDPOINT_SLICES,
@@ -20,6 +20,7 @@ from rollouts.kube.resources import (
     ROLLOUTS,
 )
 from tidegate.core.clock import SystemClock
+from tidegate.core.model import Json
 
 PATIENCE_SECONDS = 60.0
 

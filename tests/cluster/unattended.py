@@ -13,9 +13,9 @@ from cluster.delivered_model import DeliveredModel
 from cluster.stories import Told, told_of
 from e2e.machine import Command, until
 
-from rollouts.kube.model import Json
 from rollouts.kube.resources import DEPLOYMENTS, EVENTS, PODS
 from rollouts.manifests.conventions import GUARD, guard
+from tidegate.core.model import Json
 
 PATIENT = ({"canary": {"weights": [50], "at_least": "8m", "within": "9m", "gates": ["latency", "errors"]}},)
 """No gate decides before the story is over."""

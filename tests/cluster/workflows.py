@@ -12,8 +12,8 @@ from cluster.delivered_model import DeliveredModel
 from cluster.stories import CANARY, UNGATED, Told, late, told_of
 from e2e.machine import until
 
-from rollouts.kube.model import Json
 from rollouts.kube.resources import ADMISSION_BINDINGS, ADMISSION_POLICIES, PODS, WORKFLOWS
+from tidegate.core.model import Json
 
 SECRET = "tidegate-clusters"
 OF = "workflows.argoproj.io/workflow"

@@ -7,8 +7,7 @@ import signal
 from e2e.machine import Command, Finished, Machine
 from e2e.spec import MODEL, REGION
 
-from gates.adapters.records import RecordReader
-from gates.load import RequestRecord
+from gates.evidence.request_record import RecordReader, RequestRecord
 from rollouts.model import RegionState
 
 

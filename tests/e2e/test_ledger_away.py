@@ -34,10 +34,8 @@ class Away:
 
 @pytest.fixture(scope="module")
 def mlflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AwayServer]:
-    server = AwayServer(tmp_path_factory.mktemp("mlflow"))
-    server.start()
-    yield server
-    server.end()
+    with AwayServer.running(tmp_path_factory.mktemp("mlflow")) as server:
+        yield server
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from e2e.machine import until
 from e2e.spec import MODEL, REGION
 from e2e.story import Story
 
-from gates.load import RequestRecord
+from gates.evidence.request_record import RequestRecord
 from registry.adapters.mlflow_library import open_client
 from registry.adapters.mlflow_store import embedded_uri
 from rollouts.model import RegionPhase

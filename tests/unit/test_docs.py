@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+import runpy
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
 import yaml
+from pydantic import TypeAdapter
 
 from gates.reports.gate_file import GateFile
 from pipelines.spec.delivery import Delivery
@@ -18,7 +21,7 @@ from slo.catalogue import OWN_RUNBOOK
 from slo.formats import read
 from slo.spec import KINDS
 from tidegate.app.wiring.specs import read_delivery
-from tidegate.cli import command_line
+from tidegate.cli import command_line, main
 from tidegate.cli.commands.init import schema_text
 from tidegate.core.spec import SpecError, parse_spec
 
@@ -26,9 +29,14 @@ ROOT = Path(__file__).parents[2]
 PAGES = sorted(
     [*(ROOT / f"{name}.md" for name in ("README", "SECURITY", "CONTRIBUTING")), *(ROOT / "docs").rglob("*.md")]
 )
+FOR_READERS = [
+    page for page in PAGES if "docs" in page.parts and page.parent.name != "decisions" and page.stem != "cli"
+]
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 CALL = re.compile(r"\btidegate ((?:[a-z][a-z-]* ?){1,2})")
 PACKAGES = sorted(path.parent.name for path in ROOT.glob("*/__init__.py"))
+FOLDERS = {"start", "guides", "concepts", "reference", "internals"}
+SITE = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
 SPECS = sorted([ROOT / "tidegate/cli/templates/delivery.yaml", *(ROOT / "examples").rglob("delivery.yaml")])
 
 
@@ -49,13 +57,20 @@ def headings(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
+def in_nav(entry: Any) -> list[str]:
+    """Every page below an entry of the site's navigation, in its order."""
+    if isinstance(entry, str):
+        return [entry]
+    return [page for inner in (entry.values() if isinstance(entry, dict) else entry) for page in in_nav(inner)]
+
+
 def links(page: Path) -> list[str]:
     """Where the page points to within the repository."""
     return [target for target in LINK.findall(page.read_text(encoding="utf-8")) if "://" not in target]
 
 
 def test_the_reference_has_every_command_and_no_other() -> None:
-    written = re.findall(r"^#+ `tidegate (.+)`$", (ROOT / "docs/cli.md").read_text(), flags=re.MULTILINE)
+    written = re.findall(r"^#+ `tidegate (.+)`$", (ROOT / "docs/reference/cli.md").read_text(), flags=re.MULTILINE)
     assert set(written) == commands()
 
 
@@ -67,7 +82,7 @@ def test_operations_have_every_variable_and_no_other() -> None:
         for path in (ROOT / package).rglob("*.py")
         for variable in re.findall(r"\bTIDEGATE_[A-Z_]*[A-Z]\b", path.read_text(encoding="utf-8"))
     } - {"TIDEGATE_ENGINE"}
-    page = (ROOT / "docs/operations.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/guides/operations.md").read_text(encoding="utf-8")
     section = page.partition("## Environment variables")[2].partition("\n## ")[0]
     assert set(re.findall(r"`(TIDEGATE_[A-Z_]+)`", section)) == found
 
@@ -111,7 +126,7 @@ def test_every_link_leads_somewhere(page: Path) -> None:
     assert dead == []
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/architecture.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/internals/architecture.md"])
 def test_every_package_is_named(page: str) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
     assert [package for package in PACKAGES if f"{package}/" not in text and f"`{package}`" not in text] == []
@@ -151,11 +166,17 @@ def test_the_schema_in_the_docs_is_what_the_command_prints(kind: str) -> None:
 
 def test_the_gates_in_the_docs_are_the_example_that_we_ran() -> None:
     example = (ROOT / "examples/gates/gates.yaml").read_text(encoding="utf-8").split("\n", 1)[1]
-    assert f"```yaml\n{example}```" in (ROOT / "docs/gate-command.md").read_text(encoding="utf-8")
+    assert f"```yaml\n{example}```" in (ROOT / "docs/guides/gate-command.md").read_text(encoding="utf-8")
 
 
 def test_alerts_of_every_kind_of_slo_point_to_a_section() -> None:
     assert set(KINDS) <= headings(ROOT / OWN_RUNBOOK)
+
+
+def test_alerts_that_were_rendered_before_the_pages_moved_still_find_theirs() -> None:
+    moved = ROOT / "docs/slo-catalogue.md"
+    assert set(KINDS) <= headings(moved)
+    assert {link for link in links(moved) if "#" in link} == {f"reference/slo-catalogue.md#{kind}" for kind in KINDS}
 
 
 def test_the_slos_in_the_docs_are_right() -> None:
@@ -178,12 +199,12 @@ def test_whole_deliveries_in_the_docs_are_right() -> None:
 
 
 def test_whole_slo_specs_in_the_docs_are_right_or_told_to_be_wrong_as_shown() -> None:
-    blocks = re.findall(r"```yaml\n(version: prometheus/v1\n.*?)```", (ROOT / "docs/slo.md").read_text(), re.DOTALL)
-    right, wrong = blocks
+    page = (ROOT / "docs/reference/slo.md").read_text(encoding="utf-8")
+    right, wrong = re.findall(r"```yaml\n(version: prometheus/v1\n.*?)```", page, re.DOTALL)
     assert read(right, file="slos.yaml")
     with pytest.raises(SpecError) as caught:
         read(wrong, file="many.yaml")
-    assert f"$ tidegate slo validate -i many.yaml\n{caught.value}\n```" in (ROOT / "docs/slo.md").read_text()
+    assert f"$ tidegate slo validate -i many.yaml\n{caught.value}\n```" in page
 
 
 def test_every_yaml_in_the_docs_is_yaml() -> None:
@@ -203,3 +224,59 @@ def test_every_target_that_a_page_asks_make_for_exists() -> None:
         target for page in PAGES for target in re.findall(r"(?:^|`)make ([a-z-]+)", page.read_text(), re.MULTILINE)
     }
     assert asked <= known
+
+
+def test_every_page_is_in_the_navigation_once() -> None:
+    placed = in_nav(SITE["nav"])
+    outside = runpy.run_path(str(ROOT / "docs/site.py"))["OUTSIDE"]
+    pages = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")}
+    assert len(placed) == len(set(placed))
+    assert set(placed) == (pages - {SITE["not_in_nav"]}) | set(outside)
+
+
+def test_every_page_lies_in_a_folder_for_what_its_reader_wants() -> None:
+    top = {path.relative_to(ROOT / "docs").parts for path in (ROOT / "docs").rglob("*.md")}
+    assert {parts[0] for parts in top if len(parts) > 1} == FOLDERS
+    assert [parts for parts in top if len(parts) == 1] == [(SITE["not_in_nav"],)]
+
+
+@pytest.mark.parametrize("page", FOR_READERS, ids=name)
+def test_every_page_says_first_whom_it_is_for(page: Path) -> None:
+    """Those that the code writes and decisions, whose form is the template's, do not."""
+    title, line = page.read_text(encoding="utf-8").split("\n\n")[:2]
+    assert re.fullmatch(r"# .+", title)
+    assert re.match(r"\*For [^*\n]+\*", line)
+
+
+def test_the_site_loads_nothing_from_elsewhere() -> None:
+    assert SITE["theme"]["font"] is False
+    assert "offline" in SITE["plugins"]
+    assert all("://" not in script for script in SITE["extra"]["polyfills"])
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/start/laptop-quickstart.md", "docs/start/ci-quickstart.md"])
+def test_the_first_command_prints_what_is_shown(page: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Pages break its lines where a screen ends."""
+    example = ROOT / "examples/gates"
+    assert main(["gate", "check", str(example / "gates.yaml"), "--evidence", str(example / "evidence.jsonl")]) == 1
+    printed = capsys.readouterr().out.split()
+    assert " ".join(printed) in " ".join((ROOT / page).read_text(encoding="utf-8").split())
+
+
+def test_the_quickstart_shows_what_a_region_gets(capsys: pytest.CaptureFixture[str]) -> None:
+    page = (ROOT / "docs/start/cluster-quickstart.md").read_text(encoding="utf-8")
+    options = re.search(r"rollout render examples/kubernetes/delivery.yaml (--region.*?)\| grep", page, re.DOTALL)
+    assert options
+    spec = str(ROOT / "examples/kubernetes/delivery.yaml")
+    assert main(["rollout", "render", spec, *options[1].replace("\\", "").split()]) == 0
+    kinds = re.findall(r"^kind: (\w+)$", capsys.readouterr().out, re.MULTILINE)
+    assert re.findall(r"^ +(\d+) kind: (\w+)$", page, re.MULTILINE) == [
+        (str(count), kind) for kind, count in sorted(Counter(kinds).items())
+    ]
+
+
+def test_the_least_that_a_fleet_of_clusters_needs_suffices() -> None:
+    page = (ROOT / "docs/start/cluster-quickstart.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"```yaml\n(fleet:.*?)```", page, re.DOTALL)
+    fleet: Any = TypeAdapter(Delivery.model_fields["fleet"].annotation).validate_python(yaml.safe_load(block)["fleet"])
+    assert (fleet.kind, set(fleet.regions)) == ("argo", {"eu-west-1"})

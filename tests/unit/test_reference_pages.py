@@ -19,7 +19,8 @@ from tidegate.core.errors import ExitCode
 
 ROOT = Path(__file__).parents[2]
 ARCHITECTURE, SPEC, OPERATIONS = (
-    (ROOT / "docs" / f"{name}.md").read_text() for name in ("architecture", "spec", "operations")
+    (ROOT / "docs" / f"{name}.md").read_text()
+    for name in ("internals/architecture", "reference/spec", "guides/operations")
 )
 PACKAGES = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"][
     "packages"

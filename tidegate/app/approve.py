@@ -25,11 +25,11 @@ from pipelines.authority.verification import AnswerVerifier, first_uses
 from pipelines.events.history import plan_of
 from pipelines.events.payloads import ApprovalDenied, ApprovalGiven
 from pipelines.model import Plan
+from pipelines.ports import DeliveryLedger
 from pipelines.spec.approvals import NAMES
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.trust import Trusted
 from pipelines.statements import NAMED, Proof, Prover, Statement, digest_of, read_statement
-from registry.adapters.mlflow_ledger import MlflowLedger
 from registry.model import Event
 from tidegate.app.process import note
 from tidegate.app.wiring.specs import kept_spec
@@ -126,7 +126,7 @@ def _prover(answer: ApprovalOptions) -> Prover | None:
     return prover
 
 
-def _record_named(answer: ApprovalOptions, question: ApprovalQuestion, ledger: MlflowLedger, model: str) -> str:
+def _record_named(answer: ApprovalOptions, question: ApprovalQuestion, ledger: DeliveryLedger, model: str) -> str:
     if not any(terms.by == NAMES for terms in question.terms):
         raise UsageError(
             f"a name alone is no approval of {question.name}, which needs {question.asked_of()}",
@@ -177,7 +177,7 @@ def _write_statement(answer: ApprovalOptions, text: str, to: Path) -> str:
 
 
 def _record_proven(
-    answer: ApprovalOptions, question: ApprovalQuestion, proof: Proof, ledger: MlflowLedger, trusted: Trusted
+    answer: ApprovalOptions, question: ApprovalQuestion, proof: Proof, ledger: DeliveryLedger, trusted: Trusted
 ) -> str:
     said = read_statement(proof)
     event = answer.answer(proof=proof).event(SystemClock().now(), answer.asked)
@@ -194,7 +194,7 @@ def _record_proven(
     return f"{answer.answer.kind}: {answer.asked} of {said.model} {said.version} by {who}"
 
 
-def _evaluate(question: ApprovalQuestion, event: Event, ledger: MlflowLedger, trusted: Trusted) -> ValidAnswer | str:
+def _evaluate(question: ApprovalQuestion, event: Event, ledger: DeliveryLedger, trusted: Trusted) -> ValidAnswer | str:
     """What the step that waits will make of it, by the trust file of this machine."""
     hearing = AnswerVerifier(local_identities(trusted))
 

@@ -11,14 +11,13 @@ from pathlib import Path
 
 from prometheus_client import Metric
 
-from pipelines.adapters.lock import delivery_lock
-from pipelines.adapters.metrics_server import MetricsServer
 from pipelines.authority.verification import refuse_unanswerable
+from pipelines.delivery_lock import delivery_lock
 from pipelines.events.artifacts import Trials, keep_spec
 from pipelines.events.listeners import EventFile, QueuedListener
 from pipelines.events.writer import limits_of
 from pipelines.model import Ending, Plan, Result
-from pipelines.ports import Listener
+from pipelines.ports import Deliveries, DeliveryLedger, Listener
 from pipelines.run.engine import deliver as run_plan
 from pipelines.run.stages import STAGES
 from pipelines.spec.delivery import Delivery
@@ -26,8 +25,6 @@ from pipelines.spec.trust import Trusted
 from pipelines.state import StateFolder
 from pipelines.statements import Prover
 from pipelines.views.metrics import families
-from registry.adapters.mlflow_deliveries import MlflowDeliveries
-from registry.adapters.mlflow_ledger import MlflowLedger
 from tidegate.app.plan import plan_for, refuse_outdated, resolve_plan
 from tidegate.app.process import cancelled_by_signals, note
 from tidegate.app.reports import leave_report, report_path
@@ -42,6 +39,7 @@ from tidegate.app.wiring.running import (
     delivery_context,
     heartbeat,
     journal_of,
+    served_numbers,
     uncancelled,
 )
 from tidegate.app.wiring.services import notifier_for
@@ -135,7 +133,7 @@ class _DeliveryRequest:
     """The options, with the adapters that the lock, the plan and the ledger need."""
 
     inputs: DeliveryInputs
-    deliveries: MlflowDeliveries
+    deliveries: Deliveries
     options: DeliverOptions
 
 
@@ -145,7 +143,7 @@ class _OpenedDelivery:
 
     request: _DeliveryRequest
     plan: Plan
-    ledger: MlflowLedger
+    ledger: DeliveryLedger
     spec_file: str | None
 
 
@@ -185,7 +183,7 @@ async def _deliver_recorded(opened: _OpenedDelivery, display: DeliveryDisplay, i
     return result
 
 
-def _keep_spec(ledger: MlflowLedger, request: _DeliveryRequest) -> str | None:
+def _keep_spec(ledger: DeliveryLedger, request: _DeliveryRequest) -> str | None:
     """Where the spec lies among the kept files; a delivery without them goes on, but cannot be resumed."""
     try:
         return keep_spec(ledger, request.options.spec_path, request.inputs.spec)
@@ -201,9 +199,7 @@ async def _deliver_on_backends(
     result: Result | None = None
     try:
         async with AsyncExitStack() as stack:
-            metrics = MetricsServer(numbers, *request.options.metrics) if request.options.metrics else None
-            if metrics:
-                stack.push_async_callback(metrics.close)
+            metrics = await stack.enter_async_context(served_numbers(numbers, request.options.metrics))
             inputs = replace(request.inputs, images=plan.resolved.images if plan.resolved else {})
             backends = await stack.enter_async_context(request.options.opener(inputs, metrics))
             result = await run_plan(delivery_context(inputs, plan, STAGES, written, backends))

@@ -9,19 +9,18 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from gates.adapters.load import LoadProcess
-from gates.load import LoadTotals
+from pipelines.load import LoadTotals
 from pipelines.plan.gates import rules_of
+from pipelines.ports import Fleet
 from pipelines.spec.delivery import Delivery
 from pipelines.state import StateFolder
-from rollouts.adapters.host_client import FleetHost, LocalRegionClient, attach, start
 from rollouts.model import Engine
 from tidegate.app.process import cancelled_by_signals, note
-from tidegate.app.wiring.backends import ON_THIS_MACHINE, start_users
-from tidegate.app.wiring.engines import local_engines
+from tidegate.app.wiring.backends import require_local_fleet, start_host, start_users
+from tidegate.app.wiring.engines.providers import local_engines
+from tidegate.app.wiring.fleets import running_host
 from tidegate.app.wiring.specs import on_this_machine, read_delivery
 from tidegate.app.wiring.stores import open_registry
-from tidegate.core.adapters.extras import require
 from tidegate.core.errors import OutsideError, Refused
 from tidegate.core.threads import call_in_thread
 
@@ -51,24 +50,23 @@ def serve_fleet(options: FleetOptions, announce: Callable[[str], None]) -> None:
 async def _serve_until_stopped(
     options: FleetOptions, spec: Delivery, state: StateFolder, announce: Callable[[str], None]
 ) -> None:
-    ports = on_this_machine(spec).ports
-    require(*ON_THIS_MACHINE)
-    if await attach(state.root) is not None:
+    on_this_machine(spec)
+    require_local_fleet()
+    if await running_host(state.root) is not None:
         raise Refused("a fleet runs here already", hint="see `tidegate status`, or stop it with `tidegate fleet down`")
     registry = await call_in_thread(open_registry, state.root, options.tracking_uri)
     champion = await call_in_thread(registry.resolve, spec.model.name, spec.model.target)
     note(f"preparing {champion.uri}")
     engine = await local_engines(spec, state, registry).prepare(champion, note)
-    regions = {region: ports.get(region) for region in spec.regions.names}
-    host = await start(state.root, regions, owned=not options.detach)
+    host = await start_host(spec, state, owned=not options.detach)
     served = False
     try:
         async with cancelled_by_signals():
             await host.load_rules(rules_of(spec))
-            await asyncio.gather(*(_serve(host.fleet(region), engine, announce) for region in regions))
+            await asyncio.gather(*(_serve(host.fleet(region), engine, announce) for region in spec.regions.names))
             served = True
             if not options.detach:
-                await _until_gone(host)
+                await _until_gone(host.fleet(spec.regions.names[0]))
     except asyncio.CancelledError:
         note("the fleet stops")
     finally:
@@ -76,15 +74,15 @@ async def _serve_until_stopped(
             await host.stop()
 
 
-async def _serve(fleet: LocalRegionClient, champion: Engine, announce: Callable[[str], None]) -> None:
+async def _serve(fleet: Fleet, champion: Engine, announce: Callable[[str], None]) -> None:
     note(f"{fleet.region}: starting version {champion.version}")
     serving = await fleet.deploy(champion)
     announce(f"{fleet.region}: version {champion.version} at {serving.entry}")
 
 
-async def _until_gone(host: FleetHost) -> None:
+async def _until_gone(fleet: Fleet) -> None:
     while True:
-        await host.fleet(next(iter(host.regions()))).observe()
+        await fleet.observe()
         await asyncio.sleep(LOOK_SECONDS)
 
 
@@ -94,7 +92,7 @@ def stop_fleet(state: Path) -> bool:
 
 
 async def _stop(state: Path) -> bool:
-    host = await attach(state)
+    host = await running_host(state)
     if host is None:
         return False
     await host.stop()
@@ -111,7 +109,7 @@ def play_traffic(spec_path: Path, state: Path, *, seconds: float | None) -> Load
 
 async def _play_users(spec: Delivery, folder: Path, state: StateFolder, seconds: float | None) -> LoadTotals:
     on_this_machine(spec)
-    host = await attach(state.root)
+    host = await running_host(state.root)
     if host is None:
         raise OutsideError("no fleet runs here", hint="start it with `tidegate fleet up`")
     load = start_users(spec, folder, state, host)
@@ -119,14 +117,14 @@ async def _play_users(spec: Delivery, folder: Path, state: StateFolder, seconds:
     stopped = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
-    await _until_stopped(stopped, load, seconds)
+    await _until_stopped(stopped, load.check, seconds)
     return await load.stop()
 
 
-async def _until_stopped(stopped: asyncio.Event, load: LoadProcess, seconds: float | None) -> None:
+async def _until_stopped(stopped: asyncio.Event, check: Callable[[], None], seconds: float | None) -> None:
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             while not stopped.is_set():
-                load.check()
+                check()
                 with suppress(TimeoutError):
                     await asyncio.wait_for(stopped.wait(), CHECK_SECONDS)

@@ -8,14 +8,14 @@ import socket
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from pipelines.adapters.image_engines import TrustedImages, pinned_image
+from pipelines.authority.engine_images import TrustedImages, pinned_image
 from pipelines.authority.verification import who_asks
 from pipelines.errors import PlanOutdated
 from pipelines.events.artifacts import digests_of, laid_out
 from pipelines.model import Plan, Resolved
 from pipelines.plan.planner import make_plan, other_than_planned, settings_digest
+from pipelines.ports import VersionRegistry
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.policy import golden_set
 from pipelines.spec.workflow import SERVER, out_of_reach
@@ -25,11 +25,8 @@ from tidegate.app.process import note
 from tidegate.app.wiring.stores import open_registry
 from tidegate.core.errors import TidegateError, UsageError
 
-if TYPE_CHECKING:
-    from registry.adapters.mlflow_models import MlflowRegistry
 
-
-def plan_for(spec: Delivery, folder: Path, registry: MlflowRegistry, *, version: str | None = None) -> Plan:
+def plan_for(spec: Delivery, folder: Path, registry: VersionRegistry, *, version: str | None = None) -> Plan:
     """The plan for what the aliases point at now, or for the version with that number."""
     champion = registry.resolve(spec.model.name, spec.model.target)
     wanted = registry.resolve(spec.model.name, version or spec.model.origin)
@@ -37,7 +34,7 @@ def plan_for(spec: Delivery, folder: Path, registry: MlflowRegistry, *, version:
 
 
 def resolve_plan(
-    plan: Plan, spec: Delivery, spec_path: Path, registry: MlflowRegistry, trusted: TrustedImages | None
+    plan: Plan, spec: Delivery, spec_path: Path, registry: VersionRegistry, trusted: TrustedImages | None
 ) -> Plan:
     """The plan with all that is settled when a delivery is opened, and never looked up again.
 
@@ -55,7 +52,7 @@ def resolve_plan(
     return plan.model_copy(update={"resolved": resolved})
 
 
-def refuse_outdated(plan: Plan, spec: Delivery, spec_path: Path, registry: MlflowRegistry) -> None:
+def refuse_outdated(plan: Plan, spec: Delivery, spec_path: Path, registry: VersionRegistry) -> None:
     """Compare what a plan rests on with what is there now; the images that it settled were proven and stay.
 
     Raises:
@@ -65,7 +62,7 @@ def refuse_outdated(plan: Plan, spec: Delivery, spec_path: Path, registry: Mlflo
         raise PlanOutdated(f"the plan is outdated: {difference}", hint="make it again")
 
 
-def _changes_since(plan: Plan, spec: Delivery, spec_path: Path, registry: MlflowRegistry) -> Iterator[str]:
+def _changes_since(plan: Plan, spec: Delivery, spec_path: Path, registry: VersionRegistry) -> Iterator[str]:
     if plan.resolved is None:
         yield "nothing was settled when it was made"
         return
@@ -82,7 +79,7 @@ def _changes_since(plan: Plan, spec: Delivery, spec_path: Path, registry: Mlflow
             yield f"{planned.uri} has other files now"
 
 
-def images_of(plan: Plan, spec: Delivery, registry: MlflowRegistry, trusted: TrustedImages | None) -> dict[str, str]:
+def images_of(plan: Plan, spec: Delivery, registry: VersionRegistry, trusted: TrustedImages | None) -> dict[str, str]:
     """The engine images that clusters are to serve, by the version's number, each proven; none for this machine.
 
     Raises:

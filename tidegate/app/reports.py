@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from gates.adapters.records import RecordReader
+from gates.evidence.request_record import RecordReader
 from pipelines.events.listeners import EventFile
+from pipelines.ports import Deliveries, DeliveryLedger
 from pipelines.spec.delivery import Delivery
 from pipelines.state import StateFolder
 from pipelines.views.report import DeliveryRecord, render_report
@@ -18,10 +18,6 @@ from tidegate.app.wiring.specs import read_delivery
 from tidegate.app.wiring.stores import open_deliveries
 from tidegate.core.errors import TidegateError, UsageError
 from tidegate.core.files import write_atomically
-
-if TYPE_CHECKING:
-    from registry.adapters.mlflow_deliveries import MlflowDeliveries
-    from registry.adapters.mlflow_ledger import MlflowLedger
 
 
 def report(spec_path: Path, state: Path, tracking_uri: str | None, *, last: int, target: Path) -> None:
@@ -52,13 +48,13 @@ class LedgerEvents:
 Source = EventFile | LedgerEvents
 
 
-def events_of(delivery: str, state: StateFolder, ledgers: MlflowDeliveries) -> Source:
+def events_of(delivery: str, state: StateFolder, ledgers: Deliveries) -> Source:
     """What is known of a delivery: the ledger has every event of every machine, the file more looks at each gate."""
     local = EventFile(state.delivery(delivery) / "events.jsonl")
     return local if local.path.exists() else LedgerEvents(ledgers.events(delivery))
 
 
-def report_of(delivery: str, spec: Delivery, state: StateFolder, ledgers: MlflowDeliveries, *, back: str) -> str:
+def report_of(delivery: str, spec: Delivery, state: StateFolder, ledgers: Deliveries, *, back: str) -> str:
     """The report of one delivery of the spec's model, with a link to `back`.
 
     Raises:
@@ -103,7 +99,7 @@ def report_path(state: StateFolder, delivery: str) -> Path:
     return state.delivery(delivery) / "report.html"
 
 
-def keep_report(spec: Delivery, state: StateFolder, ledger: MlflowLedger) -> None:
+def keep_report(spec: Delivery, state: StateFolder, ledger: DeliveryLedger) -> None:
     """Write the report and keep it with the delivery."""
     target = report_path(state, ledger.delivery)
     local = EventFile(state.delivery(ledger.delivery) / "events.jsonl")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
-from pipelines.adapters.lock import delivery_lock
+from pipelines.delivery_lock import delivery_lock
 from pipelines.events.listeners import EventFile
 from pipelines.events.state import state_of
 from pipelines.model import Result

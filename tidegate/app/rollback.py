@@ -15,7 +15,7 @@ from datetime import timedelta
 from pathlib import Path
 from uuid import uuid4
 
-from pipelines.adapters.lock import delivery_lock, holder, one_rollback, rollback_runs
+from pipelines.delivery_lock import delivery_lock, holder, one_rollback, rollback_runs
 from pipelines.ports import EngineProvider, Fleet
 from pipelines.run.rollback_target import before, before_by_others, cold, in_words, is_back, previous_of
 from pipelines.spec.delivery import Delivery
@@ -455,7 +455,7 @@ async def engine_before(fleet: Fleet, version: str, options: RollbackOptions, re
 
     if isinstance(fleet, ArgoFleet):
         return await fleet.engine_of(version) or await records.engine(version, options.spec.metadata.name)
-    from tidegate.app.wiring.engines import local_engines
+    from tidegate.app.wiring.engines.providers import local_engines
 
     found = await records.registered(version)
     registry = await call_in_thread(records.registry)

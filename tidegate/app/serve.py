@@ -3,27 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import os
 import sys
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager, nullcontext
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from socket import socket
-from urllib.parse import urlsplit
 
-from starlette.routing import Route
-
-from pipelines.adapters.mlflow_triggers import MlflowTriggers
-from pipelines.adapters.web_server import Tls, address_of, answering, listening
 from pipelines.authority.verification import BY_ALIAS, REQUESTED_BY
+from pipelines.ports import Deliveries
 from pipelines.requests import QueuePolicy
 from pipelines.spec.delivery import Delivery
 from pipelines.state import StateFolder
-from pipelines.triggers.access import Login
 from pipelines.triggers.app import behind_door, page_routes, receiver_routes
 from pipelines.triggers.openapi import WEBHOOK
 from pipelines.triggers.queue import RequestQueue
@@ -33,14 +26,14 @@ from pipelines.triggers.starters import ProcessStarter
 from pipelines.triggers.webhooks import weakness
 from pipelines.views.page.routes import Board, LivePage
 from pipelines.views.page.snapshot import SnapshotReader
-from registry.adapters.mlflow_deliveries import MlflowDeliveries
 from tidegate import __version__
-from tidegate.app.process import cancelled_by_signals, host_and_port, note
+from tidegate.app.process import cancelled_by_signals, note
 from tidegate.app.reports import report_of
+from tidegate.app.wiring.fleets import cluster_client
 from tidegate.app.wiring.specs import read_delivery
-from tidegate.app.wiring.stores import open_deliveries, registry_uri
+from tidegate.app.wiring.stores import open_deliveries, open_triggers
+from tidegate.app.wiring.web import Listeners, ListenOptions, listening_sockets
 from tidegate.core.clock import SystemClock
-from tidegate.core.durations import parse_duration
 from tidegate.core.errors import TidegateError, UsageError
 from tidegate.core.threads import call_in_thread
 
@@ -56,22 +49,23 @@ class ServeOptions:
     workflows: bool
     context: str | None
     policy: QueuePolicy
-    every: str
+    every: timedelta
+    """Between two looks at the registry."""
     register: str | None
     """The address at which MLflow reaches this receiver."""
 
 
 def serve(options: ServeOptions) -> None:
     """Receive and reconcile until Ctrl-C or SIGTERM."""
-    spec, secrets, every = read_delivery(options.spec), _secrets(), _every(options.every)
+    if not timedelta(seconds=1) <= options.every <= timedelta(days=1):
+        raise UsageError(f"--every {options.every}: expected 1s to 1d")
+    spec, secrets = read_delivery(options.spec), _secrets()
     with listening_sockets(options.listen) as listeners:
-        asyncio.run(_serve(options, spec, secrets, every, listeners))
+        asyncio.run(_serve(options, spec, secrets, listeners))
 
 
-async def _serve(
-    options: ServeOptions, spec: Delivery, secrets: tuple[str, ...], every: timedelta, listeners: tuple[socket, socket]
-) -> None:
-    triggers = MlflowTriggers(registry_uri(options.state, options.tracking_uri))
+async def _serve(options: ServeOptions, spec: Delivery, secrets: tuple[str, ...], listeners: Listeners) -> None:
+    triggers = open_triggers(options.state, options.tracking_uri)
     async with AsyncExitStack() as stack:
         inbox = RequestQueue(options.state / "serve" / "inbox.db")
         stack.callback(inbox.close)
@@ -81,7 +75,7 @@ async def _serve(
             else nullcontext(process_starter(options.spec, options.state, options.tracking_uri))
         )
         ledgers, clock = await call_in_thread(open_deliveries, options.state, options.tracking_uri), SystemClock()
-        watched = Watched(spec.model.name, spec.model.origin, options.policy, every)
+        watched = Watched(spec.model.name, spec.model.origin, options.policy, options.every)
         reconciler = Reconciler(watched, World(inbox, triggers, ledgers, starter, clock, note))
         loop = asyncio.get_running_loop()
 
@@ -93,16 +87,15 @@ async def _serve(
 
         async def register() -> None:
             if options.register is not None:
-                await _register(triggers, f"tidegate-{spec.metadata.name}", options.register, secrets[0])
+                await _register(triggers.announce, f"tidegate-{spec.metadata.name}", options.register, secrets[0])
 
         hears, shows = receiver_routes(receiver, reconciler), page_routes(receiver, reconciler, page, __version__)
-        async with _answering(options, listeners, hears, shows):
-            told = (
-                f"{address_of(listeners[0], tls=options.listen.tls)}{WEBHOOK} for {spec.model.name}@{spec.model.origin}"
-            )
-            note(f"listening on {told}")
-            if listeners[0] is not listeners[1]:
-                note(f"the page is at {address_of(listeners[1], tls=options.listen.tls)}/")
+        door = partial(behind_door, hosts=options.listen.names(options.register), login=options.listen.login)
+        # Probes are answered on both.
+        async with listeners.answering(door(hears), door([*hears, *shows])):
+            note(f"listening on {listeners.webhooks_address}{WEBHOOK} for {spec.model.name}@{spec.model.origin}")
+            if listeners.webhooks is not listeners.page:
+                note(f"the page is at {listeners.page_address}/")
             try:
                 await _until_stopped(reconciler, asyncio.create_task(register()))
             finally:
@@ -110,22 +103,7 @@ async def _serve(
                 page.stop()
 
 
-@asynccontextmanager
-async def _answering(
-    options: ServeOptions, listeners: tuple[socket, socket], hears: list[Route], shows: list[Route]
-) -> AsyncIterator[None]:
-    """Webhooks on the one, the page on the other; probes are answered on both."""
-    listen, names = options.listen, options.listen.names(options.register)
-    async with AsyncExitStack() as stack:
-        if listeners[0] is not listeners[1]:
-            alone = behind_door(hears, hosts=names, login=listen.login)
-            await stack.enter_async_context(answering(alone, listeners[0], tls=listen.tls))
-        page = behind_door([*hears, *shows], hosts=names, login=listen.login)
-        await stack.enter_async_context(answering(page, listeners[1], tls=listen.tls))
-        yield
-
-
-def _page(options: ServeOptions, spec: Delivery, ledgers: MlflowDeliveries, inbox: RequestQueue) -> LivePage:
+def _page(options: ServeOptions, spec: Delivery, ledgers: Deliveries, inbox: RequestQueue) -> LivePage:
     requests = partial(inbox.standing, spec.model.name, spec.model.origin)
     board = Board(
         spec.model.name, SnapshotReader(spec.model.name, ledgers, requests, SystemClock()).look, SystemClock()
@@ -148,10 +126,10 @@ async def _until_stopped(reconciler: Reconciler, registration: asyncio.Task[None
         await asyncio.wait([registration])
 
 
-async def _register(triggers: MlflowTriggers, name: str, url: str, secret: str) -> None:
+async def _register(announce: Callable[[str, str, str], str], name: str, url: str, secret: str) -> None:
     """Without the webhook everything still works, only later: what is wrong is told, and ends nothing."""
     try:
-        answered = await asyncio.to_thread(triggers.announce, name, url, secret)
+        answered = await asyncio.to_thread(announce, name, url, secret)
     except TidegateError as error:
         note(f"webhook {name}: {error}")
     else:
@@ -168,111 +146,6 @@ def _secrets() -> tuple[str, ...]:
     return tuple(said.values())
 
 
-def _every(text: str) -> timedelta:
-    try:
-        every = parse_duration(text)
-    except ValueError as error:
-        raise UsageError(f"--every {text}: expected {error}") from None
-    if not timedelta(seconds=1) <= every <= timedelta(days=1):
-        raise UsageError(f"--every {text}: expected 1s to 1d")
-    return every
-
-
-LOOPBACK = "127.0.0.1"
-
-
-@dataclass(frozen=True)
-class ListenOptions:
-    """As the options say it."""
-
-    address: str
-    page: str | None = None
-    """Where the page is; as `address` on the loopback, else next to it on the loopback."""
-    token: Path | None = None
-    user_header: str | None = None
-    proxies: Sequence[str] = ()
-    hosts: Sequence[str] = ()
-    certificate: Path | None = None
-    key: Path | None = None
-
-    @property
-    def tls(self) -> Tls | None:
-        """What both addresses prove themselves with.
-
-        Raises:
-            UsageError: one of the two files is missing.
-        """
-        if (self.certificate is None) != (self.key is None):
-            raise UsageError("--tls-cert without --tls-key, or the other way round", hint="give both")
-        return Tls(self.certificate, self.key) if self.certificate and self.key else None
-
-    @property
-    def login(self) -> Login:
-        """Who may look.
-
-        Raises:
-            UsageError: the token cannot be read or could be guessed, or a network is none.
-        """
-        proxies = tuple(map(_network, self.proxies)) or Login.proxies
-        return Login(token=_token(self.token), header=self.user_header, proxies=proxies)
-
-    def names(self, registered: str | None) -> frozenset[str]:
-        """What the page is called; MLflow's way here is one of its names."""
-        own = {urlsplit(registered).hostname or ""} if registered else set()
-        return frozenset({*self.hosts, *own} - {""})
-
-
-@contextmanager
-def listening_sockets(listen: ListenOptions) -> Iterator[tuple[socket, socket]]:
-    """Where webhooks come, and where the page is: the same socket where both are on one address of the loopback.
-
-    Raises:
-        UsageError: the page would be shown to others without a login.
-        OutsideError: nobody can listen there.
-    """
-    host, port = host_and_port(listen.address)
-    page = host_and_port(listen.page) if listen.page else (host, port) if _is_loopback(host) else _next_port(port)
-    if not _is_loopback(page[0]) and not listen.login.required:
-        raise UsageError(
-            f"the page at {page[0]}:{page[1]} would be shown to the one who reaches it",
-            hint="say --page-token FILE or --page-user-header NAME, or --page 127.0.0.1:PORT",
-        )
-    with ExitStack() as stack:
-        heard = stack.enter_context(listening(host, port))
-        yield heard, heard if page == (host, port) else stack.enter_context(listening(*page))
-
-
-def _next_port(port: int) -> tuple[str, int]:
-    return LOOPBACK, port + 1 if 0 < port < 65535 else 0
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
-def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
-    try:
-        return ipaddress.ip_network(text)
-    except ValueError:
-        raise UsageError(f"--page-proxy {text}: expected an address, or a block such as 10.20.0.0/16") from None
-
-
-def _token(path: Path | None) -> str | None:
-    if path is None:
-        return None
-    try:
-        token = path.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "no text"
-        raise UsageError(f"--page-token {path}: {str(reason).lower()}") from error
-    if weak := weakness(token):
-        raise UsageError(f"--page-token {path}: {weak}", hint="for instance what `openssl rand -hex 32` prints")
-    return token
-
-
 SECRET = "TIDEGATE_WEBHOOK_SECRET"
 """The environment variable with what MLflow signs with."""
 
@@ -287,17 +160,13 @@ TRACKING_URI = "MLFLOW_TRACKING_URI"
 @asynccontextmanager
 async def workflow_starter(spec: Path, context: str | None) -> AsyncIterator[Starter]:
     """Workflows of that cluster; None is the current one."""
-    # Not above: who starts processes needs neither Hera nor Kubernetes' client.
+    # Not above: who starts processes needs no Hera.
     from pipelines.triggers.starters import WorkflowStarter
     from pipelines.workflow.render import blueprint_of
-    from rollouts.adapters.kube.client import connect
 
     blueprint = blueprint_of(read_delivery(spec), spec)
-    client = connect(context, clock=SystemClock(), namespace=blueprint.namespace)
-    try:
+    async with cluster_client(context, blueprint.namespace) as client:
         yield WorkflowStarter(client, blueprint.name, blueprint.namespace)
-    finally:
-        await client.close()
 
 
 def process_starter(spec: Path, state: Path, tracking_uri: str | None) -> ProcessStarter:

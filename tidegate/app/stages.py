@@ -16,15 +16,13 @@ from pipelines.events.journal import Journal
 from pipelines.events.payloads import StepProgress
 from pipelines.events.state import state_of
 from pipelines.model import EXIT_CODES, Ending, Plan, PlanStep, Result, StageName
-from pipelines.ports import Fleet
+from pipelines.ports import Deliveries, DeliveryLedger, Fleet
 from pipelines.run.resume import StepResult, close, say_what_is_lost, take_step
 from pipelines.run.stages import STAGES
 from pipelines.spec.delivery import Delivery, LocalFleet
 from pipelines.spec.trust import Trusted
 from pipelines.state import StateFolder
 from pipelines.statements import Identities, Prover
-from registry.adapters.mlflow_deliveries import MlflowDeliveries
-from registry.adapters.mlflow_ledger import MlflowLedger
 from registry.errors import StoreUnreachable
 from registry.model import DeliverySummary
 from rollouts.cluster.carrier import Carrier
@@ -91,7 +89,7 @@ def open_stages(options: StageOpenOptions) -> OpenedDelivery:
     return OpenedDelivery(ledger.delivery, plan_of(ledger.recorded()))
 
 
-def _open_delivery(deliveries: MlflowDeliveries, options: StageOpenOptions) -> MlflowLedger:
+def _open_delivery(deliveries: Deliveries, options: StageOpenOptions) -> DeliveryLedger:
     spec = read_delivery(options.spec)
     refuse_unkeepable(spec)
     asker, trusted = options.credentials.prover, options.credentials.trusted
@@ -113,7 +111,7 @@ def _open_delivery(deliveries: MlflowDeliveries, options: StageOpenOptions) -> M
     return ledger
 
 
-def _record_requester(ledger: MlflowLedger, asker: Prover, identities: Identities) -> None:
+def _record_requester(ledger: DeliveryLedger, asker: Prover, identities: Identities) -> None:
     events = ledger.recorded()
     if any(event.kind == "requested" for event in events):
         return
@@ -124,7 +122,7 @@ def _record_requester(ledger: MlflowLedger, asker: Prover, identities: Identitie
         raise
 
 
-def _kept_spec_file(ledger: MlflowLedger, spec_path: Path, spec: Delivery) -> str | TidegateError:
+def _kept_spec_file(ledger: DeliveryLedger, spec_path: Path, spec: Delivery) -> str | TidegateError:
     """Where the spec lies among the kept files, or why it does not."""
     try:
         return keep_spec(ledger, spec_path, spec)
@@ -132,7 +130,7 @@ def _kept_spec_file(ledger: MlflowLedger, spec_path: Path, spec: Delivery) -> st
         return error
 
 
-async def _begin(ledger: MlflowLedger, spec: Delivery, plan: Plan, kept: str | TidegateError) -> None:
+async def _begin(ledger: DeliveryLedger, spec: Delivery, plan: Plan, kept: str | TidegateError) -> None:
     with notifier_for(spec.notify, plan, ledger) as notifier:
         journal = Journal(ledger, SystemClock(), [notifier])
         try:
@@ -145,7 +143,7 @@ async def _begin(ledger: MlflowLedger, spec: Delivery, plan: Plan, kept: str | T
             raise
 
 
-def _take_over(deliveries: MlflowDeliveries, options: StageOpenOptions) -> MlflowLedger:
+def _take_over(deliveries: Deliveries, options: StageOpenOptions) -> DeliveryLedger:
     assert options.delivery is not None, "only a delivery that is named can be carried on"
     if options.key and deliveries.summary(options.delivery).key == options.key:
         return deliveries.join(options.delivery)
@@ -301,7 +299,7 @@ def _close_recorded(options: StageCloseOptions, display: DeliveryDisplay) -> Res
     return result
 
 
-def _named_delivery(options: StageCloseOptions, deliveries: MlflowDeliveries) -> str | None:
+def _named_delivery(options: StageCloseOptions, deliveries: Deliveries) -> str | None:
     """The delivery's id; None when nothing was opened with the key."""
     if options.delivery:
         return options.delivery

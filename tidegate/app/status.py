@@ -6,15 +6,14 @@ import asyncio
 from datetime import timedelta
 from pathlib import Path
 
-from pipelines.adapters.lock import holder
+from pipelines.delivery_lock import holder
 from pipelines.events.spool import SUFFIX
 from pipelines.events.state import DeliveryState, state_of
-from pipelines.ports import Fleet
+from pipelines.ports import Deliveries, Fleet
 from pipelines.run.regions import foreign_objects_in
 from pipelines.spec.delivery import Delivery
 from pipelines.state import StateFolder
 from pipelines.views.status import DeliveryStatus, FleetSnapshot, StatusReport
-from registry.adapters.mlflow_deliveries import MlflowDeliveries
 from rollouts.errors import FleetError
 from rollouts.model import CarrierHeartbeat, RegionState
 from tidegate.app.process import note
@@ -25,7 +24,7 @@ from tidegate.core.errors import TidegateError
 from tidegate.core.threads import call_in_thread
 
 
-def read_status(ledgers: MlflowDeliveries, model: str, unwritten: Path) -> DeliveryStatus:
+def read_status(ledgers: Deliveries, model: str, unwritten: Path) -> DeliveryStatus:
     """What is known of the model's last delivery. A store that is away hides nothing else."""
     try:
         last = next(iter(ledgers.deliveries(model, last=1)), None)

@@ -28,7 +28,9 @@ def prover_of(proof: ProofOptions) -> Prover | None:
     """
     given: list[Prover] = []
     if proof.ssh_key is not None:
-        given.append(KeyProver(proof.ssh_key))
+        from tidegate.app.wiring.trust import key_prover
+
+        given.append(key_prover(proof.ssh_key))
     if proof.token_file is not None:
         given.append(TokenFileProver(proof.token_file))
     if proof.token_command is not None:
@@ -38,19 +40,6 @@ def prover_of(proof: ProofOptions) -> Prover | None:
     if not given and os.environ.get(TOKEN):
         return TokenProver(os.environ[TOKEN])
     return given[0] if given else None
-
-
-@dataclass(frozen=True)
-class KeyProver:
-    """An SSH key, here or in an agent."""
-
-    key: Path
-
-    def prove(self, statement: str) -> Proof:
-        """Sign it."""
-        from pipelines.adapters.identities import sign
-
-        return Proof(kind="ssh", statement=statement, credential=sign(statement, self.key))
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,7 @@
-"""What the options of `tidegate rollout` mean: which cluster, which Rollout there, how many seconds."""
+"""What the options of `tidegate rollout` mean: which cluster, which Rollout there."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,14 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tidegate.cli.options import SPEC, Spec
-from tidegate.core.clock import Clock
-from tidegate.core.durations import parse_duration
 from tidegate.core.errors import UsageError
 
 if TYPE_CHECKING:
     from pipelines.spec.delivery import Delivery
-    from rollouts.adapters.kube.client import KubeClient
-    from rollouts.manifests.spec import ArgoFleetSpec
 
 Context = Annotated[
     str | None, typer.Option("--context", help="Of the kubeconfig; default: its current one, or this pod's cluster.")
@@ -91,52 +85,15 @@ def location_of(asked: RolloutOptions, *, named: bool = True) -> RolloutLocation
         if named and not asked.name:
             raise UsageError("which Rollout?", hint="give its NAME, or --spec delivery.yaml")
         return RolloutLocation(asked.name or "", asked.context, asked.namespace)
+    # Not above: who names a Rollout needs no spec.
+    from tidegate.app.wiring.specs import on_clusters, region_of
+
     spec = _read_spec(asked.spec)
-    fleet = clusters_of(spec)
+    fleet = on_clusters(spec)
     region = fleet.regions[region_of(fleet, asked.region)]
     return RolloutLocation(
         asked.name or spec.metadata.name, asked.context or region.context or None, asked.namespace or fleet.namespace
     )
-
-
-@asynccontextmanager
-async def cluster_client(place: RolloutLocation, clock: Clock) -> AsyncIterator[KubeClient]:
-    """A client of the cluster, closed at the end."""
-    from rollouts.adapters.kube.client import connect
-
-    client = connect(place.context, clock=clock, namespace=place.namespace)
-    try:
-        yield client
-    finally:
-        await client.close()
-
-
-def clusters_of(spec: Delivery) -> ArgoFleetSpec:
-    """The delivery's fleet of clusters.
-
-    Raises:
-        UsageError: when its fleet is another one.
-    """
-    from rollouts.manifests.spec import ArgoFleetSpec
-
-    if not isinstance(spec.fleet, ArgoFleetSpec):
-        raise UsageError("the fleet of this delivery is no cluster", hint="set `fleet.kind: argo`")
-    return spec.fleet
-
-
-def region_of(fleet: ArgoFleetSpec, wanted: str | None) -> str:
-    """A region of the fleet; its only one needs not be said.
-
-    Raises:
-        UsageError: when there is no such region, or none is said of several.
-    """
-    known = list(fleet.regions)
-    if wanted is None and len(known) == 1:
-        return known[0]
-    if wanted not in known:
-        found = "no region" if wanted is None else f"region {wanted!r}"
-        raise UsageError(f"--region: found {found}; expected one of {', '.join(known)}")
-    return wanted
 
 
 def _read_spec(path: Path) -> Delivery:
@@ -144,15 +101,3 @@ def _read_spec(path: Path) -> Delivery:
     from tidegate.core.spec import load_spec
 
     return load_spec(path, Delivery)
-
-
-def seconds_of(text: str, option: str) -> float:
-    """How many an option means.
-
-    Raises:
-        UsageError: when it means none.
-    """
-    try:
-        return parse_duration(text).total_seconds()
-    except ValueError as error:
-        raise UsageError(f"{option}: found {text!r}; expected {error}") from error

@@ -1,7 +1,8 @@
-"""Durations as text: how a spec writes them (`90s`, `1.5h`), and how Prometheus does (`1m30s`, `4w`).
+"""Durations as text: how a spec writes them (`90s`, `1.5h`), and how Prometheus (`1m30s`, `4w`) and Go do.
 
-Both are numbers with units, from large to small, each unit once: `1h30m`. A spec may also say a part of a unit, and
-has no weeks or years; Prometheus has both, and whole numbers only. In code a duration is a `timedelta`.
+The first two are numbers with units, from large to small, each unit once: `1h30m`. A spec may also say a part of a
+unit, and has no weeks or years; Prometheus has both, and whole numbers only. Go, and so Argo, takes units in any
+order. In code a duration is a `timedelta`.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from datetime import timedelta
+from functools import lru_cache
 from typing import Annotated
 
 from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
@@ -47,6 +49,8 @@ def _pattern(number: str, units: Iterable[str]) -> re.Pattern[str]:
 
 _OF_SPECS = _pattern(r"\d+(?:\.\d+)?", ("d", "h", "m", "s", "ms"))
 _OF_PROMETHEUS = _pattern(r"\d+", _UNITS)
+_PART_OF_GO = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|ms|s|m|h)")
+_GO_SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 def parse_duration(value: object) -> timedelta:
@@ -77,6 +81,24 @@ def parse_prometheus_duration(value: object) -> timedelta:
     return _parsed(value, _OF_PROMETHEUS, "a duration as Prometheus writes it, such as 5m, 1h30m or 30d")
 
 
+def parse_go_duration(text: str) -> timedelta:
+    """Read what Go's `time.ParseDuration` reads: `1h30m`, `1.5h`, `.5s`, `90m30s`, `100us`, in any order.
+
+    Raises:
+        ValueError: when it is no such text.
+    """
+    parts = _PART_OF_GO.findall(text)
+    if not parts or "".join(number + unit for number, unit in parts) != text:
+        raise ValueError("a duration as Go writes it, such as 90s or 1h30m")
+    return timedelta(seconds=sum(float(number) * _GO_SECONDS[unit] for number, unit in parts))
+
+
+def read_retry_after(header: object) -> float | None:
+    """The seconds that HTTP's `Retry-After` asks for; None where it is absent or a date."""
+    return float(str(header)) if str(header).isdecimal() else None
+
+
+@lru_cache(1024)
 def prometheus_duration(value: timedelta) -> str:
     """As Prometheus writes it, to the millisecond; every text has one meaning and every length one text.
 

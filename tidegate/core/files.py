@@ -5,9 +5,10 @@ from __future__ import annotations
 import codecs
 import fcntl
 import os
+import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, Any
 
@@ -67,21 +68,40 @@ def write_atomically(texts: Mapping[Path, str]) -> None:
         UsageError: when one cannot be written.
     """
     whole: dict[Path, Path] = {}
-    try:
+    with ExitStack() as exits:
         for path, text in texts.items():
             with _told(path):
                 path.parent.mkdir(parents=True, exist_ok=True)
                 # What is there and is no file, such as /dev/stdout, cannot be replaced.
                 direct = path.exists() and not path.is_file()
-                to = path if direct else path.with_name(f".{path.name}.{os.getpid()}.partial")
+                to = path if direct else exits.enter_context(partial_file(path))
                 whole |= {} if direct else {path: to}
                 to.write_text(text, encoding="utf-8")
         for path, written in whole.items():
             with _told(path):
                 written.replace(path)
+
+
+def replace_file(path: Path, content: str | bytes) -> None:
+    """Put `content` at `path` in one step: a reader sees the old file or the new one, never a half.
+
+    Raises:
+        OSError: when it cannot be written; the old file is still there.
+    """
+    with partial_file(path) as partial:
+        partial.write_bytes(content.encode() if isinstance(content, str) else content)
+        partial.replace(path)
+
+
+@contextmanager
+def partial_file(path: Path) -> Iterator[Path]:
+    """Where to write what replaces `path` later; removed at the end when it was not moved."""
+    # In the same folder: a rename is one step only within a file system. Its own name: two may write at once.
+    partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
+    try:
+        yield partial
     finally:
-        for written in whole.values():
-            written.unlink(missing_ok=True)
+        partial.unlink(missing_ok=True)
 
 
 @contextmanager

@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, ValidationInfo, model_validator
 from pydantic.json_schema import JsonSchemaValue
@@ -37,6 +37,9 @@ def _written_in(cls: type) -> Iterator[tuple[str, str]]:
         if isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant) and isinstance(text.value.value, str):
             yield field.target.id, inspect.cleandoc(text.value.value)
 
+
+Json = dict[str, Any]
+"""A JSON object of others, such as the Kubernetes API's or Envoy's: fields that tidegate does not know are kept."""
 
 Loc = tuple[int | str, ...]
 """Where something is in a spec, key by key and index by index."""

@@ -22,8 +22,11 @@ POD_TEMPLATE_HASH = "rollouts-pod-template-hash"
 STABLE, CANARY = "stable", "canary"
 """Values of `ROLE`, and ends of the two Services' names."""
 
-MANAGED_BY = {"app.kubernetes.io/managed-by": "tidegate"}
-"""Label of every object that tidegate writes."""
+MANAGED_BY_LABEL = "app.kubernetes.io/managed-by"
+"""Kubernetes' own label for the tool that writes an object."""
+
+MANAGED_BY = {MANAGED_BY_LABEL: "tidegate"}
+"""On every object that tidegate writes."""
 
 ROLE_HEADER, VERSION_HEADER = "x-tidegate-role", "x-tidegate-version"
 """Headers of every answer: which engine gave it. The load's records, and so the gates, go by them."""

@@ -24,7 +24,16 @@ from tidegate.core.errors import UsageError, without_credentials
 from tidegate.core.files import Unreadable, read_text
 from tidegate.core.model import AT_ODDS, FORMER_KEYS, Loc, SpecConflict, SpecModel, former_names
 from tidegate.core.quantities import FROM_FILE
-from tidegate.core.yaml_text import MOST_CHARACTERS, PlainLoader, TooMuch, require_bounded, require_countable, too_deep
+from tidegate.core.yaml_text import (
+    MOST_CHARACTERS,
+    TooMuch,
+    all_composed,
+    composed,
+    content_of,
+    require_bounded,
+    require_countable,
+    too_deep,
+)
 
 log = logging.getLogger(__name__)
 Spec = TypeVar("Spec", bound=SpecModel)
@@ -111,9 +120,9 @@ def parse_spec(
     """As `load_spec`, for text at hand; `file` is the name used in problems."""
     with _syntax_errors(file), _bounds(file):
         require_bounded(text)
-        root = yaml.compose(text, Loader=PlainLoader)
+        root = composed(text)
         require_countable(root)
-        data = yaml.load(text, Loader=PlainLoader)
+        data = None if root is None else content_of(root)
     return _checked(root, data, kind, file, also)
 
 
@@ -122,7 +131,7 @@ def stated_kind(path: Path) -> str | None:
     try:
         text = read_text(path, most_bytes=MOST_BYTES)
         require_bounded(text)
-        pair = _entry(yaml.compose(text, Loader=PlainLoader), "kind")
+        pair = _entry(composed(text), "kind")
     except (Unreadable, yaml.YAMLError, TooMuch, RecursionError):
         return None
     return pair[1].value if pair and isinstance(pair[1], yaml.ScalarNode) else None
@@ -142,10 +151,10 @@ def parse_documents(
     problems: list[Problem] = []
     with _syntax_errors(file), _bounds(file):
         require_bounded(text)
-        roots = [root for root in yaml.compose_all(text, Loader=PlainLoader) if root.tag != _NULL]
+        roots = [root for root in all_composed(text) if root.tag != _NULL]
         for root in roots:
             require_countable(root)
-        contents = [content for content in yaml.load_all(text, Loader=PlainLoader) if content is not None]
+        contents = [content_of(root) for root in roots]
     for root, data in zip(roots, contents, strict=True):
         kind = kind_of(data)
         if kind is None:

@@ -6,9 +6,14 @@ made of it: a few bytes can say more than a machine can hold.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
+from typing import TypeVar
 
 import yaml
+from yaml.composer import Composer
+from yaml.constructor import SafeConstructor
 
 _NEVER_FOLD = 2**31 - 1
 
@@ -29,8 +34,85 @@ _Dumper.add_representer(str, _text)
 
 
 def yaml_text(document: Mapping[str, object]) -> str:
-    """One YAML document, without a line that begins it."""
+    """One YAML document, without a line that begins it.
+
+    It is what libyaml writes. Of texts that are plainly plain we know how, and write them at a fraction of its cost.
+    """
+    if type(document) is not dict or not document:
+        return _dumped(document)
+    lines: list[str] = []
+    _write_mapping(document, 0, "", lines)
+    text = "".join(lines)
+    # A last text that ends in empty lines keeps the document open, and only libyaml knows which one is the last.
+    return _dumped(document) if "...\n" in text else text
+
+
+def _dumped(document: object) -> str:
     return str(yaml.dump(document, Dumper=_Dumper, sort_keys=False, width=_NEVER_FOLD, allow_unicode=True))
+
+
+_PLAIN = re.compile(r"[A-Za-z_(](?:[!-~ ]*[!-9;-~])?")
+"""Neither a number nor an indicator in front, neither a space nor a colon at the end."""
+_LITERAL = re.compile(r"(?! )(?:[!-~ ]*[!-~]\n)+")
+_UNLIKE_TEXT = {"y", "n", "yes", "no", "on", "off", "true", "false", "null"}
+_LONGEST_KEY = 100
+"""In bytes; libyaml writes keys otherwise that are longer than 128."""
+
+
+@lru_cache(100_000)
+def _line(text: str) -> str | None:
+    """A text of one line as libyaml writes it, plain or quoted, wherever it stands; None for any other."""
+    if _PLAIN.fullmatch(text) and ": " not in text and " #" not in text and text.lower() not in _UNLIKE_TEXT:
+        return text
+    return _dumped([text])[len("- ") : -1] if text.isascii() and text.isprintable() else None
+
+
+def _write_mapping(mapping: dict[str, object], depth: int, first: str, lines: list[str]) -> None:
+    """`first` is what stands before the first key, where a list has begun on the same line."""
+    indent = "  " * depth
+    for key, value in mapping.items():
+        start = first or indent
+        first = ""
+        if type(key) is not str or len(key) > _LONGEST_KEY or not (name := _line(key)):
+            lines.append(start + _asked({key: value}, depth))
+        elif type(value) is str and "\n" not in value and (text := _line(value)):
+            lines.append(f"{start}{name}: {text}\n")
+        elif type(value) is str and _LITERAL.fullmatch(value):
+            text = value[:-1].replace("\n", f"\n{indent}  ")
+            lines.append(f"{start}{name}: |\n{indent}  {text}\n")
+        elif type(value) is dict and value:
+            lines.append(f"{start}{name}:\n")
+            _write_mapping(value, depth + 1, "", lines)
+        elif type(value) is list and value:
+            lines.append(f"{start}{name}:\n")
+            _write_list(value, depth, "", lines)
+        else:
+            lines.append(start + _asked({key: value}, depth))
+
+
+def _write_list(items: list[object], depth: int, first: str, lines: list[str]) -> None:
+    indent = "  " * depth
+    for item in items:
+        start = f"{first or indent}- "
+        first = ""
+        if type(item) is str and (text := _line(item)):
+            lines.append(f"{start}{text}\n")
+        elif type(item) is dict and item:
+            _write_mapping(item, depth + 1, start, lines)
+        elif type(item) is list and item:
+            _write_list(item, depth + 1, start, lines)
+        else:
+            lines.append(start + _asked([item], depth)[len("- ") :])
+
+
+def _asked(part: dict[object, object] | list[object], depth: int) -> str:
+    """What libyaml writes of a mapping or list at this depth, without the spaces in front."""
+    # A list stands below its key without further spaces, and so one key deeper than a mapping at its place.
+    above = depth + isinstance(part, list)
+    whole: object = part
+    for _ in range(above):
+        whole = {"a": whole}
+    return _dumped(whole)[sum(len("a:\n") + 2 * level for level in range(above)) + 2 * depth :]
 
 
 TIMESTAMP = "tag:yaml.org,2002:timestamp"
@@ -44,6 +126,76 @@ PlainLoader.yaml_implicit_resolvers = {
     first: [(tag, pattern) for tag, pattern in resolvers if tag != TIMESTAMP]
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
+
+
+if hasattr(yaml, "CSafeLoader"):
+
+    class _QuickLoader(Composer, yaml.CSafeLoader):
+        """libyaml's events, composed by Python: what is nested too deeply must not overflow the stack of C."""
+
+        def __init__(self, text: str) -> None:
+            """Each base sets up its own."""
+            yaml.CSafeLoader.__init__(self, text)
+            Composer.__init__(self)
+
+        yaml_implicit_resolvers = PlainLoader.yaml_implicit_resolvers
+
+else:
+    _QuickLoader = PlainLoader  # type: ignore[misc, assignment]
+
+
+Composed = TypeVar("Composed")
+
+
+def composed(text: str) -> yaml.Node | None:
+    """The one document of a text, with its places; None of an empty text.
+
+    Raises:
+        yaml.YAMLError: it is no YAML, or more than one document.
+    """
+    return _composed(yaml.compose, text)
+
+
+def all_composed(text: str) -> list[yaml.Node]:
+    """As `composed`, each document of a text."""
+    return _composed(lambda text, Loader: list(yaml.compose_all(text, Loader=Loader)), text)  # noqa: N803
+
+
+def _composed(compose: Callable[..., Composed], text: str) -> Composed:
+    try:
+        return compose(text, Loader=_QuickLoader)
+    except yaml.YAMLError:
+        # PyYAML itself says better than libyaml what is wrong.
+        return compose(text, Loader=PlainLoader)
+
+
+class _Constructor(SafeConstructor):
+    """Leaves nodes as they were: a merge writes the merged keys into them, and their places are told later."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.before: list[tuple[yaml.MappingNode, list[tuple[yaml.Node, yaml.Node]]]] = []
+
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        self.before.append((node, list(node.value)))
+        super().flatten_mapping(node)
+
+    def put_back(self) -> None:
+        for node, pairs in reversed(self.before):
+            node.value = pairs
+
+
+def content_of(root: yaml.Node) -> object:
+    """What a composed document says, in Python's own types.
+
+    Raises:
+        yaml.YAMLError: it says what cannot be, such as a list as a key.
+    """
+    constructor = _Constructor()
+    try:
+        return constructor.construct_document(root)
+    finally:
+        constructor.put_back()
 
 
 MOST_CHARACTERS = 512 * 1024

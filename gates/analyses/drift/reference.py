@@ -18,7 +18,7 @@ from gates.analyses.drift.spec import (
     Feature,
 )
 from gates.evidence.batch import Batch, DriftCounts
-from gates.load import RequestRecord
+from gates.evidence.request_record import RequestRecord
 from gates.model import ArmKey, NoData
 from gates.ports import EvidenceSource, UserRequests
 

@@ -131,8 +131,7 @@ async def _look_on(context: Context, step: PlanStep, compared: Mapping[str, _Com
         over = context.clock.monotonic() - start >= context.spec.regions.bake.total_seconds()
         for region, comparison in compared.items():
             for verdict in await _verdicts(context, region, comparison, final=over):
-                there = step.model_copy(update={"region": region})
-                context.journal.verdict(there, verdict, context.trials.written(step.id))
+                context.journal.verdict(step, verdict, context.trials.written(step.id), region=region)
                 # Nothing is on trial: only proof that the region is not well takes it back, not a lack of evidence.
                 if verdict.outcome is GateOutcome.FAIL:
                     raise Stopped(Ending.ROLLED_BACK, f"{region}: gate {verdict.gate}: {verdict.reason}")

@@ -67,7 +67,7 @@ class PageParts(Value):
 class DeliveryRecords(Protocol):
     """The deliveries of a model, no matter who started them. Every call may block."""
 
-    def deliveries(self, name: str, *, last: int | None = None) -> list[DeliverySummary]:
+    def deliveries(self, name: str, *, last: int | None = None) -> Sequence[DeliverySummary]:
         """The last of the model, newest first.
 
         Raises:
@@ -79,7 +79,7 @@ class DeliveryRecords(Protocol):
         """Whether it has not ended and shows signs of life."""
         ...
 
-    def events(self, delivery: str) -> list[Event]:
+    def events(self, delivery: str) -> Sequence[Event]:
         """What its ledger holds, oldest first.
 
         Raises:

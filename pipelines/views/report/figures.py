@@ -12,7 +12,7 @@ from itertools import pairwise
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
-from gates.load import RequestRecord
+from gates.evidence.request_record import RequestRecord
 from pipelines.events.state import DeliveryState, RegionTraffic, state_of
 from registry.model import Event
 from tidegate.core.model import Value

@@ -7,7 +7,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from gates.load import RequestRecord
+from gates.evidence.request_record import RequestRecord
 from pipelines.events.state import DeliveryState, StepState
 from pipelines.views.html import html_templates
 from pipelines.views.report.figures import (

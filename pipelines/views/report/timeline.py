@@ -11,6 +11,7 @@ from gates.model import GateOutcome
 from pipelines.events.state import DeliveryState, GateState, RegionTraffic, StepState
 from pipelines.views.report.figures import BAD, BAND, CANARY, GOOD, INK, MUTED, STYLE, UNSURE, inline
 from pipelines.views.wording import stopwatch
+from registry.model import StepId
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -142,7 +143,7 @@ def _verdict(axes: Axes, story: DeliveryState, gate: GateState, lane: float) -> 
 
 
 def _place(gate: GateState) -> str | None:
-    return gate.region or gate.step.partition("@")[2].partition("/")[0]
+    return gate.region or StepId.parsed(gate.step).place
 
 
 def length(story: DeliveryState) -> float:

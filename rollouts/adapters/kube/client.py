@@ -13,9 +13,10 @@ from rollouts.adapters.kube.transport import HttpClient, HttpRequest, Transport
 from rollouts.adapters.kube.watch import watch_events
 from rollouts.errors import Gone, Unreachable
 from rollouts.kube import requests
-from rollouts.kube.model import AccessReview, Body, Json, ObjectList, PatchKind, Request, Resource, WatchEvent
+from rollouts.kube.model import AccessReview, Body, ObjectList, PatchKind, Request, Resource, WatchEvent
 from rollouts.kube.retry import BACKOFF, RetryPolicy
 from tidegate.core.clock import Clock
+from tidegate.core.model import Json
 
 RETRY_SECONDS = 20.0
 """No request is retried for longer; an operation above it is repeated for longer, until its deadline."""
@@ -71,9 +72,6 @@ class KubeClient:
     async def allowed(self, question: AccessReview) -> bool:
         answer = await self.send(requests.review(question, self.namespace))
         return bool(answer["status"]["allowed"])
-
-    async def server_version(self) -> Json:
-        return _json(await self.text("/version"), "GET /version")
 
     async def text(self, path: str) -> str:
         answer = await self._http.request(HttpRequest("GET", path), f"GET {path}", changes_nothing=True)

@@ -36,10 +36,11 @@ from rollouts.errors import (
     Unauthorized,
     Unreachable,
 )
-from rollouts.kube.model import Json, ObjectList, Request, WatchEvent, WatchEventType
+from rollouts.kube.model import ObjectList, Request, WatchEvent, WatchEventType
 from rollouts.kube.requests import error_of, watch_stream
 from rollouts.kube.retry import Backoff, requested_pause
 from tidegate.core.clock import Clock
+from tidegate.core.model import Json
 
 Key = tuple[str, str]
 """Namespace and name."""

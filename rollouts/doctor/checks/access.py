@@ -9,9 +9,9 @@ from typing import Any
 import yaml
 
 from rollouts.doctor.model import Check, Finding, Severity, Snapshot, Unread
-from rollouts.kube.model import Json
 from rollouts.kube.objects import at, name_of, said
 from rollouts.kube.resources import ADMISSION_BINDINGS, ADMISSION_POLICIES
+from tidegate.core.model import Json
 
 ACCESS_DENIED = Check(
     code="access-denied",
@@ -165,7 +165,7 @@ CHECKS = (
     ADMISSION_LOOSE,
     WORKFLOWS_FREE,
 )
-"""In the order of docs/doctor.md."""
+"""In the order of docs/reference/doctor.md."""
 
 INSPECTIONS = (
     rights,

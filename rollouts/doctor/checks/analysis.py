@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from rollouts.doctor.model import Check, Finding, Severity, Snapshot, of_rollout
 from rollouts.doctor.queries import QueryResult, counts_failures, counts_refusals
 from rollouts.doctor.strategy import in_progress, uses
-from rollouts.kube.model import Json
 from rollouts.kube.objects import at, name_of, owned_by, said
 from rollouts.kube.resources import ANALYSIS_RUNS
+from tidegate.core.model import Json
 
 ANALYSIS_MISSING = Check(
     code="analysis-missing",
@@ -288,7 +288,7 @@ CHECKS = (
     REFUSALS_BLIND,
     OTHER_INTERVAL,
 )
-"""In the order of docs/doctor.md."""
+"""In the order of docs/reference/doctor.md."""
 
 INSPECTIONS = (
     templates,

@@ -20,9 +20,10 @@ from rollouts.argo.state import (
 )
 from rollouts.doctor.model import Check, Finding, Severity, Snapshot, of_rollout
 from rollouts.doctor.strategy import ago, plugins
-from rollouts.kube.model import Json
 from rollouts.kube.objects import at, container_states, containers_of, is_ready, last_written, name_of, said, time_at
+from rollouts.kube.pods import CRASH_LOOP
 from rollouts.kube.resources import EVENTS, ROLLOUTS
+from tidegate.core.model import Json
 
 CONTROLLER_ABSENT = Check(
     code="controller-absent",
@@ -185,7 +186,7 @@ def _owed(snapshot: Snapshot, rollout: Json) -> ControllerLag | None:
 
 def _crashes(snapshot: Snapshot, pod: Json) -> bool:
     for state in container_states(pod):
-        if at(state, "state", "waiting", "reason") == "CrashLoopBackOff":
+        if at(state, "state", "waiting", "reason") == CRASH_LOOP:
             return True
         ended = time_at(state, "lastState", "terminated", "finishedAt")
         recent = ended is not None and snapshot.now - ended < RECENT
@@ -352,7 +353,7 @@ CHECKS = (
     PLUGIN_ADDED_LATER,
     PLUGIN_FAILS,
 )
-"""In the order of docs/doctor.md."""
+"""In the order of docs/reference/doctor.md."""
 
 INSPECTIONS = (
     alive,

@@ -8,7 +8,6 @@ from decimal import Decimal
 
 from rollouts.doctor.model import Check, Finding, Severity, Snapshot, of_rollout
 from rollouts.doctor.strategy import ago, canary, pods_wanted, replicas, routers, template
-from rollouts.kube.model import Json
 from rollouts.kube.objects import (
     at,
     condition,
@@ -21,6 +20,7 @@ from rollouts.kube.objects import (
     said,
     time_at,
 )
+from rollouts.kube.pods import CRASH_LOOP, IMAGE_FAILURES
 from rollouts.kube.resources import (
     NODES,
     POD_DISRUPTION_BUDGETS,
@@ -30,6 +30,7 @@ from rollouts.kube.resources import (
 )
 from rollouts.kube.scheduling import Fit, fit, format_quantity, parse_quantity, resource_requests
 from rollouts.manifests.conventions import ENGINE, PORT_NAME
+from tidegate.core.model import Json
 from tidegate.core.names import DELIVERY, REGION, VERSION
 from tidegate.core.names import POD_TEMPLATE_HASH as HASH
 
@@ -99,7 +100,6 @@ PORT_UNNAMED = Check(
     remediation="name the engine's port http",
 )
 
-_NO_IMAGE = {"ImagePullBackOff", "ErrImagePull", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable"}
 DEFAULT_DEADLINE = 600
 """progressDeadlineSeconds of a Rollout that does not say."""
 
@@ -123,11 +123,11 @@ def starting(snapshot: Snapshot) -> Iterator[Finding]:
             reason, image = str(waiting.get("reason", "")), str(state.get("image", ""))
             if (reason, image) in seen:
                 continue
-            if reason in _NO_IMAGE:
-                seen |= {(other, image) for other in _NO_IMAGE}
+            if reason in IMAGE_FAILURES:
+                seen |= {(other, image) for other in IMAGE_FAILURES}
                 what = f"{said(pod)} waits for an image"
                 yield IMAGE_NOT_PULLED.found(what, f"{reason}: {waiting.get('message') or image}")
-            elif reason == "CrashLoopBackOff":
+            elif reason == CRASH_LOOP:
                 seen.add((reason, image))
                 yield POD_CRASHES.found(f"{said(pod)} crashes", *_last_end(snapshot, state))
 
@@ -357,7 +357,7 @@ CHECKS = (
     NO_SUCH_NODES,
     NODES_TOO_SMALL,
 )
-"""In the order of docs/doctor.md."""
+"""In the order of docs/reference/doctor.md."""
 
 INSPECTIONS = (
     made,

@@ -9,9 +9,9 @@ from datetime import timedelta
 from rollouts.argo.model import Rollout
 from rollouts.doctor.model import Check, Finding, Severity, Snapshot, of_rollout
 from rollouts.doctor.strategy import ago, canary, gateway_plugins, lags, replicas, routers, routing, services, steps
-from rollouts.kube.model import Json
 from rollouts.kube.objects import at, condition, said, time_at
 from rollouts.manifests.schema import problems_in
+from tidegate.core.model import Json
 
 NOTHING_DEPLOYED = Check(
     code="nothing-deployed",
@@ -401,7 +401,7 @@ CHECKS = (
     CANARY_WITHOUT_PODS,
     NOT_WARM,
 )
-"""In the order of docs/doctor.md."""
+"""In the order of docs/reference/doctor.md."""
 
 INSPECTIONS = (
     deployed,

@@ -16,10 +16,10 @@ from rollouts.doctor.strategy import (
     template,
     virtual_services,
 )
-from rollouts.kube.model import Json
 from rollouts.kube.objects import at, containers_of, labels_of, matches, name_of, said
 from rollouts.kube.resources import HTTP_ROUTES, NETWORK_POLICIES, PODS, SERVICES, VIRTUAL_SERVICES
 from rollouts.manifests.conventions import PORT_NAME
+from tidegate.core.model import Json
 
 ROUTE_MISSING = Check(
     code="route-missing",
@@ -291,7 +291,7 @@ CHECKS = (
     MIRROR_NOWHERE,
     GATEWAY_SHUT_OUT,
 )
-"""In the order of docs/doctor.md."""
+"""In the order of docs/reference/doctor.md."""
 
 INSPECTIONS = (
     gateway_api,

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from rollouts.doctor.model import Check, Finding, Severity, Snapshot, of_rollout
 from rollouts.doctor.strategy import in_progress, lags, services, template
-from rollouts.kube.model import Json
 from rollouts.kube.objects import Labels, at, labels_of, name_of, owned_by, said, selects
 from rollouts.kube.resources import PODS, REPLICA_SETS, ROLLOUTS, SERVICES
+from tidegate.core.model import Json
 from tidegate.core.names import POD_TEMPLATE_HASH as HASH
 
 SERVICE_MISSING = Check(
@@ -158,7 +158,7 @@ CHECKS = (
     SELECTORS_OVERLAP,
     SERVICE_SHARED,
 )
-"""In the order of docs/doctor.md."""
+"""In the order of docs/reference/doctor.md."""
 
 INSPECTIONS = (
     present,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from rollouts.doctor.model import Check, Finding, Severity, Snapshot, Unread
 from rollouts.doctor.strategy import gateway_plugins, virtual_services
-from rollouts.kube.model import Json, Resource
+from rollouts.kube.model import Resource
 from rollouts.kube.objects import at, condition
 from rollouts.kube.resources import (
     ANALYSIS_RUNS,
@@ -17,6 +17,7 @@ from rollouts.kube.resources import (
     ROLLOUTS,
     VIRTUAL_SERVICES,
 )
+from tidegate.core.model import Json
 
 NOT_OURS = Check(
     code="not-ours",
@@ -106,7 +107,7 @@ CHECKS = (
     CRD_NOT_ESTABLISHED,
     CRD_WITHOUT_STATUS,
 )
-"""In the order of docs/doctor.md."""
+"""In the order of docs/reference/doctor.md."""
 
 INSPECTIONS = (
     names,

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from rollouts.doctor.model import Check, Finding, Severity, Snapshot, Unread, of_rollout
 from rollouts.doctor.strategy import routers
-from rollouts.kube.model import Json
 from rollouts.kube.objects import at, condition, containers_of, is_ready, labels_of, name_of, said
 from rollouts.kube.resources import DEPLOYMENTS, HORIZONTAL_POD_AUTOSCALERS, PODS, SCALED_OBJECTS
 from rollouts.manifests.conventions import GUARD, guard
+from tidegate.core.model import Json
 
 WORKLOAD_DOUBLES = Check(
     code="workload-not-scaled-down",
@@ -204,7 +204,7 @@ CHECKS = (
     ANOTHER,
     DOWN,
 )
-"""In the order of docs/doctor.md."""
+"""In the order of docs/reference/doctor.md."""
 
 INSPECTIONS = (
     workload,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from rollouts.kube.model import AccessReview, Json, Resource
+from rollouts.kube.model import AccessReview, Resource
 from rollouts.kube.resources import (
     ADMISSION_BINDINGS,
     ADMISSION_POLICIES,
@@ -33,7 +33,7 @@ from rollouts.kube.resources import (
 from rollouts.manifests.conventions import canary_service, cluster_wide, driver, guard, lease, stable_service, warm_pool
 from rollouts.manifests.manifest import Site, manifest
 from rollouts.manifests.pod_spec import Scaler
-from tidegate.core.model import Value
+from tidegate.core.model import Json, Value
 
 READ = ("get", "list", "watch")
 _AS_IS = ("get", "patch")

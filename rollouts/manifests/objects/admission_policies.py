@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from rollouts.kube.model import Json, Resource
+from rollouts.kube.model import Resource
 from rollouts.kube.resources import DEPLOYMENTS, LEASES, PODS, ROLLOUTS, SIGSTORE_POLICIES
 from rollouts.manifests.admission import AdmissionPolicy, Validation, cel_list, cel_string, policy_and_binding
 from rollouts.manifests.conventions import (
@@ -29,7 +29,7 @@ from rollouts.manifests.manifest import Site, manifest
 from rollouts.manifests.objects.access import written_objects
 from rollouts.manifests.spec import Signatures
 from tidegate.core.errors import UsageError
-from tidegate.core.model import Value
+from tidegate.core.model import Json, Value
 from tidegate.core.names import DELIVERY, MANAGED_BY
 
 CONTAINERS = "variables.pod.containers + (has(variables.pod.initContainers) ? variables.pod.initContainers : [])"

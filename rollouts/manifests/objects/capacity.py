@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import math
 
-from rollouts.kube.model import Json
 from rollouts.kube.resources import (
     DEPLOYMENTS,
     HORIZONTAL_POD_AUTOSCALERS,
@@ -33,7 +32,7 @@ from rollouts.manifests.fields import whole_seconds
 from rollouts.manifests.manifest import UNPRIVILEGED, Site, manifest
 from rollouts.manifests.objects.nodes import gpu_amount, scheduling
 from rollouts.manifests.pod_spec import AutoscaleSpec, Scaler, WarmPoolSpec
-from tidegate.core.model import Value
+from tidegate.core.model import Json, Value
 
 PLACEHOLDER_PRIORITY = -10
 """Below every pod that says nothing, and the lowest for which the cluster autoscaler still brings nodes."""

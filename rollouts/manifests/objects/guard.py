@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from rollouts.kube.model import Json
 from rollouts.kube.resources import (
     DEPLOYMENTS,
     NETWORK_POLICIES,
@@ -16,6 +15,7 @@ from rollouts.manifests.objects.access import guard_rights, role_binding
 from rollouts.manifests.objects.network import METADATA_SERVERS
 from rollouts.manifests.pod_spec import GuardSpec
 from tidegate.core.durations import format_duration
+from tidegate.core.model import Json
 
 PROBES = 8080
 """Where it says that it lives, and that it may do what it is there for."""

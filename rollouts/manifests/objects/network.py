@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from rollouts.kube.model import NAME_OF_NAMESPACE, Json
+from rollouts.kube.model import NAME_OF_NAMESPACE
 from rollouts.kube.resources import HTTP_ROUTES, NETWORK_POLICIES, SERVICES, VIRTUAL_SERVICES
 from rollouts.manifests.conventions import PORT_NAME, SERVICE_PORT, USERS, canary_service, stable_service
 from rollouts.manifests.fields import host_in
@@ -19,7 +19,7 @@ from rollouts.manifests.manifest import Site, manifest
 from rollouts.manifests.nodes_spec import asks_for_notice
 from rollouts.manifests.spec import Strategy
 from rollouts.manifests.traffic_spec import InsideSpec, TrafficRouter
-from tidegate.core.model import Value
+from tidegate.core.model import Json, Value
 
 API = "/v1"
 """Of vLLM: what users ask. As a prefix it means whole parts of a path."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from rollouts.kube.model import Json
 from rollouts.kube.resources import NODE_POOLS
 from rollouts.manifests.conventions import cluster_wide
 from rollouts.manifests.manifest import Site, manifest
 from rollouts.manifests.nodes_spec import CPU, GPUS, CapacityType, KarpenterSpec
 from tidegate.core.errors import UsageError
+from tidegate.core.model import Json
 
 SPOT = {
     "karpenter.sh/capacity-type": "spot",

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 
-from rollouts.kube.model import Json
 from rollouts.kube.resources import POD_DISRUPTION_BUDGETS, ROLLOUTS
 from rollouts.manifests.conventions import (
     DIGEST,
@@ -26,6 +25,7 @@ from rollouts.manifests.manifest import UNPRIVILEGED, ReleaseCandidate, Site, ma
 from rollouts.manifests.nodes_spec import asks_for_notice
 from rollouts.manifests.objects.nodes import gpu_amount, scheduling
 from rollouts.manifests.objects.strategy import strategy
+from tidegate.core.model import Json
 from tidegate.core.names import DELIVERY, REGION, VERSION
 
 SHARED_MEMORY, SCRATCH_FOLDER, CACHE_FOLDER, KEYS = "shared-memory", "scratch", "model-cache", "keys"

@@ -23,7 +23,7 @@ from engine_images.oci.model import CONFIG, MANIFEST, Base, Runtime, canonical, 
 from engine_images.oci.reference import ImageReference
 from slo.metrics import vllm
 from slo.metrics.model import TARGET
-from tidegate.cli.engine_images import this_platform
+from tidegate.app.wiring.engines.images import this_platform
 
 SITE = "/opt/standin"
 PYTHON = "python3"

@@ -14,8 +14,9 @@ from fakes.argo.objects import HASH_LABEL, REVISION, reference_to, stamp
 from fakes.argo.reconciliation import ReconcileError, Reconciliation
 from fakes.argo.world import World
 
-from rollouts.kube.model import Json, Resource
+from rollouts.kube.model import Resource
 from rollouts.kube.resources import ANALYSIS_RUNS, ANALYSIS_TEMPLATES, CLUSTER_ANALYSIS_TEMPLATES
+from tidegate.core.model import Json
 
 STEP, BACKGROUND = ("canary", "currentStepAnalysisRunStatus"), ("canary", "currentBackgroundAnalysisRunStatus")
 BEFORE, AFTER = ("blueGreen", "prePromotionAnalysisRunStatus"), ("blueGreen", "postPromotionAnalysisRunStatus")

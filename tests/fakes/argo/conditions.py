@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from fakes.argo.objects import Rollout, moment_of, stamp
 
-from rollouts.kube.model import Json
+from tidegate.core.model import Json
 
 AVAILABLE, PROGRESSING, PAUSED, HEALTHY, COMPLETED = "Available", "Progressing", "Paused", "Healthy", "Completed"
 REPLICA_FAILURE, INVALID_SPEC = "ReplicaFailure", "InvalidSpec"

@@ -19,7 +19,6 @@ from fakes.argo.replica_sets import selector_of
 from fakes.argo.strategies import reconcile_blue_green, reconcile_canary, scale_blue_green, scale_canary
 from fakes.argo.world import World
 
-from rollouts.kube.model import Json
 from rollouts.kube.resources import (
     ANALYSIS_TEMPLATES,
     CLUSTER_ANALYSIS_TEMPLATES,
@@ -27,6 +26,7 @@ from rollouts.kube.resources import (
     SERVICES,
     VIRTUAL_SERVICES,
 )
+from tidegate.core.model import Json
 
 _SAME = "This rollout uses the same service for the {} services, but two different services are required."
 _NO_SUCH_ROUTE = "Steps define a route that does not exist in spec.strategy.canary.trafficRouting.managedRoutes"

@@ -18,8 +18,9 @@ from fakes.kube.store import Event, copied, kind_of
 
 from rollouts.errors import ApiError, FleetError
 from rollouts.kube import requests
-from rollouts.kube.model import Json, Request, Resource, WatchEvent, WatchEventType
+from rollouts.kube.model import Request, Resource, WatchEvent, WatchEventType
 from rollouts.kube.resources import EVENTS, PODS, REPLICA_SETS
+from tidegate.core.model import Json
 
 Place = tuple[str, str]
 """Namespace and name."""

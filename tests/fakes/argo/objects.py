@@ -11,7 +11,7 @@ import math
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from rollouts.kube.model import Json
+from tidegate.core.model import Json
 
 HASH_LABEL = "rollouts-pod-template-hash"
 REVISION = "rollout.argoproj.io/revision"

@@ -49,7 +49,7 @@ from fakes.argo.simulation import Simulation
 from rollouts.adapters.kube.client import KubeClient, connect
 from rollouts.errors import FleetError, NotFound
 from rollouts.kube import requests
-from rollouts.kube.model import EVERYWHERE, Json, Request, Resource, WatchEvent, WatchEventType
+from rollouts.kube.model import EVERYWHERE, Request, Resource, WatchEvent, WatchEventType
 from rollouts.kube.ports import Cluster
 from rollouts.kube.resources import (
     ANALYSIS_RUNS,
@@ -67,6 +67,7 @@ from rollouts.kube.resources import (
 )
 from rollouts.manifests.schema import SCHEMAS
 from tidegate.core.clock import SystemClock
+from tidegate.core.model import Json
 
 _STARTED = time.time()
 

@@ -22,8 +22,8 @@ from fakes.argo.objects import (
 )
 from fakes.argo.world import World
 
-from rollouts.kube.model import Json
 from rollouts.kube.resources import PODS, REPLICA_SETS, SERVICES
+from tidegate.core.model import Json
 
 
 class ReconcileError(Exception):

@@ -30,7 +30,7 @@ from fakes.argo.objects import (
 )
 from fakes.argo.reconciliation import Reconciliation, inject, metadata_of_role
 
-from rollouts.kube.model import Json
+from tidegate.core.model import Json
 
 
 def current_set_weight(rollout: Rollout) -> int:

@@ -13,8 +13,8 @@ from fakes.argo.objects import HASH_LABEL
 from fakes.argo.simulation import Simulation
 from fakes.kube.cluster import FakeCluster
 
-from rollouts.kube.model import Json
 from rollouts.kube.resources import HTTP_ROUTES, PODS, REPLICA_SETS, ROLLOUTS, SERVICES
+from tidegate.core.model import Json
 
 NAME = "llm"
 VERSION = "tidegate.dev/version"

@@ -48,8 +48,9 @@ from fakes.argo.world import Cluster, Key, WorkQueue, World
 from fakes.kube.refusal import Refusal
 from fakes.kube.store import Event
 
-from rollouts.kube.model import Json, Resource
+from rollouts.kube.model import Resource
 from rollouts.kube.resources import ANALYSIS_RUNS, DEPLOYMENTS, NODES, PODS, REPLICA_SETS, ROLLOUTS
+from tidegate.core.model import Json
 
 Counts = Mapping[tuple[str, str], int]
 """By namespace and Rollout."""

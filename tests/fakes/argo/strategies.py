@@ -25,8 +25,8 @@ from fakes.argo.replica_sets import at_desired_counts, canary_counts, preview_co
 from fakes.argo.traffic import reconcile_canary_services, reconcile_traffic
 from fakes.argo.workloads import is_available
 
-from rollouts.kube.model import Json
 from rollouts.kube.resources import PODS
+from tidegate.core.model import Json
 
 _AGAIN = timedelta(seconds=30)
 

@@ -16,8 +16,8 @@ from fakes.argo.objects import HASH_LABEL, MANAGED_BY, ReplicaSet, annotate
 from fakes.argo.reconciliation import ReconcileError, Reconciliation
 from fakes.argo.replica_sets import at_desired_counts, current_set_weight, previous_set_weight, selector_of
 
-from rollouts.kube.model import Json
 from rollouts.kube.resources import HTTP_ROUTES, VIRTUAL_SERVICES
+from tidegate.core.model import Json
 
 GATEWAY_PLUGIN = "argoproj-labs/gatewayAPI"
 IN_PROGRESS = "rollouts.argoproj.io/gatewayapi-canary"

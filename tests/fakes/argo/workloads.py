@@ -19,8 +19,8 @@ from fakes.argo.objects import ReplicaSet, moment_of, reference_to, safe_hash, s
 from fakes.argo.world import World
 from fakes.kube.refusal import Refusal
 
-from rollouts.kube.model import Json
 from rollouts.kube.resources import NODES, PODS, REPLICA_SETS
+from tidegate.core.model import Json
 
 _UNITS = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 

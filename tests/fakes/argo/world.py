@@ -19,8 +19,9 @@ from fakes.clock import Time
 from fakes.kube.refusal import Refusal
 from fakes.kube.store import Event
 
-from rollouts.kube.model import EVERYWHERE, Json, Resource
+from rollouts.kube.model import EVERYWHERE, Resource
 from rollouts.kube.resources import EVENTS, resource_of
+from tidegate.core.model import Json
 
 
 class Cluster(Protocol):

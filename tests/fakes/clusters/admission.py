@@ -10,8 +10,8 @@ from typing import Any
 
 import cel
 
-from rollouts.kube.model import Json
 from rollouts.kube.resources import resource_of
+from tidegate.core.model import Json
 
 
 class Refusing:

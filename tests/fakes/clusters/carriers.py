@@ -46,7 +46,6 @@ from rollouts.cluster.fleet import ArgoFleet, keep_renewing
 from rollouts.cluster.guard import TOKEN, WHO, GuardLoop
 from rollouts.cluster.model import version_labels
 from rollouts.errors import NotTheCarrier
-from rollouts.kube.model import Json
 from rollouts.kube.resources import HTTP_ROUTES, LEASES, ROLLOUTS
 from rollouts.manifests import conventions
 from rollouts.manifests.spec import ArgoFleetSpec
@@ -55,6 +54,7 @@ from tidegate.app.rollback import Rollback, observe_regions, outcome_of, roll_ba
 from tidegate.app.wiring.records import RollbackLedger
 from tidegate.app.wiring.running import carrier_of, heartbeat
 from tidegate.core.errors import Refused
+from tidegate.core.model import Json
 from tidegate.core.spec import parse_spec
 from tidegate.testing import FakeChat, FakeEvidence, FakeTokenizer
 

@@ -16,10 +16,8 @@ from fakes.clock import RealTime, SimulatedTime
 from fakes.fleet import fleet_spec
 from fakes.kube.api import Api
 from fakes.kube.cluster import FakeCluster
-from fakes.kube.server import FakeTransport
+from fakes.kube.server import client_of
 
-from rollouts.adapters.kube.client import KubeClient
-from rollouts.adapters.kube.credentials import CredentialProvider
 from rollouts.doctor import (
     DiagnosisTarget,
     EvidenceQuery,
@@ -46,8 +44,8 @@ from rollouts.kube.resources import (
 from rollouts.manifests.manifest import Release
 from rollouts.manifests.render import RenderPart, render
 from rollouts.manifests.spec import ArgoFleetSpec
+from tidegate.core.model import Json
 
-Json = dict[str, Any]
 Change = Callable[[Json], None]
 
 NAME, REGION, NAMESPACE, CONTROLLER = "support-llm", "eu-west-1", "llm", "argo-rollouts"
@@ -246,12 +244,7 @@ class Region:
             objects=self.rendered(ANY_RELEASE.model_copy(update={"region": self.name})),
             last_delivery=self.last_delivery,
         )
-        client = KubeClient(
-            CredentialProvider.fixed("https://eu-west-1.example", clock=self.cluster.time),
-            namespace=NAMESPACE,
-            clock=self.cluster.time,
-            transport=FakeTransport(self.api),
-        )
+        client = client_of(self.api)
         try:
             if twice:
                 return await diagnose(client, self.prometheus, patient, self.cluster.time)

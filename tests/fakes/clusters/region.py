@@ -27,7 +27,6 @@ from rollouts.cluster.fleet import ArgoFleet
 from rollouts.cluster.guard import Guard
 from rollouts.cluster.model import RegionConfig, Render
 from rollouts.cluster.routes import HttpRoutes, VirtualServices
-from rollouts.kube.model import Json
 from rollouts.kube.pods import is_pod_ready
 from rollouts.kube.requests import MANAGER
 from rollouts.kube.resources import (
@@ -45,6 +44,7 @@ from rollouts.manifests.spec import ArgoFleetSpec
 from rollouts.manifests.traffic_spec import TrafficRouter
 from rollouts.model import Engine
 from tidegate.core.clock import Clock
+from tidegate.core.model import Json
 from tidegate.core.names import POD_TEMPLATE_HASH, VERSION
 
 NAME, NAMESPACE = "support-llm", "support"

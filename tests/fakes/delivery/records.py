@@ -6,7 +6,7 @@ import random
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
-from gates.load import RequestRecord
+from gates.evidence.request_record import RequestRecord
 from pipelines.events.state import DeliveryState, state_of
 from pipelines.requests import QueuedRequest
 from pipelines.views.page.snapshot import DeliverySnapshot, PageSnapshot, PageView

@@ -25,11 +25,11 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from engine_images import entrypoint
-from engine_images.adapters.engine_root import entrypoint_files
 from engine_images.adapters.oci_build import build_image
 from engine_images.adapters.oci_layout import OciLayout, write_layer
 from engine_images.manifest import CompileKey, EngineManifest, Launch, ModelContract
 from engine_images.oci.compose import Contents, Files
+from engine_images.oci.entrypoint_files import entrypoint_files
 from engine_images.oci.model import (
     CONFIG,
     MANIFEST,

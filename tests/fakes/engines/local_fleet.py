@@ -11,14 +11,16 @@ import json
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
 import psutil
 
+from rollouts.adapters import host_client
+from rollouts.adapters.host_client import FleetHost
 from rollouts.model import PORT, Engine, EngineSet
 
 DONE = b"data: [DONE]"
@@ -150,6 +152,15 @@ def delivery(state: Path) -> Iterator[None]:
     with (state / "delivery.lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
+
+
+@asynccontextmanager
+async def fleet_host(state: Path) -> AsyncIterator[FleetHost]:
+    """A host with one region, while a delivery runs."""
+    with delivery(state):
+        host = await host_client.start(state, {REGION: None}, owned=True)
+        yield host
+        await host.stop()
 
 
 def process_of(arm: EngineSet | None) -> psutil.Process:

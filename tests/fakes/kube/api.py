@@ -35,9 +35,8 @@ from fakes.kube.requests import (
 from fakes.kube.store import Kind, copied
 
 from rollouts.kube.model import PatchKind, Resource
-from rollouts.manifests.schema import SchemaProblem, has_schema, problems_in
-
-Json = dict[str, Any]
+from rollouts.manifests.schema import SchemaProblem, problems_in
+from tidegate.core.model import Json
 
 _VERBS = ["create", "delete", "get", "list", "patch", "update", "watch"]
 
@@ -104,7 +103,7 @@ class FieldCheck:
         Raises:
             Refusal: there are such fields, and the request is strict (400).
         """
-        if not has_schema(kind.api_version, kind.kind):
+        if not _has_schema(kind):
             return body
         body = without_nulls(body)
         unknown = [problem for problem in _new_problems(body, before) if problem.unknown]
@@ -123,7 +122,7 @@ class FieldCheck:
         Raises:
             Refusal: there are fields that the kind does not know (500 and no reason: the typing's own error).
         """
-        if not has_schema(kind.api_version, kind.kind):
+        if not _has_schema(kind):
             return config
         config = without_nulls(config)
         unknown = [problem for problem in _new_problems(config, None) if problem.unknown]
@@ -140,7 +139,7 @@ class FieldCheck:
         Raises:
             Refusal: some are not (422; 400 for built-in kinds, whose objects cannot even be decoded then).
         """
-        if not has_schema(kind.api_version, kind.kind):
+        if not _has_schema(kind):
             return
         wrong = [problem for problem in _new_problems(body, before) if not problem.unknown]
         if wrong and kind.custom:
@@ -148,6 +147,11 @@ class FieldCheck:
             raise invalid(kind.kind, kind.group, name, tuple(_cause(problem) for problem in wrong))
         if wrong:
             raise bad_request(f"{_unreadable(kind)}: {'; '.join(str(problem) for problem in wrong)}")
+
+
+def _has_schema(kind: Kind) -> bool:
+    problems = problems_in({"apiVersion": kind.api_version, "kind": kind.kind})
+    return all(problem.where != ("kind",) for problem in problems)
 
 
 def _new_problems(body: Json, before: Json | None) -> list[SchemaProblem]:

@@ -18,8 +18,7 @@ from fakes.kube.store import KINDS, Event, Kind, Store, copied
 from fakes.kube.writes import CONTROLLER, UNCHECKED, Check, How, Writes
 
 from rollouts.kube.model import PatchKind, Resource
-
-Json = dict[str, Any]
+from tidegate.core.model import Json
 
 
 def merged(target: Any, patch: Any) -> Any:

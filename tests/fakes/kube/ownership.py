@@ -14,7 +14,8 @@ from typing import Any
 from fakes.kube.refusal import Cause, Refusal, bad_request
 from fakes.kube.store import Kind, copied
 
-Json = dict[str, Any]
+from tidegate.core.model import Json
+
 Path = tuple[str, ...]
 Leaves = dict[Path, Any]
 

@@ -19,7 +19,8 @@ from fakes.clock import Time
 from fakes.kube.refusal import Refusal, bad_request, expired
 from fakes.kube.store import Event, Kind, Store
 
-Json = dict[str, Any]
+from tidegate.core.model import Json
+
 Selector = Callable[[Json], bool]
 
 _SET = re.compile(r"^(?P<key>\S+)\s+(?P<word>(not)?in)\s*\((?P<values>[^)]*)\)$")

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
-Json = dict[str, Any]
+from tidegate.core.model import Json
 
 
 @dataclass(frozen=True)

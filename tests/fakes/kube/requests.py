@@ -13,6 +13,8 @@ from urllib.parse import unquote
 
 from fakes.kube.refusal import Refusal, conflict, expired, unauthorized
 
+from tidegate.core.model import Json
+
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch"}
 
 
@@ -73,8 +75,6 @@ def _verb(asked: Asked, name: str) -> str:
         return "get" if name else "list"
     return _VERBS.get(asked.method, asked.method.lower())
 
-
-Json = dict[str, Any]
 
 TOKEN = "fake-token"
 """Valid from the start."""

@@ -16,15 +16,20 @@ from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
 import httpx
+import pytest
 import uvicorn
 import yaml
-from fakes.clock import SimulatedTime
+from fakes.clock import RealTime, SimulatedTime
 from fakes.kube.api import Api, Lost, Reply, Stream
+from fakes.kube.cluster import FakeCluster
 from fakes.kube.requests import TOKEN, Asked
 from fakes.services.oci_registry import self_signed
 
+from rollouts.adapters.kube.client import KubeClient
+from rollouts.adapters.kube.credentials import CredentialProvider
 from rollouts.adapters.sockets import free_port
 from rollouts.kube.model import Resource
+from tidegate.core.model import Json
 
 
 class FakeTransport(httpx.AsyncBaseTransport):
@@ -51,6 +56,17 @@ class FakeTransport(httpx.AsyncBaseTransport):
         return httpx.Response(200, headers=answer.headers, stream=_Lines(answer), request=request)
 
 
+def client_of(api: Api) -> KubeClient:
+    """The real client, in the cluster's namespace and time; its pauses are without chance."""
+    return KubeClient(
+        CredentialProvider.fixed("https://eu-west-1.example", clock=api.cluster.time),
+        namespace=api.cluster.namespace,
+        clock=api.cluster.time,
+        transport=FakeTransport(api),
+        chance=lambda: 0.5,
+    )
+
+
 class _Lines(httpx.AsyncByteStream):
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
@@ -67,9 +83,6 @@ class _Lines(httpx.AsyncByteStream):
         close: Any = getattr(self._stream.lines, "aclose", None)
         if close is not None:
             await close()
-
-
-Json = dict[str, Any]
 
 
 def kubeconfig(servers: Mapping[str, str], authority: bytes, *, namespace: str = "default", token: str = TOKEN) -> Json:
@@ -215,6 +228,17 @@ def serving(apis: Mapping[str, Api], folder: Path, *, namespace: str = "default"
         loop.call_soon_threadsafe(loop.stop)
         thread.join(_PATIENCE_SECONDS)
         loop.close()
+
+
+@contextmanager
+def one_region(
+    region: str, folder: Path, patched: pytest.MonkeyPatch, *, namespace: str = "default"
+) -> Iterator[FakeServers]:
+    """A served cluster that `KUBECONFIG` names."""
+    api = Api(FakeCluster(region, namespace=namespace, time=RealTime()))
+    with serving({region: api}, folder, namespace=namespace) as servers:
+        patched.setenv("KUBECONFIG", str(servers.kubeconfig))
+        yield servers
 
 
 def app_of(api: Api) -> Callable[..., Any]:

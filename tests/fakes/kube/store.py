@@ -12,6 +12,7 @@ from typing import Any, TypeVar, cast
 
 from rollouts.kube import resources
 from rollouts.kube.model import Resource
+from tidegate.core.model import Json
 
 _BUILT_IN = ("", "apps", "autoscaling", "batch", "policy")
 """Groups of the API server itself whose name has no dot; its others end in `.k8s.io`."""
@@ -100,7 +101,6 @@ def _copy(value: Any) -> Any:
     return value
 
 
-Json = dict[str, Any]
 Place = tuple[str, str]
 """Namespace (empty for cluster-wide kinds) and name."""
 

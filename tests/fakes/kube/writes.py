@@ -12,14 +12,14 @@ import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Protocol
 
 from fakes.clock import Time
 from fakes.kube import ownership, store
 from fakes.kube.refusal import Cause, Refusal, already_exists, bad_request, conflict, invalid, no_such_path, not_found
 from fakes.kube.store import Kind, Store, copied
 
-Json = dict[str, Any]
+from tidegate.core.model import Json
 
 
 def fill(kind: Kind, body: Json) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -18,9 +17,8 @@ from dataclasses import dataclass, field
 from http.server import ThreadingHTTPServer
 from typing import NamedTuple
 
-import uvicorn
+from fakes.services.asgi import routes_served
 from fakes.services.http import QuietHandler
-from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -251,20 +249,11 @@ def completion(text: str | None, *, finish_reason: str = "stop", refusal: str | 
 @contextmanager
 def openai_server() -> Iterator[OpenAIServer]:
     """Serve on a free loopback port."""
-    listener = socket.create_server(("127.0.0.1", 0))
-    state = OpenAIServer(url=f"http://127.0.0.1:{listener.getsockname()[1]}")
+    state = OpenAIServer(url="")
     routes = [
         Route("/v1/chat/completions", state.chat, methods=["POST"]),
         Route("/v1/completions", state.complete, methods=["POST"]),
         Route("/tokenize", state.tokenize, methods=["POST"]),
     ]
-    config = uvicorn.Config(Starlette(routes=routes), log_config=None, lifespan="off", timeout_graceful_shutdown=1)
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
-    thread.start()
-    try:
+    with routes_served(routes) as state.url:
         yield state
-    finally:
-        server.should_exit = True
-        thread.join()
-        listener.close()

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import Self
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
@@ -58,6 +59,15 @@ class AwayServer:
     def __init__(self, folder: Path, address: str | None = None) -> None:
         self.address = address or free_address()
         self._folder, self._runs = folder, ExitStack()
+
+    @classmethod
+    @contextmanager
+    def running(cls, folder: Path) -> Iterator[Self]:
+        """One that is up, and ended with the context."""
+        server = cls(folder)
+        server.start()
+        yield server
+        server.end()
 
     @property
     def uri(self) -> str:
@@ -146,7 +156,7 @@ class TriggerGround:
             "TIDEGATE_WEBHOOK_SECRET": SECRET,
             "TIDEGATE_ENGINE_HOME": str(folder / "no-engine-here"),
         }
-        # The first two as docs/triggers.md says for a receiver on a private address.
+        # The first two as docs/guides/triggers.md says for a receiver on a private address.
         self._settings = {
             "MLFLOW_WEBHOOK_ALLOW_PRIVATE_IPS": "true",
             "MLFLOW_WEBHOOK_ALLOWED_SCHEMES": "https,http",

@@ -8,7 +8,7 @@ from pathlib import Path
 from pipelines.spec.delivery import Delivery
 from pipelines.workflow.model import WorkflowInput
 from pipelines.workflow.render import blueprint_of, rendered
-from rollouts.kube.model import Json
+from tidegate.core.model import Json
 from tidegate.core.spec import load_spec
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "workflows"

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-import socket
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import uvicorn
-from starlette.applications import Starlette
+from fakes.services.asgi import routes_served
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
@@ -50,21 +47,13 @@ class Engines:
 @contextmanager
 def engines(folder: Path) -> Iterator[Engines]:
     """Serve on a free loopback port, as `/stable` and `/canary`."""
-    listener = socket.create_server(("127.0.0.1", 0))
-    served = Engines(f"http://127.0.0.1:{listener.getsockname()[1]}", folder)
+    served = Engines(url="", folder=folder)
     routes = [
         Route("/{arm}/v1/chat/completions", served.chat, methods=["POST"]),
         Route("/{arm}/tokenize", served.tokenize, methods=["POST"]),
     ]
-    server = uvicorn.Server(uvicorn.Config(Starlette(routes=routes), log_config=None, lifespan="off"))
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
-    thread.start()
-    try:
+    with routes_served(routes) as served.url:
         yield served
-    finally:
-        server.should_exit = True
-        thread.join()
-        listener.close()
 
 
 def _event(body: dict[str, object]) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from rollouts.kube.model import Json
+from tidegate.core.model import Json
 
 _TAG = re.compile(r"{{([^{}]+)}}")
 _EQUAL = re.compile(r"'([^']*)' == '([^']*)'")

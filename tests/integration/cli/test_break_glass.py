@@ -1,4 +1,4 @@
-"""The commands of docs/break-glass.md that need no tidegate, as that page has them, by kubectl itself."""
+"""The commands of docs/guides/break-glass.md that need no tidegate, as that page has them, by kubectl itself."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from fakes.clusters.served import Clusters, clusters, delivery_to
 
-PAGE = (Path(__file__).parents[3] / "docs" / "break-glass.md").read_text()
+PAGE = (Path(__file__).parents[3] / "docs/guides/break-glass.md").read_text()
 COMMANDS = re.findall(r"^\$ (kubectl .*)$", PAGE, re.MULTILINE)
 SETTLE_SECONDS = 20.0
 

@@ -23,10 +23,8 @@ WITHIN_SECONDS = 60.0
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AwayServer]:
-    server = AwayServer(tmp_path_factory.mktemp("mlflow"))
-    server.start()
-    yield server
-    server.end()
+    with AwayServer.running(tmp_path_factory.mktemp("mlflow")) as server:
+        yield server
 
 
 @pytest.fixture

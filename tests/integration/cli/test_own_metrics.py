@@ -11,12 +11,11 @@ from urllib.parse import quote
 import psutil
 import pytest
 from fakes.delivery.records import Delivery, delivered
-from fakes.engines.local_fleet import REGION, delivery
+from fakes.engines.local_fleet import fleet_host
 
 from pipelines.adapters.metrics_server import MetricsServer
 from pipelines.events.state import state_of
 from pipelines.views.metrics import families
-from rollouts.adapters import host_client
 from rollouts.adapters.host_client import FleetHost
 from rollouts.adapters.http import Http
 from tidegate.app.wiring.backends import prometheus_target
@@ -41,10 +40,8 @@ async def told() -> AsyncIterator[Told]:
 
 @pytest.fixture
 async def host(tmp_path: Path) -> AsyncIterator[FleetHost]:
-    with delivery(tmp_path / "state"):
-        host = await host_client.start(tmp_path / "state", {REGION: None}, owned=True)
+    async with fleet_host(tmp_path / "state") as host:
         yield host
-        await host.stop()
 
 
 async def values(host: FleetHost, query: str) -> list[float]:

@@ -196,7 +196,7 @@ def test_a_version_that_is_cold_is_started_again_from_what_the_region_remembers(
 
 
 def test_everything_is_promoted_and_mlflow_is_away(spec: Path, there: Clusters, mute: str) -> None:
-    """As docs/break-glass.md has it: the delivery is over, its version is bad."""
+    """As docs/guides/break-glass.md has it: the delivery is over, its version is bad."""
     there.serve("2")
     stays = rollback(spec, there, mlflow=mute)
     assert (stays.returncode, there.versions()) == (0, ["2", "2"]), stays.stderr

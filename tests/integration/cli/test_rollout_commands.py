@@ -12,10 +12,7 @@ from typing import Any
 import pytest
 from fakes.argo.scene import NAME, canary, http_route, rollout, service
 from fakes.argo.simulation import Simulation
-from fakes.clock import RealTime
-from fakes.kube.api import Api
-from fakes.kube.cluster import FakeCluster
-from fakes.kube.server import FakeServers, serving
+from fakes.kube.server import FakeServers, one_region
 from fakes.terminal import Said, Tidegate
 
 from rollouts.kube.resources import (
@@ -71,9 +68,7 @@ class Stage:
 
 @pytest.fixture
 def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
-    api = Api(FakeCluster(REGION, time=RealTime()))
-    with serving({REGION: api}, tmp_path) as servers:
-        monkeypatch.setenv("KUBECONFIG", str(servers.kubeconfig))
+    with one_region(REGION, tmp_path, monkeypatch) as servers:
         stage = Stage(servers)
         yield stage
         stage.close()
@@ -155,7 +150,7 @@ def test_what_is_refused_is_told_in_one_line_and_changes_nothing(tidegate: Tideg
         (("promote",), "which Rollout?; give its NAME, or --spec delivery.yaml"),
         (("promote", NAME, "--region", REGION), "--region: a region of which delivery?; give --spec delivery.yaml too"),
         (("promote", NAME, "--full", "--skip-step"), "--full, --skip-step and --to-step: only one of them"),
-        (("status", NAME, "--timeout", "soon"), "--timeout: found 'soon'; expected a duration such as"),
+        (("status", NAME, "--timeout", "soon"), "Invalid value for '--timeout': found 'soon'; expected a duration"),
         (("set-image", NAME, "engine"), "found 'engine'; expected CONTAINER=IMAGE"),
     ],
 )

@@ -7,11 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fakes.clock import RealTime
 from fakes.fleet import IMAGE
-from fakes.kube.api import Api
-from fakes.kube.cluster import FakeCluster
-from fakes.kube.server import FakeServers, serving, write_kubeconfig
+from fakes.kube.server import FakeServers, one_region, write_kubeconfig
 from fakes.terminal import Said, Tidegate
 
 from rollouts.kube.model import PatchKind
@@ -24,9 +21,7 @@ OTHER = IMAGE.replace("7", "8")
 
 @pytest.fixture
 def servers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeServers]:
-    api = Api(FakeCluster(REGION, namespace="serving", time=RealTime()))
-    with serving({REGION: api}, tmp_path, namespace="serving") as servers:
-        monkeypatch.setenv("KUBECONFIG", str(servers.kubeconfig))
+    with one_region(REGION, tmp_path, monkeypatch, namespace="serving") as servers:
         yield servers
 
 

@@ -164,6 +164,10 @@ def forged_ending(scene: Scene) -> None:
     scene.add("delivery", "closed", outcome="delivered")
 
 
+def unreadable_ending(scene: Scene) -> None:
+    scene.add("delivery", "closed", exit_code="none")
+
+
 def taken_out(scene: Scene) -> None:
     scene.take_out("build", "done")
 
@@ -229,6 +233,7 @@ TABLE: dict[Callable[[Scene], None], Found] = {
     forged_pass: INSERTED,
     forged_approval: INSERTED,
     forged_ending: INSERTED,
+    unreadable_ending: INSERTED,
     taken_out: CHANGED,
     edited_verdict: CHANGED,
     swapped_plan: CHANGED,

@@ -9,18 +9,15 @@ from pathlib import Path
 
 import pytest
 import yaml
-from fakes.clock import RealTime
-from fakes.kube.api import Api
-from fakes.kube.cluster import FakeCluster
-from fakes.kube.server import FakeServers, serving
+from fakes.kube.server import FakeServers, one_region
 from fakes.terminal import Tidegate
 from fakes.workflow.cases import GOLDEN
 
 from registry.adapters.mlflow_models import MlflowRegistry
 from registry.adapters.mlflow_store import embedded_uri
-from rollouts.kube.model import Json
 from rollouts.kube.resources import CONFIG_MAPS, WORKFLOW_TEMPLATES, WORKFLOWS
 from rollouts.manifests.schema import problems_in
+from tidegate.core.model import Json
 from tidegate.testing import write_tiny_model
 
 HUB = "hub"
@@ -49,9 +46,7 @@ class Hub:
 
 @pytest.fixture
 def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
-    api = Api(FakeCluster(HUB, namespace="serving", time=RealTime()))
-    with serving({HUB: api}, tmp_path, namespace="serving") as servers:
-        monkeypatch.setenv("KUBECONFIG", str(servers.kubeconfig))
+    with one_region(HUB, tmp_path, monkeypatch, namespace="serving") as servers:
         yield Hub(servers)
 
 

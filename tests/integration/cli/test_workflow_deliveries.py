@@ -25,7 +25,7 @@ from registry.adapters.mlflow_deliveries import MlflowDeliveries
 from registry.adapters.mlflow_models import MlflowRegistry
 from registry.adapters.mlflow_store import embedded_uri
 from registry.model import DeliverySummary
-from rollouts.kube.model import Json
+from tidegate.core.model import Json
 from tidegate.core.spec import load_spec
 
 # Up to forty processes one after the other, on machines that may do other things meanwhile.

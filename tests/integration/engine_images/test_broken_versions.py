@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from engine_images.accelerators import Accelerator
+from engine_images.adapters.model_version import read_version
 from engine_images.arguments.values import ArgumentValue
 from engine_images.checks.servable import problems_of, sampling_of
 from engine_images.spec import EngineSettings, SamplingSpec, VllmSpec
@@ -28,7 +29,9 @@ def settings(*, on: Accelerator = Accelerator.CPU, **args: ArgumentValue) -> Eng
 
 
 def problems(model: Path, wanted: EngineSettings | None = None, *, machine_bytes: int | None = None) -> list[str]:
-    return [str(problem) for problem in problems_of(model, wanted or settings(), machine_bytes=machine_bytes)]
+    return [
+        str(problem) for problem in problems_of(read_version(model), wanted or settings(), machine_bytes=machine_bytes)
+    ]
 
 
 def change(file: Path, **fields: Any) -> None:
@@ -115,6 +118,6 @@ def test_answers_that_are_too_long_for_the_model(model: Path) -> None:
 
 def test_sampling_defaults_are_the_version_s_unless_the_spec_changes_them(model: Path) -> None:
     change(model / "generation_config.json", temperature=0.6, top_p=0.95, max_new_tokens=256)
-    assert sampling_of(model, settings()) == {"max_tokens": 256, "temperature": 0.6, "top_p": 0.95}
+    assert sampling_of(read_version(model), settings()) == {"max_tokens": 256, "temperature": 0.6, "top_p": 0.95}
     colder = settings().model_copy(update={"sampling": SamplingSpec(temperature=0.2)})
-    assert sampling_of(model, colder) == {"max_tokens": 256, "temperature": 0.2, "top_p": 0.95}
+    assert sampling_of(read_version(model), colder) == {"max_tokens": 256, "temperature": 0.2, "top_p": 0.95}

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from engine_images.adapters.engine_store import EngineStore
 from engine_images.adapters.environment import find_engine_environment
 from engine_images.adapters.vllm_runner import MUST_LOAD, CompletionScorer, VllmRunner, log_of, start_of
 from engine_images.build.builder import Builder, build_request
+from engine_images.build.engine_store import EngineStore
 from engine_images.build.model import BuildRequest, BuiltEngine
 from engine_images.build.proof import without_hashes
 from engine_images.manifest import CompileKey, ModelContract

@@ -16,11 +16,11 @@ import pytest
 from fakes.engines.exposition import agree, exported
 
 from engine_images.accelerators import Accelerator
-from engine_images.adapters.engine_root import PORT, READY_PATH, serve, write_root
 from engine_images.adapters.environment import find_engine_environment
 from engine_images.adapters.model_version import FileTokenizer
 from engine_images.arguments.serving import serving
 from engine_images.build.builder import build_request
+from engine_images.build.engine_root import PORT, READY_PATH, serve, write_root
 from engine_images.choices import CompileMode
 from engine_images.manifest import EngineManifest, ModelContract
 from engine_images.memory import DEFAULT_KV_CACHE_BYTES, MEBIBYTE, block_tokens, bytes_per_token

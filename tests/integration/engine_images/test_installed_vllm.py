@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 from fakes.engines import vllm_arguments
 
-from engine_images.adapters.environment import RECIPE, find_engine_environment
+from engine_images.adapters.environment import find_engine_environment
 from engine_images.arguments.conflicts import argument_conflicts
 from engine_images.arguments.pinned import pinned_vllm
 from engine_images.arguments.values import Arguments, command_line
+from engine_images.environment.recipe import RECIPE
 from tidegate.testing import write_tiny_model
 
 ASK = Path(vllm_arguments.__file__)

@@ -14,10 +14,11 @@ from fakes.services.oci_registry import RegistryServer
 
 from engine_images.adapters.oci_layout import OciLayout
 from engine_images.adapters.oci_push import attach_sbom, push_image, sign_image
-from engine_images.adapters.oci_read import InRegistry, prove_image
+from engine_images.adapters.oci_read import InRegistry
 from engine_images.adapters.oci_registry import RegistryAccess, Repository
 from engine_images.errors import BadSignature
 from engine_images.oci.model import Descriptor
+from engine_images.oci.reading import prove_image
 from engine_images.oci.reference import ImageReference
 from engine_images.signature import SigningKey
 

@@ -96,7 +96,7 @@ def test_a_build_that_breaks_off_leaves_the_name_where_it_was(tmp_path: Path) ->
         build_image(layout, name="support-llm:7", base=Base(platform=AMD64), contents=described, runtime=RUNTIME)
 
     assert layout.manifest("support-llm:7") == before
-    assert list((tmp_path / "blobs" / "sha256").glob(".part-*")) == []
+    assert list((tmp_path / "blobs" / "sha256").glob("*.partial")) == []
 
 
 def test_a_base_that_lost_a_layer_is_said(tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ def test_a_full_disk_leaves_no_image(small_disk: Path) -> None:
         small_engine(small_disk, model={"model.safetensors": b"w" * 3_000_000})
 
     assert OciLayout(small_disk).manifest("support-llm:7") == before
-    assert list((small_disk / "blobs" / "sha256").glob(".part-*")) == []
+    assert list((small_disk / "blobs" / "sha256").glob("*.partial")) == []
 
 
 def test_an_engine_laid_out_on_disk_is_packed_as_it_lies_there(tmp_path: Path) -> None:

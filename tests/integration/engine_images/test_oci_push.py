@@ -13,12 +13,13 @@ from pydantic import SecretStr
 
 from engine_images.adapters.oci_build import base_in_layout, base_in_registry
 from engine_images.adapters.oci_layout import OciLayout
-from engine_images.adapters.oci_push import Progress, PushResult, Transfer, TransferKind, push_image
+from engine_images.adapters.oci_push import Progress, push_image
 from engine_images.adapters.oci_registry import Credentials, RegistryAccess, Repository
 from engine_images.errors import BadReference, BrokenImage, RegistryRefused, RegistryUnavailable
 from engine_images.oci.compose import manifest_bytes
 from engine_images.oci.model import Base, Descriptor
 from engine_images.oci.reference import ImageReference
+from engine_images.oci.transfers import PushResult, Transfer, TransferKind
 from rollouts.adapters.sockets import free_port
 
 pytestmark = pytest.mark.usefixtures("tools")

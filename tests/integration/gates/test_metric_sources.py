@@ -25,10 +25,10 @@ from fakes.engines.exposition import EDGES, EngineMetrics, engine_metrics
 from fakes.services.chat_servers import chat_server
 
 from gates.adapters.prometheus import PrometheusEvents, PrometheusSource
-from gates.adapters.records import RecordReader, RecordSource
+from gates.adapters.records import RecordSource
 from gates.analyses.burn_rate import BurnRateGate
 from gates.evidence.batch import ArmName, Batch, Buckets, Events, PodEvidence, Times
-from gates.load import RequestRecord
+from gates.evidence.request_record import RecordReader, RequestRecord
 from gates.model import ArmKey, NoData
 from rollouts.adapters.sockets import free_port
 from tidegate.core.errors import OutsideError

@@ -6,16 +6,12 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from fakes.engines.local_fleet import REGION, delivery
+from fakes.engines.local_fleet import fleet_host
 
-from rollouts.adapters import host_client
 from rollouts.adapters.host_client import FleetHost
 
 
 @pytest.fixture
 async def host(tmp_path: Path) -> AsyncIterator[FleetHost]:
-    state = tmp_path / "state"
-    with delivery(state):
-        host = await host_client.start(state, {REGION: None}, owned=True)
+    async with fleet_host(tmp_path / "state") as host:
         yield host
-        await host.stop()

@@ -10,10 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 import yaml
-from fakes.clock import RealTime
-from fakes.kube.api import Api
-from fakes.kube.cluster import FakeCluster
-from fakes.kube.server import FakeServers, serving
+from fakes.kube.server import FakeServers, one_region
 from fakes.workflow.cases import GOLDEN
 
 from pipelines.requests import EVER, DeliveryRequest, QueuedRequest
@@ -73,9 +70,7 @@ async def test_a_command_that_is_not_there_is_told(tmp_path: Path) -> None:
 
 @pytest.fixture
 def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeServers]:
-    api = Api(FakeCluster(HUB, namespace="serving", time=RealTime()))
-    with serving({HUB: api}, tmp_path, namespace="serving") as servers:
-        monkeypatch.setenv("KUBECONFIG", str(servers.kubeconfig))
+    with one_region(HUB, tmp_path, monkeypatch, namespace="serving") as servers:
         yield servers
 
 

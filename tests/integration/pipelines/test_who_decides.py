@@ -205,7 +205,7 @@ async def test_who_cheats_decides_nothing(scene: Scene, cheats: Callable[[Scene]
 async def test_what_was_signed_is_what_counts(
     answer: str, kind: str, tmp_path: Path, keys: Path, issuer: OidcIssuer
 ) -> None:
-    """A token that is bound to nothing proves no statement, and says so in docs/approvals.md."""
+    """A token that is bound to nothing proves no statement, and says so in docs/guides/approvals.md."""
     means = Means(kind, keys, issuer, FakeClock())
     scene = Scene(answer, means, tmp_path, means._clock)
     effect, why = await scene.told(lambda: altered(scene))

@@ -6,9 +6,8 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
-from fakes.engines.local_fleet import REGION, delivery, stand_in
+from fakes.engines.local_fleet import REGION, fleet_host, stand_in
 
-from rollouts.adapters import host_client
 from rollouts.adapters.host_client import FleetHost, LocalRegionClient
 from rollouts.model import Engine
 
@@ -30,10 +29,8 @@ def broken() -> Callable[[str], Engine]:
 
 @pytest.fixture
 async def host(state: Path) -> AsyncIterator[FleetHost]:
-    with delivery(state):
-        host = await host_client.start(state, {REGION: None}, owned=True)
+    async with fleet_host(state) as host:
         yield host
-        await host.stop()
 
 
 @pytest.fixture

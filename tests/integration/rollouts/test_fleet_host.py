@@ -42,7 +42,7 @@ UNATTENDED_SECONDS = 2.0
 CARRIER = f"""
 import asyncio, sys
 from pathlib import Path
-from pipelines.adapters.lock import delivery_lock
+from pipelines.delivery_lock import delivery_lock
 from rollouts.cluster.carrier import Carrier
 from rollouts.adapters import host_client
 from tidegate.app.wiring.backends import fleet_heartbeat

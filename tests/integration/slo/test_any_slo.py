@@ -19,6 +19,7 @@ from slo.windows import windows_for
 pytestmark = pytest.mark.skipif(shutil.which("promtool") is None, reason="needs Prometheus")
 
 
+@pytest.mark.timeout(900)  # promtool is started twenty times, and more when an example is made smaller
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(slo_groups(), st.sampled_from(sorted(MODES)))
 def test_prometheus_accepts_its_rules(group: SloGroup, spec: str) -> None:

@@ -176,7 +176,7 @@ def test_slow_first_tokens_page_for_their_region_in_words(tmp_path: Path) -> Non
                     "99% of requests get their first token within 250ms, over 30d. In us-east-1, 20% of events were "
                     f"bad lately; the error budget is spent {speed}."
                 ),
-                "runbook": "docs/slo-catalogue.md#ttft",
+                "runbook": "docs/reference/slo-catalogue.md#ttft",
             },
         }
         for severity, speed in (("page", "so fast that it will not last"), ("ticket", "faster than it may be"))

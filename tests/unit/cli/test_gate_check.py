@@ -110,7 +110,7 @@ def test_a_prometheus_that_is_not_there_is_outside(capsys: pytest.CaptureFixture
 @pytest.mark.parametrize("since", ["30", "half an hour", "-5m"])
 def test_since_is_a_duration(capsys: pytest.CaptureFixture[str], gates: str, since: str) -> None:
     assert main(["gate", "check", gates, "--prometheus", "http://127.0.0.1:9", *ARMS, "--since", since]) == 2
-    assert f"--since: found {since!r}; expected a duration such as" in capsys.readouterr().err
+    assert f"'--since': found {since!r}; expected a duration such as" in capsys.readouterr().err
 
 
 def test_gates_of_a_delivery_that_need_more_than_evidence_are_named(

@@ -71,6 +71,13 @@ def test_a_command_loads_later_what_it_may_not_need(command: str) -> None:
     assert loaded.split() == []
 
 
+def test_rules_of_slos_are_made_without_what_a_delivery_needs() -> None:
+    code = "import sys, tidegate.cli.commands.slo.rules\nprint(*(name for name in sys.argv[1:] if name in sys.modules))"
+    unneeded = [*OF_A_STEP, "httpx", "numpy", "pipelines", "registry"]
+    loaded = subprocess.run([sys.executable, "-c", code, *unneeded], capture_output=True, text=True, check=True).stdout
+    assert loaded.split() == []
+
+
 def test_core_commands_load_nothing_of_an_extra() -> None:
     requires = {canonicalize_name(each.name): each.requires or [] for each in distributions()}
     core = packed_distributions(PackingList(extras=(), without=frozenset()), requires)

@@ -6,14 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.app.serve import ListenOptions, listening_sockets
+from tidegate.app.wiring.web import ListenOptions, listening_sockets
 from tidegate.core.errors import UsageError
 
 TOKEN = "0123456789abcdef0123456789abcdef"
 
 
 def places(doors: ListenOptions) -> tuple[str, str, bool]:
-    with listening_sockets(doors) as (heard, page):
+    with listening_sockets(doors) as places:
+        heard, page = places.webhooks, places.page
         return heard.getsockname()[0], page.getsockname()[0], heard is page
 
 

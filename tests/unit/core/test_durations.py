@@ -1,4 +1,4 @@
-"""Durations as specs and as Prometheus write them."""
+"""Durations as specs, Prometheus and Go write them, and as HTTP asks for them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.core.durations import format_duration, parse_duration, parse_prometheus_duration, prometheus_duration
+from tidegate.core.durations import (
+    format_duration,
+    parse_duration,
+    parse_go_duration,
+    parse_prometheus_duration,
+    prometheus_duration,
+    read_retry_after,
+)
 
 
 @pytest.mark.parametrize(
@@ -66,3 +73,24 @@ def test_a_duration_of_several_units_is_their_sum(text: str, seconds: float) -> 
 def test_units_out_of_order_or_too_large_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match="a duration such as"):
         parse_duration(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("10m", 600), ("1h30m", 5400), ("1.5h", 5400), ("30m1h", 5400), ("1h1h", 7200), (".5s", 0.5), ("1.s", 1)],
+)
+def test_a_duration_of_go_is_read_in_any_order(text: str, seconds: float) -> None:
+    assert parse_go_duration(text) == timedelta(seconds=seconds)
+
+
+@pytest.mark.parametrize("text", ["", "60", "soon", "1d", "1h 30m", "-"])
+def test_what_go_would_not_read_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="as Go writes it"):
+        parse_go_duration(text)
+
+
+@pytest.mark.parametrize(
+    ("header", "seconds"), [("2", 2), (3, 3), (None, None), ("-1", None), ("Fri, 13 Nov 2026 09:00:00 GMT", None)]
+)
+def test_a_server_asks_for_a_pause_in_seconds(header: object, seconds: float | None) -> None:
+    assert read_retry_after(header) == seconds

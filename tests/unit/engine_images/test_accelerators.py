@@ -4,7 +4,7 @@ from pathlib import Path
 
 from engine_images.accelerators import DEVICES, GIBIBYTE, MEBIBYTE, Accelerator
 
-PAGE = Path(__file__).parents[3] / "docs" / "engine-checks.md"
+PAGE = Path(__file__).parents[3] / "docs/reference/engine-checks.md"
 
 
 def test_every_accelerator_has_its_numbers_and_their_source() -> None:

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from engine_images.adapters.engine_store import EngineStore
 from engine_images.adapters.vllm_runner import VllmRunner
 from engine_images.build.builder import Builder
+from engine_images.build.engine_store import EngineStore
 from engine_images.build.model import BuildRequest, BuiltEngine
 from engine_images.build.proof import ScoredPrompt
 from engine_images.errors import NotProven
@@ -126,7 +126,7 @@ class Machine:
             served_name="llm",
             folder=folder,
             launch=Launch(arguments=("--model", "model"), environment={}, drain_seconds=30),
-            environment=EngineEnvironment(python="/engine/bin/python", vllm="0.32.0"),
+            environment=EngineEnvironment(python="/engine/bin/python", vllm="0.32.0", recipe="0" * 64),
             recipe="r",
             entrypoint="e",
             compiled=compiled,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from engine_images.adapters.engine_root import fixed_run_folder
+from engine_images.build.engine_root import fixed_run_folder
 from engine_images.errors import EnvironmentMissing
 
 NAME = "0123456789abcdef0123"

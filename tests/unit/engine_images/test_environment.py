@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 from engine_images.adapters import environment
+from engine_images.environment.recipe import RECIPE
 from engine_images.errors import EnvironmentMissing
-
-RECIPE = environment.RECIPE
 
 
 @pytest.fixture

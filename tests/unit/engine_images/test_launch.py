@@ -14,7 +14,7 @@ from engine_images.model import EngineEnvironment
 from engine_images.spec import CompileSpec, EngineSettings, SamplingSpec, VllmSpec
 from tidegate.core.errors import ExitCode
 
-ENVIRONMENT = EngineEnvironment(python="/engine/bin/python", vllm="0.32.0")
+ENVIRONMENT = EngineEnvironment(python="/engine/bin/python", vllm="0.32.0", recipe="0" * 64)
 
 
 def settings(*, mode: CompileMode = CompileMode.DEFAULT, **args: ArgumentValue) -> EngineSettings:

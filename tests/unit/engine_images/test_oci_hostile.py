@@ -13,10 +13,11 @@ import pytest
 from fakes.engines.engine_image import small_engine
 
 from engine_images.adapters.oci_layout import OciLayout
-from engine_images.adapters.oci_read import InLayout, read_engine, read_engine_files
+from engine_images.adapters.oci_read import InLayout
 from engine_images.errors import BrokenImage
 from engine_images.oci.compose import ENGINE_LAYER
 from engine_images.oci.model import LAYER, MANIFEST, TITLE, canonical
+from engine_images.oci.reading import read_engine, read_engine_files
 
 Change = Callable[[tarfile.TarFile], None]
 

@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 from fakes.engines.engine_image import STARTED, new_signing_key, real_engine
 
-from engine_images.adapters.engine_root import entrypoint_files
 from engine_images.adapters.oci_layout import OciLayout
-from engine_images.adapters.oci_read import InLayout, prove_image
+from engine_images.adapters.oci_read import InLayout
 from engine_images.errors import BadKey, BadSignature
+from engine_images.oci.entrypoint_files import entrypoint_files
 from engine_images.oci.model import MANIFEST, Descriptor
+from engine_images.oci.reading import prove_image
 from engine_images.oci.reference import ImageReference
 from engine_images.oci.signatures import (
     PAYLOAD,

@@ -40,11 +40,11 @@ class Refuse:
 
 sys.meta_path.insert(0, Refuse())
 import tidegate.cli, tidegate.app.wiring.clusters, tidegate.app.approve, tidegate.app.stages
-import tidegate.app.stages, tidegate.app.status
+import tidegate.app.status, tidegate.app.wiring.engines.registries
 import pipelines.adapters.chat, pipelines.adapters.identities, pipelines.adapters.image_engines
 import engine_images.adapters.model_version
 import gates.adapters.text_models, gates.adapters.judge, gates.adapters.text_models, gates.adapters.likelihood
-import gates.adapters.prometheus, gates.adapters.prompts, openai, scipy.optimize, scipy.stats, wordllama
+import gates.adapters.prometheus, pipelines.adapters.load.prompts, openai, scipy.optimize, scipy.stats, wordllama
 from registry.adapters.mlflow_store import open_store
 tidegate.cli.command_line()
 open_store("http://127.0.0.1:1")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from engine_images.adapters.model_version import read_weights
+from engine_images.checks.weights import read_weights
 from engine_images.errors import NotAModel
 from tidegate.testing import write_tiny_model
 

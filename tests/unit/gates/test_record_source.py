@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gates.adapters.records import RecordReader, RecordSource
+from gates.adapters.records import RecordSource
 from gates.evidence.batch import ArmName, LatencyMetric, PodEvidence, Times
-from gates.load import RequestRecord
+from gates.evidence.request_record import RecordReader, RequestRecord
 from gates.model import ArmKey, Counts
 from tidegate.core.errors import OutsideError
 

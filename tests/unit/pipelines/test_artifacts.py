@@ -126,7 +126,7 @@ async def test_each_verdict_in_the_ledger_names_the_transcript_that_it_was_told_
 
 async def test_a_trial_with_other_terms_than_the_spec_is_not_gone_on_with(tmp_path: Path) -> None:
     path = tmp_path / PLACE
-    RecordedTrial(AnalysisPlan(errors=ErrorsGate(max_increase=0.99)), path)
+    RecordedTrial.begun(AnalysisPlan(errors=ErrorsGate(max_increase=0.99)), path)
     trials = Trials(tmp_path, FakeLedger(FakeClock()))
     with pytest.raises(NotAsPlanned, match="was judged by other terms than those of the spec"):
         trials.open("canary@eu-west-1", AnalysisPlan(errors=ErrorsGate(max_increase=0.005)), "canary@eu-west-1/50")

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from fakes.delivery.registry import FakeRegistry
 
-from engine_images.adapters.engine_store import EngineStore
 from engine_images.adapters.vllm_runner import VllmRunner
 from engine_images.build.builder import Builder
+from engine_images.build.engine_store import EngineStore
 from engine_images.build.proof import ScoredPrompt
 from engine_images.errors import CannotBeServed
 from engine_images.manifest import CompileKey
@@ -29,7 +29,7 @@ from registry.model import ModelVersion
 from rollouts.model import PORT, Engine
 from tidegate.testing import write_tiny_model
 
-ENVIRONMENT = EngineEnvironment(python="/opt/engine/bin/python", vllm="0.32.0")
+ENVIRONMENT = EngineEnvironment(python="/opt/engine/bin/python", vllm="0.32.0", recipe="0" * 64)
 
 
 class Nobody:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from fakes.delivery.world import CHALLENGER, CHAMPION, SPEC, World
 
-from gates.load import RequestRecord
+from gates.evidence.request_record import RequestRecord
 from gates.model import ArmKey, GateOutcome, Verdict
 from gates.transcript import read, replay
 from pipelines.model import PlanStep, StageName

@@ -15,7 +15,7 @@ from pipelines.views.metrics import families
 from registry.model import Event
 from slo.metrics.exporters import TIDEGATE
 
-PAGE = Path(__file__).parents[3] / "docs/metrics.md"
+PAGE = Path(__file__).parents[3] / "docs/reference/metrics.md"
 CANARY = "canary@eu-west-1/25"
 
 Series = tuple[str, frozenset[tuple[str, str]]]

@@ -2,29 +2,76 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import pytest
 from fakes.delivery.world import CHALLENGER, CHAMPION, a_spec, a_version
 
 from pipelines.events import payloads
 from pipelines.events.history import plan_of
 from pipelines.events.journal import opening_of
-from pipelines.events.payloads import FORMAT, Opening, Payload, StepProgress, TrafficShift
+from pipelines.events.payloads import (
+    FORMAT,
+    AnswerIgnored,
+    AnswersAllow,
+    Closing,
+    DeliveryPayload,
+    Opening,
+    Payload,
+    Returned,
+    StepProgress,
+    TrafficShift,
+    VerdictPayload,
+    payload_of,
+)
+from pipelines.events.state import DeliveryState
 from pipelines.plan.planner import make_plan
-from registry.model import EventKind
-from tidegate.core.errors import UsageError
+from registry.model import Event, EventKind
+from tidegate.core.errors import NotGenuine, UsageError
 from tidegate.testing import START
 
+KINDS = get_args(DeliveryPayload)
+NEEDED: dict[type[Payload], dict[str, object]] = {
+    TrafficShift: {"region": "a"},
+    VerdictPayload: {"gate": "errors", "outcome": "pass"},
+    AnswersAllow: {"approval": "wave@2"},
+    AnswerIgnored: {"approval": "wave@2"},
+    Returned: {"region": "a"},
+    Closing: {"outcome": "delivered"},
+}
 PAYLOADS = [each for each in vars(payloads).values() if isinstance(each, type) and issubclass(each, Payload)]
 
 
 def test_every_kind_has_what_it_carries() -> None:
-    assert {each.kind for each in PAYLOADS if hasattr(each, "kind")} == set(EventKind)
+    assert {each for each in PAYLOADS if hasattr(each, "kind")} == set(KINDS)
+    assert {each.kind for each in KINDS} == set(EventKind)
 
 
 def test_what_was_set_is_written_and_read_back() -> None:
     event = TrafficShift(region="eu-west-1", weight=25).event(START, "canary@eu-west-1/25", "moved")
     assert (event.kind, event.data) == ("traffic", {"region": "eu-west-1", "weight": 25})
     assert TrafficShift.of(event) == TrafficShift(region="eu-west-1", weight=25)
+
+
+def test_an_event_is_read_as_what_its_kind_carries() -> None:
+    events = {
+        each: Event(at=START, step="build", kind=each.kind, message="", data=NEEDED.get(each, {})) for each in KINDS
+    }
+    opening = Event(at=START, step="delivery", kind="started", message="", data={"model": "m", "version": "7"})
+    assert {type(payload_of(event)) for event in events.values()} == set(KINDS) - {Opening}
+    assert type(payload_of(opening)) is Opening
+
+
+def test_a_kind_of_a_newer_tidegate_is_none_of_ours() -> None:
+    newer = Event(at=START, step="build", kind="weighed", message="", data={"kilograms": 3})
+    assert payload_of(newer) is None
+    assert DeliveryState().apply(newer) == DeliveryState()
+
+
+def test_an_event_that_carries_something_else_is_told_in_one_line() -> None:
+    wrong = Event(at=START, step="canary@a/5", kind="traffic", message="", data={"region": "a", "weight": "all"})
+    with pytest.raises(NotGenuine, match=r"an event .* is none: canary@a/5.traffic.weight: Input should be a valid"):
+        payload_of(wrong)
 
 
 def test_what_a_newer_tidegate_adds_is_let_through() -> None:

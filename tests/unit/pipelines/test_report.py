@@ -11,7 +11,7 @@ from html.parser import HTMLParser
 import pytest
 from fakes.delivery.records import START, Delivery, bad_answers, delivered, interrupted, slow, users
 
-from gates.load import RequestRecord
+from gates.evidence.request_record import RequestRecord
 from pipelines.events.state import state_of
 from pipelines.views.report import DeliveryRecord, render_report
 from pipelines.views.report.figures import CURVE_POINTS, curve, during, per_version, quantile, side_by_side

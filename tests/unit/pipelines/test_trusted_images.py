@@ -13,10 +13,12 @@ from fakes.delivery.registry import FakeRegistry
 from fakes.engines.engine_image import new_signing_key, real_engine
 
 from engine_images.adapters.oci_layout import OciLayout
-from engine_images.adapters.oci_read import Images, InLayout
+from engine_images.adapters.oci_read import InLayout
 from engine_images.errors import BadKey
+from engine_images.oci.reading import Images
 from engine_images.oci.reference import ImageReference
-from pipelines.adapters.image_engines import ImageEngines, Open, TrustedImages, keys_in
+from pipelines.adapters.image_engines import ImageEngines
+from pipelines.authority.engine_images import Open, TrustedImages, keys_in
 from pipelines.errors import UntrustedImage
 from pipelines.spec.trust import EngineTrust
 from pipelines.state import StateFolder

@@ -3,7 +3,7 @@ from datetime import UTC, datetime
 import pytest
 from fakes.delivery.records import delivered, slow
 
-from registry.model import Event
+from registry.model import Event, StepId
 from registry.record import (
     MAX_PARTS,
     STORY_CHARACTERS,
@@ -14,7 +14,6 @@ from registry.record import (
     metric_name,
     next_number,
     read_events,
-    region_of,
     summary_tags,
 )
 
@@ -78,7 +77,7 @@ def test_the_first_event_has_number_one() -> None:
     [("canary@eu-west-1/25", "eu-west-1"), ("promote@eu-west-1", "eu-west-1"), ("bake@1", None), ("finalize", None)],
 )
 def test_a_step_names_its_region(step: str, region: str | None) -> None:
-    assert region_of(step) == region
+    assert StepId.parsed(step).region == region
 
 
 def test_a_list_of_runs_shows_where_each_region_stands() -> None:

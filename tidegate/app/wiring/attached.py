@@ -14,16 +14,15 @@ from pipelines.events.artifacts import SPEC, bring_evidence, bring_spec, owed, v
 from pipelines.events.history import plan_of, spec_file_of
 from pipelines.events.payloads import DeliveryResumed
 from pipelines.plan.planner import refuse_other_files, refuse_other_plan
+from pipelines.ports import Deliveries, DeliveryLedger
 from pipelines.spec.delivery import LocalFleet
 from pipelines.spec.policy import golden_set
 from pipelines.spec.trust import Trusted
 from pipelines.state import StateFolder
 from pipelines.statements import NAMED, RESUME, Person, Proof, Prover, Statement
-from registry.adapters.mlflow_deliveries import MlflowDeliveries
-from registry.adapters.mlflow_ledger import MlflowLedger
 from registry.model import Event
 from registry.model_files import digest_files
-from rollouts.adapters.host_client import attach
+from tidegate.app.wiring.fleets import running_host
 from tidegate.app.wiring.model import AttachedDelivery
 from tidegate.app.wiring.specs import kept_spec, read_delivery
 from tidegate.app.wiring.trust import local_identities
@@ -32,8 +31,8 @@ from tidegate.core.errors import Refused, UsageError
 
 
 def attach_delivery(
-    deliveries: MlflowDeliveries,
-    ledger: MlflowLedger,
+    deliveries: Deliveries,
+    ledger: DeliveryLedger,
     state: Path,
     tracking_uri: str | None,
     trusted: Trusted,
@@ -66,7 +65,7 @@ async def require_fleet(attached: AttachedDelivery) -> None:
     Raises:
         Refused: none is.
     """
-    if isinstance(attached.spec.fleet, LocalFleet) and await attach(attached.state.root) is None:
+    if isinstance(attached.spec.fleet, LocalFleet) and await running_host(attached.state.root) is None:
         raise Refused("no fleet runs here", hint="start it with `tidegate fleet up --detach`")
 
 
@@ -80,7 +79,7 @@ class ResumeCredentials:
     trusted: Trusted
 
 
-def authorize_resume(credentials: ResumeCredentials, deliveries: MlflowDeliveries, delivery: str) -> Event | None:
+def authorize_resume(credentials: ResumeCredentials, deliveries: Deliveries, delivery: str) -> Event | None:
     """The event that says who carries the delivery on, to be written once that is so; None when nobody said it.
 
     Raises:

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 
-from gates.adapters.load import LoadProcess, start_load
 from gates.adapters.prometheus import PrometheusEvents, PrometheusSource
 from gates.adapters.records import RecordSource
 from gates.analyses.burn_rate import EventSource
@@ -20,20 +19,21 @@ from gates.evidence.conventions import BY_ENGINE, POD
 from gates.ports import EvidenceSource
 from pipelines.adapters.chat import OpenAIChat
 from pipelines.adapters.downloaded_engines import DownloadedEngines
-from pipelines.adapters.image_engines import pem_of
+from pipelines.adapters.load.process import LoadProcess, start_load
 from pipelines.adapters.metrics_server import MetricsServer
+from pipelines.authority.engine_images import pem_of
 from pipelines.plan.gates import rules_of
-from pipelines.ports import Chat, EngineProvider, Fleet, Tokenizer
+from pipelines.ports import Chat, EngineProvider, Fleet, Tokenizer, VersionRegistry
 from pipelines.spec.delivery import Delivery
 from pipelines.state import StateFolder
-from registry.adapters.mlflow_models import MlflowRegistry
-from rollouts.adapters.host_client import FleetHost, attach, start
+from rollouts.adapters.host_client import FleetHost, start
 from rollouts.cluster.carrier import Carrier
 from rollouts.errors import FleetError
 from rollouts.manifests.spec import ArgoFleetSpec
 from slo.kubernetes.pod_monitor import scrape_timeout
 from tidegate.app.process import note
-from tidegate.app.wiring.engines import engine_provider
+from tidegate.app.wiring.engines.providers import engine_provider
+from tidegate.app.wiring.fleets import running_host
 from tidegate.app.wiring.model import Backends, BackendsOpener, DeliveryInputs, file_tokenizer
 from tidegate.app.wiring.specs import on_this_machine
 from tidegate.core.adapters.extras import require
@@ -63,6 +63,15 @@ async def open_backends(wanted: DeliveryInputs, metrics: MetricsServer | None = 
         yield ground
 
 
+def require_local_fleet() -> None:
+    """Be sure of the packages of a fleet here before anything is begun.
+
+    Raises:
+        NotInstalled: one is missing; says the command that installs it.
+    """
+    require(*ON_THIS_MACHINE)
+
+
 def require_packages(opener: BackendsOpener, spec: Delivery | None = None) -> None:
     """Be sure of the packages of a delivery before anything is begun; a program with backends of its own brings them.
 
@@ -72,7 +81,7 @@ def require_packages(opener: BackendsOpener, spec: Delivery | None = None) -> No
     if opener is not open_backends:
         return
     if spec is not None and not isinstance(spec.fleet, ArgoFleetSpec):
-        require(*ON_THIS_MACHINE)
+        require_local_fleet()
     require("openai", "tokenizers")
 
 
@@ -137,20 +146,29 @@ def _is_being_written(records: Path) -> bool:
 @asynccontextmanager
 async def host_of(spec: Delivery, state: StateFolder, *, keep: bool) -> AsyncIterator[FleetHost]:
     """The fleet that runs here, or one of our own that ends with us unless it is to be kept."""
-    ports = on_this_machine(spec).ports
-    regions = {region: ports.get(region) for region in spec.regions.names}
-    host = await attach(state.root)
+    on_this_machine(spec)
+    host = await running_host(state.root)
     if host is not None:
-        _require_regions(host, regions)
+        _require_regions(host, spec.regions.names)
         yield host
         return
     note("starting a fleet of our own")
-    host = await start(state.root, regions, owned=not keep)
+    host = await start_host(spec, state, owned=not keep)
     try:
         yield host
     finally:
         if not keep:
             await host.stop()
+
+
+async def start_host(spec: Delivery, state: StateFolder, *, owned: bool) -> FleetHost:
+    """A fleet with the spec's regions, and nothing in them yet; one that is `owned` ends with this process.
+
+    Raises:
+        Refused: a fleet runs here already.
+    """
+    ports = on_this_machine(spec).ports
+    return await start(state.root, {region: ports.get(region) for region in spec.regions.names}, owned=owned)
 
 
 def _require_regions(host: FleetHost, wanted: Iterable[str]) -> None:
@@ -243,8 +261,8 @@ def _freeze_topics(spec: Delivery, prompts: Path, records: Path) -> None:
     drift = spec.gates.drift
     if drift is None or drift.inputs is None or Feature.TOPIC not in drift.inputs.features:
         return
-    from gates.adapters.prompts import fit_topics, read_prompts, topics_file
     from gates.adapters.text_models import WordEmbeddings
+    from pipelines.adapters.load.prompts import fit_topics, read_prompts, topics_file
 
     path = topics_file(records)
     if path.exists():
@@ -270,7 +288,7 @@ class OwnBackends:
     tokenizer: Tokenizer | None = None
     clock: Clock = field(default_factory=SystemClock)
 
-    def provider(self, spec: Delivery, state: StateFolder, registry: MlflowRegistry) -> EngineProvider:
+    def provider(self, spec: Delivery, state: StateFolder, registry: VersionRegistry) -> EngineProvider:
         """What makes a version ready for the fleets."""
         return self.engines or DownloadedEngines(registry=registry, state=state, name=spec.metadata.name)
 

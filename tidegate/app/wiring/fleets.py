@@ -1,11 +1,12 @@
-"""The fleets that run already. Loads little: a rollback is in a hurry."""
+"""What speaks to fleets that run already, and to their clusters. Loads little: a rollback is in a hurry."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import timedelta
-from typing import Protocol, runtime_checkable
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from pipelines.ports import Fleet
 from pipelines.spec.delivery import Delivery
@@ -13,6 +14,12 @@ from pipelines.state import StateFolder
 from rollouts.cluster.carrier import Carrier
 from rollouts.manifests.spec import ArgoFleetSpec
 from rollouts.model import CarrierHeartbeat
+from tidegate.core.clock import SystemClock
+
+if TYPE_CHECKING:
+    from rollouts.adapters.host_client import FleetHost
+    from rollouts.adapters.kube.client import KubeClient
+    from rollouts.adapters.prometheus_query import PrometheusQuery
 
 
 class FleetsOpener(Protocol):
@@ -48,7 +55,56 @@ async def standing_fleets(
         async with open_clusters(spec, spec.fleet, patience=patience, counted=False, carrier=carrier) as fleets:
             yield fleets
         return
+    host = await running_host(state.root)
+    yield {region: host.fleet(region) for region in host.regions()} if host else {}
+
+
+async def running_host(state: Path) -> FleetHost | None:
+    """The host of the fleet on this machine, if it is up."""
     from rollouts.adapters.host_client import attach
 
-    host = await attach(state.root)
-    yield {region: host.fleet(region) for region in host.regions()} if host else {}
+    return await attach(state)
+
+
+@asynccontextmanager
+async def cluster_client(
+    context: str | None, namespace: str | None, *, retries: bool = True
+) -> AsyncIterator[KubeClient]:
+    """A client of one namespace of a cluster, closed at the end; nobody is asked yet.
+
+    Args:
+        context: None, or empty, for the kubeconfig's current one, or the cluster that we run in.
+        namespace: None for the context's.
+        retries: whether a request is sent again when the server is busy or away.
+
+    Raises:
+        NoAccess: the kubeconfig has no such context, or cannot be read.
+    """
+    from rollouts.adapters.kube.client import RETRY_SECONDS, connect
+
+    client = connect(
+        context or None, clock=SystemClock(), namespace=namespace, retry_seconds=RETRY_SECONDS if retries else 0
+    )
+    try:
+        yield client
+    finally:
+        await client.close()
+
+
+def prometheus_of(fleet: ArgoFleetSpec, region: str) -> PrometheusQuery:
+    """The region's own Prometheus; it is not asked anything yet."""
+    from rollouts.adapters.prometheus_query import PrometheusQuery
+
+    return PrometheusQuery(fleet.regions[region].prometheus.url)
+
+
+@asynccontextmanager
+async def probed(port: int | None, problem: Callable[[], str]) -> AsyncIterator[None]:
+    """Answer the kubelet's probes at `port` within the context, by what is the `problem` then; None answers none."""
+    if port is None:
+        yield
+        return
+    from rollouts.adapters.probes import answering
+
+    async with answering(port, problem):
+        yield

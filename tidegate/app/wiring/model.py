@@ -12,17 +12,15 @@ from gates.adapters.records import RecordSource
 from gates.analyses.burn_rate import EventSource
 from gates.ports import EvidenceSource
 from pipelines.adapters.chat import OpenAIChat
-from pipelines.adapters.image_engines import TrustedImages
 from pipelines.adapters.metrics_server import MetricsServer
+from pipelines.authority.engine_images import TrustedImages
 from pipelines.events.writer import WriterLimits, limits_of
 from pipelines.model import Plan
-from pipelines.ports import Chat, EngineProvider, Fleet, Tokenizer
+from pipelines.ports import Chat, DeliveryLedger, EngineProvider, Fleet, Tokenizer, VersionRegistry
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.trust import Trusted
 from pipelines.state import StateFolder
 from pipelines.statements import Identities, Prover
-from registry.adapters.mlflow_ledger import MlflowLedger
-from registry.adapters.mlflow_models import MlflowRegistry
 from rollouts.cluster.carrier import Carrier
 from tidegate.core.clock import Clock, SystemClock
 
@@ -34,7 +32,7 @@ class DeliveryInputs:
     spec: Delivery
     folder: Path
     state: StateFolder
-    registry: MlflowRegistry
+    registry: VersionRegistry
     users: bool
     """Play users meanwhile."""
     keep: bool
@@ -83,7 +81,7 @@ BackendsOpener = Callable[[DeliveryInputs, MetricsServer | None], AbstractAsyncC
 class AttachedDelivery:
     """What the ledger and the files next to it say."""
 
-    ledger: MlflowLedger
+    ledger: DeliveryLedger
     plan: Plan
     spec: Delivery
     spec_path: Path

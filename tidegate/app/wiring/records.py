@@ -104,7 +104,7 @@ class RollbackLedger:
         ledger.close("interrupted", reason)
 
     def _engine(self, version: str, name: str) -> Engine:
-        from pipelines.adapters.image_engines import pinned_image
+        from pipelines.authority.engine_images import pinned_image
         from rollouts.model import Engine
 
         registry = self.registry()

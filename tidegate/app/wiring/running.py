@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -12,6 +12,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self, TypeVar
 
+from prometheus_client import Metric
+
+from pipelines.adapters.metrics_server import MetricsServer
 from pipelines.events.artifacts import Trials
 from pipelines.events.journal import Journal
 from pipelines.events.listeners import QueuedListener
@@ -19,10 +22,9 @@ from pipelines.events.spool import Spool, passes
 from pipelines.events.state import DeliveryState
 from pipelines.events.writer import WriterLimits
 from pipelines.model import Plan, Result
-from pipelines.ports import Listener
+from pipelines.ports import DeliveryLedger, Listener
 from pipelines.run.context import Context, Stages
 from pipelines.spec.delivery import Delivery, LocalFleet
-from registry.adapters.mlflow_ledger import MlflowLedger
 from registry.errors import StopAsked
 from registry.model import Event
 from rollouts.cluster.carrier import Carrier
@@ -109,7 +111,7 @@ def delivery_context(
 
 @contextmanager
 def journal_of(
-    inputs: DeliveryInputs, ledger: MlflowLedger, listeners: Sequence[Listener], limits: WriterLimits
+    inputs: DeliveryInputs, ledger: DeliveryLedger, listeners: Sequence[Listener], limits: WriterLimits
 ) -> Iterator[Journal]:
     """A journal whose records outlive this process, where its state folder does."""
     spool = Spool(inputs.state.unwritten, ledger.delivery)
@@ -153,7 +155,7 @@ async def heartbeat(say: Callable[[], Awaitable[None]], clock: Clock | None = No
 
 
 def carrier_of(
-    ledger: MlflowLedger,
+    ledger: DeliveryLedger,
     spec: Delivery,
     *,
     patience: timedelta = timedelta(0),
@@ -256,3 +258,22 @@ async def uncancelled(work: Coroutine[Any, Any, Done]) -> Done:
     if cancelled:
         current.cancel()
     return task.result()
+
+
+@asynccontextmanager
+async def served_numbers(
+    numbers: Callable[[], Iterable[Metric]], address: tuple[str, int] | None
+) -> AsyncIterator[MetricsServer | None]:
+    """Who serves a delivery's own numbers within the context, by host and port; nobody where there is no address.
+
+    Raises:
+        OutsideError: nobody can listen there.
+    """
+    if address is None:
+        yield None
+        return
+    server = MetricsServer(numbers, *address)
+    try:
+        yield server
+    finally:
+        await server.close()

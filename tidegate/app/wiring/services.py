@@ -12,12 +12,12 @@ from gates.judge.pair_judge import PairJudge
 from gates.model import Scorer
 from gates.ports import Embedder, LanguageDetector, LogLikelihood
 from pipelines.model import Plan
+from pipelines.ports import DeliveryLedger
 from pipelines.run.context import Readers
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.policy import golden_set
 from pipelines.spec.sections import NotifySpec
 from pipelines.views.notifications import NotificationChannel, Notifier, Sender, subject_of
-from registry.adapters.mlflow_ledger import MlflowLedger
 from tidegate.app.process import note, note_sink
 
 SEED = 20261121
@@ -69,7 +69,7 @@ async def _judge(spec: Delivery, folder: Path) -> PairJudge:
     return judge
 
 
-def notifier_for(notify: Sequence[NotifySpec], plan: Plan, ledger: MlflowLedger) -> Notifier:
+def notifier_for(notify: Sequence[NotifySpec], plan: Plan, ledger: DeliveryLedger) -> Notifier:
     """A listener for the delivery's journal; to be entered as a context. Who has no address here is not told."""
     places = places_of(notify)
     for each in notify:

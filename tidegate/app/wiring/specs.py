@@ -10,10 +10,10 @@ from tempfile import TemporaryDirectory
 from pipelines.events.artifacts import SPEC, bring_spec
 from pipelines.events.history import plan_of, spec_file_of
 from pipelines.plan.planner import refuse_other_files
+from pipelines.ports import Deliveries
 from pipelines.spec.delivery import Delivery, LocalFleet
 from pipelines.spec.policy import files_elsewhere, golden_set, not_for_a_spec, root_of, user_prompts
 from registry.adapters.mlflow_address import limit_calls
-from registry.adapters.mlflow_deliveries import MlflowDeliveries
 from registry.model import Event
 from registry.model_files import digest_files
 from rollouts.manifests.spec import ArgoFleetSpec
@@ -79,7 +79,33 @@ def on_this_machine(spec: Delivery) -> LocalFleet:
     return spec.fleet
 
 
-def kept_spec(deliveries: MlflowDeliveries, delivery: str, events: Sequence[Event]) -> Delivery:
+def on_clusters(spec: Delivery) -> ArgoFleetSpec:
+    """The fleet of clusters that a spec describes.
+
+    Raises:
+        UsageError: its fleet is another one.
+    """
+    if not isinstance(spec.fleet, ArgoFleetSpec):
+        raise UsageError("the fleet of this delivery is no cluster", hint="set `fleet.kind: argo`")
+    return spec.fleet
+
+
+def region_of(fleet: ArgoFleetSpec, wanted: str | None) -> str:
+    """A region of the fleet; its only one needs not be said.
+
+    Raises:
+        UsageError: when there is no such region, or none is said of several.
+    """
+    known = list(fleet.regions)
+    if wanted is None and len(known) == 1:
+        return known[0]
+    if wanted not in known:
+        found = "no region" if wanted is None else f"region {wanted!r}"
+        raise UsageError(f"--region: found {found}; expected one of {', '.join(known)}")
+    return wanted
+
+
+def kept_spec(deliveries: Deliveries, delivery: str, events: Sequence[Event]) -> Delivery:
     """Bring and read it; what it names is brought and compared, and not read.
 
     Raises:

@@ -16,6 +16,7 @@ from tidegate.app.process import note
 from tidegate.app.wiring.trust import trust_next_to
 
 if TYPE_CHECKING:
+    from pipelines.adapters.mlflow_triggers import MlflowTriggers
     from registry.adapters.mlflow_deliveries import MlflowDeliveries
     from registry.adapters.mlflow_models import MlflowRegistry
 
@@ -50,6 +51,13 @@ def open_registry(state: Path, tracking_uri: str | None) -> MlflowRegistry:
     from registry.adapters.mlflow_models import MlflowRegistry
 
     return MlflowRegistry(registry_uri(state, tracking_uri))
+
+
+def open_triggers(state: Path, tracking_uri: str | None) -> MlflowTriggers:
+    """The registry, asked which versions are to be delivered, and told whom to call."""
+    from pipelines.adapters.mlflow_triggers import MlflowTriggers
+
+    return MlflowTriggers(registry_uri(state, tracking_uri))
 
 
 def registry_uri(state: Path, tracking_uri: str | None) -> str:

@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
-from engine_images.adapters.oci_read import Images, InRegistry
-from engine_images.adapters.oci_registry import RegistryAccess, Repository, docker_config, find_credentials
-from engine_images.oci.reference import ImageReference
-from pipelines.adapters.image_engines import TrustedImages, keys_in
+from pipelines.authority.engine_images import TrustedImages, keys_in
 from pipelines.spec.trust import Trusted, trust_at
-from pipelines.statements import Identities
+from pipelines.statements import Identities, Prover
 from tidegate.app.process import TRUST_VARIABLE
 
 
@@ -31,14 +26,11 @@ def trusted_images(trusted: Trusted) -> TrustedImages | None:
     asked = trusted.trust.engines
     if not asked.keys and not asked.images:
         return None
-    return TrustedImages(open=_open_image, repositories=asked.images, keys=keys_in(asked, trusted.folder))
+    # Not above: it loads what speaks to registries.
+    from tidegate.app.wiring.engines.registries import RegistryLogin
 
-
-@contextmanager
-def _open_image(reference: ImageReference) -> Iterator[Images]:
-    access = RegistryAccess(find_credentials(reference.registry, docker_config()))
-    with Repository(reference, access) as repository:
-        yield InRegistry(repository)
+    keys = keys_in(asked, trusted.folder)
+    return TrustedImages(open=RegistryLogin().opened_reference, repositories=asked.images, keys=keys)
 
 
 def local_identities(trusted: Trusted) -> Identities:
@@ -47,3 +39,10 @@ def local_identities(trusted: Trusted) -> Identities:
     from pipelines.adapters.identities import ProvenIdentities
 
     return ProvenIdentities(trusted.trust.approvers, trusted.folder)
+
+
+def key_prover(key: Path) -> Prover:
+    """Proves who somebody is by an SSH key, here or in an agent."""
+    from pipelines.adapters.identities import KeyProver
+
+    return KeyProver(key)

@@ -31,7 +31,6 @@ from tidegate.app.process import note
 from tidegate.app.wiring.stores import open_deliveries
 from tidegate.cli.output import print_json
 from tidegate.cli.views.plan import print_forecasts
-from tidegate.core.durations import parse_duration
 from tidegate.core.errors import ExitCode, UsageError
 from tidegate.core.files import write_atomically
 from tidegate.core.spec import Problem, SpecError, load_spec, stated_kind, text_in
@@ -77,7 +76,8 @@ def read_gates(path: Path) -> GateSet:
 
 
 def _of_delivery(spec: Delivery) -> GateSet:
-    asked = [gate for gate in kinds_from_batches() if getattr(spec.gates, gate) is not None]
+    stated = {gate for gate, settings in spec.gates if settings is not None}
+    asked = [gate for gate in kinds_from_batches() if gate in stated]
 
     def sources(source: Source) -> dict[str, tuple[Source, ...]]:
         return {gate: (source,) for gate in asked if not is_paired(gate)}
@@ -94,7 +94,7 @@ def _of_delivery(spec: Delivery) -> GateSet:
         name=spec.metadata.name,
         terms=terms,
         planned=planned,
-        not_asked=tuple(gate for gate in others if getattr(spec.gates, gate) is not None),
+        not_asked=tuple(gate for gate in others if gate in stated),
         look=spec.look,
     )
 
@@ -114,7 +114,7 @@ class PrometheusTarget:
     region: str
     stable: str
     canary: str
-    since: str
+    since: timedelta
 
 
 def judge(gates: Path, evidence: Path | None, asked: PrometheusTarget) -> CheckReport:
@@ -175,7 +175,7 @@ def _lines(evidence: Path, *, stdin: bool) -> Iterator[bytes]:
 
 def _of_prometheus(judged: GateSet, url: str, asked: PrometheusTarget) -> CheckReport:
     """Raises OutsideError when Prometheus is not there."""
-    from gates.adapters.prometheus import PrometheusSource
+    from tidegate import PrometheusSource
 
     if not (asked.region and asked.stable and asked.canary):
         raise UsageError("--prometheus needs to know whom to ask about", hint="give --region, --stable and --canary")
@@ -187,18 +187,11 @@ def _of_prometheus(judged: GateSet, url: str, asked: PrometheusTarget) -> CheckR
     stream = VerdictStream(judged.terms("proxy"))
     until = datetime.now(UTC) - source.settles_within
     times: list[float] = []
-    for start, end in _windows(until - _since(asked.since), until, judged.look):
+    for start, end in _windows(until - asked.since, until, judged.look):
         batch: Batch = source.batch(arms[0], arms[1], start, end)
         stream.take(batch)
         times = [*times[:1], batch.time]
     return _judgement(judged, stream, times, asked_of="proxy")
-
-
-def _since(text: str) -> timedelta:
-    try:
-        return parse_duration(text)
-    except ValueError as error:
-        raise UsageError(f"--since: found {text!r}; expected {error}") from error
 
 
 def _windows(since: datetime, until: datetime, look: timedelta) -> Iterator[tuple[datetime, datetime]]:
@@ -231,7 +224,7 @@ class ExpectedTraffic:
     requests_per_second: float | None
     weight: float
     pairs_per_second: float | None
-    within: str
+    within: timedelta
     error_rate: str
     spread: float
     stable_pods: int
@@ -240,9 +233,8 @@ class ExpectedTraffic:
 def plan_gates(gates: Path, expected: ExpectedTraffic, *, as_json: bool) -> int:
     """Tell what every gate needs; the exit code is 3 when one would not pass a healthy version in time."""
     judged = read_gates(gates)
-    within = _within(expected.within)
-    terms = judged.planned(within)
-    exposure = _exposure(terms, expected, within, judged.look)
+    terms = judged.planned(expected.within)
+    exposure = _exposure(terms, expected, judged.look)
     assumed = Assumptions(
         error_rate=_error_rate(expected.error_rate), spread=expected.spread, stable_pods=expected.stable_pods
     )
@@ -255,20 +247,13 @@ def plan_gates(gates: Path, expected: ExpectedTraffic, *, as_json: bool) -> int:
     return ExitCode.DELIVERED if all(forecast.reachable for forecast in found) else ExitCode.INCONCLUSIVE
 
 
-def _within(text: str) -> timedelta:
-    try:
-        return parse_duration(text)
-    except ValueError as error:
-        raise UsageError(f"--within: got {text}", hint=f"{error}") from error
-
-
-def _exposure(terms: AnalysisPlan, expected: ExpectedTraffic, within: timedelta, look: timedelta) -> Exposure:
+def _exposure(terms: AnalysisPlan, expected: ExpectedTraffic, look: timedelta) -> Exposure:
     return Exposure(
         requests_per_second=expected.requests_per_second,
         percent=expected.weight if terms.mirrored is None else terms.mirrored * 100,
         mirrored=terms.mirrored is not None,
         pairs_per_second=expected.pairs_per_second,
-        within_seconds=within.total_seconds(),
+        within_seconds=expected.within.total_seconds(),
         look_seconds=look.total_seconds(),
     )
 

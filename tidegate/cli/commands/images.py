@@ -1,54 +1,28 @@
-"""`tidegate engine inspect`, `diff`, `push`, `verify`: what an engine's image holds, where it goes, whose it is.
-
-`tidegate workflow image` makes the image of the toolchain that steps run in.
-"""
+"""`tidegate engine inspect`, `diff`, `push`, `verify`, and `workflow image`: what is said of images."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from engine_images.adapters.oci_build import base_at, build_toolchain, distribution_files, every_file
-from engine_images.adapters.oci_layout import OciLayout, split_layout
-from engine_images.adapters.oci_push import Transfer, attach_sbom, push_image, sign_image
-from engine_images.adapters.oci_read import InLayout, prove_image, read_engine, read_engine_files
-from engine_images.errors import BrokenImage
-from engine_images.manifest import CACHE_FOLDER, ROOT, SBOM_FILE, ModelContract
-from engine_images.oci.inspect import EngineDifference, EngineImage, differences, manifest_in
-from engine_images.oci.reference import ImageReference
-from engine_images.oci.toolchain import STEPS, PackingList, packed_distributions
-from engine_images.signature import SigningKey
-from registry.conventions import ENGINE_IMAGE
-from registry.model import ModelVersion
-from tidegate import __version__
+from engine_images.manifest import CACHE_FOLDER, ROOT
+from engine_images.oci.inspect import EngineDifference, EngineImage
+from engine_images.oci.transfers import Transfer
+from pipelines.ports import VersionRegistry
+from tidegate.app.engines import images
+from tidegate.app.engines.images import ToolchainOptions, compare_images, prove_named_image, read_image
 from tidegate.app.process import note
-from tidegate.cli.engine_images import (
-    RegistryLogin,
-    aligned,
-    at_most,
-    in_bytes,
-    opened,
-    read_key,
-    short,
-    shortened,
-    this_platform,
-    wait_for_registry,
-)
+from tidegate.app.wiring.engines.registries import RegistryLogin
+from tidegate.cli.engine_images import aligned, at_most, in_bytes, short, shortened
 from tidegate.cli.output import print_json
-
-if TYPE_CHECKING:
-    from registry.adapters.mlflow_models import MlflowRegistry
 
 FILES = 40
 
 
 def show_image(name: str, login: RegistryLogin, *, as_json: bool) -> int:
-    """Print it."""
-    with opened(name, login) as images:
-        image = read_engine(images)
+    """Print what it holds."""
+    image = read_image(name, login)
     if as_json:
         print_json(image.model_dump(mode="json") | {"size": image.size})
         return 0
@@ -91,13 +65,13 @@ NOTHING = "-"
 
 def show_difference(a: str, b: str, login: RegistryLogin, *, as_json: bool) -> int:
     """Print every difference."""
-    with opened(a, login) as first, opened(b, login) as second:
-        one, two = read_engine(first), read_engine(second)
-    found = differences(one, two)
+    found = compare_images(a, b, login)
     if as_json:
-        print_json({"a": one.digest, "b": two.digest, "differences": [each.model_dump(mode="json") for each in found]})
+        told = [each.model_dump(mode="json") for each in found.differences]
+        print_json({"a": found.a, "b": found.b, "differences": told})
         return 0
-    print("\n".join(_differences(found)) if found else "no difference in what the engines hold")
+    lines = _differences(found.differences)
+    print("\n".join(lines) if found.differences else "no difference in what the engines hold")
     return 0
 
 
@@ -117,45 +91,18 @@ def push_engine(
     reference: str,
     login: RegistryLogin,
     sign_key: Path | None,
-    marks: MlflowRegistry | None,
+    marks: VersionRegistry | None,
     *,
     as_json: bool,
 ) -> int:
-    """Push, attach the SBOM, sign; then say it on the model version in `marks`, where there is one."""
-    found, target = split_layout(source), ImageReference.parse(reference)
-    if found is None:
-        raise BrokenImage(f"{source} is no OCI layout")
-    # Before anything is sent: a key that cannot be read would leave an image without its signature.
-    key = SigningKey(read_key(sign_key)) if sign_key else None
-    layout, name = OciLayout(found[0]), found[1]
-    image, files = layout.manifest(name), read_engine_files(InLayout(layout, name))
-    version = _version_of(source, manifest_in(files).model, marks) if marks else None
-    pushed = push_image(layout, image, target, login.access, _tell, wait_for_registry)
-    sbom = files.get(f"{ROOT}/{SBOM_FILE}")
-    attached = attach_sbom(image, target, sbom, login.access, wait_for_registry).digest if sbom else None
-    signature = sign_image(image, target, key, login.access, wait_for_registry) if key else None
-    if marks and version:
-        marks.mark(version, {ENGINE_IMAGE: pushed.reference})
-        note(f"{version.uri} is served from it")
+    """Tell how the push goes, and print the reference."""
+    pushed = images.push_engine(source, reference, login, sign_key, marks, tell=_tell)
     if as_json:
-        print_json(pushed.model_dump(mode="json") | {"sbom": attached, "signature": signature})
+        added = {"sbom": pushed.sbom, "signature": pushed.signature}
+        print_json(pushed.image.model_dump(mode="json") | added)
     else:
-        print(pushed.reference)
+        print(pushed.image.reference)
     return 0
-
-
-def _version_of(source: str, model: ModelContract, registry: MlflowRegistry) -> ModelVersion:
-    """The registered version that the image serves.
-
-    Raises:
-        BrokenImage: it serves other files than the registered.
-    """
-    version = registry.resolve(model.name, model.version)
-    if version.digest != model.digest:
-        raise BrokenImage(
-            f"{source} serves other files than those registered as {version.uri}", hint="build it from this registry"
-        )
-    return version
 
 
 def _tell(transfer: Transfer) -> None:
@@ -172,9 +119,7 @@ BY_LOOK = "entrypoint, first process and user are this tidegate's own; base, var
 
 def verify_image(name: str, key: Path, login: RegistryLogin, *, as_json: bool) -> int:
     """Say what was proven; anything else is an error."""
-    public = read_key(key)
-    with opened(name, login) as images:
-        proof = prove_image(images, {str(key): public})
+    proof = prove_named_image(name, key, login)
     if as_json:
         covered = {"manifest": proof.manifest_by, "image": proof.image_by}
         print_json({"image": name, "digest": proof.image.digest, "verified": True, "signed_by": covered})
@@ -186,36 +131,11 @@ def verify_image(name: str, key: Path, login: RegistryLogin, *, as_json: bool) -
     return 0
 
 
-@dataclass(frozen=True)
-class ToolchainOptions:
-    """What the person asked for."""
-
-    installed: Path
-    base: str
-    layout: Path
-    push: str | None
-    whole: bool
-    """Pack all that is installed, and not only what steps need."""
-
-
 def build_step_image(request: ToolchainOptions, login: RegistryLogin, *, as_json: bool) -> int:
-    """Build, and push where a registry is named."""
-    target = ImageReference.parse(request.push) if request.push else None
-    base = base_at(request.base, this_platform(), login.access)
-    layout, name = OciLayout(request.layout), f"tidegate:{__version__}"
-    image = build_toolchain(layout, name=name, base=base, files=_files(request))
-    pushed = push_image(layout, image, target, login.access, sleep=wait_for_registry).reference if target else None
+    """Print where the image is."""
+    built = images.build_step_image(request, login)
     if as_json:
-        print_json({"image": f"{request.layout}:{name}", "digest": image.digest, "pushed": pushed})
+        print_json({"image": str(built.place), "digest": built.digest, "pushed": built.pushed})
     else:
-        print(pushed or f"{request.layout}:{name}, {image.digest}")
+        print(built.pushed or f"{built.place}, {built.digest}")
     return 0
-
-
-def _files(request: ToolchainOptions) -> Mapping[str, Path]:
-    if request.whole:
-        return every_file(request.installed)
-    packing = PackingList.read(STEPS)
-    return distribution_files(
-        request.installed, lambda requires: packed_distributions(packing, requires), leaves=packing.leaves
-    )

@@ -78,10 +78,9 @@ def _scraped(spec: Delivery) -> Sequence[Scraped]:
         return ()
     # Not above: a plan for this machine asks nobody.
     from pipelines.plan.scrapes import scraped
-    from rollouts.adapters.prometheus_query import PrometheusQuery
+    from tidegate.app.wiring.fleets import prometheus_of
 
-    asked = {name: PrometheusQuery(there.prometheus.url) for name, there in fleet.regions.items()}
-    return asyncio.run(scraped(spec, asked))
+    return asyncio.run(scraped(spec, {region: prometheus_of(fleet, region) for region in fleet.regions}))
 
 
 def _print_json(

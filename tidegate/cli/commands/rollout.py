@@ -21,8 +21,9 @@ from rollouts.argo.workload import workload_of
 from rollouts.errors import NotPossible
 from rollouts.kube.resources import ROLLOUTS
 from tidegate.app.process import note
+from tidegate.app.wiring.fleets import cluster_client
 from tidegate.cli.output import print_json, say
-from tidegate.cli.rollout_options import RolloutOptions, cluster_client, location_of, seconds_of
+from tidegate.cli.rollout_options import RolloutOptions, location_of
 from tidegate.cli.views.console import PlainConsole
 from tidegate.cli.views.rollout import change_line, health_text, rows_table, screen
 from tidegate.core.clock import SystemClock
@@ -32,9 +33,9 @@ WIDE = 400
 """Columns of what is no terminal: nothing in a log or a pipe is cut to fit."""
 
 
-def show_rollout(asked: RolloutOptions, stuck_after: str, *, as_json: bool) -> int:
+def show_rollout(asked: RolloutOptions, stuck_after: timedelta, *, as_json: bool) -> int:
     """Print one Rollout and all that belongs to it."""
-    picture = asyncio.run(_picture(asked, seconds_of(stuck_after, "--stuck-after")))
+    picture = asyncio.run(_picture(asked, stuck_after.total_seconds()))
     if as_json:
         print_json(picture.model_dump(mode="json"))
     else:
@@ -67,7 +68,7 @@ def print_renderable(renderable: RenderableType) -> None:
 
 async def _picture(asked: RolloutOptions, stuck_after_seconds: float) -> RolloutView:
     clock, place = SystemClock(), location_of(asked)
-    async with cluster_client(place, clock) as cluster:
+    async with cluster_client(place.context, place.namespace) as cluster:
         family = await read_owned_resources(cluster, place.name)
     now = clock.now()
     health = health_of(family.rollout, now=now, stuck_after_seconds=stuck_after_seconds, workload=family.workload)
@@ -76,7 +77,7 @@ async def _picture(asked: RolloutOptions, stuck_after_seconds: float) -> Rollout
 
 async def _rows(asked: RolloutOptions) -> list[RolloutSummary]:
     clock, place = SystemClock(), location_of(asked, named=False)
-    async with cluster_client(place, clock) as cluster:
+    async with cluster_client(place.context, place.namespace) as cluster:
         found = (await cluster.list(ROLLOUTS)).items
         workloads = await asyncio.gather(*(workload_of(cluster, rollout) for rollout in found))
     now = clock.now()
@@ -98,10 +99,10 @@ EXIT_CODES = {
 """Paused shares its code with what was refused for now: nothing happens until somebody says something else."""
 
 
-def report_status(asked: RolloutOptions, timeout: str, stuck_after: str, *, as_json: bool) -> int:
+def report_status(asked: RolloutOptions, timeout: timedelta, stuck_after: timedelta, *, as_json: bool) -> int:
     """Wait, then print how it ended up."""
     place = location_of(asked)
-    settled = asyncio.run(_wait(asked, seconds_of(timeout, "--timeout"), seconds_of(stuck_after, "--stuck-after")))
+    settled = asyncio.run(_wait(asked, timeout.total_seconds(), stuck_after.total_seconds()))
     code = EXIT_CODES[settled.outcome]
     if as_json:
         row = rollout_summary(settled.rollout, settled.health)
@@ -121,7 +122,7 @@ def report_status(asked: RolloutOptions, timeout: str, stuck_after: str, *, as_j
 
 async def _wait(asked: RolloutOptions, within_seconds: float, stuck_after_seconds: float) -> WaitResult:
     clock, place = SystemClock(), location_of(asked)
-    async with cluster_client(place, clock) as cluster:
+    async with cluster_client(place.context, place.namespace) as cluster:
         return await wait_for_rollout(
             cluster, clock, place.name, within_seconds=within_seconds, stuck_after_seconds=stuck_after_seconds
         )
@@ -130,10 +131,10 @@ async def _wait(asked: RolloutOptions, within_seconds: float, stuck_after_second
 Show = Callable[[RolloutView], None]
 
 
-def watch_rollout(asked: RolloutOptions, timeout: str | None, stuck_after: str, *, as_json: bool) -> int:
+def watch_rollout(asked: RolloutOptions, timeout: timedelta | None, stuck_after: timedelta, *, as_json: bool) -> int:
     """Show it until Ctrl-C, or until the time is over."""
-    within_seconds = seconds_of(timeout, "--timeout") if timeout else None
-    stuck_after_seconds = seconds_of(stuck_after, "--stuck-after")
+    within_seconds = timeout.total_seconds() if timeout is not None else None
+    stuck_after_seconds = stuck_after.total_seconds()
 
     def follow(show: Show) -> None:
         asyncio.run(_follow(asked, show, within_seconds, stuck_after_seconds))
@@ -169,7 +170,7 @@ def _new_lines(line: Callable[[RolloutView], str]) -> Show:
 async def _follow(asked: RolloutOptions, show: Show, within_seconds: float | None, stuck_after_seconds: float) -> None:
     clock, place = SystemClock(), location_of(asked)
     begun = clock.monotonic()
-    async with cluster_client(place, clock) as cluster:
+    async with cluster_client(place.context, place.namespace) as cluster:
         stream = rollout_views(cluster, clock, place.name, stuck_after_seconds=stuck_after_seconds)
         async with aclosing(stream) as shown:
             async for picture in shown:
@@ -232,9 +233,9 @@ def resume(asked: RolloutOptions, *, as_json: bool) -> int:
     return _act_on(asked, "resumed", lambda rollouts, name: rollouts.resume(name), as_json=as_json)
 
 
-def restart(asked: RolloutOptions, *, after: str, as_json: bool) -> int:
+def restart(asked: RolloutOptions, *, after: timedelta, as_json: bool) -> int:
     """New pods."""
-    at = SystemClock().now() + timedelta(seconds=seconds_of(after, "--in"))
+    at = SystemClock().now() + after
     return _act_on(asked, "restarting", lambda rollouts, name: rollouts.restart(name, at), as_json=as_json)
 
 
@@ -271,7 +272,7 @@ def _act_on(asked: RolloutOptions, done: str, act: Act, *, as_json: bool) -> int
 
 async def _carry_out(asked: RolloutOptions, act: Act) -> tuple[ActionResult, RolloutSummary]:
     clock, place = SystemClock(), location_of(asked)
-    async with cluster_client(place, clock) as cluster:
+    async with cluster_client(place.context, place.namespace) as cluster:
         outcome = await act(RolloutClient(cluster, clock), place.name)
         look, _ = await observe(cluster, clock, outcome.rollout)
     return outcome, rollout_summary(outcome.rollout, look.health)

@@ -52,8 +52,9 @@ def build(
       tidegate engine build models:/support-llm/7
       tidegate engine build models:/support-llm@challenger --base vllm-layout --weights --sign-key engine.key
     """
-    from tidegate.cli.commands.engine_build import EngineBuildOptions, build_engine
-    from tidegate.cli.engine_images import RegistryLogin
+    from tidegate.app.engines.build import EngineBuildOptions
+    from tidegate.app.wiring.engines.registries import RegistryLogin
+    from tidegate.cli.commands.engine_build import build_engine
 
     request = EngineBuildOptions(
         model=model,
@@ -65,7 +66,7 @@ def build(
         with_weights=weights,
         sign_key=sign_key,
     )
-    return build_engine(request, RegistryLogin(None, "", insecure), as_json=output is Output.JSON)
+    return build_engine(request, RegistryLogin(insecure), as_json=output is Output.JSON)
 
 
 @engine.command("inspect")
@@ -79,9 +80,9 @@ def inspect(*, image: Image, login: LoginOptions, output: As = Output.TEXT) -> i
       tidegate engine inspect registry.example/team/support-llm:7 --output json
     """
     from tidegate.cli.commands.images import show_image
-    from tidegate.cli.engine_images import RegistryLogin
+    from tidegate.cli.engine_images import login_of
 
-    return show_image(image, RegistryLogin.asked(login, image), as_json=output is Output.JSON)
+    return show_image(image, login_of(login, image), as_json=output is Output.JSON)
 
 
 @engine.command("diff")
@@ -95,9 +96,9 @@ def diff(*, a: Image, b: Image, login: LoginOptions, output: As = Output.TEXT) -
       tidegate engine diff registry.example/team/support-llm:6 registry.example/team/support-llm:7 --output json
     """
     from tidegate.cli.commands.images import show_difference
-    from tidegate.cli.engine_images import RegistryLogin
+    from tidegate.cli.engine_images import login_of
 
-    return show_difference(a, b, RegistryLogin.asked(login, a, b), as_json=output is Output.JSON)
+    return show_difference(a, b, login_of(login, a, b), as_json=output is Output.JSON)
 
 
 @engine.command("push")
@@ -130,9 +131,9 @@ def push(
     """
     from tidegate.app.wiring.stores import open_registry
     from tidegate.cli.commands.images import push_engine
-    from tidegate.cli.engine_images import RegistryLogin
+    from tidegate.cli.engine_images import login_of
 
-    access = RegistryLogin.asked(login, reference)
+    access = login_of(login, reference)
     marks = open_registry(state, tracking_uri) if mark else None
     return push_engine(layout, reference, access, sign_key, marks, as_json=output is Output.JSON)
 
@@ -156,9 +157,9 @@ def verify(
       tidegate engine verify registry.example/team/support-llm:7 --key engine.pub
     """
     from tidegate.cli.commands.images import verify_image
-    from tidegate.cli.engine_images import RegistryLogin
+    from tidegate.cli.engine_images import login_of
 
-    return verify_image(image, key, RegistryLogin.asked(login, image), as_json=output is Output.JSON)
+    return verify_image(image, key, login_of(login, image), as_json=output is Output.JSON)
 
 
 @engine.command("torch", hidden=True, deprecated=True)
@@ -205,7 +206,8 @@ def torch(
       tidegate engine torch models.py:encoder --shape 8x128 --mode default --mode max-autotune --output json
       tidegate engine torch models.py:encoder --shape 1x64 --shape 8x128 --load compiled
     """
-    from tidegate.cli.commands.engine_build import TorchOptions, build_module
+    from tidegate.app.engines.modules import TorchOptions
+    from tidegate.cli.commands.engine_build import build_module
 
     asked = TorchOptions(
         factory=factory,

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -68,20 +69,23 @@ def traffic(
     return 0
 
 
-def setup() -> int:
+def setup(
+    wheels: Annotated[
+        Path | None,
+        typer.Option("--wheels", metavar="FOLDER", help="Make the engine environment of these wheels, offline."),
+    ] = None,
+) -> int:
     """Bring what the fleet on this machine needs: Prometheus, a compiler, the engine environment.
 
-    Installs packages as root, or says what to run; creates the engine environment at its fixed path
+    Installs packages as root, or says what to run and goes on; creates the engine environment at its fixed path
     (TIDEGATE_ENGINE_HOME, default /opt/tidegate/engine). Does nothing when all is there.
 
     \b
     Examples:
       tidegate setup
+      tidegate setup --wheels ./wheels
     """
-    from engine_images.adapters.environment import engine_home, ensure_engine_environment, ensure_system_packages
-    from tidegate.app.process import note
+    from tidegate.app.wiring.engines.providers import set_up_machine
 
-    ensure_system_packages(note)
-    environment = ensure_engine_environment(note)
-    note(f"ready: vLLM {environment.vllm} at {engine_home()}")
+    set_up_machine(wheels)
     return 0

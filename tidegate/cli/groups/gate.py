@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from tidegate.cli.durations import Duration, duration
 from tidegate.cli.options import STATE, As, Output, ReportOptions, State, Tracking, spread
 
 gate = typer.Typer(name="gate", help="The judge of a canary, for any orchestrator and any CI.")
@@ -60,7 +61,7 @@ def check(
     region: Annotated[str, typer.Option(help="The label `region` in Prometheus.")] = "",
     stable: Annotated[str, typer.Option(help="The label `version` of the stable arm.")] = "",
     canary: Annotated[str, typer.Option(help="The label `version` of the canary.")] = "",
-    since: Annotated[str, typer.Option(help="How far back, such as 30m.")] = "30m",
+    since: Annotated[Duration, typer.Option(parser=duration, help="How far back, such as 30m.")] = Duration(minutes=30),
     output: Annotated[Report, typer.Option("--output", help="How to report.")] = Report.TEXT,
     target: Annotated[Path | None, typer.Option("--to", help="Write the report there, not on stdout.")] = None,
     reporting: ReportOptions,
@@ -99,7 +100,9 @@ def plan(
     pairs_per_second: Annotated[
         float | None, typer.Option(min=0.001, max=1000, help="Prompts that go to both arms, for paired gates.")
     ] = None,
-    within: Annotated[str, typer.Option(help="The time until a verdict, such as 30m.")] = "30m",
+    within: Annotated[
+        Duration, typer.Option(parser=duration, help="The time until a verdict, such as 30m.")
+    ] = Duration(minutes=30),
     error_rate: Annotated[str, typer.Option(help="Of requests that fail on either arm.")] = "0.5%",
     spread: Annotated[float, typer.Option(min=0.05, max=3, help="Standard deviation of the ln of times.")] = 0.5,
     stable_pods: Annotated[int, typer.Option(min=1, help="With two or more, their spread weakens evidence.")] = 1,

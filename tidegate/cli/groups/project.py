@@ -59,10 +59,11 @@ def doctor(
       tidegate doctor delivery.yaml
       tidegate doctor --region eu-west-1 --output json
     """
-    from tidegate.cli.commands.doctor import DoctorOptions, examine
+    from tidegate.app.clusters.doctor import DoctorOptions
+    from tidegate.cli.commands.doctor import show_findings
 
     asked = DoctorOptions(tuple(region or ()), controller_namespace, state, tracking_uri)
-    return examine(spec, asked, as_json=output is Output.JSON)
+    return show_findings(spec, asked, as_json=output is Output.JSON)
 
 
 def notify(

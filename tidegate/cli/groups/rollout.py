@@ -11,6 +11,7 @@ import typer
 
 from rollouts.manifests.render import RenderPart
 from rollouts.manifests.traffic_spec import TrafficRouter
+from tidegate.cli.durations import Duration, duration
 from tidegate.cli.options import As, Output, spread
 from tidegate.cli.rollout_options import ClusterOptions, Context, Namespace, ReleaseOptions, RolloutOptions
 
@@ -29,8 +30,12 @@ ExpectStep = Annotated[
 
 
 Stuck = Annotated[
-    str,
-    typer.Option("--stuck-after", help="How long the controller may owe a reaction, such as 60s, before it is stuck."),
+    Duration,
+    typer.Option(
+        "--stuck-after",
+        parser=duration,
+        help="How long the controller may owe a reaction, such as 60s, before it is stuck.",
+    ),
 ]
 
 
@@ -87,7 +92,7 @@ def diff(
 
 @rollout.command("get")
 @spread
-def get(*, asked: RolloutOptions, stuck_after: Stuck = "60s", output: As = Output.TEXT) -> int:
+def get(*, asked: RolloutOptions, stuck_after: Stuck = Duration(minutes=1), output: As = Output.TEXT) -> int:
     """Show a Rollout with its revisions, ReplicaSets, pods and analysis runs, and why it is as it is. Changes nothing.
 
     \b
@@ -120,8 +125,10 @@ def listing(*, where: ClusterOptions, output: As = Output.TEXT) -> int:
 def status(
     *,
     asked: RolloutOptions,
-    timeout: Annotated[str, typer.Option("--timeout", help="How long to wait, such as 30m; 0s looks once.")] = "30m",
-    stuck_after: Stuck = "60s",
+    timeout: Annotated[
+        Duration, typer.Option("--timeout", parser=duration, help="How long to wait, such as 30m; 0s looks once.")
+    ] = Duration(minutes=30),
+    stuck_after: Stuck = Duration(minutes=1),
     output: As = Output.TEXT,
 ) -> int:
     """Wait until a Rollout is healthy or needs somebody, and say which by the exit code. Changes nothing.
@@ -144,8 +151,10 @@ def status(
 def watch(
     *,
     asked: RolloutOptions,
-    timeout: Annotated[str | None, typer.Option("--timeout", help="End after so long, such as 10m.")] = None,
-    stuck_after: Stuck = "60s",
+    timeout: Annotated[
+        Duration | None, typer.Option("--timeout", parser=duration, help="End after so long, such as 10m.")
+    ] = None,
+    stuck_after: Stuck = Duration(minutes=1),
     output: As = Output.TEXT,
 ) -> int:
     """Show a Rollout with all that belongs to it while it changes, until Ctrl-C. Changes nothing.
@@ -288,7 +297,7 @@ def resume_command(*, asked: RolloutOptions, output: As = Output.TEXT) -> int:
 @spread
 def restart_command(
     *,
-    after: Annotated[str, typer.Option("--in", help="When to begin, such as 30s.")] = "0s",
+    after: Annotated[Duration, typer.Option("--in", parser=duration, help="When to begin, such as 30s.")] = Duration(),
     asked: RolloutOptions,
     output: As = Output.TEXT,
 ) -> int:
@@ -339,8 +348,12 @@ def guard(
     context: Context = None,
     namespace: Namespace = None,
     traffic: Annotated[TrafficRouter, typer.Option("--traffic", help="What splits users.")] = TrafficRouter.GATEWAY_API,
-    start_within: Annotated[str, typer.Option("--start-within", help="How long engines may take to start.")] = "35m",
-    after_abort: Annotated[str, typer.Option("--after-abort", help="As `fleet.canary.after_abort`.")] = "5m",
+    start_within: Annotated[
+        Duration, typer.Option("--start-within", parser=duration, help="How long engines may take to start.")
+    ] = Duration(minutes=35),
+    after_abort: Annotated[
+        Duration, typer.Option("--after-abort", parser=duration, help="As `fleet.canary.after_abort`.")
+    ] = Duration(minutes=5),
     warm: Annotated[int, typer.Option("--warm", min=0, help="As `fleet.previous.versions`; 0 for none.")] = 2,
     probes: Annotated[
         int | None, typer.Option("--probes", min=0, max=65535, help="Answer /healthz and /readyz on this port.")
@@ -357,18 +370,19 @@ def guard(
       tidegate rollout guard support-llm --region eu-west-1
       tidegate rollout guard support-llm --region eu-west-1 --context eu-west-1 --namespace serving --traffic istio
     """
-    from tidegate.cli.commands.rollout_guard import GuardOptions, guard_region
+    from tidegate.app.clusters.guard import GuardOptions, guard_region
+    from tidegate.cli.output import say
 
-    return guard_region(
-        GuardOptions(
-            name=name,
-            region=region,
-            context=context,
-            namespace=namespace,
-            traffic=traffic,
-            start_within=start_within,
-            after_abort=after_abort,
-            warm=warm,
-            probes=probes,
-        )
+    asked = GuardOptions(
+        name=name,
+        region=region,
+        context=context,
+        namespace=namespace,
+        traffic=traffic,
+        start_seconds=start_within.total_seconds(),
+        after_abort_seconds=after_abort.total_seconds(),
+        warm=warm,
+        probes=probes,
     )
+    guard_region(asked, say)
+    return 0

@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from tidegate.cli.durations import Duration, duration
 from tidegate.cli.options import SPEC, STATE, Spec, State, Tracking
 
 
@@ -85,8 +86,9 @@ def serve(
         Queue, typer.Option(help="Which of several that arrive meanwhile is next: only the newest, or each in turn.")
     ] = Queue.NEWEST,
     every: Annotated[
-        str, typer.Option(help="Polling interval of the registry; webhooks only shorten the wait.")
-    ] = "30s",
+        Duration,
+        typer.Option(parser=duration, help="Polling interval of the registry; webhooks only shorten the wait."),
+    ] = Duration(seconds=30),
     register: Annotated[
         str | None,
         typer.Option(metavar="URL", help="Make or renew MLflow's webhook to this address, and have it tested."),
@@ -111,8 +113,9 @@ def serve(
       tidegate serve delivery.yaml --start workflow --queue wait
     """
     from pipelines.requests import QueuePolicy
-    from tidegate.app.serve import ListenOptions, ServeOptions
+    from tidegate.app.serve import ServeOptions
     from tidegate.app.serve import serve as run
+    from tidegate.app.wiring.web import ListenOptions
 
     options = ServeOptions(
         spec=spec,

@@ -90,7 +90,7 @@ def generate(
       tidegate slo generate -i slos/ -o rules/ --fs-exclude _test -l team=serving
       tidegate slo generate -i - --default-slo-period 28d < slos.yaml
     """
-    from tidegate.cli.commands.slo import SloInput, generate_rules
+    from tidegate.cli.commands.slo.rules import SloInput, generate_rules
 
     asked = SloInput(source, tuple(extra_labels or ()), period, windows_path, exclude, include)
     return generate_rules(asked, target, recordings=not disable_recordings, alerts=not disable_alerts)
@@ -113,7 +113,7 @@ def validate(
       tidegate slo validate -i slos/
       tidegate slo validate -i slos.yaml --output json
     """
-    from tidegate.cli.commands.slo import SloInput, validate_slos
+    from tidegate.cli.commands.slo.rules import SloInput, validate_slos
 
     asked = SloInput(source, tuple(extra_labels or ()), period, windows_path, exclude, include)
     return validate_slos(asked, as_json=output is Output.JSON)
@@ -151,7 +151,7 @@ def export(
       tidegate slo export -o slo/ --namespace serving -l release=monitoring
       tidegate slo export -o slo/ --prometheus https://prometheus.example.com --output json
     """
-    from tidegate.cli.commands.slo import ExportOptions, export_slos
+    from tidegate.cli.commands.slo.export import ExportOptions, export_slos
 
     asked = ExportOptions(
         prometheus=prometheus, namespace=namespace, labels=tuple(labels or ()), counted_by=counted_by.value

@@ -5,15 +5,14 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
+from tidegate.cli.durations import Duration, duration
 from tidegate.cli.options import SPEC, STATE, As, Output, ProofOptions, SpecFile, State, Tracking, TrustFile, spread
-from tidegate.core.errors import UsageError
 
 if TYPE_CHECKING:
     from tidegate.app.wiring.running import DeliveryDisplay
@@ -57,8 +56,11 @@ def stage_open(
         str | None, typer.Option(help="Carry on this delivery, which nobody carries any more, instead of a new one.")
     ] = None,
     patience: Annotated[
-        str, typer.Option(help="How long the next step may take to start before the delivery counts as dead.")
-    ] = "15m",
+        Duration,
+        typer.Option(
+            parser=duration, help="How long the next step may take to start before the delivery counts as dead."
+        ),
+    ] = Duration(minutes=15),
     by: Annotated[
         str | None, typer.Option(help="With --delivery: who carries it on, where the spec says that a name is enough.")
     ] = None,
@@ -92,7 +94,7 @@ def stage_open(
         version=version,
         key=key,
         delivery=delivery,
-        patience=_patience(patience),
+        patience=patience,
     )
     opened = open_stages(options)
     if output is Output.JSON:
@@ -101,15 +103,6 @@ def stage_open(
     else:
         print(opened.delivery)
     return 0
-
-
-def _patience(text: str) -> timedelta:
-    from tidegate.core.durations import parse_duration
-
-    try:
-        return parse_duration(text)
-    except ValueError as error:
-        raise UsageError(f"--patience {text}: expected {error}") from None
 
 
 @stage.command(STEP)

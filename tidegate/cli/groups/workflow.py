@@ -31,9 +31,11 @@ def render(spec: Spec = SPEC, output: As = Output.TEXT) -> int:
       tidegate workflow render delivery.yaml | kubectl apply -f -
       tidegate workflow render delivery.yaml --output json
     """
-    from tidegate.cli.commands.workflow import render_workflow
+    from tidegate.app.clusters.workflows import render_workflow
+    from tidegate.cli.output import print_objects
 
-    return render_workflow(spec, as_json=output is Output.JSON)
+    print_objects(render_workflow(spec), as_json=output is Output.JSON)
+    return 0
 
 
 @workflow.command("submit")
@@ -61,11 +63,15 @@ def submit(
       tidegate workflow submit delivery.yaml --version 7 --apply
       tidegate workflow submit delivery.yaml --version 7 --delivery 0f3c41d28a1b4c7e9d5f6a7b8c9d0e1f
     """
-    from tidegate.cli.commands.workflow import SubmitOptions, submit_workflow
+    from tidegate.app.clusters.workflows import SubmitOptions, submit_workflow
+    from tidegate.cli.output import print_json
 
-    return submit_workflow(
-        spec, SubmitOptions(version, delivery, apply, context, state, tracking_uri), as_json=output is Output.JSON
-    )
+    submitted = submit_workflow(spec, SubmitOptions(version, delivery, apply, context, state, tracking_uri))
+    if output is Output.JSON:
+        print_json({"workflow": submitted.name, "namespace": submitted.namespace})
+    else:
+        print(submitted.name)
+    return 0
 
 
 @workflow.command("image")
@@ -98,12 +104,13 @@ def image(
       tidegate workflow image installed --base registry.example.com/python@sha256:...
       tidegate workflow image installed --base base-layout --push registry.example.com/tidegate:1
     """
-    from tidegate.cli.commands.images import ToolchainOptions, build_step_image
-    from tidegate.cli.engine_images import RegistryLogin
+    from tidegate.app.engines.images import ToolchainOptions
+    from tidegate.app.wiring.engines.registries import RegistryLogin
+    from tidegate.cli.commands.images import build_step_image
 
     return build_step_image(
         ToolchainOptions(installed, base, layout, push, whole),
-        RegistryLogin(None, "", insecure),
+        RegistryLogin(insecure),
         as_json=output is Output.JSON,
     )
 
@@ -123,6 +130,8 @@ def watch(
     Examples:
       tidegate workflow watch support-llm-7-x2v9k
     """
-    from tidegate.cli.commands.workflow import watch_workflow
+    from tidegate.app.clusters.workflows import watch_workflow
+    from tidegate.cli.views.workflow import print_progress, print_state
 
-    return watch_workflow(name, spec, context, as_json=output is Output.JSON)
+    tell = print_state if output is Output.JSON else print_progress
+    return int(watch_workflow(name, spec, context, tell).exit_code)

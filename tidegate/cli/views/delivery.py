@@ -16,9 +16,10 @@ from rich.table import Table
 from rich.text import Text
 
 from gates.model import GateOutcome
+from pipelines.events.payloads import StepProgress, TrafficShift, VerdictPayload, payload_of
 from pipelines.events.state import DeliveryState, GateState, RegionTraffic, StepState, StepStatus, seconds_left
 from pipelines.views.wording import STEP_MARKS, VERDICT_MARKS, decision, headline, key_numbers, shares, stopwatch
-from registry.model import Event
+from registry.model import Event, StepId
 from tidegate.core.clock import Clock
 from tidegate.core.durations import duration
 from tidegate.core.text import one_line
@@ -87,13 +88,13 @@ class PlainProgress:
         """What to say about the event; empty when it says nothing new."""
         if event.step == "delivery":
             return self._delivery(event)
-        match event.kind:
-            case "traffic":
+        match payload_of(event):
+            case TrafficShift():
                 return _traffic(self.story, before)
-            case "verdict":
-                return self._verdict(event)
-            case "evidence":
-                return f"{event.step}: {_count(event)}" if self._due((event.step, ""), None, event.at) else ""
+            case VerdictPayload() as said:
+                return self._verdict(event, said)
+            case StepProgress() as count:
+                return f"{event.step}: {_count(event, count)}" if self._due((event.step, ""), None, event.at) else ""
             case _:
                 return self._step(event)
 
@@ -113,8 +114,8 @@ class PlainProgress:
         against = f" against champion {story.champion}" if story.champion else ""
         return f"{story.model} {story.version}{against}{expected}" if event.kind == "started" else event.message
 
-    def _verdict(self, event: Event) -> str:
-        asked = (event.step, event.data["gate"], event.data.get("region"))
+    def _verdict(self, event: Event, said: VerdictPayload) -> str:
+        asked = (event.step, said.gate, said.region)
         gate = next(gate for gate in self.story.gates if (gate.step, gate.name, gate.region) == asked)
         if not self._due((event.step, gate.name), gate.latest.outcome, event.at):
             return ""
@@ -148,9 +149,8 @@ def _traffic(story: DeliveryState, before: DeliveryState) -> str:
     return "; ".join(f"{region.name}: {shares(region, story)}" for region in changed)
 
 
-def _count(event: Event) -> str:
-    done, total = event.data.get("done"), event.data.get("total")
-    return f"{done} of {total}, {event.message}" if total else event.message
+def _count(event: Event, count: StepProgress) -> str:
+    return f"{count.done} of {count.total}, {event.message}" if count.total else event.message
 
 
 STEP_STYLES = {
@@ -293,7 +293,7 @@ def _step_cells(step: StepState, now: datetime) -> tuple[Text, Text, Text, Text,
     return (
         Text(mark, style),
         Text(name, "bold" if step.state is StepStatus.RUNNING else quiet),
-        Text(step.id.partition("@")[2].partition("/")[0], quiet),
+        Text(StepId.parsed(step.id).place, quiet),
         Text(_time(step, now), quiet),
         Text(_detail(step)),
     )
@@ -348,7 +348,7 @@ def _gates(gates: Sequence[GateState]) -> RenderableType:
     table.add_column(overflow="ellipsis", no_wrap=True, ratio=1)
     for gate in gates:
         mark, style = VERDICT_MARKS[gate.latest.outcome], VERDICT_STYLES[gate.latest.outcome]
-        place = gate.step.partition("@")[2] if gate.region else gate.step
+        place = gate.step.removeprefix(f"{StepId.parsed(gate.step).stage}@") if gate.region else gate.step
         reason = " · ".join(part for part in (key_numbers(gate), gate.latest.reason) if part)
         outcome = Text(str(gate.latest.outcome), style)
         table.add_row(Text(mark, style), Text(gate.name), Text(place, "dim"), outcome, Text(reason))

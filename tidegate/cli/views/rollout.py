@@ -100,8 +100,11 @@ def _head(picture: RolloutView) -> Table:
     for index, image in enumerate(picture.images):
         table.add_row("" if index else "Images:", _image(image))
     table.add_row("Replicas:", "")
-    for name in ("desired", "current", "updated", "ready", "available"):
-        table.add_row(f"  {name.capitalize()}:", str(getattr(picture, name)))
+    table.add_row("  Desired:", str(picture.desired))
+    table.add_row("  Current:", str(picture.current))
+    table.add_row("  Updated:", str(picture.updated))
+    table.add_row("  Ready:", str(picture.ready))
+    table.add_row("  Available:", str(picture.available))
     return table
 
 

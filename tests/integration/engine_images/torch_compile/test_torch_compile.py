@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from engine_images.adapters.engine_store import EngineStore
 from engine_images.adapters.environment import find_engine_environment
 from engine_images.adapters.torch_runner import TorchProcesses, TorchRunner
 from engine_images.build.builder import Builder, build_request
+from engine_images.build.engine_store import EngineStore
 from engine_images.build.model import BuildRequest
 from engine_images.build.torch_run import (
     BadModel,

@@ -77,11 +77,11 @@ async def test_a_plugins_token_is_used_until_it_expires(tmp_path: Path) -> None:
         client = opened(kubeconfig(tmp_path, server, plugin(tmp_path, {"token": "t", "expirationTimestamp": soon})))
         assert client.namespace == "llm"
         for _ in range(2):
-            assert (await client.server_version())["token"] == "Bearer t1"
+            assert json.loads(await client.text("/version"))["token"] == "Bearer t1"
         await client.close()
         client = opened(kubeconfig(tmp_path, server, plugin(tmp_path, {"token": "t", "expirationTimestamp": past})))
         for number in (2, 3):
-            assert (await client.server_version())["token"] == f"Bearer t{number}"
+            assert json.loads(await client.text("/version"))["token"] == f"Bearer t{number}"
         await client.close()
 
 
@@ -92,7 +92,7 @@ async def test_a_plugin_that_fails_says_why_and_no_secret(
     async with raw_server(version) as server:
         client = opened(kubeconfig(tmp_path, server, plugin(tmp_path, {"fail": True})))
         with pytest.raises(NoAccess) as caught:
-            await client.server_version()
+            await client.text("/version")
         await client.close()
     assert "exec: process returned 7. no session for *** run login" in caught.value.message
     assert "eyJ" not in caplog.text + "".join(capfd.readouterr())
@@ -103,7 +103,7 @@ async def test_a_plugin_that_gives_nothing_is_no_anonymous_access(tmp_path: Path
     async with raw_server(version) as server:
         client = opened(kubeconfig(tmp_path, server, plugin(tmp_path, {"clientCertificateData": "only"})))
         with pytest.raises(NoAccess, match="neither a token nor a certificate"):
-            await client.server_version()
+            await client.text("/version")
         await client.close()
     assert server.heard == []
 
@@ -115,7 +115,7 @@ async def test_a_plugin_that_does_not_end_is_waited_for_no_longer(
     async with raw_server(version) as server:
         client = opened(kubeconfig(tmp_path, server, plugin(tmp_path, {"sleep": 2})))
         with pytest.raises(NoAccess, match=r"the plugin of context eu gave nothing in 0\.2 s"):
-            await client.server_version()
+            await client.text("/version")
         await client.close()
 
 
@@ -125,7 +125,7 @@ async def test_a_plugin_that_is_not_there(tmp_path: Path) -> None:
         user["exec"]["command"] = "gke-gcloud-auth-plugin-that-is-not-there"
         client = opened(kubeconfig(tmp_path, server, user))
         with pytest.raises(NoAccess, match="No such file or directory: 'gke-gcloud-auth-plugin-that-is-not-there'"):
-            await client.server_version()
+            await client.text("/version")
         await client.close()
 
 
@@ -140,7 +140,7 @@ async def test_certificates_of_both_sides(tmp_path: Path) -> None:
     async with raw_server(version, tls=tls_of(tmp_path, authority, ask=True)) as server:
         config = kubeconfig(tmp_path, server, user, **{"certificate-authority-data": data(authority.certificate)})
         client = opened(config)
-        assert (await client.server_version())["user"] == "tidegate"
+        assert json.loads(await client.text("/version"))["user"] == "tidegate"
         await client.close()
 
 
@@ -151,7 +151,7 @@ async def test_a_plugins_certificate(tmp_path: Path) -> None:
     async with raw_server(version, tls=tls_of(tmp_path, authority, ask=True)) as server:
         config = kubeconfig(tmp_path, server, user, **{"certificate-authority-data": data(authority.certificate)})
         client = opened(config)
-        assert (await client.server_version())["user"] == "from-plugin"
+        assert json.loads(await client.text("/version"))["user"] == "from-plugin"
         await client.close()
 
 
@@ -171,10 +171,10 @@ async def test_whom_to_trust(tmp_path: Path, trust: dict[str, Any], reached: boo
     async with raw_server(version, tls=tls_of(tmp_path, authority, host="kubernetes.default")) as server:
         client = opened(kubeconfig(tmp_path, server, {"token": "t"}, **trust))
         if reached:
-            assert (await client.server_version())["token"] == "Bearer t"
+            assert json.loads(await client.text("/version"))["token"] == "Bearer t"
         else:
             with pytest.raises(NoConnection) as caught:
-                await client.server_version()
+                await client.text("/version")
             assert "CERTIFICATE_VERIFY_FAILED" in (caught.value.detail or "")
         await client.close()
 
@@ -192,5 +192,5 @@ async def test_certificates_that_are_none(tmp_path: Path, user: dict[str, Any], 
         config = kubeconfig(tmp_path, server, user, **{"certificate-authority-data": data(authority.certificate)})
         client = opened(config)
         with pytest.raises(NoAccess, match=said):
-            await client.server_version()
+            await client.text("/version")
         await client.close()

@@ -7,7 +7,7 @@ def test_nothing_said_is_what_vllm_does_by_itself() -> None:
     wanted = serving({})
     assert wanted.parallel.accelerators == 1
     assert (wanted.dtype, wanted.kv_cache_dtype, wanted.memory_utilization) == ("auto", "auto", 0.92)
-    assert wanted.max_model_len is wanted.prefix_caching is wanted.chunked_prefill is wanted.speculation is None
+    assert wanted.max_model_len is wanted.chunked_prefill is wanted.speculation is None
 
 
 def test_parallel_sizes_multiply() -> None:
@@ -36,7 +36,7 @@ def test_adapters_are_the_same_in_both_spellings() -> None:
 
 
 def test_speculation_is_the_same_in_both_spellings() -> None:
-    told = Speculation(method="eagle3", draft="model/draft", tokens=3, draft_tensor_parallel=None, adaptive=False)
+    told = Speculation(method="eagle3", draft="model/draft", tokens=3, adaptive=False)
     config = {"method": "eagle3", "model": "model/draft", "num_speculative_tokens": 3}
     assert serving({"speculative-config": config}).speculation == told
     assert serving({"spec-method": "eagle3", "spec-model": "model/draft", "spec-tokens": 3}).speculation == told

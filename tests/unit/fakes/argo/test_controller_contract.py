@@ -7,10 +7,7 @@ from fakes.argo.simulation import Simulation
 from fakes.argo.stage import ControllerContract, Stage
 from fakes.kube.api import Api
 from fakes.kube.cluster import FakeCluster
-from fakes.kube.server import FakeTransport
-
-from rollouts.adapters.kube.client import KubeClient
-from rollouts.adapters.kube.credentials import CredentialProvider
+from fakes.kube.server import client_of
 
 
 class InMemory:
@@ -35,9 +32,7 @@ class InMemory:
 @pytest.fixture
 async def stage() -> Stage:
     cluster = FakeCluster(namespace="serving")
-    access = CredentialProvider.fixed("https://eu-west-1.test", clock=cluster.time)
-    transport = FakeTransport(Api(cluster))
-    client = KubeClient(access, namespace="serving", clock=cluster.time, transport=transport)
+    client = client_of(Api(cluster))
     image = "registry.example/pause:1"
     stage = Stage(client, cluster.time, InMemory(cluster), name="chat", image=image, patience_seconds=60)
     await stage.furnish()

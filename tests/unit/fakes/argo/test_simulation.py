@@ -9,7 +9,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from rollouts.argo.state import phase_of
-from rollouts.kube.model import Json
+from tidegate.core.model import Json
 
 
 def a_day() -> list[Json]:

@@ -8,7 +8,7 @@ import pytest
 from fakes.argo.scene import Scene, blue_green, canary
 
 from rollouts.argo.state import calculated_phase, phase_of
-from rollouts.kube.model import Json
+from tidegate.core.model import Json
 
 HALF: list[Json] = [{"setWeight": 50}, {"pause": {}}]
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import httpx
 import pytest
 from fakes.kube.api import Api
 
-Json = dict[str, Any]
+from tidegate.core.model import Json
 
 RULES: tuple[Json, ...] = (
     {"apiGroups": ["argoproj.io"], "resources": ["rollouts"], "verbs": ["get", "list", "watch", "patch"]},

@@ -9,10 +9,9 @@ from fakes.clock import SimulatedTime
 from fakes.kube.api import Api
 from fakes.kube.cluster import FakeCluster
 from fakes.kube.contract import RolloutContract, ServerContract, note, scene, service
-from fakes.kube.server import FakeTransport
+from fakes.kube.server import client_of
 
 from rollouts.adapters.kube.client import KubeClient
-from rollouts.adapters.kube.credentials import CredentialProvider
 
 __all__ = ["note", "scene", "service"]
 
@@ -29,9 +28,7 @@ async def client(request: pytest.FixtureRequest) -> AsyncIterator[KubeClient]:
     cluster = FakeCluster(time=time, namespace="llm")
     if "forgets" in request.fixturenames and request.getfixturevalue("forgets"):
         cluster.store.compact()
-    transport = FakeTransport(Api(cluster))
-    access = CredentialProvider.fixed("https://eu-west-1.example", clock=time)
-    client = KubeClient(access, namespace="llm", clock=time, transport=transport)
+    client = client_of(Api(cluster))
     yield client
     await client.close()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from copy import deepcopy
-from typing import Any
 
 import pytest
 from fakes.kube.cluster import FakeCluster
@@ -11,8 +10,7 @@ from fakes.kube.ownership import from_fields, written
 from fakes.kube.refusal import Refusal
 
 from rollouts.kube.resources import HTTP_ROUTES, ROLLOUTS
-
-Json = dict[str, Any]
+from tidegate.core.model import Json
 
 ROLLOUT: Json = {
     "apiVersion": "argoproj.io/v1alpha1",

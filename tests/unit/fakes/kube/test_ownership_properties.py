@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rollouts.kube.resources import CONFIG_MAPS, ROLLOUTS
-
-Json = dict[str, Any]
+from tidegate.core.model import Json
 
 DATA = st.dictionaries(st.sampled_from("abcd"), st.sampled_from("123"), max_size=4)
 WRITES = st.lists(st.tuples(st.sampled_from(["tidegate", "ops"]), DATA), min_size=1, max_size=8)

@@ -12,8 +12,8 @@ from fakes.workflow.cases import CASES, blueprint, objects, template
 
 from pipelines.spec.workflow import account_of
 from pipelines.workflow.runs import workflow
-from rollouts.kube.model import Json
 from rollouts.manifests.schema import problems_in
+from tidegate.core.model import Json
 
 CASE = "same-cluster"
 NAMESPACE = "deliveries"

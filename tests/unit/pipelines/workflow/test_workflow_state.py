@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pipelines.workflow.runs import progress_lines, workflow_state
-from rollouts.kube.model import Json
 from tidegate.core.errors import ExitCode
+from tidegate.core.model import Json
 
 
 def a_workflow(phase: str, *nodes: Json, message: str = "") -> Json:

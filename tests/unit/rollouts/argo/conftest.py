@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 from fakes.argo.scene import Scene
 from fakes.kube.api import Api
-from fakes.kube.server import FakeTransport
+from fakes.kube.server import client_of
 
 from rollouts.adapters.kube.client import KubeClient
-from rollouts.adapters.kube.credentials import CredentialProvider
 from rollouts.argo.actions import RolloutClient
 
 
@@ -23,8 +22,8 @@ def api(scene: Scene) -> Api:
 
 
 @pytest.fixture
-def client(api: Api, scene: Scene) -> KubeClient:
-    return _client(api, scene)
+def client(api: Api) -> KubeClient:
+    return client_of(api)
 
 
 @pytest.fixture
@@ -34,15 +33,4 @@ def rollouts(client: KubeClient, scene: Scene) -> RolloutClient:
 
 @pytest.fixture
 def somebody_else(api: Api, scene: Scene) -> RolloutClient:
-    return RolloutClient(_client(api, scene), scene.cluster.time)
-
-
-def _client(api: Api, scene: Scene) -> KubeClient:
-    time = scene.cluster.time
-    return KubeClient(
-        CredentialProvider.fixed("https://eu-west-1.example", clock=time),
-        namespace="default",
-        clock=time,
-        transport=FakeTransport(api),
-        chance=lambda: 0.5,
-    )
+    return RolloutClient(client_of(api), scene.cluster.time)

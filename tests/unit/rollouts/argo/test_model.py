@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rollouts.argo.model import is_pause_timed, pause_seconds, step_text
+from rollouts.argo.model import has_end, is_pause_timed, step_text
 
 
 @pytest.mark.parametrize(
@@ -33,11 +33,10 @@ def test_a_step_in_words(step: dict[str, Any], text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("duration", "seconds"),
-    [(60, 60), ("60", 60), ("10m", 600), ("1h30m", 5400), ("1.5h", 5400), ("500ms", 0.5), (None, None), ("soon", None)],
+    ("duration", "ends"), [(60, True), ("60", True), ("1h30m", True), ("500ms", True), (None, False), ("soon", False)]
 )
-def test_durations_are_those_of_go(duration: object, seconds: float | None) -> None:
-    assert pause_seconds(duration) == seconds
+def test_a_pause_ends_after_seconds_or_a_duration_of_go(duration: object, ends: bool) -> None:
+    assert has_end(duration) is ends
 
 
 def paused(reason: str, *, strategy: dict[str, Any], index: int = 0, **spec: Any) -> dict[str, Any]:

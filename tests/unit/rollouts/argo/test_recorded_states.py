@@ -18,8 +18,8 @@ from rollouts.argo.compare_and_set import Precondition
 from rollouts.argo.patches import Requests
 from rollouts.argo.state import calculated_phase, health_of, phase_of
 from rollouts.errors import NotPossible
-from rollouts.kube.model import Json
 from rollouts.kube.requests import STRICT
+from tidegate.core.model import Json
 
 RECORDS = Path(__file__).parents[3] / "golden" / "rollouts"
 STATES = sorted(path.name for path in (RECORDS / "states").iterdir())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from rollouts.argo.templates import INJECTED, original_template
-from rollouts.kube.model import Json
+from tidegate.core.model import Json
 
 
 def test_what_the_controller_put_into_a_template_is_not_asked_for() -> None:

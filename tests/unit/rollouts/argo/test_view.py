@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from contextlib import aclosing
 from datetime import timedelta
-from typing import Any
 
 import pytest
 from fakes.argo.scene import NAME, Scene, blue_green, canary
@@ -22,6 +21,7 @@ from rollouts.argo.view import (
     short_age,
 )
 from rollouts.argo.watch import rollout_views
+from tidegate.core.model import Json
 
 
 @pytest.mark.parametrize(
@@ -69,9 +69,6 @@ def test_ages_are_as_short_as_those_of_kubectl(seconds: int, text: str) -> None:
 )
 def test_pods_have_the_marks_that_users_of_kubectl_know(status: str, mark: str) -> None:
     assert pod_icon(status) == mark
-
-
-Json = dict[str, Any]
 
 
 async def pictured(client: KubeClient, scene: Scene) -> RolloutView:

@@ -16,8 +16,8 @@ from rollouts.cluster.capacity import (
     refuse_without_headroom,
 )
 from rollouts.errors import CapacityError
-from rollouts.kube.model import Json
 from rollouts.kube.resources import NODES, RESOURCE_QUOTAS
+from tidegate.core.model import Json
 from tidegate.testing import versions
 
 GPU = "nvidia.com/gpu"

@@ -23,9 +23,9 @@ from rollouts.errors import (
     Unauthorized,
     Unreachable,
 )
-from rollouts.kube.model import Json
 from rollouts.kube.pods import pod_problems, start_failure
 from rollouts.kube.retry import RetryPolicy, deadline, is_transient, time_left
+from tidegate.core.model import Json
 from tidegate.testing import FakeClock
 
 PAUSE: Json = {"pause": {}}

@@ -20,11 +20,11 @@ from hypothesis import strategies as st
 
 from rollouts.cluster.fleet import ArgoFleet
 from rollouts.cluster.routes import HttpRoutes, RouteKind, VirtualServices
-from rollouts.kube.model import Json
 from rollouts.kube.resources import SERVICES, resource_of
 from rollouts.manifests.conventions import canary_service, stable_service
 from rollouts.manifests.traffic_spec import TrafficRouter
 from tidegate.core.errors import TidegateError
+from tidegate.core.model import Json
 from tidegate.core.names import DELIVERY
 
 REGION = "eu-west-1"

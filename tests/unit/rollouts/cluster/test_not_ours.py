@@ -11,11 +11,11 @@ from fakes.kube.requests import WRITES, Fault, LoseAnswer, Meanwhile
 
 from rollouts.cluster.fleet import ArgoFleet
 from rollouts.errors import FleetError, Forbidden, NotOurs, WouldTakeDown
-from rollouts.kube.model import Json
 from rollouts.kube.resources import HTTP_ROUTES, POD_DISRUPTION_BUDGETS, ROLLOUTS, SERVICES, resource_of
 from rollouts.manifests.conventions import stable_service
 from rollouts.model import RegionPhase, RegionState
 from tidegate.core.errors import ExitCode
+from tidegate.core.model import Json
 from tidegate.core.names import DELIVERY
 
 STABLE = stable_service(NAME)

@@ -7,7 +7,7 @@ from copy import deepcopy
 import pytest
 
 from rollouts.cluster.routes import HttpRoutes, RouteKind, VirtualServices
-from rollouts.kube.model import Json
+from tidegate.core.model import Json
 
 NAME = "support-llm"
 

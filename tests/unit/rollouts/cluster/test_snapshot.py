@@ -10,9 +10,9 @@ from rollouts.cluster.model import RegionConfig
 from rollouts.cluster.observer import region_state
 from rollouts.cluster.routes import HttpRoutes
 from rollouts.cluster.snapshot import RegionSnapshot
-from rollouts.kube.model import Json
 from rollouts.manifests.conventions import PREVIOUS
 from rollouts.model import RegionPhase
+from tidegate.core.model import Json
 from tidegate.core.names import DELIVERY, POD_TEMPLATE_HASH, VERSION
 
 PLACE = RegionConfig(

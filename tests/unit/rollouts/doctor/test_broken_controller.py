@@ -15,8 +15,8 @@ from rollouts.kube.resources import (
     PODS,
     ROLLOUTS,
 )
+from tidegate.core.model import Json
 
-Json = dict[str, Any]
 CONFIG = "argo-rollouts-config"
 
 

@@ -18,9 +18,7 @@ from rollouts.kube.resources import (
     RESOURCE_QUOTAS,
     ROLLOUTS,
 )
-
-Json = dict[str, Any]
-
+from tidegate.core.model import Json
 
 # Starting
 

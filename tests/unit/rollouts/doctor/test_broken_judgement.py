@@ -10,8 +10,7 @@ from fakes.clusters.doctor_region import NAME, Region
 
 from rollouts.doctor import EvidenceQuery
 from rollouts.kube.resources import ANALYSIS_RUNS, ANALYSIS_TEMPLATES, DEPLOYMENTS, ROLLOUTS
-
-Json = dict[str, Any]
+from tidegate.core.model import Json
 
 BOTH = {"successCondition": "result[0] <= 0.05", "failureCondition": "result[0] > 0.05"}
 ERRORS = 'sum(rate(http_requests_total{status=~"4..|5.."}[5m])) / sum(rate(http_requests_total[5m]))'

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from fakes.clusters.doctor_region import NAME, Region, fleet, proxy
 
 from rollouts.kube.resources import NAMESPACES, NETWORK_POLICIES, PODS
+from tidegate.core.model import Json
 
-Json = dict[str, Any]
 GATEWAY = {"name": "users", "namespace": "gateways", "hosts": ["support-llm.example.com"]}
 ENVOY = "envoy-gateway-system"
 

@@ -14,8 +14,8 @@ from rollouts.kube.resources import (
     SERVICES,
     VIRTUAL_SERVICES,
 )
+from tidegate.core.model import Json
 
-Json = dict[str, Any]
 STABLE, CANARY = f"{NAME}-stable", f"{NAME}-canary"
 HASH = "rollouts-pod-template-hash"
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from fakes.clusters.doctor_region import NAME, REGION, Region, fleet
 
@@ -13,8 +11,6 @@ from rollouts.kube.model import EVERYWHERE
 from rollouts.kube.resources import HTTP_ROUTES, NODES, ROLLOUTS, SERVICES
 from rollouts.manifests.manifest import Release, Site
 from rollouts.manifests.objects.access import access
-
-Json = dict[str, Any]
 
 
 def act_as_driver(region: Region) -> None:

@@ -1,4 +1,4 @@
-"""docs/doctor.md has every finding, in the doctor's own words; every finding has a set-up that shows it."""
+"""docs/reference/doctor.md has every finding, in the doctor's own words; every finding has a set-up that shows it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rollouts.doctor import CHECKS
 from rollouts.doctor.model import Check
 
 HERE = Path(__file__).parent
-PAGE = (Path(__file__).parents[4] / "docs/doctor.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[4] / "docs/reference/doctor.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.code)

@@ -6,10 +6,9 @@ import pytest
 from fakes.clock import SimulatedTime
 from fakes.kube.api import Api
 from fakes.kube.cluster import FakeCluster
-from fakes.kube.server import FakeTransport
+from fakes.kube.server import client_of
 
 from rollouts.adapters.kube.client import KubeClient
-from rollouts.adapters.kube.credentials import CredentialProvider
 
 
 @pytest.fixture
@@ -28,11 +27,5 @@ def api(cluster: FakeCluster) -> Api:
 
 
 @pytest.fixture
-def client(api: Api, time: SimulatedTime) -> KubeClient:
-    return KubeClient(
-        CredentialProvider.fixed("https://eu-west-1.example", clock=time),
-        namespace="llm",
-        clock=time,
-        transport=FakeTransport(api),
-        chance=lambda: 0.5,
-    )
+def client(api: Api) -> KubeClient:
+    return client_of(api)

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from rollouts.kube.pods import pod_status
+from tidegate.core.model import Json
 
-Json = dict[str, Any]
 READY = {"name": "engine", "ready": True, "state": {"running": {}}}
 DONE = {"name": "weights", "state": {"terminated": {"exitCode": 0}}}
 

@@ -9,13 +9,13 @@ from fakes.fleet import fleet_spec, region, release
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from rollouts.kube.model import Json
 from rollouts.kube.resources import resource_of
 from rollouts.manifests.manifest import Release, ReleaseCandidate
 from rollouts.manifests.nodes_spec import GPUS, GpuLabels, labellers_of
 from rollouts.manifests.render import render
 from rollouts.manifests.schema import problems_in
 from rollouts.manifests.spec import ArgoFleetSpec, FleetValidationContext, conflicts_with
+from tidegate.core.model import Json
 from tidegate.core.names import POD_TEMPLATE_HASH, ROLE
 
 names = st.from_regex(r"[a-z0-9]([-a-z0-9]{0,20}[a-z0-9])?", fullmatch=True)

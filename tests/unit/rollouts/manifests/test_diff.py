@@ -11,15 +11,14 @@ from fakes.clusters.region import moved_in
 from fakes.fleet import fleet_spec, release
 from fakes.kube.api import Api
 from fakes.kube.cluster import FakeCluster
-from fakes.kube.server import FakeTransport
+from fakes.kube.server import client_of
 
 from rollouts.adapters.kube.client import KubeClient
-from rollouts.adapters.kube.credentials import CredentialProvider
-from rollouts.kube.model import Json
 from rollouts.kube.resources import HTTP_ROUTES, SCALED_OBJECTS, SERVICES, SIGSTORE_POLICIES
 from rollouts.manifests.diff import DiffState, ObjectDiff, difference, differences
 from rollouts.manifests.objects.admission_policies import AdmissionScope
 from rollouts.manifests.render import render
+from tidegate.core.model import Json
 from tidegate.core.names import POD_TEMPLATE_HASH
 
 KEY = "-----BEGIN PUBLIC KEY-----\nMFkw\n-----END PUBLIC KEY-----\n"
@@ -37,14 +36,8 @@ def cluster(time: SimulatedTime) -> FakeCluster:
 
 
 @pytest.fixture
-def client(cluster: FakeCluster, time: SimulatedTime) -> KubeClient:
-    return KubeClient(
-        CredentialProvider.fixed("https://eu-west-1.example", clock=time),
-        namespace="serving",
-        clock=time,
-        transport=FakeTransport(Api(cluster)),
-        chance=lambda: 0.5,
-    )
+def client(cluster: FakeCluster) -> KubeClient:
+    return client_of(Api(cluster))
 
 
 async def applied(client: KubeClient, objects: Sequence[Json]) -> None:

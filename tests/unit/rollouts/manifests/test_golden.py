@@ -13,11 +13,11 @@ import pytest
 import yaml
 from fakes.fleet import read_fleet, release
 
-from rollouts.kube.model import Json
 from rollouts.manifests.manifest import Release
 from rollouts.manifests.objects.admission_policies import AdmissionScope
 from rollouts.manifests.render import render
 from rollouts.manifests.schema import problems_in
+from tidegate.core.model import Json
 from tidegate.core.yaml_text import yaml_text
 
 ROOT = Path(__file__).parents[4]

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from fakes.fleet import fleet_spec, release
 
-from rollouts.kube.model import Json
 from rollouts.manifests.render import RenderPart, render
 from rollouts.manifests.schema import problems_in
+from tidegate.core.model import Json
 
 CLAIM = {"pod": {"cache": {"claim": "weights", "secret": "store"}}}
 

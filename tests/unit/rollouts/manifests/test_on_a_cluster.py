@@ -12,11 +12,11 @@ from fakes.kube.cluster import FakeCluster
 
 from rollouts.argo.state import RolloutPhase, phase_of
 from rollouts.cluster.routes import HttpRoutes, VirtualServices
-from rollouts.kube.model import Json
 from rollouts.kube.resources import PODS, ROLLOUTS, SERVICES, resource_of
 from rollouts.manifests.ownership import with_preserved_fields
 from rollouts.manifests.render import render
 from rollouts.manifests.spec import ArgoFleetSpec
+from tidegate.core.model import Json
 from tidegate.core.names import POD_TEMPLATE_HASH, VERSION
 
 GOLDEN = Path(__file__).parents[3] / "golden/manifests"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rollouts.kube.model import Json
 from rollouts.manifests.ownership import foreign_object, last_writer, owner_of
+from tidegate.core.model import Json
 from tidegate.core.names import DELIVERY
 
 

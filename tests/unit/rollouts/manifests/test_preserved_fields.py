@@ -10,9 +10,9 @@ from fakes.fleet import fleet_spec, release
 
 from rollouts.cluster.desired_objects import with_attempt
 from rollouts.cluster.routes import HttpRoutes, VirtualServices
-from rollouts.kube.model import Json
 from rollouts.manifests.ownership import with_preserved_fields
 from rollouts.manifests.render import render
+from tidegate.core.model import Json
 from tidegate.core.names import POD_TEMPLATE_HASH
 
 NAME = "support-llm"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from rollouts.kube.model import Json
 from rollouts.manifests.manifest import ReleaseCandidate
 from rollouts.manifests.objects.strategy import first_with_users, steps_of
 from rollouts.manifests.spec import CanarySpec
+from tidegate.core.model import Json
 
 
 def steps(*weights: int, mirror: int = 100, engines: int = 4, **canary: int) -> list[Json]:

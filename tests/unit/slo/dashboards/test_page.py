@@ -1,4 +1,4 @@
-"""`docs/dashboards.md` has every panel with its question and what to do, and no other."""
+"""`docs/guides/dashboards.md` has every panel with its question and what to do, and no other."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fakes.metrics.slos import COST, SLOS
 
 from slo.dashboards import dashboards_of
 
-PAGE = (Path(__file__).parents[4] / "docs/dashboards.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[4] / "docs/guides/dashboards.md").read_text(encoding="utf-8")
 
 
 def test_the_page_has_the_panels_in_the_order_in_which_they_are_read() -> None:

@@ -36,7 +36,7 @@ def test_the_exported_example_is_current_and_the_docs_say_what_is_printed(
     assert contents(EXAMPLE / "exported") == contents(tmp_path)
     call = "$ tidegate slo export examples/slo/delivery.yaml -o slo\n"
     printed = capsys.readouterr().out.replace(str(tmp_path), "slo")
-    assert call + printed + "```" in (ROOT / "docs/slo-export.md").read_text()
+    assert call + printed + "```" in (ROOT / "docs/guides/slo-export.md").read_text()
 
 
 def rollout() -> dict[str, Any]:

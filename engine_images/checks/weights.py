@@ -1,0 +1,68 @@
+"""The weights of a model version on this disk, by the headers of its safetensors files."""
+
+from __future__ import annotations
+
+import struct
+from collections import Counter
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+
+from pydantic import TypeAdapter
+
+from engine_images.errors import NotAModel
+from engine_images.model import Weights
+
+HEADER_LIMIT_BYTES = 100_000_000
+"""The format's own limit; a larger number means that the file is something else."""
+
+_LENGTH = struct.Struct("<Q")
+
+
+@dataclass(frozen=True)
+class TensorEntry:
+    """What a header says of one tensor."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    data_offsets: tuple[int, int]
+    """Where its bytes begin and end, counted from the end of the header."""
+
+
+_HEADER = TypeAdapter(dict[str, TensorEntry | dict[str, str]])
+"""By tensor; `__metadata__` is the one entry that is none."""
+
+
+def read_weights(folder: Path) -> Weights:
+    """What the weights in the Hugging Face directory `folder` consist of.
+
+    Raises:
+        NotAModel: there are no safetensors files, or one of them is damaged.
+    """
+    files = sorted(folder.glob("*.safetensors"))
+    if not files:
+        raise NotAModel(f"{folder} has no *.safetensors file", hint="register a Hugging Face directory")
+    elements: Counter[str] = Counter()
+    for file in files:
+        for tensor in read_header(file)[0].values():
+            elements[tensor.dtype] += prod(tensor.shape)
+    return Weights(elements=dict(elements))
+
+
+def read_header(file: Path) -> tuple[dict[str, TensorEntry], int]:
+    """The entries of one file's header by tensor, and where the data begins.
+
+    The header is a JSON object behind its length as eight bytes.
+
+    Raises:
+        NotAModel: the file is something else, or cut short within the header.
+    """
+    try:
+        with file.open("rb") as stream:
+            (length,) = _LENGTH.unpack(stream.read(_LENGTH.size))
+            if length > HEADER_LIMIT_BYTES:
+                raise NotAModel(f"{file} is not a safetensors file: its header would be {length} bytes")
+            header = _HEADER.validate_json(stream.read(length))
+    except (struct.error, ValueError) as error:
+        raise NotAModel(f"{file} is not a safetensors file: its header cannot be read") from error
+    return {name: entry for name, entry in header.items() if isinstance(entry, TensorEntry)}, _LENGTH.size + length

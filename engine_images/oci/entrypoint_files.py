@@ -1,0 +1,37 @@
+"""The entrypoint as an engine carries it: its files, and their digests."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from engine_images import entrypoint
+from engine_images.manifest import Digests
+
+PACKAGE = "tidegate_entrypoint"
+"""The name of the entrypoint inside an image, where there is no `engine_images`."""
+
+
+def entrypoint_files() -> dict[str, Path]:
+    """The files of the entrypoint, by their path below the entrypoint's folder in an image."""
+    folder = Path(entrypoint.__file__).parent
+    return {f"{PACKAGE}/{file.name}": file for file in sorted(folder.glob("*.py"))}
+
+
+def entrypoint_digests() -> Digests:
+    """The digest of each of the entrypoint's files."""
+    return {path: digest_of(file) for path, file in entrypoint_files().items()}
+
+
+def entrypoint_digest() -> str:
+    """One digest over the entrypoint's files."""
+    whole = hashlib.sha256()
+    for path, digest in entrypoint_digests().items():
+        whole.update(f"{path} {digest}\n".encode())
+    return whole.hexdigest()
+
+
+def digest_of(file: Path) -> str:
+    """SHA-256 of one file."""
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

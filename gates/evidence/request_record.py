@@ -1,0 +1,106 @@
+"""What is remembered of a user's request, a line of `traffic/<name>.jsonl` without its prompt and its answer; and how
+such a file is followed while it grows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, ValidationError
+
+from tidegate.core.errors import OutsideError
+from tidegate.core.model import Value
+
+Failure = Literal["", "connect", "timeout", "status", "cut", "protocol"]
+"""Classes of failure: no connection, no byte in time, a status that is not 2xx, a stream that began and did not end,
+an error within the stream. The prompt and the answer are never written down."""
+
+Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+class RequestRecord(Value):
+    """One user request, written once it is over."""
+
+    started: Seconds
+    """Unix time in seconds."""
+    region: str
+    role: str = ""
+    """From the answer's headers, as is `version`; empty when no answer came."""
+    version: str = ""
+    status: int = 0
+    """The HTTP status; 0 when no answer came."""
+    ok: bool
+    """A 2xx whose stream ended with `[DONE]`."""
+    cut: bool = False
+    """The stream began and did not end."""
+    error: Failure = ""
+    ttft_seconds: Seconds | None = None
+    """From sending the request to the first token; None when none came."""
+    itl_mean_seconds: Seconds | None = None
+    """Mean time between tokens after the first; None when there were fewer than two."""
+    duration_seconds: Seconds
+    output_tokens: int = 0
+    finish_reason: str = ""
+    refusal: bool | None = None
+    """Whether the answer declines in words; None when there was none. Not to be mistaken for `refused`."""
+    entropy: float | None = None
+    """Mean over the answer's tokens, in nats; None when its log probabilities were not asked for."""
+    prompt_characters: int | None = None
+    """This and all below are None or empty in lines of loads that did not look."""
+    prompt_tokens: int | None = None
+    """As the engine counted, with its chat template."""
+    prompt_language: str = ""
+    """ISO 639-1; empty also when the prompt is too short to tell."""
+    prompt_topic: int | None = None
+    """A cluster of the load's frozen topic model; None when it has none."""
+
+    @property
+    def ended(self) -> float:
+        """Unix time in seconds: a request belongs to the window in which it ended."""
+        return self.started + self.duration_seconds
+
+    @property
+    def refused(self) -> bool:
+        """Answered with a 4xx."""
+        return 400 <= self.status < 500
+
+
+class RecordReader:
+    """Follows one file: each call reads what was appended since the last."""
+
+    def __init__(self, path: Path, *, offset: int = 0) -> None:
+        """`offset` is where to begin, in bytes; it must be the start of a line."""
+        self.path = path
+        self.offset = offset
+
+    def read_new(self) -> list[RequestRecord]:
+        """The records appended since the last call; a line without its end waits for the next.
+
+        Raises:
+            OutsideError: when the file is not there, or a complete line is no record.
+        """
+        return [record for record, _ in self.read_lines()]
+
+    def read_lines(self) -> Iterator[tuple[RequestRecord, bytes]]:
+        """As `read_new`, one after the other, each record with its line; what was not taken is read again."""
+        try:
+            with self.path.open("rb") as file:
+                file.seek(self.offset)
+                data = file.read()
+        except OSError as error:
+            raise OutsideError(f"cannot read the load's records {self.path}: {error.strerror}") from error
+        # The load writes while we read: its last line may be half there.
+        for line in data[: data.rfind(b"\n") + 1].splitlines(keepends=True):
+            if line.strip():
+                yield self._parse(line), line
+            self.offset += len(line)
+
+    def _parse(self, line: bytes) -> RequestRecord:
+        try:
+            return RequestRecord.model_validate_json(line)
+        except ValidationError as error:
+            raise OutsideError(
+                f"{self.path} has a line that is no record", hint="is another program writing to it?", detail=str(error)
+            ) from error

@@ -1,0 +1,80 @@
+"""What we write by ourselves is what libyaml would have written, and it reads what PyYAML reads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidegate.core.yaml_text import PlainLoader, all_composed, content_of, yaml_text
+
+FILES = sorted(path for path in (Path(__file__).parents[2] / "golden").rglob("*.yaml"))
+"""Rules, manifests and workflows, and the specs that they are made of."""
+
+
+class GeneralDumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
+    """As `yaml_text` promises: every label written out, texts of several lines as such."""
+
+    def ignore_aliases(self, _data: object) -> bool:
+        return True
+
+
+GeneralDumper.add_representer(
+    str,
+    lambda dumper, text: dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None),
+)
+
+
+def general(document: object) -> str:
+    return str(yaml.dump(document, Dumper=GeneralDumper, sort_keys=False, width=2**31 - 1, allow_unicode=True))
+
+
+def documents() -> st.SearchStrategy[dict[str, object]]:
+    """Also of texts that look like other things, end in spaces or colons, and hold line ends of all kinds."""
+    anything = st.text(st.characters(exclude_categories=("Cs",)), max_size=12)
+    odd = st.text(st.sampled_from("ab1 \n\t:#-'\"|>{}[],&*!%@`=.~<?\\é\x85\u2028\ufeff"), max_size=12)
+    words = st.sampled_from(
+        ["yes", "No", "NULL", "~", "1e3", "0x1f", "1:30", "2026-01-01", "=", "<<", "---", "a" * 200]
+    )
+    lines = st.lists(st.text("(sum a:#}) \t", max_size=6), min_size=1, max_size=4).map("\n".join)
+    texts = st.one_of(anything, odd, words, lines, lines.map(lambda text: f"{text}\n"))
+    leaves = st.one_of(texts, st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), st.dates())
+    values = st.recursive(
+        leaves, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3), max_leaves=12
+    )
+    return st.dictionaries(texts, values, max_size=4)
+
+
+@given(documents())
+def test_any_document_is_written_as_libyaml_writes_it(document: dict[str, object]) -> None:
+    assert yaml_text(document) == general(document)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: "/".join(path.parts[-3:]))
+def test_every_golden_document_is_read_and_written_as_by_pyyaml_itself(path: Path) -> None:
+    expected = [found for found in yaml.load_all(path.read_text(), Loader=PlainLoader) if found is not None]
+    found = [content_of(root) for root in all_composed(path.read_text())]
+    assert found == expected
+    for document in found:
+        assert isinstance(document, dict)
+        assert yaml_text(document) == general(document)
+
+
+def test_reading_what_is_merged_leaves_every_key_where_it_was() -> None:
+    text = "base: &base {a: 1, b: 2}\nmore: &more {<<: *base, c: 3}\nall: {<<: *more, a: 4}\n"
+    (root,) = all_composed(text)
+    before = [pair[0].start_mark.line for _, value in root.value for pair in value.value]
+    assert content_of(root) == {
+        "base": {"a": 1, "b": 2},
+        "more": {"a": 1, "b": 2, "c": 3},
+        "all": {"a": 4, "b": 2, "c": 3},
+    }
+    assert [pair[0].start_mark.line for _, value in root.value for pair in value.value] == before
+
+
+def test_a_date_is_text_for_libyaml_too() -> None:
+    (root,) = all_composed("day: 2026-02-30\n")
+    assert content_of(root) == {"day": "2026-02-30"}

@@ -1,0 +1,1 @@
+"""Use cases of a fleet of clusters besides its deliveries."""

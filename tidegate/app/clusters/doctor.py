@@ -1,0 +1,178 @@
+"""What is wrong with the regions of a fleet of clusters."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from pipelines.authority.engine_images import pem_of
+from pipelines.plan.region_objects import guard_image, region_objects
+from pipelines.plan.scrapes import asked_of_prometheus, scraping_of
+from pipelines.spec.delivery import Delivery
+from pipelines.spec.trust import Trusted
+from rollouts.doctor import WORKFLOWS_NAMESPACE, DiagnosisTarget, Finding, Severity, diagnose
+from rollouts.doctor.gather import required_access
+from rollouts.manifests.manifest import Release
+from rollouts.manifests.spec import ArgoFleetSpec
+from tidegate.app.plan import require_files_for_pods
+from tidegate.app.process import note
+from tidegate.app.wiring.fleets import cluster_client, prometheus_of
+from tidegate.app.wiring.specs import read_spec
+from tidegate.app.wiring.stores import open_deliveries
+from tidegate.app.wiring.trust import trust_next_to, trusted_images
+from tidegate.core.clock import SystemClock
+from tidegate.core.errors import ExitCode, TidegateError, UsageError
+from tidegate.core.model import Json
+
+
+@dataclass(frozen=True)
+class DoctorOptions:
+    """What the command line says."""
+
+    regions: tuple[str, ...]
+    """All of the spec when empty."""
+    controller_namespace: str
+    state: Path
+    tracking_uri: str | None
+
+
+@dataclass(frozen=True)
+class RegionCheck:
+    """What became of one region: its findings, or why it could not be looked at."""
+
+    findings: tuple[Finding, ...] = ()
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class _Spec:
+    """A spec, with what stands next to it and what the registry knows of it."""
+
+    spec: Delivery
+    fleet: ArgoFleetSpec
+    trusted: Trusted
+    last: datetime | None
+    """When a delivery of it last began."""
+
+    def patient(self, region: str, controller_namespace: str) -> DiagnosisTarget:
+        """Whom to look at there."""
+        return DiagnosisTarget(
+            region=region,
+            delivery=self.spec.metadata.name,
+            controller_namespace=controller_namespace,
+            questions=asked_of_prometheus(self.spec, region),
+            scraping=scraping_of(self.spec, region),
+            rights=required_access(self.fleet, self.spec.metadata.name, region, guard_image(self.spec)),
+            guard=guard_image(self.spec),
+            workflows_in=_workflows_in(self.spec, self.fleet),
+            objects=_objects(self.spec, self.fleet, region, self.trusted),
+            last_delivery=self.last,
+        )
+
+
+@dataclass(frozen=True)
+class Examination:
+    """What was found in each region."""
+
+    spec: Delivery
+    regions: Mapping[str, RegionCheck]
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """A region that could not be looked at counts for more than what was found in others."""
+        if any(one.problem for one in self.regions.values()):
+            return ExitCode.OUTSIDE
+        findings = (finding for one in self.regions.values() for finding in one.findings)
+        worse = any(finding.severity is not Severity.NOTE for finding in findings)
+        return ExitCode.ROLLED_BACK if worse else ExitCode.DELIVERED
+
+
+def examine(spec_path: Path, asked: DoctorOptions) -> Examination:
+    """Look at every region at once. Changes nothing.
+
+    Raises:
+        UsageError: the spec's fleet is on this machine, or has no such region.
+    """
+    spec = read_spec(spec_path)
+    fleet: object = spec.fleet
+    if not isinstance(fleet, ArgoFleetSpec):
+        raise UsageError(
+            "`doctor` examines clusters; this spec has its fleet on this machine", hint="set `fleet.kind: argo`"
+        )
+    wanted = _regions(fleet, asked.regions)
+    given = _Spec(spec, fleet, trust_next_to(spec_path.parent), _last_delivery(spec, asked))
+    return Examination(spec, asyncio.run(_look(given, wanted, asked.controller_namespace)))
+
+
+def require_files_of_workflow(spec: Delivery, asked: DoctorOptions) -> None:
+    """Ask the registry, where it is known, whether the pods of the spec's workflow can read the next version's files.
+
+    Raises:
+        UsageError: they cannot.
+    """
+    if spec.workflow and asked.tracking_uri:
+        require_files_for_pods(spec, spec.model.origin, asked.state, asked.tracking_uri)
+
+
+def _regions(fleet: ArgoFleetSpec, asked: tuple[str, ...]) -> tuple[str, ...]:
+    known = tuple(fleet.regions)
+    for region in asked:
+        if region not in known:
+            raise UsageError(f"--region: found {region!r}; expected one of {', '.join(known)}")
+    return asked or known
+
+
+async def _look(given: _Spec, regions: tuple[str, ...], controller_namespace: str) -> Mapping[str, RegionCheck]:
+    looks = (_look_at(given.fleet, given.patient(region, controller_namespace)) for region in regions)
+    return dict(zip(regions, await asyncio.gather(*looks), strict=True))
+
+
+async def _look_at(fleet: ArgoFleetSpec, patient: DiagnosisTarget) -> RegionCheck:
+    """One region on its own: another's absence is not its."""
+    place, prometheus = fleet.regions[patient.region], prometheus_of(fleet, patient.region)
+    try:
+        async with cluster_client(place.context, fleet.namespace) as cluster:
+            return RegionCheck(await diagnose(cluster, prometheus, patient, SystemClock()))
+    except TidegateError as error:
+        return RegionCheck(problem=str(error))
+
+
+def _workflows_in(spec: Delivery, fleet: ArgoFleetSpec) -> tuple[str, ...]:
+    """Argo Workflows' own namespace, or that of the workflows, which a controller of their own may serve."""
+    if spec.workflow is None:
+        return ()
+    return tuple(dict.fromkeys((WORKFLOWS_NAMESPACE, spec.workflow.namespace or fleet.namespace)))
+
+
+def _objects(spec: Delivery, fleet: ArgoFleetSpec, region: str, trusted: Trusted) -> tuple[Json, ...]:
+    """What would be brought there; nothing where it cannot be rendered, which `rollout render` tells."""
+    # Which engine it is changes no name.
+    release = Release(
+        delivery=spec.metadata.name,
+        region=region,
+        version="0",
+        digest="",
+        image="none",
+        accelerator=str(spec.engine.accelerator),
+        public_keys=pem_of(trusted_images(trusted)),
+    )
+    try:
+        return region_objects(spec, fleet, release, repositories=trusted.trust.engines.images).objects
+    except UsageError as error:
+        note(f"{region}: whose the objects there are was not looked at: {error}")
+        return ()
+
+
+def _last_delivery(spec: Delivery, asked: DoctorOptions) -> datetime | None:
+    """When the registry last saw one begin; where there is no registry here, no one knows."""
+    if asked.tracking_uri is None and not (asked.state / "mlflow.db").exists():
+        return None
+    try:
+        last = next(iter(open_deliveries(asked.state, asked.tracking_uri).deliveries(spec.model.name, last=1)), None)
+    except TidegateError as error:
+        note(f"when the last delivery was is not known: {error}")
+        return None
+    return last.started if last else None

@@ -1,0 +1,111 @@
+"""The objects of one region, and what applying them would change."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pipelines.authority.engine_images import pem_of
+from pipelines.plan import region_objects
+from pipelines.plan.region_objects import RegionObjects
+from rollouts.cluster.ownership import foreign_objects, refuse_foreign
+from rollouts.manifests.diff import ObjectDiff, differences
+from rollouts.manifests.manifest import Release
+from rollouts.manifests.render import RenderPart
+from rollouts.manifests.spec import ArgoFleetSpec
+from rollouts.model import ForeignObject
+from tidegate.app.process import note
+from tidegate.app.wiring.fleets import cluster_client
+from tidegate.app.wiring.specs import on_clusters, read_spec, region_of
+from tidegate.app.wiring.trust import trust_next_to, trusted_images
+from tidegate.core.errors import UsageError
+
+_PINNED = re.compile(r"\S+@sha256:[0-9a-f]{64}")
+_VERSION = re.compile(r"[1-9][0-9]*")
+
+
+@dataclass(frozen=True)
+class RegionRelease:
+    """Which engine, in which region of a delivery."""
+
+    spec: Path
+    region: str | None
+    """None for the fleet's only one."""
+    image: str
+    version: str
+    digest: str
+
+
+@dataclass(frozen=True)
+class _Rendered:
+    """The objects, and where they belong."""
+
+    fleet: ArgoFleetSpec
+    release: Release
+    found: RegionObjects
+
+    @property
+    def context(self) -> str:
+        """The kubeconfig's context of the region's cluster."""
+        return self.fleet.regions[self.release.region].context
+
+
+def render_objects(asked: RegionRelease, parts: Sequence[RenderPart], *, against: bool) -> RegionObjects:
+    """The objects; talks to nobody, unless it is asked to look at what is `against` them in the cluster.
+
+    Raises:
+        UsageError: no such region, no fleet of clusters, an image that may be another one tomorrow.
+        NotOurs: somebody else's objects are there, which would be taken over.
+    """
+    rendered = _rendered(asked, parts)
+    if against:
+        refuse_foreign(rendered.release.region, *asyncio.run(_foreign_objects(rendered)))
+    return rendered.found
+
+
+def diff_objects(asked: RegionRelease) -> Sequence[ObjectDiff]:
+    """Ask the cluster for dry runs: what would be other than it is.
+
+    Raises:
+        UsageError: as `render_objects`.
+    """
+    return asyncio.run(_differences(_rendered(asked)))
+
+
+def _rendered(asked: RegionRelease, parts: Sequence[RenderPart] = tuple(RenderPart)) -> _Rendered:
+    spec, trusted = read_spec(asked.spec), trust_next_to(asked.spec.parent)
+    fleet = on_clusters(spec)
+    if not _PINNED.fullmatch(asked.image):
+        raise UsageError(
+            f"--image: found {asked.image!r}; expected REPOSITORY@sha256:DIGEST, as `engine push` prints it"
+        )
+    if not _VERSION.fullmatch(asked.version):
+        raise UsageError(f"--version: found {asked.version!r}; expected the number of a model version")
+    release = Release(
+        delivery=spec.metadata.name,
+        region=region_of(fleet, asked.region),
+        version=asked.version,
+        digest=asked.digest,
+        image=asked.image,
+        public_keys=pem_of(trusted_images(trusted)),
+        accelerator=str(spec.engine.accelerator),
+        accelerators=spec.engine.accelerator_count,
+    )
+    found = region_objects.region_objects(spec, fleet, release, repositories=trusted.trust.engines.images, parts=parts)
+    # A promise that nothing in the cluster watches must not go unnoticed.
+    for reason in found.left_out:
+        note(f"not watched in the cluster: {reason}")
+    return _Rendered(fleet, release, found)
+
+
+async def _foreign_objects(rendered: _Rendered) -> Sequence[ForeignObject]:
+    async with cluster_client(rendered.context, rendered.fleet.namespace) as cluster:
+        return await foreign_objects(cluster, rendered.found.objects, rendered.release.delivery)
+
+
+async def _differences(rendered: _Rendered) -> Sequence[ObjectDiff]:
+    async with cluster_client(rendered.context, rendered.fleet.namespace) as cluster:
+        return await differences(cluster, rendered.found.objects)

@@ -1,0 +1,1 @@
+"""Use cases of engines: building them, and their images."""

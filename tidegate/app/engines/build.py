@@ -1,0 +1,91 @@
+"""A model version becomes an engine, and an image if there is a base for it."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from pathlib import Path
+
+from engine_images.build.model import BuildRecord, BuildRequest, BuiltEngine
+from engine_images.manifest import ENTRYPOINT_FOLDER, ROOT
+from engine_images.oci.entrypoint_files import PACKAGE
+from engine_images.oci.model import Descriptor, Runtime
+from engine_images.signature import SigningKey
+from pipelines.state import StateFolder
+from registry.conventions import ENGINE, ENGINE_PROOF, name_and_reference
+from tidegate.app.engines.keys import read_key
+from tidegate.app.process import note
+from tidegate.app.wiring.engines.images import ImagePlace, base_for_this_machine
+from tidegate.app.wiring.engines.providers import local_engines
+from tidegate.app.wiring.engines.registries import RegistryLogin
+from tidegate.app.wiring.specs import read_spec
+from tidegate.app.wiring.stores import open_registry
+from tidegate.core.errors import UsageError
+
+
+@dataclass(frozen=True)
+class EngineBuildOptions:
+    """What a person asked for."""
+
+    model: str
+    """models:/NAME/VERSION, or models:/NAME@ALIAS."""
+    spec: Path
+    state: Path
+    tracking_uri: str | None
+    base: str | None
+    layout: Path | None
+    with_weights: bool
+    sign_key: Path | None
+
+
+@dataclass(frozen=True)
+class PackedEngine:
+    """What was built, and packed where there was a base."""
+
+    built: BuiltEngine
+    place: ImagePlace | None = None
+    image: Descriptor | None = None
+
+
+def build_engine(request: EngineBuildOptions, login: RegistryLogin) -> PackedEngine:
+    """Build, note on the model version what was proven, and pack what was built.
+
+    Raises:
+        UsageError: a key cannot be read, or a base is given for what nothing serves.
+        NotProven: what was built is not loaded again, or is another model than the eager one.
+    """
+    # Before minutes of compiling: a key or a base that cannot be read.
+    key = SigningKey(read_key(request.sign_key)) if request.sign_key else None
+    base = base_for_this_machine(request.base, login) if request.base else None
+    spec, state = read_spec(request.spec, served=False), StateFolder(request.state)
+    if base and spec.engine.torch:
+        raise UsageError("an image is of an engine that vLLM serves", hint="leave out --base for engine.torch")
+    registry = open_registry(request.state, request.tracking_uri)
+    version = registry.resolve(*name_and_reference(request.model))
+    order, built = asyncio.run(local_engines(spec, state, registry, request.spec.parent).build(version, note))
+    registry.mark(version, {ENGINE: built.engine, ENGINE_PROOF: in_one_line(built.record)})
+    if base is None:
+        return PackedEngine(built)
+    place = ImagePlace(request.layout or state.images, f"{version.name}:{version.version}")
+    image = place.pack_engine(order, built, base, _runtime(order), with_weights=request.with_weights, key=key)
+    return PackedEngine(built, place, image)
+
+
+def _runtime(order: BuildRequest) -> Runtime:
+    """The container's first process: the entrypoint, on the Python of the engine environment that the base has."""
+    return Runtime(
+        entrypoint=(order.environment.python, "-m", PACKAGE, "serve"),
+        environment={"PYTHONPATH": f"{ROOT}/{ENTRYPOINT_FOLDER}", "PYTHONSAFEPATH": "1"},
+        workdir=ROOT,
+    )
+
+
+def in_one_line(record: BuildRecord) -> str:
+    """What was proven, for the model version."""
+    if not (record.cold and record.built and record.agreement):
+        return "runs eagerly: nothing is compiled"
+    agreement = record.agreement
+    return (
+        f"first answer after {record.built.seconds:.1f} s, {record.cold.seconds:.1f} s without its compile cache; "
+        f"{agreement.what} within {agreement.largest:.2g} of eager's, {record.tolerance:g} accepted"
+    )

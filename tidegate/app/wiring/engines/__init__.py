@@ -1,0 +1,1 @@
+"""Builds what makes engines ready, and what moves their images."""

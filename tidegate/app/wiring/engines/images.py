@@ -1,0 +1,130 @@
+"""Images that are made here: on which base, in which layout on this disk, and on their way to a registry."""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from engine_images.adapters.oci_build import (
+    base_at,
+    build_image,
+    build_toolchain,
+    contents_in,
+    distribution_files,
+    every_file,
+    installed_packages,
+)
+from engine_images.adapters.oci_layout import OciLayout, split_layout
+from engine_images.adapters.oci_push import attach_sbom, push_image, sign_image
+from engine_images.adapters.oci_read import InLayout
+from engine_images.build.model import BuildRequest, BuiltEngine
+from engine_images.errors import BrokenImage
+from engine_images.oci.model import Base, Descriptor, Platform, Runtime
+from engine_images.oci.reading import Images
+from engine_images.oci.reference import ImageReference
+from engine_images.oci.toolchain import STEPS, PackingList, packed_distributions
+from engine_images.oci.transfers import PushResult, Transfer
+from engine_images.sbom import sbom_of
+from engine_images.signature import SigningKey
+from tidegate.app.process import note
+from tidegate.app.wiring.engines.registries import RegistryLogin
+
+GO_NAMES = {"x86_64": "amd64", "aarch64": "arm64"}
+"""How images name what Python calls a machine."""
+
+
+def this_platform() -> Platform:
+    """What images that are built on this machine run on."""
+    return Platform(architecture=GO_NAMES.get(platform.machine(), platform.machine()))
+
+
+def base_for_this_machine(text: str, login: RegistryLogin) -> Base:
+    """What an image for this machine continues; see `base_at`."""
+    return base_at(text, this_platform(), login.access)
+
+
+@dataclass(frozen=True)
+class StoredImage:
+    """An image of a layout on this disk, which can be sent from there."""
+
+    layout: OciLayout
+    descriptor: Descriptor
+
+    @classmethod
+    def named(cls, source: str) -> StoredImage:
+        """The image called `PATH[:NAME]`.
+
+        Raises:
+            BrokenImage: no layout is there, or it has no such image.
+        """
+        found = split_layout(source)
+        if found is None:
+            raise BrokenImage(f"{source} is no OCI layout")
+        layout = OciLayout(found[0])
+        return cls(layout, layout.manifest(found[1]))
+
+    @property
+    def images(self) -> Images:
+        """To be read."""
+        return InLayout(self.layout, self.descriptor.digest)
+
+    def push(
+        self, target: ImageReference, login: RegistryLogin, tell: Callable[[Transfer], None] = lambda _: None
+    ) -> PushResult:
+        """Bring it there; `tell` hears of every blob. See `push_image`."""
+        return push_image(self.layout, self.descriptor, target, login.access, tell, _wait_for_registry)
+
+    def attach_sbom(self, sbom: bytes, target: ImageReference, login: RegistryLogin) -> str:
+        """Let the SBOM be found next to the pushed image; returns the digest of what was attached."""
+        return attach_sbom(self.descriptor, target, sbom, login.access, _wait_for_registry).digest
+
+    def sign(self, key: SigningKey, target: ImageReference, login: RegistryLogin) -> str:
+        """Add a signature next to the pushed image; returns its tag."""
+        return sign_image(self.descriptor, target, key, login.access, _wait_for_registry)
+
+
+def _wait_for_registry(seconds: float) -> None:
+    note(f"the registry is away; next attempt in {seconds:g} s")
+    time.sleep(seconds)
+
+
+@dataclass(frozen=True)
+class ImagePlace:
+    """Where an image that is built comes to lie: in a layout, under a name."""
+
+    layout: Path
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.layout}:{self.name}"
+
+    def pack_engine(
+        self,
+        order: BuildRequest,
+        built: BuiltEngine,
+        base: Base,
+        runtime: Runtime,
+        *,
+        with_weights: bool,
+        key: SigningKey | None,
+    ) -> Descriptor:
+        """Put an engine on its base, with the SBOM of the environment that it was built in."""
+        sbom = sbom_of(installed_packages(Path(order.environment.python).parent.parent), order.model)
+        contents = contents_in(built.root, with_weights=with_weights, sbom=sbom)
+        return build_image(
+            OciLayout(self.layout), name=self.name, base=base, contents=contents, runtime=runtime, key=key
+        )
+
+    def pack_toolchain(self, base: Base, installed: Path, *, whole: bool) -> StoredImage:
+        """Put tidegate as it is installed in a folder on its base: the `whole` of it, or what steps need."""
+        layout = OciLayout(self.layout)
+        files = every_file(installed) if whole else _needed_files(installed)
+        return StoredImage(layout, build_toolchain(layout, name=self.name, base=base, files=files))
+
+
+def _needed_files(installed: Path) -> Mapping[str, Path]:
+    needs = PackingList.read(STEPS)
+    return distribution_files(installed, lambda requires: packed_distributions(needs, requires), leaves=needs.leaves)

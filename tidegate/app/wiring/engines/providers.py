@@ -1,0 +1,101 @@
+"""Builds what makes engines ready: from the pinned environment on this machine, or from images that were proven."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pipelines.adapters.image_engines import ImageEngines
+from pipelines.authority.engine_images import TrustedImages
+from pipelines.ports import EngineProvider, VersionRegistry
+from pipelines.spec.delivery import Delivery
+from pipelines.state import StateFolder
+from rollouts.manifests.spec import ArgoFleetSpec
+from tidegate.app.process import note
+from tidegate.core.clock import SystemClock
+from tidegate.core.errors import OutsideError
+
+if TYPE_CHECKING:
+    from engine_images.model import EngineEnvironment
+    from engine_images.ports import BuildRunner
+    from pipelines.adapters.local_engines import LocalEngines
+
+
+def engine_provider(
+    spec: Delivery,
+    state: StateFolder,
+    registry: VersionRegistry,
+    images: Mapping[str, str] | None = None,
+    trusted: TrustedImages | None = None,
+) -> EngineProvider:
+    """What makes a model version ready for the spec's fleet; `images` are those that a plan settled."""
+    if isinstance(spec.fleet, ArgoFleetSpec):
+        name = spec.metadata.name
+        return ImageEngines(registry=registry, state=state, name=name, images=images or {}, trusted=trusted)
+    return local_engines(spec, state, registry)
+
+
+def local_engines(
+    spec: Delivery, state: StateFolder, registry: VersionRegistry, spec_folder: Path = Path()
+) -> LocalEngines:
+    """Engines of the pinned environment on this machine; files that the spec names lie in `spec_folder`.
+
+    Raises:
+        OutsideError: when the environment is not there; the hint says how to make it.
+    """
+    from engine_images.adapters.environment import find_engine_environment
+    from engine_images.adapters.torch_runner import TorchRunner
+    from engine_images.adapters.vllm_runner import CompletionScorer, VllmRunner
+    from engine_images.build.builder import Builder
+    from engine_images.build.engine_store import EngineStore
+    from pipelines.adapters.local_engines import BuildServers, LocalEngines
+
+    # Stable and canary always share the cores; a thread more than there are cores costs more than it brings.
+    threads = max(1, (os.cpu_count() or 1) // 2)
+    name, environment = spec.metadata.name, find_engine_environment()
+    vllm = VllmRunner(BuildServers(SystemClock(), name=name), CompletionScorer())
+    return LocalEngines(
+        registry=registry,
+        settings=spec.engine,
+        environment=environment,
+        state=state,
+        builder=Builder(EngineStore(state.builds), TorchRunner(environment) if spec.engine.torch else vllm),
+        name=name,
+        threads=threads,
+        spec_folder=spec_folder,
+    )
+
+
+def torch_builds(timeout_seconds: float) -> tuple[EngineEnvironment, BuildRunner]:
+    """The engine environment, and what builds torch modules in it.
+
+    Raises:
+        OutsideError: as `local_engines`.
+    """
+    from engine_images.adapters.environment import find_engine_environment
+    from engine_images.adapters.torch_runner import TorchRunner
+
+    environment = find_engine_environment()
+    return environment, TorchRunner(environment, timeout_seconds=timeout_seconds)
+
+
+def set_up_machine(wheels: Path | None = None) -> None:
+    """Bring what a fleet on this machine needs, and note what is there; from a folder of `wheels` without a network.
+
+    Raises:
+        OutsideError: something cannot be installed from here; the hint is the command to run. Everything else was.
+    """
+    from engine_images.adapters.environment import engine_home, ensure_engine_environment, ensure_system_packages
+
+    missing: OutsideError | None = None
+    try:
+        ensure_system_packages(note)
+    except OutsideError as error:
+        note(str(error))
+        missing = error
+    environment = ensure_engine_environment(note, wheels)
+    note(f"{'ready' if missing is None else 'made'}: vLLM {environment.vllm} at {engine_home()}")
+    if missing:
+        raise missing

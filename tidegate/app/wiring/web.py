@@ -1,0 +1,142 @@
+"""Where `serve` listens: its sockets, its certificate, and who may look at the page."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from socket import socket
+from urllib.parse import urlsplit
+
+from starlette.applications import Starlette
+
+from pipelines.adapters.web_server import Tls, address_of, answering, listening
+from pipelines.triggers.access import Login
+from pipelines.triggers.webhooks import weakness
+from tidegate.app.process import host_and_port
+from tidegate.core.errors import UsageError
+
+LOOPBACK = "127.0.0.1"
+
+
+@dataclass(frozen=True)
+class ListenOptions:
+    """As the options say it."""
+
+    address: str
+    page: str | None = None
+    """Where the page is; as `address` on the loopback, else next to it on the loopback."""
+    token: Path | None = None
+    user_header: str | None = None
+    proxies: Sequence[str] = ()
+    hosts: Sequence[str] = ()
+    certificate: Path | None = None
+    key: Path | None = None
+
+    @property
+    def tls(self) -> Tls | None:
+        """What both addresses prove themselves with.
+
+        Raises:
+            UsageError: one of the two files is missing.
+        """
+        if (self.certificate is None) != (self.key is None):
+            raise UsageError("--tls-cert without --tls-key, or the other way round", hint="give both")
+        return Tls(self.certificate, self.key) if self.certificate and self.key else None
+
+    @property
+    def login(self) -> Login:
+        """Who may look.
+
+        Raises:
+            UsageError: the token cannot be read or could be guessed, or a network is none.
+        """
+        proxies = tuple(map(_network, self.proxies)) or Login.proxies
+        return Login(token=_token(self.token), header=self.user_header, proxies=proxies)
+
+    def names(self, registered: str | None) -> frozenset[str]:
+        """What the page is called; MLflow's way here is one of its names."""
+        own = {urlsplit(registered).hostname or ""} if registered else set()
+        return frozenset({*self.hosts, *own} - {""})
+
+
+@dataclass(frozen=True)
+class Listeners:
+    """Where webhooks come, and where the page is."""
+
+    options: ListenOptions
+    webhooks: socket
+    page: socket
+    """The same socket where both are on one address of the loopback."""
+
+    @property
+    def webhooks_address(self) -> str:
+        """`http://HOST:PORT`, or `https://`."""
+        return address_of(self.webhooks, tls=self.options.tls)
+
+    @property
+    def page_address(self) -> str:
+        """As `webhooks_address`."""
+        return address_of(self.page, tls=self.options.tls)
+
+    @asynccontextmanager
+    async def answering(self, webhooks: Starlette, page: Starlette) -> AsyncIterator[None]:
+        """Each application on its own; where there is one socket, `page` alone, which takes webhooks too."""
+        async with AsyncExitStack() as stack:
+            if self.webhooks is not self.page:
+                await stack.enter_async_context(answering(webhooks, self.webhooks, tls=self.options.tls))
+            await stack.enter_async_context(answering(page, self.page, tls=self.options.tls))
+            yield
+
+
+@contextmanager
+def listening_sockets(listen: ListenOptions) -> Iterator[Listeners]:
+    """The sockets, closed at the end.
+
+    Raises:
+        UsageError: the page would be shown to others without a login.
+        OutsideError: nobody can listen there.
+    """
+    host, port = host_and_port(listen.address)
+    page = host_and_port(listen.page) if listen.page else (host, port) if _is_loopback(host) else _next_port(port)
+    if not _is_loopback(page[0]) and not listen.login.required:
+        raise UsageError(
+            f"the page at {page[0]}:{page[1]} would be shown to the one who reaches it",
+            hint="say --page-token FILE or --page-user-header NAME, or --page 127.0.0.1:PORT",
+        )
+    with ExitStack() as stack:
+        heard = stack.enter_context(listening(host, port))
+        yield Listeners(listen, heard, heard if page == (host, port) else stack.enter_context(listening(*page)))
+
+
+def _next_port(port: int) -> tuple[str, int]:
+    return LOOPBACK, port + 1 if 0 < port < 65535 else 0
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
+    try:
+        return ipaddress.ip_network(text)
+    except ValueError:
+        raise UsageError(f"--page-proxy {text}: expected an address, or a block such as 10.20.0.0/16") from None
+
+
+def _token(path: Path | None) -> str | None:
+    if path is None:
+        return None
+    try:
+        token = path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "no text"
+        raise UsageError(f"--page-token {path}: {str(reason).lower()}") from error
+    if weak := weakness(token):
+        raise UsageError(f"--page-token {path}: {weak}", hint="for instance what `openssl rand -hex 32` prints")
+    return token

@@ -1,0 +1,1 @@
+"""What `tidegate slo` runs: specs without a delivery are read without what reads one."""
