@@ -1,4 +1,4 @@
-"""What the clusters of a run were: `docs/reference/compatibility.md` tells it, from the file that a run of the tests leaves.
+"""What the clusters of a run were, for `docs/reference/compatibility.md`, from the file that a run of the tests leaves.
 
 A cluster is asked where it tells; the versions of what stands around it are those that its surroundings name.
 """
