@@ -25,7 +25,7 @@ async def versions_of(cluster: Cluster, told: Mapping[str, str]) -> dict[str, st
     """By name, without a leading `v`; `told` is what the cluster does not say itself."""
     routes = await cluster.get(CUSTOM_RESOURCE_DEFINITIONS, ROUTES)
     asked = {
-        "Kubernetes": (await cluster.server_version())["gitVersion"],
+        "Kubernetes": json.loads(await cluster.text("/version"))["gitVersion"],
         "Gateway API": routes["metadata"].get("annotations", {}).get(BUNDLE, ""),
     }
     found = {name: version.removeprefix("v") for name, version in {**told, **asked}.items() if version}
