@@ -1,4 +1,4 @@
-"""The last delivery, who carries it, and what every region serves."""
+"""The last delivery, who carries it, and what every region serves; and the deliveries before it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pipelines.ports import Fleet
 from pipelines.run.regions import foreign_objects_in
 from pipelines.spec.delivery import Delivery
 from pipelines.state import StateFolder
-from pipelines.views.status import DeliveryStatus, FleetSnapshot, StatusReport
+from pipelines.views.status import DeliveryStatus, FleetSnapshot, PastDelivery, StatusReport
 from registry.adapters.mlflow_deliveries import MlflowDeliveries
 from rollouts.errors import FleetError
 from rollouts.model import CarrierHeartbeat, RegionState
@@ -46,6 +46,13 @@ def status(spec_path: Path, state: Path, tracking_uri: str | None = None) -> Sta
     spec, folder = read_delivery(spec_path), StateFolder(state)
     delivery = read_status(open_deliveries(state, tracking_uri), spec.model.name, folder.unwritten)
     return StatusReport(delivery, asyncio.run(_observe(spec, folder)), holder(folder.lock))
+
+
+def history(spec_path: Path, state: Path, tracking_uri: str | None, *, last: int) -> list[PastDelivery]:
+    """The last deliveries of the spec's model, newest first. Changes nothing."""
+    ledgers = open_deliveries(state, tracking_uri)
+    found = ledgers.deliveries(read_delivery(spec_path).model.name, last=last)
+    return [PastDelivery(each, ledgers.is_alive(each)) for each in found]
 
 
 async def read_report(spec: Delivery, state: Path, tracking_uri: str | None, open_fleets: FleetsOpener) -> StatusReport:

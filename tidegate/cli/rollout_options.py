@@ -21,23 +21,30 @@ if TYPE_CHECKING:
     from rollouts.manifests.spec import ArgoFleetSpec
 
 Context = Annotated[
-    str | None, typer.Option("--context", help="Of the kubeconfig; default: its current one, or this pod's cluster.")
+    str | None,
+    typer.Option("--context", help="Context of the kubeconfig; default: the current one, or this pod's cluster."),
 ]
-Namespace = Annotated[str | None, typer.Option("--namespace", help="Default: the context's.")]
-RegionOfSpec = Annotated[str | None, typer.Option("--region", help="Of the spec; may be left out when there is one.")]
+Namespace = Annotated[str | None, typer.Option("-n", "--namespace", help="Namespace; default: the context's.")]
+RegionOfSpec = Annotated[
+    str | None, typer.Option("--region", help="Region of the spec; may be left out when it has only one.")
+]
 
 
 @dataclass(frozen=True)
 class ClusterOptions:
-    """Which namespace of which cluster; None where nothing is said."""
+    """Which namespace of which cluster; None where nothing is given."""
 
     context: Context = None
     namespace: Namespace = None
     spec: Annotated[
         Path | None,
-        typer.Option("--spec", help="A delivery's spec: gives cluster, namespace and name.", show_default=False),
+        typer.Option(
+            "-f", "--file", "--spec", help="Take cluster, namespace and name from this spec.", show_default=False
+        ),
     ] = None
-    region: Annotated[str | None, typer.Option("--region", help="Of --spec; may be left out when there is one.")] = None
+    region: Annotated[
+        str | None, typer.Option("--region", help="Region of --spec; may be left out when it has only one.")
+    ] = None
 
     def named(self, name: str | None) -> RolloutOptions:
         """The Rollout of that name there."""
@@ -49,7 +56,8 @@ class RolloutOptions(ClusterOptions):
     """And which Rollout."""
 
     name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="The Rollout; with --spec the delivery's.", show_default=False)
+        str | None,
+        typer.Argument(metavar="NAME", help="The Rollout; default: the delivery's, with --spec.", show_default=False),
     ] = None
 
 
@@ -63,7 +71,9 @@ class ReleaseOptions:
     version: Annotated[str, typer.Option("--version", help="The model version's number.", show_default=False)]
     spec: Spec = SPEC
     region: RegionOfSpec = None
-    digest: Annotated[str, typer.Option("--digest", help="The model version's digest, to be noted on its pods.")] = ""
+    digest: Annotated[
+        str, typer.Option("--digest", help="Digest of the model version, for an annotation of its pods.")
+    ] = ""
 
 
 @dataclass(frozen=True)

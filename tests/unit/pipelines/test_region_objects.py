@@ -11,8 +11,8 @@ from pipelines.plan.region_objects import region_objects, trial_of
 from pipelines.spec.delivery import Delivery
 from rollouts.kube.model import Json
 from rollouts.kube.resources import resource_of
+from rollouts.manifests.conventions import RenderPart
 from rollouts.manifests.manifest import Release, ReleaseCandidate
-from rollouts.manifests.render import RenderPart
 from rollouts.manifests.schema import problems_in
 from rollouts.manifests.spec import ArgoFleetSpec
 from tidegate.core.spec import SpecError, parse_spec

@@ -26,7 +26,7 @@ from tidegate.app.process import note
 from tidegate.app.wiring.specs import read_spec
 from tidegate.app.wiring.stores import open_deliveries
 from tidegate.app.wiring.trust import trust_next_to, trusted_images
-from tidegate.cli.output import print_json
+from tidegate.cli.output import OutputForm, print_data
 from tidegate.cli.views.console import PlainConsole
 from tidegate.cli.views.doctor import findings_text
 from tidegate.core.clock import SystemClock
@@ -78,7 +78,7 @@ class _Spec:
         )
 
 
-def examine(spec_path: Path, asked: DoctorOptions, *, as_json: bool) -> int:
+def examine(spec_path: Path, asked: DoctorOptions, *, output: OutputForm) -> int:
     """Look at every region at once, tell, and return what the worst of it means."""
     spec = read_spec(spec_path)
     fleet: object = spec.fleet
@@ -89,8 +89,8 @@ def examine(spec_path: Path, asked: DoctorOptions, *, as_json: bool) -> int:
     wanted = _regions(fleet, asked.regions)
     given = _Spec(spec, fleet, trust_next_to(spec_path.parent), _last_delivery(spec, asked))
     seen = asyncio.run(_look(given, wanted, asked.controller_namespace))
-    if as_json:
-        print_json([_as_data(region, one) for region, one in seen.items()])
+    if output.is_data:
+        print_data([_as_data(region, one) for region, one in seen.items()], output)
     else:
         PlainConsole(soft_wrap=True).print(
             findings_text({name: (one.findings, one.problem) for name, one in seen.items()})

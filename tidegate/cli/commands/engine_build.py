@@ -36,7 +36,7 @@ from tidegate.app.wiring.engines import local_engines
 from tidegate.app.wiring.specs import read_spec
 from tidegate.app.wiring.stores import open_registry
 from tidegate.cli.engine_images import RegistryLogin, aligned, in_bytes, read_key, this_platform
-from tidegate.cli.output import print_json
+from tidegate.cli.output import OutputForm, print_data
 from tidegate.core.errors import UsageError
 
 
@@ -55,7 +55,7 @@ class EngineBuildOptions:
     sign_key: Path | None
 
 
-def build_engine(request: EngineBuildOptions, login: RegistryLogin, *, as_json: bool) -> int:
+def build_engine(request: EngineBuildOptions, login: RegistryLogin, *, output: OutputForm) -> int:
     """Build, and pack what was built."""
     # Before minutes of compiling: a key or a base that cannot be read.
     key = SigningKey(read_key(request.sign_key)) if request.sign_key else None
@@ -75,8 +75,8 @@ def build_engine(request: EngineBuildOptions, login: RegistryLogin, *, as_json: 
             OciLayout(layout), name=name, base=base, contents=contents, runtime=_runtime(order), key=key
         )
         image = (f"{layout}:{name}", descriptor)
-    if as_json:
-        print_json(document_of(built, image))
+    if output.is_data:
+        print_data(document_of(built, image), output)
         return 0
     print(f"engine  {built.engine}{', found' if built.found else ''}")
     print(f"at      {built.root}")
@@ -174,7 +174,7 @@ class TorchOptions:
     timeout: float
 
 
-def build_module(asked: TorchOptions, *, as_json: bool) -> int:
+def build_module(asked: TorchOptions, *, output: OutputForm) -> int:
     """Build each mode, and print what was proven."""
     note("`engine torch` goes with the next release: set engine.torch in a spec, and run `tidegate engine build`")
     if asked.save and asked.load:
@@ -190,8 +190,8 @@ def build_module(asked: TorchOptions, *, as_json: bool) -> int:
     workload = TorchWorkload(factory=asked.factory, shapes=shapes, device=asked.device, repeats=asked.repeats)
     with tempfile.TemporaryDirectory(prefix="tidegate-torch-") as workdir:
         built = asyncio.run(_build(asked, workload, Path(workdir)))
-    if as_json:
-        print_json({mode: document_of(engine, None) for mode, engine in built.items()})
+    if output.is_data:
+        print_data({mode: document_of(engine, None) for mode, engine in built.items()}, output)
         return 0
     for mode, engine in built.items():
         print(f"mode {mode}")

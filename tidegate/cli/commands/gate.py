@@ -29,7 +29,7 @@ from pipelines.spec.delivery import Delivery
 from pipelines.state import StateFolder
 from tidegate.app.process import note
 from tidegate.app.wiring.stores import open_deliveries
-from tidegate.cli.output import print_json
+from tidegate.cli.output import OutputForm, print_data
 from tidegate.cli.views.plan import print_forecasts
 from tidegate.core.durations import parse_duration
 from tidegate.core.errors import ExitCode, UsageError
@@ -237,7 +237,7 @@ class ExpectedTraffic:
     stable_pods: int
 
 
-def plan_gates(gates: Path, expected: ExpectedTraffic, *, as_json: bool) -> int:
+def plan_gates(gates: Path, expected: ExpectedTraffic, *, output: OutputForm) -> int:
     """Tell what every gate needs; the exit code is 3 when one would not pass a healthy version in time."""
     judged = read_gates(gates)
     within = _within(expected.within)
@@ -247,9 +247,9 @@ def plan_gates(gates: Path, expected: ExpectedTraffic, *, as_json: bool) -> int:
         error_rate=_error_rate(expected.error_rate), spread=expected.spread, stable_pods=expected.stable_pods
     )
     found = [with_remedy(terms, forecast, exposure, assumed) for forecast in forecasts(terms, exposure, assumed)]
-    if as_json:
+    if output.is_data:
         told = [forecast.model_dump(mode="json") for forecast in found]
-        print_json({"name": judged.name, "expected": assumed.model_dump(), "gates": told})
+        print_data({"name": judged.name, "expected": assumed.model_dump(), "gates": told}, output)
     else:
         print_forecasts(judged.name, found, assumed)
     return ExitCode.DELIVERED if all(forecast.reachable for forecast in found) else ExitCode.INCONCLUSIVE
@@ -356,16 +356,18 @@ class ReplayedTest:
         return f"same verdicts, bit for bit: {self.batches:,} batches, {self.verdicts:,} verdicts"
 
 
-def replay_recorded(recorded: str, stage: str | None, state: Path, tracking_uri: str | None, *, as_json: bool) -> int:
+def replay_recorded(
+    recorded: str, stage: str | None, state: Path, tracking_uri: str | None, *, output: OutputForm
+) -> int:
     """Replay every transcript that is meant; 1 when a verdict differs."""
     held: list[ReplayedTest] = []
     with _transcripts(recorded, stage, StateFolder(state), tracking_uri) as paths:
         for path in paths:
             held.append(_replay_one(path))
-            if not as_json:
+            if not output.is_data:
                 print(*[f"{held[-1].trial}:", *held[-1].changes, held[-1]], sep="\n", flush=True)
-    if as_json:
-        print_json([_document(each) for each in held])
+    if output.is_data:
+        print_data([_document(each) for each in held], output)
     return ExitCode.ROLLED_BACK if any(each.differences for each in held) else ExitCode.DELIVERED
 
 

@@ -37,7 +37,7 @@ from tidegate.cli.engine_images import (
     this_platform,
     wait_for_registry,
 )
-from tidegate.cli.output import print_json
+from tidegate.cli.output import OutputForm, print_data
 
 if TYPE_CHECKING:
     from registry.adapters.mlflow_models import MlflowRegistry
@@ -45,12 +45,12 @@ if TYPE_CHECKING:
 FILES = 40
 
 
-def show_image(name: str, login: RegistryLogin, *, as_json: bool) -> int:
+def show_image(name: str, login: RegistryLogin, *, output: OutputForm) -> int:
     """Print it."""
     with opened(name, login) as images:
         image = read_engine(images)
-    if as_json:
-        print_json(image.model_dump(mode="json") | {"size": image.size})
+    if output.is_data:
+        print_data(image.model_dump(mode="json") | {"size": image.size}, output)
         return 0
     print("\n".join(_contents(image)))
     return 0
@@ -89,13 +89,15 @@ def _contents(image: EngineImage) -> Iterator[str]:
 NOTHING = "-"
 
 
-def show_difference(a: str, b: str, login: RegistryLogin, *, as_json: bool) -> int:
+def show_difference(a: str, b: str, login: RegistryLogin, *, output: OutputForm) -> int:
     """Print every difference."""
     with opened(a, login) as first, opened(b, login) as second:
         one, two = read_engine(first), read_engine(second)
     found = differences(one, two)
-    if as_json:
-        print_json({"a": one.digest, "b": two.digest, "differences": [each.model_dump(mode="json") for each in found]})
+    if output.is_data:
+        print_data(
+            {"a": one.digest, "b": two.digest, "differences": [each.model_dump(mode="json") for each in found]}, output
+        )
         return 0
     print("\n".join(_differences(found)) if found else "no difference in what the engines hold")
     return 0
@@ -119,7 +121,7 @@ def push_engine(
     sign_key: Path | None,
     marks: MlflowRegistry | None,
     *,
-    as_json: bool,
+    output: OutputForm,
 ) -> int:
     """Push, attach the SBOM, sign; then say it on the model version in `marks`, where there is one."""
     found, target = split_layout(source), ImageReference.parse(reference)
@@ -137,8 +139,8 @@ def push_engine(
     if marks and version:
         marks.mark(version, {ENGINE_IMAGE: pushed.reference})
         note(f"{version.uri} is served from it")
-    if as_json:
-        print_json(pushed.model_dump(mode="json") | {"sbom": attached, "signature": signature})
+    if output.is_data:
+        print_data(pushed.model_dump(mode="json") | {"sbom": attached, "signature": signature}, output)
     else:
         print(pushed.reference)
     return 0
@@ -170,14 +172,14 @@ BY_IMAGE = "everything: base, entrypoint, first process, user, variables, every 
 BY_LOOK = "entrypoint, first process and user are this tidegate's own; base, variables, other layers nobody's word"
 
 
-def verify_image(name: str, key: Path, login: RegistryLogin, *, as_json: bool) -> int:
+def verify_image(name: str, key: Path, login: RegistryLogin, *, output: OutputForm) -> int:
     """Say what was proven; anything else is an error."""
     public = read_key(key)
     with opened(name, login) as images:
         proof = prove_image(images, {str(key): public})
-    if as_json:
+    if output.is_data:
         covered = {"manifest": proof.manifest_by, "image": proof.image_by}
-        print_json({"image": name, "digest": proof.image.digest, "verified": True, "signed_by": covered})
+        print_data({"image": name, "digest": proof.image.digest, "verified": True, "signed_by": covered}, output)
         return 0
     whole = ("image", f"signed by {proof.image_by}", BY_IMAGE) if proof.image_by else ("image", "not signed", BY_LOOK)
     print(f"{name}: {proof.image.digest}")
@@ -198,15 +200,15 @@ class ToolchainOptions:
     """Pack all that is installed, and not only what steps need."""
 
 
-def build_step_image(request: ToolchainOptions, login: RegistryLogin, *, as_json: bool) -> int:
+def build_step_image(request: ToolchainOptions, login: RegistryLogin, *, output: OutputForm) -> int:
     """Build, and push where a registry is named."""
     target = ImageReference.parse(request.push) if request.push else None
     base = base_at(request.base, this_platform(), login.access)
     layout, name = OciLayout(request.layout), f"tidegate:{__version__}"
     image = build_toolchain(layout, name=name, base=base, files=_files(request))
     pushed = push_image(layout, image, target, login.access, sleep=wait_for_registry).reference if target else None
-    if as_json:
-        print_json({"image": f"{request.layout}:{name}", "digest": image.digest, "pushed": pushed})
+    if output.is_data:
+        print_data({"image": f"{request.layout}:{name}", "digest": image.digest, "pushed": pushed}, output)
     else:
         print(pushed or f"{request.layout}:{name}, {image.digest}")
     return 0

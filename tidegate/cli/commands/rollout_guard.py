@@ -12,7 +12,7 @@ from rollouts.adapters.probes import answering
 from rollouts.cluster.guard import Guard, GuardLoop
 from rollouts.cluster.model import RegionConfig
 from rollouts.cluster.routes import HttpRoutes, RouteKind, VirtualServices
-from rollouts.manifests.traffic_spec import TrafficRouter
+from rollouts.manifests.conventions import TrafficRouter
 from tidegate.app.process import cancelled_by_signals
 from tidegate.cli.output import say
 from tidegate.cli.rollout_options import seconds_of

@@ -13,19 +13,18 @@ from pipelines.spec.delivery import Delivery
 from rollouts.adapters.kube.client import connect
 from rollouts.cluster.ownership import foreign_objects, refuse_foreign
 from rollouts.kube.model import Json
+from rollouts.manifests.conventions import RenderPart
 from rollouts.manifests.diff import DiffState, ObjectDiff, differences
 from rollouts.manifests.manifest import Release
-from rollouts.manifests.render import RenderPart
 from rollouts.manifests.spec import ArgoFleetSpec
 from rollouts.model import ForeignObject
 from tidegate.app.process import note
 from tidegate.app.wiring.specs import read_spec
 from tidegate.app.wiring.trust import trust_next_to, trusted_images
-from tidegate.cli.output import print_json
+from tidegate.cli.output import OutputForm, print_data, print_objects
 from tidegate.cli.rollout_options import ReleaseOptions, clusters_of, region_of
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import ExitCode, UsageError
-from tidegate.core.yaml_text import yaml_text
 
 _PINNED = re.compile(r"\S+@sha256:[0-9a-f]{64}")
 
@@ -33,7 +32,7 @@ _PINNED = re.compile(r"\S+@sha256:[0-9a-f]{64}")
 _VERSION = re.compile(r"[1-9][0-9]*")
 
 
-def render_objects(asked: ReleaseOptions, parts: Sequence[RenderPart], *, against: bool, as_json: bool) -> int:
+def render_objects(asked: ReleaseOptions, parts: Sequence[RenderPart], *, against: bool, output: OutputForm) -> int:
     """Print the objects; talks to nobody, unless it is asked to look at what is `against` them in the cluster.
 
     Raises:
@@ -45,10 +44,7 @@ def render_objects(asked: ReleaseOptions, parts: Sequence[RenderPart], *, agains
     tell_left_out(rendered)
     if against:
         refuse_foreign(release.region, *asyncio.run(_foreign_objects(rendered.objects, fleet, release)))
-    if as_json:
-        print_json(rendered.objects)
-    else:
-        print("".join(f"---\n{yaml_text(each)}" for each in rendered.objects), end="")
+    print_objects(rendered.objects, output)
     return 0
 
 
@@ -105,15 +101,15 @@ def release_of(spec: Delivery, asked: ReleaseOptions, public_keys: str) -> tuple
     return fleet, release
 
 
-def diff_objects(asked: ReleaseOptions, *, exit_code: bool, as_json: bool) -> int:
+def diff_objects(asked: ReleaseOptions, *, exit_code: bool, output: OutputForm) -> int:
     """Ask the cluster for dry runs, and print what would be other than it is."""
     spec = read_spec(asked.spec)
     fleet, release = release_of(spec, asked, keys_next_to(asked.spec))
     rendered = region_objects(spec, fleet, release, repositories=repositories_next_to(asked.spec))
     tell_left_out(rendered)
     found = asyncio.run(_differences(rendered.objects, fleet.regions[release.region].context, fleet.namespace))
-    if as_json:
-        print_json([each.model_dump(mode="json") for each in found])
+    if output.is_data:
+        print_data([each.model_dump(mode="json") for each in found], output)
     else:
         print("\n".join(line for each in found for line in _diff_lines(each)))
     return _exit_code(found, exit_code=exit_code)

@@ -21,7 +21,7 @@ from slo.spec import CountedBy
 from slo.windows import AlertWindows, windows_among, windows_by_period
 from tidegate.app.process import note
 from tidegate.app.wiring.specs import read_spec
-from tidegate.cli.output import print_json
+from tidegate.cli.output import OutputForm, print_data
 from tidegate.core.durations import parse_prometheus_duration, prometheus_duration
 from tidegate.core.errors import ExitCode, UsageError
 from tidegate.core.files import Unreadable, read_text, text_of, write_atomically
@@ -191,19 +191,19 @@ def _text(path: Path, found: list[RuleDocument]) -> str:
     return "".join([rule_file(plain)] * bool(plain) + objects)
 
 
-def validate_slos(asked: SloInput, *, as_json: bool) -> int:
+def validate_slos(asked: SloInput, *, output: OutputForm) -> int:
     """Tell what the files promise, or all that is wrong with them."""
     try:
         documents = rule_documents(asked)
     except SpecError as error:
-        if not as_json:
+        if not output.is_data:
             raise
-        print_json({"valid": False, "files": [], "problems": [asdict(problem) for problem in error.problems]})
+        print_data({"valid": False, "files": [], "problems": [asdict(problem) for problem in error.problems]}, output)
         return ExitCode.USAGE
     files = {path: [slo for document in found for slo in document.group.slos] for path, found in documents.items()}
-    if as_json:
+    if output.is_data:
         listed = [{"file": str(path), "slos": [slo.id for slo in slos]} for path, slos in files.items()]
-        print_json({"valid": True, "files": listed, "problems": []})
+        print_data({"valid": True, "files": listed, "problems": []}, output)
         return ExitCode.DELIVERED
     for path, slos in files.items():
         print(f"{path}: {', '.join(slo.id for slo in slos)}")
@@ -232,15 +232,15 @@ class ExportOptions:
     counted_by: str
 
 
-def export_slos(spec_path: Path, target: Path, asked: ExportOptions, *, as_json: bool) -> int:
+def export_slos(spec_path: Path, target: Path, asked: ExportOptions, *, output: OutputForm) -> int:
     """Write the files that are not there yet as they should be; leaves every other file of the folder alone."""
     if target.exists() and not target.is_dir():
         raise UsageError(f"{target} is no folder", hint="name one with --out")
     files = export_files(_export_request(read_spec(spec_path), spec_path, asked))
     states = {file.name: _state(target / file.name, file) for file in files}
     write_atomically({target / file.name: file.text for file in files if states[file.name] != "unchanged"})
-    if as_json:
-        print_json([_line(target, file, states[file.name]) for file in files])
+    if output.is_data:
+        print_data([_line(target, file, states[file.name]) for file in files], output)
         return 0
     for file in files:
         print(f"{target / file.name}: {states[file.name]}; {file.holds}")

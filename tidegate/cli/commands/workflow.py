@@ -17,19 +17,15 @@ from rollouts.kube.model import WatchEventType
 from rollouts.kube.resources import WORKFLOW_TEMPLATES, WORKFLOWS
 from tidegate.app.plan import require_files_for_pods
 from tidegate.app.wiring.specs import read_delivery
-from tidegate.cli.output import print_json
+from tidegate.cli.output import OutputForm, data_line, print_data, print_objects
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import OutsideError, UsageError
-from tidegate.core.yaml_text import yaml_text
 
 
-def render_workflow(spec_path: Path, *, as_json: bool) -> int:
+def render_workflow(spec_path: Path, *, output: OutputForm) -> int:
     """Print the objects; talks to nobody."""
     objects = rendered(workflow_input(spec_path))
-    if as_json:
-        print_json(objects)
-    else:
-        print("".join(f"---\n{yaml_text(each)}" for each in objects), end="")
+    print_objects(objects, output)
     return 0
 
 
@@ -59,7 +55,7 @@ class SubmitOptions:
     """The registry as it is reached from here; nobody is asked when it is not known."""
 
 
-def submit_workflow(spec_path: Path, asked: SubmitOptions, *, as_json: bool) -> int:
+def submit_workflow(spec_path: Path, asked: SubmitOptions, *, output: OutputForm) -> int:
     """Create the workflow; print its name."""
     if not _VERSION.fullmatch(asked.version):
         raise UsageError(f"--version: found {asked.version!r}; expected the number of a model version")
@@ -67,8 +63,8 @@ def submit_workflow(spec_path: Path, asked: SubmitOptions, *, as_json: bool) -> 
     if asked.tracking_uri:
         require_files_for_pods(blueprint.spec, asked.version, asked.state, asked.tracking_uri)
     name = asyncio.run(_submit(blueprint, asked))
-    if as_json:
-        print_json({"workflow": name, "namespace": blueprint.namespace})
+    if output.is_data:
+        print_data({"workflow": name, "namespace": blueprint.namespace}, output)
     else:
         print(name)
     return 0
@@ -94,20 +90,20 @@ async def _submit(blueprint: WorkflowInput, asked: SubmitOptions) -> str:
     return str(created["metadata"]["name"])
 
 
-def watch_workflow(name: str, spec_path: Path, context: str | None, *, as_json: bool) -> int:
+def watch_workflow(name: str, spec_path: Path, context: str | None, *, output: OutputForm) -> int:
     """Tell what changes; returns the exit code of the delivery."""
-    return asyncio.run(_watch(name, workflow_input(spec_path).namespace, context, as_json=as_json))
+    return asyncio.run(_watch(name, workflow_input(spec_path).namespace, context, output=output))
 
 
-async def _watch(name: str, namespace: str, context: str | None, *, as_json: bool) -> int:
+async def _watch(name: str, namespace: str, context: str | None, *, output: OutputForm) -> int:
     client = connect(context, clock=SystemClock(), namespace=namespace)
     try:
-        return await _follow(client, name, as_json=as_json)
+        return await _follow(client, name, output=output)
     finally:
         await client.close()
 
 
-async def _follow(client: KubeClient, name: str, *, as_json: bool) -> int:
+async def _follow(client: KubeClient, name: str, *, output: OutputForm) -> int:
     last: WorkflowState | None = None
     async with aclosing(client.watch(WORKFLOWS, fields=f"metadata.name={name}")) as changes:
         async for change in changes:
@@ -118,16 +114,16 @@ async def _follow(client: KubeClient, name: str, *, as_json: bool) -> int:
             if change.kind not in (WatchEventType.ADDED, WatchEventType.MODIFIED):
                 continue
             now = workflow_state(change.object)
-            _tell(last, now, as_json=as_json)
+            _tell(last, now, output=output)
             last = now
             if now.over:
                 return int(now.exit_code)
     raise OutsideError(f"lost the watch on workflow {name}")
 
 
-def _tell(last: WorkflowState | None, now: WorkflowState, *, as_json: bool) -> None:
-    if not as_json:
+def _tell(last: WorkflowState | None, now: WorkflowState, *, output: OutputForm) -> None:
+    if not output.is_data:
         for line in progress_lines(last, now):
             print(line, flush=True)
     elif now != last:
-        print(now.model_dump_json(), flush=True)
+        print(data_line(now.model_dump(mode="json"), output), flush=True)

@@ -22,8 +22,7 @@ from rollouts.cluster.fleet import ArgoFleet
 from rollouts.cluster.routes import HttpRoutes, RouteKind, VirtualServices
 from rollouts.kube.model import Json
 from rollouts.kube.resources import SERVICES, resource_of
-from rollouts.manifests.conventions import canary_service, stable_service
-from rollouts.manifests.traffic_spec import TrafficRouter
+from rollouts.manifests.conventions import TrafficRouter, canary_service, stable_service
 from tidegate.core.errors import TidegateError
 from tidegate.core.names import DELIVERY
 

@@ -14,10 +14,11 @@ from fakes.clusters.admission import OBJECTS_OUTSIDE, OTHER, PODS_OUTSIDE, ROLLO
 from fakes.fleet import fleet_spec, release
 
 from rollouts.kube.model import Json
+from rollouts.manifests.conventions import RenderPart
 from rollouts.manifests.manifest import Site
 from rollouts.manifests.objects.access import policy_names
 from rollouts.manifests.objects.admission_policies import AdmissionScope
-from rollouts.manifests.render import RenderPart, render
+from rollouts.manifests.render import render
 from rollouts.manifests.schema import problems_in
 
 DRIVER = "system:serviceaccount:serving:support-llm-driver"

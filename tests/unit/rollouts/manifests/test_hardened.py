@@ -8,7 +8,8 @@ import pytest
 from fakes.fleet import fleet_spec, release
 
 from rollouts.kube.model import Json
-from rollouts.manifests.render import RenderPart, render
+from rollouts.manifests.conventions import RenderPart
+from rollouts.manifests.render import render
 from rollouts.manifests.schema import problems_in
 
 CLAIM = {"pod": {"cache": {"claim": "weights", "secret": "store"}}}
