@@ -158,7 +158,7 @@ def test_a_wrong_spec_stops_a_command_before_it_does_anything(
     there = set(tmp_path.iterdir())
     said = tidegate(command, "delivery.yaml", "--state", str(tmp_path / "fresh"))
     assert (said.code, said.out) == (2, "")
-    assert said.err == "tidegate: delivery.yaml:4: kind: found 'Pipeline'; expected 'Delivery'\n"
+    assert said.err == "delivery.yaml:4: kind: found 'Pipeline'; expected 'Delivery'\n"
     assert set(tmp_path.iterdir()) == there
 
 

@@ -135,7 +135,7 @@ def test_of_a_long_value_only_the_beginning_is_quoted() -> None:
 
 
 def test_a_file_that_is_not_there_is_one_clear_line(tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match=r"nowhere.yaml:1: found no such file or directory; expected a readable"):
+    with pytest.raises(SpecError, match=r"nowhere.yaml: found no such file; expected a readable"):
         load_spec(tmp_path / "nowhere.yaml", Voyage)
 
 

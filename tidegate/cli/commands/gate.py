@@ -110,11 +110,11 @@ def _share(spec: Delivery) -> float:
 class PrometheusTarget:
     """Of whom Prometheus is asked; `url` is None when it is not."""
 
-    url: str | None
-    region: str
-    stable: str
-    canary: str
-    since: str
+    url: str | None = None
+    region: str = ""
+    stable: str = ""
+    canary: str = ""
+    since: str = "30m"
 
 
 def judge(gates: Path, evidence: Path | None, asked: PrometheusTarget) -> CheckReport:
@@ -126,10 +126,18 @@ def judge(gates: Path, evidence: Path | None, asked: PrometheusTarget) -> CheckR
     """
     judged = read_gates(gates)
     if evidence is not None and asked.url is None:
+        refuse_unused(asked)
         return _of_lines(judged, evidence)
     if evidence is None and asked.url is not None:
         return _of_prometheus(judged, asked.url, asked)
     raise UsageError("the evidence is in a file or in Prometheus", hint="give either --evidence or --prometheus")
+
+
+def refuse_unused(asked: PrometheusTarget) -> None:
+    """Raises UsageError when an option is given that only a Prometheus has a use for."""
+    for name in ("region", "stable", "canary", "since"):
+        if getattr(asked, name) != getattr(PrometheusTarget, name):
+            raise UsageError(f"--{name} is of no use with --evidence", hint="the batches of the file say it")
 
 
 def print_report(judgement: CheckReport, form: str, target: Path | None) -> int:
@@ -169,8 +177,10 @@ def _lines(evidence: Path, *, stdin: bool) -> Iterator[bytes]:
         with evidence.open("rb") as file:
             yield from file
     except OSError as error:
-        found = (error.strerror or "an unreadable file").lower()
-        raise SpecError([Problem(str(evidence), 1, "", found, "a file of batches, one a line")]) from error
+        missing = isinstance(error, FileNotFoundError)
+        found = "no such file" if missing else (error.strerror or "an unreadable file").lower()
+        expected = "a file of batches, one a line"
+        raise SpecError([Problem(str(evidence), 0 if missing else 1, "", found, expected)]) from error
 
 
 def _of_prometheus(judged: GateSet, url: str, asked: PrometheusTarget) -> CheckReport:
@@ -179,6 +189,8 @@ def _of_prometheus(judged: GateSet, url: str, asked: PrometheusTarget) -> CheckR
 
     if not (asked.region and asked.stable and asked.canary):
         raise UsageError("--prometheus needs to know whom to ask about", hint="give --region, --stable and --canary")
+    if not url.startswith(("http://", "https://")):
+        raise UsageError(f"--prometheus: found {url!r}; expected an address such as http://localhost:9090")
     source = PrometheusSource(url)
     arms = [
         ArmKey(region=asked.region, role=role, version=version)
