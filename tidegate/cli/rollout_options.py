@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,6 +59,48 @@ class RolloutOptions(ClusterOptions):
         str | None,
         typer.Argument(metavar="NAME", help="The Rollout; default: the delivery's, with --spec.", show_default=False),
     ] = None
+
+
+@dataclass(frozen=True)
+class RegionOptions:
+    """Which regions of a spec; all of them where nothing is given."""
+
+    region: Annotated[
+        list[str] | None, typer.Option("--region", help="Region of the spec; repeatable; default: all.")
+    ] = None
+    context: Annotated[
+        str | None, typer.Option("--context", help="Only the region that this context of the kubeconfig reaches.")
+    ] = None
+    namespace: Annotated[
+        str | None, typer.Option("-n", "--namespace", help="Refuse unless this is the namespace of the spec.")
+    ] = None
+
+    def selected(self, spec: Delivery) -> tuple[str, ...]:
+        """Their names; none for all.
+
+        Raises:
+            UsageError: the spec has no such region, is reached by other contexts, or names another namespace.
+        """
+        known = spec.regions.names
+        for region in self.region or ():
+            if region not in known:
+                raise UsageError(f"--region: found {region!r}; expected one of {', '.join(known)}")
+        if self.context is None and self.namespace is None:
+            return tuple(self.region or ())
+        fleet = clusters_of(spec)
+        if self.namespace not in {None, fleet.namespace}:
+            raise UsageError(f"--namespace: found {self.namespace!r}; the spec says {fleet.namespace!r}")
+        if self.context is None:
+            return tuple(self.region or ())
+        contexts = {name: there.context or "the current one" for name, there in fleet.regions.items()}
+        reached = tuple(each for each in self.region or known if contexts[each] == self.context)
+        if not reached:
+            raise UsageError(f"--context: found {self.context!r}; the spec says {_listed(contexts)}")
+        return reached
+
+
+def _listed(contexts: Mapping[str, str]) -> str:
+    return ", ".join(f"{context} for {region}" for region, context in contexts.items())
 
 
 @dataclass(frozen=True)

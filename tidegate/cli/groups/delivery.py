@@ -1,7 +1,7 @@
 """Commands of a delivery, from `tidegate plan` to `tidegate report`: options, help and output."""
 
 # click wants the backspace that keeps examples unwrapped, and a command has as many options as it has.
-# ruff: noqa: D301, PLR0917
+# ruff: noqa: D301
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from tidegate.cli.options import (
     spread,
 )
 from tidegate.cli.output import ListOutput, Output, OutputForm, PlanOutput, print_data, print_names, say
+from tidegate.cli.rollout_options import RegionOptions
 from tidegate.core.errors import Refused, UsageError
 
 if TYPE_CHECKING:
@@ -215,7 +216,15 @@ def plan(
     return show_plan(spec, state, tracking_uri, output=output)
 
 
-def status(spec: Spec = SPEC, state: State = STATE, tracking_uri: Tracking = None, output: As = Output.TEXT) -> int:
+@spread
+def status(
+    *,
+    spec: Spec = SPEC,
+    where: RegionOptions,
+    state: State = STATE,
+    tracking_uri: Tracking = None,
+    output: As = Output.TEXT,
+) -> int:
     """Show the last delivery and what every region serves. Changes nothing.
 
     Exits with 4 when a region cannot be reached, or has no stable engine that is ready.
@@ -229,7 +238,7 @@ def status(spec: Spec = SPEC, state: State = STATE, tracking_uri: Tracking = Non
     from tidegate.cli.views.status import status_data, status_lines
     from tidegate.core.clock import SystemClock
 
-    report = run(spec, state, tracking_uri)
+    report = run(spec, state, tracking_uri, where.selected)
     if output.is_data:
         print_data(status_data(report), output)
     else:
@@ -266,12 +275,14 @@ def history(
     return 0
 
 
+@spread
 def rollback(
+    *,
     spec: Spec = SPEC,
     to: Annotated[
         str | None, typer.Option(metavar="VERSION", help="Go further back: to `previous`, or to a version's number.")
     ] = None,
-    region: Annotated[list[str] | None, typer.Option("--region", help="This region only; repeatable.")] = None,
+    where: RegionOptions,
     start: Annotated[bool, typer.Option("--start", help="With --to: start the version where it is not warm.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="With --to: do not ask for confirmation.")] = False,
     state: State = STATE,
@@ -294,15 +305,16 @@ def rollback(
     from tidegate.app.rollback import RollbackOptions, roll_back_regions
     from tidegate.core.spec import load_spec
 
+    wanted = load_spec(spec, Delivery)
     outcome = roll_back_regions(
         RollbackOptions(
-            load_spec(spec, Delivery),
+            wanted,
             state,
             tracking_uri,
             to=to,
             start=start,
             confirm=None if yes else confirm_move,
-            regions=tuple(region or ()),
+            regions=where.selected(wanted),
         )
     )
     if output.is_data:

@@ -1,7 +1,7 @@
 """`tidegate init`, `schema`, `completion`, `doctor`, `notify`: what prepares and checks."""
 
 # click wants the backspace that keeps examples unwrapped, and a command has as many options as it has.
-# ruff: noqa: D301, PLR0917
+# ruff: noqa: D301
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from typing import Annotated
 import typer
 
 from tidegate.cli.completion import Shell, print_script
-from tidegate.cli.options import SPEC, STATE, As, Spec, State, Tracking
+from tidegate.cli.options import SPEC, STATE, As, Spec, State, Tracking, spread
 from tidegate.cli.output import Output
+from tidegate.cli.rollout_options import RegionOptions
 
 
 def init(folder: Annotated[Path, typer.Argument(help="Folder to write to.")] = Path()) -> int:
@@ -54,11 +55,11 @@ def completion(
     return print_script(ctx.find_root().command, shell)
 
 
+@spread
 def doctor(
+    *,
     spec: Spec = SPEC,
-    region: Annotated[
-        list[str] | None, typer.Option("--region", help="Region of the spec; repeatable; default: all.")
-    ] = None,
+    where: RegionOptions,
     controller_namespace: Annotated[
         str, typer.Option(metavar="NAME", help="Namespace of the Argo Rollouts controller.")
     ] = "argo-rollouts",
@@ -77,7 +78,7 @@ def doctor(
     """
     from tidegate.cli.commands.doctor import DoctorOptions, examine
 
-    asked = DoctorOptions(tuple(region or ()), controller_namespace, state, tracking_uri)
+    asked = DoctorOptions(where.selected, controller_namespace, state, tracking_uri)
     return examine(spec, asked, output=output)
 
 
