@@ -122,12 +122,15 @@ def opened(image: str, login: RegistryLogin) -> Iterator[Images]:
     Raises:
         BrokenImage: a path without a layout.
         BadReference: neither of the two.
+        UsageError: one word, which is no layout here, and in no registry an engine.
     """
     layout = split_layout(image)
     if layout:
         yield InLayout(OciLayout(layout[0]), layout[1])
         return
     reference = ImageReference.parse(image)
+    if "/" not in image:
+        raise UsageError(f"{image}: no such OCI layout", hint="an image in a registry is REGISTRY/REPOSITORY:TAG")
     with Repository(reference, login.access(reference)) as repository:
         yield InRegistry(repository)
 

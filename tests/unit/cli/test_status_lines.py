@@ -191,10 +191,10 @@ def test_the_history_is_a_table_newest_first() -> None:
     dead = a_delivery(id="89abcdef01234567", version="2", started=NOON - timedelta(days=1))
     found = [PastDelivery(running, alive=True), PastDelivery(over, alive=False), PastDelivery(dead, alive=False)]
     assert list(history_lines(found)) == [
-        "DELIVERY          VERSION  STARTED (UTC)     TOOK   OUTCOME",
-        "fedcba9876543210  4        2026-01-02 12:00  -      running, at bake@1",
-        "0123456789abcdef  3        2026-01-01 12:00  7 min  rolled-back: gate latency: too slow",
-        "89abcdef01234567  2        2025-12-31 12:00  -      died at its start",
+        "DELIVERY          VERSION  STARTED (UTC)     TOOK        OUTCOME",
+        "fedcba9876543210  4        2026-01-02 12:00  -           running, at bake@1",
+        "0123456789abcdef  3        2026-01-01 12:00  7 min 00 s  rolled-back: gate latency: too slow",
+        "89abcdef01234567  2        2025-12-31 12:00  -           died at its start",
     ]
 
 
