@@ -15,6 +15,8 @@ from tidegate.core.spec import Problem, SpecError, text_in
 
 Line = TypeVar("Line", bound=SpecModel)
 
+TAGS = frozenset({"union_tag_not_found", "union_tag_invalid"})
+"""Errors that say that a line is of no kind that is known here."""
 LONGEST_FOUND = 80
 """Characters of a wrong value in a message."""
 KINDS = frozenset({"tuple_type", "model_type"})
@@ -36,7 +38,7 @@ def read_json_lines(path: Path, kind: type[Line]) -> tuple[list[tuple[int, Line]
         try:
             read.append((at, kind.model_validate(json.loads(line))))
         except json.JSONDecodeError as error:
-            found = f"{error.msg.lower()} at column {error.colno}"
+            found = f"text that is no JSON ({error.msg.lower()} at column {error.colno})"
             problems.append(Problem(str(path), at, "", found, "a JSON object"))
         except ValidationError as error:
             problems += line_problems(str(path), at, error)
@@ -75,7 +77,12 @@ def _field(loc: tuple[int | str, ...]) -> tuple[int | str, ...]:
 def _problem(file: str, line: int, detail: ErrorDetails) -> Problem:
     path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in _field(detail["loc"])).lstrip(".")
     if detail["type"] == "json_invalid":
-        return Problem(file, line, path, str(detail["ctx"]["error"]), "a JSON object")
+        return Problem(file, line, path, f"text that is no JSON ({detail['ctx']['error']})", "a JSON object")
+    if detail["type"] in TAGS:
+        key = str(detail["ctx"]["discriminator"]).strip("'")
+        found = f"{key} {detail['ctx']['tag']!r}" if "tag" in detail["ctx"] else f"an object without the key {key}"
+        known = detail["ctx"].get("expected_tags")
+        return Problem(file, line, path, found, f"one of {known}" if known else "a line that tidegate wrote")
     if detail["type"] == "missing":
         return Problem(file, line, path, "nothing", "a value here")
     if detail["type"] == "extra_forbidden":

@@ -10,13 +10,13 @@ from pipelines.spec.workflow import account_of
 from rollouts.cluster.capacity import EngineDemand, engine_demand
 from rollouts.cluster.model import RegionConfig, Render
 from rollouts.cluster.routes import HttpRoutes, RouteKind, VirtualServices
+from rollouts.manifests.conventions import RenderPart, TrafficRouter
 from rollouts.manifests.manifest import Release, ReleaseCandidate
 from rollouts.manifests.nodes_spec import CPU
 from rollouts.manifests.objects.admission_policies import AdmissionScope, user_of
 from rollouts.manifests.objects.strategy import steps_of
-from rollouts.manifests.render import RenderPart, render
+from rollouts.manifests.render import render
 from rollouts.manifests.spec import ArgoFleetSpec, Strategy
-from rollouts.manifests.traffic_spec import TrafficRouter
 from rollouts.model import Engine
 from slo.catalogue import slo_of
 from slo.kubernetes.analysis import AnalysisStage, analysis_template

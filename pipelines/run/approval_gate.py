@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from pipelines.authority.approvals import (
     FREEZE,
@@ -60,7 +60,7 @@ async def _wait_for_approval(context: Context, step: PlanStep, asked: str) -> No
             # A name counts whenever it was said; what is proven, of what was there to see when it was asked.
             if (since or question.names) and await _answered(context, step, hearing, question, events or ()):
                 return
-            since = since or await _ask(context, step, question)
+            since = since or await _ask(context, step, question, limit)
         if context.clock.now() - since >= limit:
             raise Stopped(Ending.INCONCLUSIVE, f"nobody has approved or refused {asked} since {since:%F %H:%M} UTC")
         await _pause(context, step, events or ())
@@ -74,15 +74,15 @@ def _question(context: Context, asked: str, events: Sequence[Event]) -> Approval
     return question if question.names else question.model_copy(update={"since": asked_at(events, question)})
 
 
-async def _ask(context: Context, step: PlanStep, question: ApprovalQuestion) -> datetime:
-    """Ask people once, however many regions wait for the same answer: of whom, and what there is to see."""
+async def _ask(context: Context, step: PlanStep, question: ApprovalQuestion, limit: timedelta) -> datetime:
+    """Ask people once, however many regions wait for the same answer: whom, until when, and what there is to see."""
     now, key = context.clock.now(), f"{question.name} {question.evidence}"
     if key not in context.journal.asked:
         context.journal.asked.add(key)
         how = answering(context.journal.delivery, question.name, names=question.names)
         who = "" if question.names else f" by {question.asked_of()}"
         more = {} if question.names else {"evidence": question.evidence, "by": question.asked_of()}
-        message = f"for an approval of {question.name}{who}: {how}"
+        message = f"for an approval of {question.name}{who} until {now + limit:%F %H:%M} UTC: {how}"
         await context.journal.say(step.id, Waiting(approval=question.name, **more), message)
     return now
 

@@ -47,9 +47,10 @@ from tidegate.core.durations import Duration, format_duration
 from tidegate.core.errors import UsageError
 from tidegate.core.model import Loc, SpecConflict, SpecModel
 from tidegate.core.quantities import Percent, PercentText, percent_too
+from tidegate.core.spec import NAME
 
 Port = Annotated[int, Field(ge=1024, le=65535)]
-Name = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")]
+Name = Annotated[str, Field(pattern=NAME)]
 
 
 Mirrored = Annotated[

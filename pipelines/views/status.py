@@ -25,6 +25,15 @@ class DeliveryStatus:
 
 
 @dataclass(frozen=True)
+class PastDelivery:
+    """A delivery as a list shows it."""
+
+    summary: DeliverySummary
+    alive: bool
+    """Whether it has not ended, and its process shows signs of life."""
+
+
+@dataclass(frozen=True)
 class FleetSnapshot:
     """One look at every region."""
 

@@ -29,6 +29,9 @@ from registry.model_files import compare, digest_files, read_card, whole_digest
 from tidegate.core.errors import without_credentials
 from tidegate.core.text import redacted
 
+MOST_NAMES = 10
+"""Models that a message names."""
+
 
 class MlflowRegistry:
     """The registry of one MLflow tracking store."""
@@ -186,9 +189,17 @@ class MlflowRegistry:
         models = self._store.models
         model = models.model(name)
         if model is None:
-            known = ", ".join(models.model_names()) or "none at all"
-            raise UnknownModel(f"models:/{name}: no such model in {redacted(self._uri)}; there are {known}")
+            raise UnknownModel(
+                f"models:/{name}: no such model in {redacted(self._uri)}, which has {_some(models.model_names())}",
+                hint="another store: --tracking-uri or MLFLOW_TRACKING_URI; a first version: `tidegate model register`",
+            )
         return model, models.versions(name)
+
+
+def _some(names: Sequence[str]) -> str:
+    """A few of them: a store may be that of a whole company."""
+    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    return f"{', '.join(names[:MOST_NAMES])}{more}" if names else "none"
 
 
 def _registered(versions: Iterable[StoredVersion]) -> Collection[str]:

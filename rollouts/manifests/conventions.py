@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
+
 from tidegate.core.names import CANARY, STABLE
 
 DIGEST = "tidegate.dev/digest"
@@ -94,3 +96,23 @@ def lease(delivery: str) -> str:
 def cluster_wide(namespace: str, name: str) -> str:
     """A name for an object without namespace; deliveries of other namespaces have others."""
     return f"{namespace}-{name}"
+
+
+class RenderPart(StrEnum):
+    """One of them."""
+
+    SETUP = "setup"
+    """An administrator, once: accounts, rights, priorities, node pool, network policy."""
+    ADMISSION = "admission"
+    """An administrator, once: what the API server takes from tidegate, whatever its rights allow. Kubernetes 1.30."""
+    SERVING = "serving"
+    """tidegate, with every delivery: all that the rights of the set-up allow."""
+
+
+class TrafficRouter(StrEnum):
+    """Who splits a region's users between stable and canary."""
+
+    GATEWAY_API = "gateway-api"
+    """An HTTPRoute, whose weights Argo Rollouts sets through its Gateway API plugin."""
+    ISTIO = "istio"
+    """A VirtualService, whose weights Argo Rollouts sets by itself."""

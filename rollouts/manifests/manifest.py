@@ -9,9 +9,8 @@ from pydantic import Field
 
 from rollouts.kube.model import Resource
 from rollouts.kube.resources import HTTP_ROUTES, VIRTUAL_SERVICES
-from rollouts.manifests.conventions import cluster_wide
+from rollouts.manifests.conventions import TrafficRouter, cluster_wide
 from rollouts.manifests.spec import ArgoFleetSpec
-from rollouts.manifests.traffic_spec import TrafficRouter
 from tidegate.core.model import Json, Value
 from tidegate.core.names import DELIVERY, MANAGED_BY
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from enum import StrEnum
 
 from rollouts.kube.resources import CONFIG_MAPS
-from rollouts.manifests.conventions import PUBLIC_KEYS, public_keys
+from rollouts.manifests.conventions import PUBLIC_KEYS, RenderPart, public_keys
 from rollouts.manifests.manifest import Release, ReleaseCandidate, Site, manifest
 from rollouts.manifests.objects.access import access
 from rollouts.manifests.objects.admission_policies import AdmissionScope, admission, image_policy
@@ -18,17 +17,6 @@ from rollouts.manifests.objects.rollout import disruption_budget, rollout
 from rollouts.manifests.spec import ArgoFleetSpec
 from tidegate.core.model import Json
 from tidegate.core.names import DELIVERY, MANAGED_BY
-
-
-class RenderPart(StrEnum):
-    """One of them."""
-
-    SETUP = "setup"
-    """An administrator, once: accounts, rights, priorities, node pool, network policy."""
-    ADMISSION = "admission"
-    """An administrator, once: what the API server takes from tidegate, whatever its rights allow. Kubernetes 1.30."""
-    SERVING = "serving"
-    """tidegate, with every delivery: all that the rights of the set-up allow."""
 
 
 def render(

@@ -12,11 +12,11 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
 
-from rollouts.manifests.conventions import LONGEST_NAME, canary_service
+from rollouts.manifests.conventions import LONGEST_NAME, TrafficRouter, canary_service
 from rollouts.manifests.fields import ObjectName, Url, host_in
 from rollouts.manifests.nodes_spec import CPU, NodesSpec, labellers_of
 from rollouts.manifests.pod_spec import AutoscaleSpec, GuardSpec, PodSpec, WarmPoolSpec
-from rollouts.manifests.traffic_spec import GatewaySpec, NetworkSpec, TrafficRouter
+from rollouts.manifests.traffic_spec import GatewaySpec, NetworkSpec
 from tidegate.core.durations import Duration, format_duration
 from tidegate.core.model import SpecConflict, SpecModel, Value
 from tidegate.core.names import CANARY

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import timedelta
-from enum import StrEnum
 from typing import Annotated
 
 from pydantic import BeforeValidator, Field
@@ -78,12 +77,3 @@ class NetworkSpec(SpecModel):
     """Namespaces besides the gateway's and its proxies': of Prometheus, and of anyone else who may ask."""
     egress_to: tuple[Block, ...] = ()
     """Blocks of addresses such as 10.20.0.0/16, of the artifact store, when weights are pulled at start."""
-
-
-class TrafficRouter(StrEnum):
-    """Who splits a region's users between stable and canary."""
-
-    GATEWAY_API = "gateway-api"
-    """An HTTPRoute, whose weights Argo Rollouts sets through its Gateway API plugin."""
-    ISTIO = "istio"
-    """A VirtualService, whose weights Argo Rollouts sets by itself."""

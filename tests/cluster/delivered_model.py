@@ -30,9 +30,8 @@ from registry.model import DeliverySummary, Event
 from rollouts.cluster.carrier import Carrier
 from rollouts.cluster.fleet import ArgoFleet
 from rollouts.kube.resources import PODS, resource_of
-from rollouts.manifests.conventions import stable_service
+from rollouts.manifests.conventions import RenderPart, stable_service
 from rollouts.manifests.manifest import Release
-from rollouts.manifests.render import RenderPart
 from rollouts.manifests.spec import ArgoFleetSpec
 from rollouts.model import Engine, RegionPhase, RegionState
 from tidegate.app.wiring.clusters import argo_fleet

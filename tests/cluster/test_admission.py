@@ -25,9 +25,8 @@ from rollouts.adapters.kube.client import KubeClient, connect
 from rollouts.errors import Forbidden, Invalid
 from rollouts.kube.model import Request
 from rollouts.kube.resources import ADMISSION_POLICIES, PODS, ROLES, ROLLOUTS, SERVICE_ACCOUNTS, resource_of
-from rollouts.manifests.conventions import driver
+from rollouts.manifests.conventions import RenderPart, driver
 from rollouts.manifests.manifest import Release
-from rollouts.manifests.render import RenderPart
 from rollouts.manifests.spec import ArgoFleetSpec
 from tidegate.core.clock import SystemClock
 from tidegate.core.model import Json

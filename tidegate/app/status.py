@@ -1,8 +1,9 @@
-"""The last delivery, who carries it, and what every region serves."""
+"""The last delivery, who carries it, and what every region serves; and the deliveries before it."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Collection
 from datetime import timedelta
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from pipelines.ports import Deliveries, Fleet
 from pipelines.run.regions import foreign_objects_in
 from pipelines.spec.delivery import Delivery
 from pipelines.state import StateFolder
-from pipelines.views.status import DeliveryStatus, FleetSnapshot, StatusReport
+from pipelines.views.status import DeliveryStatus, FleetSnapshot, PastDelivery, StatusReport
 from rollouts.errors import FleetError
 from rollouts.model import CarrierHeartbeat, RegionState
 from tidegate.app.process import note
@@ -40,11 +41,29 @@ def unwritten_count(folder: Path) -> int:
     return sum(len(path.read_bytes().splitlines()) for path in folder.glob(f"*{SUFFIX}"))
 
 
-def status(spec_path: Path, state: Path, tracking_uri: str | None = None) -> StatusReport:
-    """What is known here of the model's last delivery, and one look at every region. Changes nothing."""
+Selection = Callable[[Delivery], Collection[str]]
+"""Which regions of a spec to look at; none for all."""
+
+
+def _all_regions(_: Delivery) -> Collection[str]:
+    return ()
+
+
+def status(
+    spec_path: Path, state: Path, tracking_uri: str | None = None, select: Selection = _all_regions
+) -> StatusReport:
+    """What is known here of the model's last delivery, and one look at the selected regions. Changes nothing."""
     spec, folder = read_delivery(spec_path), StateFolder(state)
+    wanted = select(spec)
     delivery = read_status(open_deliveries(state, tracking_uri), spec.model.name, folder.unwritten)
-    return StatusReport(delivery, asyncio.run(_observe(spec, folder)), holder(folder.lock))
+    return StatusReport(delivery, asyncio.run(_observe(spec, folder, wanted=wanted)), holder(folder.lock))
+
+
+def history(spec_path: Path, state: Path, tracking_uri: str | None, *, last: int) -> list[PastDelivery]:
+    """The last deliveries of the spec's model, newest first. Changes nothing."""
+    ledgers = open_deliveries(state, tracking_uri)
+    found = ledgers.deliveries(read_delivery(spec_path).model.name, last=last)
+    return [PastDelivery(each, ledgers.is_alive(each)) for each in found]
 
 
 async def read_report(spec: Delivery, state: Path, tracking_uri: str | None, open_fleets: FleetsOpener) -> StatusReport:
@@ -57,9 +76,12 @@ async def read_report(spec: Delivery, state: Path, tracking_uri: str | None, ope
     return StatusReport(await call_in_thread(read), await _observe(spec, folder, open_fleets), holder(folder.lock))
 
 
-async def _observe(spec: Delivery, state: StateFolder, open_fleets: FleetsOpener = standing_fleets) -> FleetSnapshot:
+async def _observe(
+    spec: Delivery, state: StateFolder, open_fleets: FleetsOpener = standing_fleets, *, wanted: Collection[str] = ()
+) -> FleetSnapshot:
     """Every region that can be seen, and why others cannot: one that is away must not hide the rest."""
-    async with open_fleets(spec, state, patience=timedelta(0)) as fleets:
+    async with open_fleets(spec, state, patience=timedelta(0)) as opened:
+        fleets = {name: fleet for name, fleet in opened.items() if not wanted or name in wanted}
         found = await asyncio.gather(*(_region_state(fleet) for fleet in fleets.values()))
         carried = await asyncio.gather(*(_carried(fleet) for fleet in fleets.values()))
     return FleetSnapshot(

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
+
+from tidegate import __version__
 
 if TYPE_CHECKING:
     from typer import Typer
@@ -17,15 +20,21 @@ ALLOCATIONS_BETWEEN_COLLECTIONS = 50_000
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code. Whatever goes wrong is one line on stderr: what happened, what to do."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if arguments == ["--version"]:
+        # Before anything is imported: scripts ask often.
+        print(f"tidegate {__version__}")
+        return 0
+
     from tidegate.app.process import notes_to
+    from tidegate.cli.global_options import verbosity
     from tidegate.core.errors import ExitCode
 
     gc.set_threshold(ALLOCATIONS_BETWEEN_COLLECTIONS)
-    arguments = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in arguments
     try:
-        with notes_to(_to_stderr):
-            return _run([argument for argument in arguments if argument != "--debug"] or ["--help"])
+        with verbosity() as chosen, notes_to(chosen.note):
+            return _run(arguments or ["--help"])
     except KeyboardInterrupt:
         print("tidegate: stopped", file=sys.stderr)
         return ExitCode.INTERRUPTED
@@ -34,12 +43,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         from tidegate.cli.endings import ended_by
 
         return ended_by(error, arguments, debug=debug)
-
-
-def _to_stderr(line: str) -> None:
-    from tidegate.core.text import printable
-
-    print(printable(line), file=sys.stderr, flush=True)
 
 
 def _run(arguments: list[str]) -> int:
@@ -52,7 +55,11 @@ def _run(arguments: list[str]) -> int:
     from typer.exceptions import TyperException
     from typer.main import get_command
 
+    from tidegate.cli.completion import VARIABLE, complete
+
     command = get_command(command_line())
+    if VARIABLE in os.environ:
+        return complete(command)
     try:
         # Not `app(...)`: that makes exit codes of what is told apart above.
         with command.make_context("tidegate", arguments) as context:
@@ -78,13 +85,14 @@ def command_line() -> Typer:
     """Every command's name, options and help; what a command does is imported when it is called."""
     from typer import Typer
 
+    from tidegate.cli.command import Root, add_command
     from tidegate.cli.groups.audit import audit
-    from tidegate.cli.groups.delivery import approve, deliver, plan, report, resume, rollback, status
+    from tidegate.cli.groups.delivery import approve, deliver, history, plan, report, resume, rollback, status
     from tidegate.cli.groups.engine import engine
     from tidegate.cli.groups.fleet import fleet, setup, traffic
     from tidegate.cli.groups.gate import gate
     from tidegate.cli.groups.model import model
-    from tidegate.cli.groups.project import doctor, init, notify, schema
+    from tidegate.cli.groups.project import completion, doctor, init, notify, schema
     from tidegate.cli.groups.rollout import rollout
     from tidegate.cli.groups.serve import serve
     from tidegate.cli.groups.slo import slo
@@ -93,18 +101,17 @@ def command_line() -> Typer:
 
     app = Typer(
         name="tidegate",
-        help="Take a model version to every production region, a little traffic at a time, and back when it is worse.",
+        cls=Root,
+        help="Deliver a model version to production region by region, and roll it back when it is worse.",
         epilog="Exit codes: 0 delivered, 1 rolled back or gate failed, 2 usage or spec error, 3 inconclusive, "
-        "4 something outside was not there, 5 a record is not genuine, 70 a bug in tidegate, 130 stopped by Ctrl-C. "
-        "Add --debug to any command for the whole error.",
+        "4 something outside was not there, 5 a record is not genuine, 70 a bug in tidegate, 130 stopped by Ctrl-C.",
         add_completion=False,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
     )
-    for group in (fleet, model, gate, slo, engine, rollout, stage, workflow, audit):
-        app.add_typer(group)
-    for command in (serve, deliver, resume, approve, plan, status, rollback, report, traffic):
-        app.command()(command)
-    for command in (init, schema, doctor, setup, notify):
-        app.command()(command)
+    for command in (
+        *(init, doctor, setup, completion, plan, deliver, status, history, approve, resume, rollback, report),
+        *(serve, traffic, schema, notify, model, engine, rollout, gate, slo, workflow, audit, fleet, stage),
+    ):
+        add_command(app, command)
     return app

@@ -54,7 +54,7 @@ def ended_by(error: Exception, arguments: Sequence[str], *, debug: bool) -> int:
 
 def _refused(error: TidegateError) -> int:
     """An error that a person is meant to read."""
-    print(printable(f"tidegate: {error}" if "\n" not in str(error) else str(error)), file=sys.stderr)
+    print(printable(str(error) if error.has_places else f"tidegate: {error}"), file=sys.stderr)
     if error.detail:
         short = error.detail.count("\n") <= SHORT
         print(printable(error.detail) if short else "(more with --debug)", file=sys.stderr)

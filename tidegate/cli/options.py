@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
-from enum import StrEnum
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
@@ -14,34 +13,19 @@ from typing import Annotated, Any
 import typer
 
 from tidegate.app.process import TRUST_VARIABLE
+from tidegate.cli.output import ListOutput, Output
 from tidegate.cli.preflight import kept_private
 
-
-class Output(StrEnum):
-    """How a command reports."""
-
-    TEXT = "text"
-    JSON = "json"
-
-
-class PlanOutput(StrEnum):
-    """How a plan is told."""
-
-    TEXT = "text"
-    JSON = "json"
-    MARKDOWN = "markdown"
-    """The comment under a merge request."""
-
-
 Spec = Annotated[Path, typer.Argument(help="The delivery's spec.", show_default=True)]
-SpecFile = Annotated[Path, typer.Option("-f", "--file", help="The delivery's spec.")]
 State = Annotated[
     Path,
-    typer.Option("--state", envvar="TIDEGATE_STATE", callback=kept_private, help="Where this machine keeps its state."),
+    typer.Option("--state", envvar="TIDEGATE_STATE", callback=kept_private, help="Folder of this machine's state."),
 ]
 Tracking = Annotated[
     str | None,
-    typer.Option("--tracking-uri", envvar="MLFLOW_TRACKING_URI", help="The MLflow registry; default: one in --state."),
+    typer.Option(
+        "--tracking-uri", envvar="MLFLOW_TRACKING_URI", help="MLflow tracking URI; default: a store in --state."
+    ),
 ]
 
 
@@ -59,11 +43,14 @@ TrustFile = Annotated[
         envvar=TRUST_VARIABLE,
         metavar="FILE",
         callback=_for_the_whole_process,
-        help="Whom to believe; default: trust.yaml next to the spec.",
+        help="Trust file; default: trust.yaml next to the spec.",
     ),
 ]
-As = Annotated[Output, typer.Option("--output", help="How to report.")]
-Insecure = Annotated[bool, typer.Option("--insecure", help="Plain http also to other machines; never with a password.")]
+As = Annotated[Output, typer.Option("-o", "--output", help="Output format.")]
+AsList = Annotated[ListOutput, typer.Option("-o", "--output", help="Output format.")]
+Insecure = Annotated[
+    bool, typer.Option("--insecure", help="Allow plain HTTP to other machines; never with a password.")
+]
 SPEC = Path("delivery.yaml")
 STATE = Path(".tidegate")
 
@@ -101,21 +88,21 @@ class ProofOptions:
         Path | None,
         typer.Option(
             "--ssh-key", envvar="TIDEGATE_SSH_KEY", metavar="FILE",
-            help="Prove who you are by this SSH key; the public one of a key that an agent has will do.",
+            help="SSH key that proves who you are; the public key will do when an agent holds it.",
         ),
     ] = None  # fmt: skip
     token_file: Annotated[
         Path | None,
         typer.Option(
             "--oidc-token-file", envvar="TIDEGATE_OIDC_TOKEN_FILE", metavar="FILE",
-            help="Prove who you are by the OIDC token in this file; or TIDEGATE_OIDC_TOKEN holds one.",
+            help="File with an OIDC token that proves who you are; or set TIDEGATE_OIDC_TOKEN.",
         ),
     ] = None  # fmt: skip
     token_command: Annotated[
         str | None,
         typer.Option(
             "--oidc-token-command", envvar="TIDEGATE_OIDC_TOKEN_COMMAND", metavar="COMMAND",
-            help="A command that prints an OIDC token; {digest} in it is what the token must carry.",
+            help="Command that prints an OIDC token; {digest} in it is what the token must carry.",
         ),
     ] = None  # fmt: skip
 
@@ -128,13 +115,13 @@ class ReportOptions:
         bool,
         typer.Option(
             "--ci",
-            help="For CI: plain lines, JUnit XML in tidegate-junit.xml, and a Markdown summary: on GitHub on the job's "
-            "page, in GitLab in tidegate-summary.md.",
+            help="For CI: plain lines, JUnit XML in tidegate-junit.xml, and a Markdown summary on the job's page "
+            "(GitHub) or in tidegate-summary.md (GitLab).",
         ),
     ] = False
-    junit: Annotated[Path | None, typer.Option("--junit", metavar="FILE", help="Write JUnit XML there.")] = None
+    junit: Annotated[Path | None, typer.Option("--junit", metavar="FILE", help="Write JUnit XML to this file.")] = None
     summary: Annotated[
-        Path | None, typer.Option("--summary", metavar="FILE", help="Write a Markdown summary there.")
+        Path | None, typer.Option("--summary", metavar="FILE", help="Write a Markdown summary to this file.")
     ] = None
 
 
@@ -143,7 +130,7 @@ class LoginOptions:
     """How to speak to a registry."""
 
     username: Annotated[
-        str | None, typer.Option("--username", help="User of the registry; default: as `docker login` says.")
+        str | None, typer.Option("--username", help="User of the image registry; default: from `docker login`.")
     ] = None
     password_stdin: Annotated[
         bool, typer.Option("--password-stdin", help="Read the password of --username from stdin.")

@@ -1,30 +1,97 @@
-"""What commands print: data on stdout, words for people on stderr."""
+"""What commands print: data on stdout, in the form that `-o` says, and words for people on stderr."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
 from typing import Any
 
 from tidegate.core.text import printable
 
+Data = Mapping[str, object] | Sequence[object]
 
-def print_json(data: Mapping[str, object] | Sequence[object]) -> None:
-    """One JSON document on stdout."""
-    print(json.dumps(data, indent=2, default=str))
+
+class OutputForm(StrEnum):
+    """How a command reports."""
+
+    @property
+    def is_data(self) -> bool:
+        """Whether a program reads it."""
+        return self.value in ("json", "yaml")
+
+
+class Output(OutputForm):
+    """How a command reports."""
+
+    TEXT = "text"
+    JSON = "json"
+    YAML = "yaml"
+
+
+class ListOutput(OutputForm):
+    """How what has names is printed."""
+
+    TEXT = "text"
+    JSON = "json"
+    YAML = "yaml"
+    NAME = "name"
+    """The name of each, one a line, for `xargs` and loops."""
+
+
+class PlanOutput(OutputForm):
+    """How a plan is printed."""
+
+    TEXT = "text"
+    JSON = "json"
+    YAML = "yaml"
+    MARKDOWN = "markdown"
+    """The comment under a merge request."""
+
+
+def print_data(data: Data, output: OutputForm) -> None:
+    """One document on stdout: YAML where that is asked for, else JSON."""
+    text = json.dumps(data, indent=2, default=str)
+    print(_yaml(text) if output.value == "yaml" else text, end="" if output.value == "yaml" else "\n")
+
+
+def data_line(data: Data, output: OutputForm) -> str:
+    """One of many documents in a stream: a line of JSON, or YAML with the line that begins it."""
+    text = json.dumps(data, separators=(",", ":"), ensure_ascii=False, default=str)
+    return f"---\n{_yaml(text).rstrip()}" if output.value == "yaml" else text
+
+
+def _yaml(text: str) -> str:
+    from tidegate.core.yaml_text import yaml_text
+
+    # By way of JSON, so that both say the same.
+    return yaml_text(json.loads(text))
+
+
+def print_objects(objects: Sequence[Mapping[str, object]], output: OutputForm) -> None:
+    """Kubernetes objects: YAML documents for `kubectl apply`, their names as kubectl writes them, or JSON."""
+    from tidegate.core.yaml_text import yaml_text
+
+    if output.value == "json":
+        print_data(objects, output)
+    elif output.value == "name":
+        print_names(_kubectl_name(each) for each in objects)
+    else:
+        print("".join(f"---\n{yaml_text(each)}" for each in objects), end="")
+
+
+def _kubectl_name(manifest: Mapping[str, Any]) -> str:
+    group = str(manifest["apiVersion"]).rpartition("/")[0]
+    kind = str(manifest["kind"]).lower()
+    return f"{kind}{'.' if group else ''}{group}/{manifest['metadata']['name']}"
+
+
+def print_names(names: Iterable[str]) -> None:
+    """One a line; nothing where there is none."""
+    for name in names:
+        say(name)
 
 
 def say(text: str) -> None:
     """Text on stdout that holds words of others."""
     print(printable(text), flush=True)
-
-
-def print_objects(objects: Sequence[Mapping[str, Any]], *, as_json: bool) -> None:
-    """Kubernetes objects, as `kubectl apply -f -` reads them: documents of YAML, or a list in JSON."""
-    if as_json:
-        print_json(objects)
-        return
-    # Not above: every command's help loads this module.
-    from tidegate.core.yaml_text import yaml_text
-
-    print("".join(f"---\n{yaml_text(each)}" for each in objects), end="")

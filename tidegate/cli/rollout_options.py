@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,23 +16,30 @@ if TYPE_CHECKING:
     from pipelines.spec.delivery import Delivery
 
 Context = Annotated[
-    str | None, typer.Option("--context", help="Of the kubeconfig; default: its current one, or this pod's cluster.")
+    str | None,
+    typer.Option("--context", help="Context of the kubeconfig; default: the current one, or this pod's cluster."),
 ]
-Namespace = Annotated[str | None, typer.Option("--namespace", help="Default: the context's.")]
-RegionOfSpec = Annotated[str | None, typer.Option("--region", help="Of the spec; may be left out when there is one.")]
+Namespace = Annotated[str | None, typer.Option("-n", "--namespace", help="Namespace; default: the context's.")]
+RegionOfSpec = Annotated[
+    str | None, typer.Option("--region", help="Region of the spec; may be left out when it has only one.")
+]
 
 
 @dataclass(frozen=True)
 class ClusterOptions:
-    """Which namespace of which cluster; None where nothing is said."""
+    """Which namespace of which cluster; None where nothing is given."""
 
     context: Context = None
     namespace: Namespace = None
     spec: Annotated[
         Path | None,
-        typer.Option("--spec", help="A delivery's spec: gives cluster, namespace and name.", show_default=False),
+        typer.Option(
+            "-f", "--file", "--spec", help="Take cluster, namespace and name from this spec.", show_default=False
+        ),
     ] = None
-    region: Annotated[str | None, typer.Option("--region", help="Of --spec; may be left out when there is one.")] = None
+    region: Annotated[
+        str | None, typer.Option("--region", help="Region of --spec; may be left out when it has only one.")
+    ] = None
 
     def named(self, name: str | None) -> RolloutOptions:
         """The Rollout of that name there."""
@@ -43,8 +51,54 @@ class RolloutOptions(ClusterOptions):
     """And which Rollout."""
 
     name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="The Rollout; with --spec the delivery's.", show_default=False)
+        str | None,
+        typer.Argument(metavar="NAME", help="The Rollout; default: the delivery's, with --spec.", show_default=False),
     ] = None
+
+
+@dataclass(frozen=True)
+class RegionOptions:
+    """Which regions of a spec; all of them where nothing is given."""
+
+    region: Annotated[
+        list[str] | None, typer.Option("--region", help="Region of the spec; repeatable; default: all.")
+    ] = None
+    context: Annotated[
+        str | None, typer.Option("--context", help="Only the region that this context of the kubeconfig reaches.")
+    ] = None
+    namespace: Annotated[
+        str | None, typer.Option("-n", "--namespace", help="Refuse unless this is the namespace of the spec.")
+    ] = None
+
+    def selected(self, spec: Delivery) -> tuple[str, ...]:
+        """Their names; none for all.
+
+        Raises:
+            UsageError: the spec has no such region, is reached by other contexts, or names another namespace.
+        """
+        known = spec.regions.names
+        for region in self.region or ():
+            if region not in known:
+                raise UsageError(f"--region: found {region!r}; expected one of {', '.join(known)}")
+        if self.context is None and self.namespace is None:
+            return tuple(self.region or ())
+        # Not above: who selects nothing needs no spec of clusters.
+        from tidegate.app.wiring.specs import on_clusters
+
+        fleet = on_clusters(spec)
+        if self.namespace not in {None, fleet.namespace}:
+            raise UsageError(f"--namespace: found {self.namespace!r}; the spec says {fleet.namespace!r}")
+        if self.context is None:
+            return tuple(self.region or ())
+        contexts = {name: there.context or "the current one" for name, there in fleet.regions.items()}
+        reached = tuple(each for each in self.region or known if contexts[each] == self.context)
+        if not reached:
+            raise UsageError(f"--context: found {self.context!r}; the spec says {_listed(contexts)}")
+        return reached
+
+
+def _listed(contexts: Mapping[str, str]) -> str:
+    return ", ".join(f"{context} for {region}" for region, context in contexts.items())
 
 
 @dataclass(frozen=True)
@@ -57,7 +111,9 @@ class ReleaseOptions:
     version: Annotated[str, typer.Option("--version", help="The model version's number.", show_default=False)]
     spec: Spec = SPEC
     region: RegionOfSpec = None
-    digest: Annotated[str, typer.Option("--digest", help="The model version's digest, to be noted on its pods.")] = ""
+    digest: Annotated[
+        str, typer.Option("--digest", help="Digest of the model version, for an annotation of its pods.")
+    ] = ""
 
 
 @dataclass(frozen=True)

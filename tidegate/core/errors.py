@@ -55,6 +55,8 @@ class TidegateError(Exception):
     """The base of every error a person is meant to read."""
 
     exit_code: ClassVar[ExitCode] = ExitCode.OUTSIDE
+    has_places: ClassVar[bool] = False
+    """Whether each line of the message begins with its `FILE:LINE:`, for editors and CI."""
 
     def __init__(self, message: str, *, hint: str | None = None, detail: str | None = None) -> None:
         """`message` is the one line; `hint` what to do; `detail` the rest, shown with `--debug`.

@@ -38,9 +38,25 @@ from tidegate.core.yaml_text import (
 log = logging.getLogger(__name__)
 Spec = TypeVar("Spec", bound=SpecModel)
 _DELTA = re.compile(r"datetime\.timedelta\(([^)]*)\)")
+EXPECTED_FILE = "a readable YAML file, such as `tidegate init` writes"
 MOST_BYTES = 4 * MOST_CHARACTERS
 """Whatever is longer has too many characters, of at most four bytes each."""
+NAME = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
+"""Of a delivery, and so of its Kubernetes objects."""
+PATTERNS = {NAME: "at most 63 lower-case letters, digits and dashes, with no dash at either end"}
+"""In words."""
 _NULL = "tag:yaml.org,2002:null"
+MOST_PROBLEMS = 20
+"""Of a message; nobody reads a thousand."""
+WORDS = {
+    "model_type": "a mapping",
+    "model_attributes_type": "a mapping",
+    "dict_type": "a mapping",
+    "mapping_type": "a mapping",
+    "list_type": "a list",
+    "tuple_type": "a list",
+}
+"""What pydantic calls a dictionary, an instance, a tuple."""
 QUOTED_CHARACTERS = 80
 """Of a value that is wrong: enough to find it by."""
 _SHAPES = {type(None): "empty", list: "a list", dict: "a mapping", int: "a number", float: "a number"}
@@ -52,23 +68,30 @@ class Problem:
 
     file: str
     line: int
-    """From 1."""
+    """From 1; 0 where there is no such file."""
     path: str
     """As `stages[2].canary.weights[0]`; empty for what is wrong with the file as a whole."""
     found: str
     expected: str
 
     def __str__(self) -> str:
-        where = f"{self.file}:{self.line}: {self.path}: " if self.path else f"{self.file}:{self.line}: "
-        return f"{where}found {self.found}; expected {self.expected}"
+        where = f"{self.file}:{self.line}" if self.line else self.file
+        path = f"{self.path}: " if self.path else ""
+        return f"{where}: {path}found {self.found}; expected {self.expected}"
 
 
 class SpecError(UsageError):
     """A spec cannot be used as it is."""
 
+    has_places = True
+
     def __init__(self, problems: list[Problem]) -> None:
-        """`problems` are all that were found, in the order of the file."""
-        super().__init__("\n".join(str(problem) for problem in problems))
+        """`problems` are all that were found, in the order of the file; the message has the first of them."""
+        lines = [str(problem) for problem in problems[:MOST_PROBLEMS]]
+        if len(problems) > MOST_PROBLEMS:
+            last = problems[MOST_PROBLEMS]
+            lines.append(f"{last.file}:{last.line}: and {len(problems) - MOST_PROBLEMS} more problems")
+        super().__init__("\n".join(lines))
         self.problems = problems
 
 
@@ -92,7 +115,7 @@ def load_spec(path: Path, kind: type[Spec], *, also: Callable[[Spec], Iterable[S
     Raises:
         SpecError: with every problem, when the file cannot be read, is not YAML, or is not a `kind`.
     """
-    return parse_spec(text_in(path, "a readable YAML file", most_bytes=MOST_BYTES), kind, file=str(path), also=also)
+    return parse_spec(text_in(path, EXPECTED_FILE, most_bytes=MOST_BYTES), kind, file=str(path), also=also)
 
 
 def text_in(path: Path, expected: str, *, most_bytes: int | None = None) -> str:
@@ -109,6 +132,8 @@ def text_in(path: Path, expected: str, *, most_bytes: int | None = None) -> str:
 
 def unreadable(file: str, error: Unreadable, expected: str) -> Problem:
     """What is wrong with a file that is no text."""
+    if isinstance(error.__cause__, FileNotFoundError):
+        return Problem(file, 0, "", "no such file", expected)
     # Anyone who has a file in another encoding needs the name of the right one.
     encoded = f"{expected} in UTF-8" if isinstance(error.__cause__, UnicodeDecodeError) else expected
     return Problem(file, error.line, "", str(error), encoded)
@@ -175,10 +200,18 @@ def _syntax_errors(file: str) -> Iterator[None]:
     try:
         yield
     except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else 1
-        raise SpecError([Problem(file, line, "", error.problem or "a syntax error", "valid YAML")]) from error
+        raise SpecError([_syntax_problem(file, error)]) from error
     except yaml.reader.ReaderError as error:
         raise SpecError([Problem(file, 1, "", error.reason, "valid YAML")]) from error
+
+
+def _syntax_problem(file: str, error: yaml.MarkedYAMLError) -> Problem:
+    """Some of PyYAML's sentences begin with `found`, others say what is not allowed."""
+    why, mark = error.problem or "", error.problem_mark
+    line, column = (mark.line + 1, f"at column {mark.column + 1}") if mark else (1, "")
+    begins = why.startswith("found ")
+    found = f"{why.removeprefix('found ')}, {column}" if begins else f"a syntax error {column}: {why}"
+    return Problem(file, line, "", found, "valid YAML")
 
 
 @contextmanager
@@ -322,10 +355,12 @@ def _quoted(found: object, *, whole: bool) -> str:
 def _expected(detail: ErrorDetails, context: dict[str, Any]) -> str:
     if detail["type"] == "value_error":
         return str(context["error"])
+    if detail["type"] in WORDS:
+        return WORDS[detail["type"]]
     if detail["type"] == "too_short":
         return f"at least {context['min_length']} of them"
     if detail["type"] == "string_pattern_mismatch":
-        return f"text that matches {context['pattern']}"
+        return PATTERNS.get(context["pattern"], f"text that matches {context['pattern']}")
     return _DELTA.sub(_as_duration, detail["msg"].removeprefix("Input should be ").removeprefix("Value error, "))
 
 

@@ -13,12 +13,12 @@ from datetime import timedelta
 
 from rollouts.kube.model import NAME_OF_NAMESPACE
 from rollouts.kube.resources import HTTP_ROUTES, NETWORK_POLICIES, SERVICES, VIRTUAL_SERVICES
-from rollouts.manifests.conventions import PORT_NAME, SERVICE_PORT, USERS, canary_service, stable_service
+from rollouts.manifests.conventions import PORT_NAME, SERVICE_PORT, USERS, TrafficRouter, canary_service, stable_service
 from rollouts.manifests.fields import host_in
 from rollouts.manifests.manifest import Site, manifest
 from rollouts.manifests.nodes_spec import asks_for_notice
 from rollouts.manifests.spec import Strategy
-from rollouts.manifests.traffic_spec import InsideSpec, TrafficRouter
+from rollouts.manifests.traffic_spec import InsideSpec
 from tidegate.core.model import Json, Value
 
 API = "/v1"

@@ -20,11 +20,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 
-from rollouts.manifests.conventions import GATEWAY_PLUGIN, USERS, canary_service, stable_service
+from rollouts.manifests.conventions import GATEWAY_PLUGIN, USERS, TrafficRouter, canary_service, stable_service
 from rollouts.manifests.fields import whole_seconds
 from rollouts.manifests.manifest import ReleaseCandidate, Site
 from rollouts.manifests.spec import CanarySpec, Strategy
-from rollouts.manifests.traffic_spec import TrafficRouter
 from tidegate.core.errors import UsageError
 from tidegate.core.model import Json
 from tidegate.core.names import CANARY, REGION, ROLE, STABLE, VERSION

@@ -28,8 +28,9 @@ from rollouts.argo.model import Rollout
 from rollouts.argo.state import phase_of
 from rollouts.kube.ports import Cluster
 from rollouts.kube.resources import CONFIG_MAPS, HTTP_ROUTES, PODS, REPLICA_SETS, ROLLOUTS, SERVICES
+from rollouts.manifests.conventions import RenderPart
 from rollouts.manifests.manifest import Release, ReleaseCandidate
-from rollouts.manifests.render import RenderPart, render
+from rollouts.manifests.render import render
 from tidegate.core.clock import Clock
 from tidegate.core.model import Json
 from tidegate.core.names import POD_TEMPLATE_HASH, VERSION

@@ -41,8 +41,9 @@ from rollouts.kube.resources import (
     ROLLOUTS,
     resource_of,
 )
+from rollouts.manifests.conventions import RenderPart
 from rollouts.manifests.manifest import Release
-from rollouts.manifests.render import RenderPart, render
+from rollouts.manifests.render import render
 from rollouts.manifests.spec import ArgoFleetSpec
 from tidegate.core.model import Json
 

@@ -38,10 +38,10 @@ from rollouts.kube.resources import (
     VIRTUAL_SERVICES,
     resource_of,
 )
+from rollouts.manifests.conventions import RenderPart, TrafficRouter
 from rollouts.manifests.manifest import Release, ReleaseCandidate
-from rollouts.manifests.render import RenderPart, render
+from rollouts.manifests.render import render
 from rollouts.manifests.spec import ArgoFleetSpec
-from rollouts.manifests.traffic_spec import TrafficRouter
 from rollouts.model import Engine
 from tidegate.core.clock import Clock
 from tidegate.core.model import Json

@@ -78,6 +78,8 @@ def test_a_plan_that_could_never_decide_is_refused(tidegate: Tidegate, registere
 def test_nothing_was_delivered_yet(tidegate: Tidegate, delivery: Path) -> None:
     said = tidegate("status", "delivery.yaml")
     assert (said.code, said.out) == (4, "no delivery yet\nno fleet runs here\n")
+    history = tidegate("history", "delivery.yaml")
+    assert (history.code, history.out) == (0, "no delivery yet\n")
     as_json = tidegate("status", "delivery.yaml", "--output", "json").json
     assert as_json == {
         "delivery": None, "alive": False, "process": None, "regions": [], "silent": {}, "carried": {},
@@ -126,6 +128,12 @@ def test_a_delivery_that_was_opened_here_is_alive(tidegate: Tidegate, registered
     ledger.close("rolled-back", "gate quality: worse")
     over = tidegate("status", "delivery.yaml")
     assert over.out.startswith(f"delivery {ledger.delivery[:8]} of version 2: rolled-back: gate quality: worse\n")
+    [line] = tidegate("history", "delivery.yaml").out.splitlines()[1:]
+    assert line.startswith(f"{ledger.delivery}  2 ")
+    assert line.endswith("  rolled-back: gate quality: worse")
+    assert tidegate("history", "delivery.yaml", "-o", "name").out == f"{ledger.delivery}\n"
+    [past] = tidegate("history", "-f", "delivery.yaml", "-o", "json").json
+    assert (past["id"], past["outcome"], past["alive"]) == (ledger.delivery, "rolled-back", False)
 
 
 def test_there_is_no_report_before_the_first_delivery(tidegate: Tidegate, delivery: Path, name: str) -> None:
@@ -158,7 +166,7 @@ def test_a_wrong_spec_stops_a_command_before_it_does_anything(
     there = set(tmp_path.iterdir())
     said = tidegate(command, "delivery.yaml", "--state", str(tmp_path / "fresh"))
     assert (said.code, said.out) == (2, "")
-    assert said.err == "tidegate: delivery.yaml:4: kind: found 'Pipeline'; expected 'Delivery'\n"
+    assert said.err == "delivery.yaml:4: kind: found 'Pipeline'; expected 'Delivery'\n"
     assert set(tmp_path.iterdir()) == there
 
 

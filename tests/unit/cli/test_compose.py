@@ -58,7 +58,7 @@ def test_a_golden_set_that_is_wrong_is_told_when_the_spec_is_read(started: Path)
 
 def test_prompts_that_are_missing_are_told_when_the_spec_is_read(started: Path) -> None:
     (started / "prompts.txt").unlink()
-    with pytest.raises(SpecError, match=r"prompts.txt:1: found no such file or directory; expected one prompt a line"):
+    with pytest.raises(SpecError, match=r"prompts.txt: found no such file; expected one prompt a line"):
         read_delivery(started / "delivery.yaml")
 
 

@@ -86,7 +86,7 @@ def test_a_file_with_wrong_lines_is_not_judged_and_every_line_is_named(
     [
         ([], "the evidence is in a file or in Prometheus; give either --evidence or --prometheus"),
         (["--evidence", "a", "--prometheus", "http://b"], "the evidence is in a file or in Prometheus"),
-        (["--evidence", "nowhere.jsonl"], "nowhere.jsonl:1: found no such file or directory"),
+        (["--evidence", "nowhere.jsonl"], "nowhere.jsonl: found no such file"),
         (["--prometheus", "http://localhost:1"], "--prometheus needs to know whom to ask about"),
     ],
 )
@@ -96,7 +96,7 @@ def test_what_cannot_be_asked_is_a_usage_error(
     assert main(["gate", "check", gates, *arguments]) == 2
     out, err = capsys.readouterr()
     assert out == ""
-    assert err.startswith(f"tidegate: {problem}")
+    assert err.removeprefix("tidegate: ").startswith(problem)
 
 
 ARMS = ["--region", "eu-west-1", "--stable", "6", "--canary", "7"]

@@ -96,4 +96,4 @@ def test_what_is_no_transcript_is_a_usage_error(
     path = tmp_path / "trial.jsonl"
     path.write_text(text)
     assert main(["gate", "replay", str(path)]) == 2
-    assert capsys.readouterr().err.startswith(f"tidegate: {path}:1: {problem}")
+    assert capsys.readouterr().err.startswith(f"{path}:1: {problem}")

@@ -101,8 +101,8 @@ def test_a_whole_delivery_is_asked_with_a_trials_share_of_its_budget(
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        (None, ":1: found no such file or directory"),
-        ("kind: [", ":1: found expected the node content"),
+        (None, ": found no such file"),
+        ("kind: [", ":1: found a syntax error at column 8: expected the node content"),
         (GATES.replace("latency", "latencies"), ":3: gates.latencies: found an unknown key; expected latency"),
         (GATES.replace("Gates", "Workflow"), ":2: kind: found 'Workflow'; expected 'Gates'"),
     ],
@@ -116,4 +116,4 @@ def test_a_wrong_file_of_gates_reads_no_evidence(
     assert main(["gate", "stream", str(path)]) == 2
     out, err = capsys.readouterr()
     assert out == ""
-    assert err.startswith(f"tidegate: {path}{problem}")
+    assert err.startswith(f"{path}{problem}")

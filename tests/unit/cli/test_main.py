@@ -76,7 +76,6 @@ def test_without_arguments_it_explains_itself(capsys: pytest.CaptureFixture[str]
             ["model", "registers"],
             "tidegate: No such command 'registers'. Did you mean 'register'?; see `tidegate model --help`",
         ),
-        (["model"], "tidegate: Missing command; see `tidegate model --help`"),
         (["plan", "--nope"], "tidegate: No such option: --nope; see `tidegate plan --help`"),
         (["model", "list"], "tidegate: Missing argument 'name'; see `tidegate model list --help`"),
         (["model", "alias", "m"], "tidegate: Missing argument 'version'; see `tidegate model alias --help`"),
@@ -85,8 +84,8 @@ def test_without_arguments_it_explains_itself(capsys: pytest.CaptureFixture[str]
             "tidegate: Invalid value for '--last': expected greater than or equal to 1; see `tidegate report --help`",
         ),
         (
-            ["deliver", "--output", "yaml"],
-            "tidegate: Invalid value for '--output': 'yaml' is not one of 'text', 'json'; "
+            ["deliver", "--output", "xml"],
+            "tidegate: Invalid value for '-o' / '--output': 'xml' is not one of 'text', 'json', 'yaml'; "
             "see `tidegate deliver --help`",
         ),
         (["schema", "nope"], "tidegate: no schema is called `nope`; known: delivery, trust, gates, batch, answer"),
@@ -106,8 +105,8 @@ def test_a_usage_error_is_one_line_that_says_where_to_look(
 def test_a_spec_that_is_not_there_is_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     code, out, err = said(capsys, "plan", str(tmp_path / "nowhere.yaml"))
     assert (code, out) == (2, "")
-    assert (
-        err == f"tidegate: {tmp_path}/nowhere.yaml:1: found no such file or directory; expected a readable YAML file\n"
+    assert err == (
+        f"{tmp_path}/nowhere.yaml: found no such file; expected a readable YAML file, such as `tidegate init` writes\n"
     )
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from tidegate.app.process import note, notes_to
 from tidegate.cli import main
-from tidegate.cli.output import print_json
+from tidegate.cli.output import Output, print_data
 from tidegate.core.threads import call_in_thread
 
 
@@ -36,7 +36,7 @@ def test_data_goes_to_stdout_and_notes_of_a_command_to_stderr(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def run(arguments: list[str]) -> int:
-        print_json({"version": arguments[0], "file": Path("model/config.json")})
+        print_data({"version": arguments[0], "file": Path("model/config.json")}, Output.JSON)
         note("starting\x1b[2J")
         return 0
 

@@ -11,6 +11,7 @@ from fakes.delivery.world import GOLDEN, SPEC
 
 from pipelines.views.notifications import Body, NotTaken
 from tidegate.cli.commands.notify import try_notifications
+from tidegate.cli.output import Output
 from tidegate.core.errors import UsageError
 
 NOTIFY = "notify: [{slack: {url_from_env: TIDEGATE_CHAT}}, {webhook: {url_from_env: TIDEGATE_HOOK}, about: [closed]}]\n"
@@ -39,7 +40,7 @@ def spec(tmp_path: Path) -> Path:
 
 def test_a_dry_run_shows_every_message_and_sends_none(capsys: pytest.CaptureFixture[str], spec: Path) -> None:
     receiver = Receiver()
-    assert try_notifications(spec, dry_run=True, as_json=True, sender=receiver, environment=ONLY_CHAT) == 0
+    assert try_notifications(spec, dry_run=True, output=Output.JSON, sender=receiver, environment=ONLY_CHAT) == 0
     out = capsys.readouterr().out
     told = [(each["to"], each["url_from_env"], each["set"], each["about"]) for each in json.loads(out)]
     assert told == [
@@ -54,13 +55,13 @@ def test_a_dry_run_shows_every_message_and_sends_none(capsys: pytest.CaptureFixt
 
 
 def test_a_dry_run_can_be_read_too(capsys: pytest.CaptureFixture[str], spec: Path) -> None:
-    assert try_notifications(spec, dry_run=True, as_json=False, environment={}) == 0
+    assert try_notifications(spec, dry_run=True, output=Output.TEXT, environment={}) == 0
     assert "webhook at $TIDEGATE_HOOK, which is not set: closed\n" in capsys.readouterr().out
 
 
 def test_everyone_gets_one_test_message(capsys: pytest.CaptureFixture[str], spec: Path) -> None:
     receiver = Receiver()
-    assert try_notifications(spec, dry_run=False, as_json=False, sender=receiver, environment=SET) == 0
+    assert try_notifications(spec, dry_run=False, output=Output.TEXT, sender=receiver, environment=SET) == 0
     assert capsys.readouterr() == ("slack at $TIDEGATE_CHAT: taken\nwebhook at $TIDEGATE_HOOK: taken\n", "")
     assert receiver.taken[SET["TIDEGATE_HOOK"]]["kind"] == "test"
 
@@ -69,18 +70,18 @@ def test_who_does_not_take_it_is_named_and_the_others_get_theirs(
     capsys: pytest.CaptureFixture[str], spec: Path
 ) -> None:
     receiver = Receiver(refuses=SET["TIDEGATE_CHAT"])
-    assert try_notifications(spec, dry_run=False, as_json=False, sender=receiver, environment=SET) == 4
+    assert try_notifications(spec, dry_run=False, output=Output.TEXT, sender=receiver, environment=SET) == 4
     assert capsys.readouterr().out == "slack at $TIDEGATE_CHAT: answered 404\nwebhook at $TIDEGATE_HOOK: taken\n"
 
 
 def test_a_variable_that_is_missing_is_named_before_anything_is_sent(spec: Path) -> None:
     receiver = Receiver()
     with pytest.raises(UsageError, match="not set: TIDEGATE_HOOK"):
-        try_notifications(spec, dry_run=False, as_json=False, sender=receiver, environment=ONLY_CHAT)
+        try_notifications(spec, dry_run=False, output=Output.TEXT, sender=receiver, environment=ONLY_CHAT)
     assert receiver.taken == {}
 
 
 def test_a_spec_that_tells_nobody_says_how(spec: Path) -> None:
     spec.write_text(SPEC)
     with pytest.raises(UsageError, match="configures no notifications"):
-        try_notifications(spec, dry_run=True, as_json=False)
+        try_notifications(spec, dry_run=True, output=Output.TEXT)

@@ -5,11 +5,13 @@ from __future__ import annotations
 from datetime import timedelta
 from io import StringIO
 
+import pytest
 from fakes.delivery.records import Delivery, bad_answers, delivered, interrupted, slow
 from rich.console import Console
 
 from pipelines.events.state import state_of
 from registry.model import Event
+from tidegate.cli.global_options import verbosity
 from tidegate.cli.views.console import PlainConsole
 from tidegate.cli.views.delivery import LiveProgress, PlainProgress, follow, screen, summary, visible
 from tidegate.testing import FakeClock
@@ -74,6 +76,34 @@ def test_a_gate_that_keeps_running_is_told_every_ten_seconds_at_most() -> None:
     for seen in range(21):
         delivery.verdict("shadow@eu-west-1", "errors", "running", f"{seen} requests", after=1)
     assert len([line for line in plain_lines(delivery.events) if "errors running" in line]) == 3
+
+
+def test_what_did_not_change_is_told_once() -> None:
+    delivery = Delivery().open()
+    for _ in range(6):
+        delivery.verdict("shadow@eu-west-1", "errors", "running", "24 of 50 requests", after=20)
+    delivery.verdict("shadow@eu-west-1", "errors", "running", "31 of 50 requests", after=20)
+    assert [line.split(": ", 1)[1] for line in plain_lines(delivery.events)[1:]] == [
+        "errors running: 24 of 50 requests",
+        "errors running: 31 of 50 requests",
+    ]
+
+
+def test_a_step_that_begins_says_how_long_it_will_take() -> None:
+    lines = plain_lines(Delivery().open().say("build", "started").events)
+    assert lines[-1].endswith("build: started, about 6 s")
+
+
+def test_quiet_shows_no_progress(capsys: pytest.CaptureFixture[str]) -> None:
+    with verbosity() as chosen:
+        chosen.quiet = True
+        with follow(PlainConsole(stderr=True), FakeClock(), {}) as progress:
+            for event in bad_answers():
+                progress.on_event(event)
+        PlainConsole().print(summary(progress.story))
+    out, err = capsys.readouterr()
+    assert err == ""
+    assert "rolled-back" in out
 
 
 def test_a_changed_outcome_is_told_at_once_and_a_repeated_one_is_not() -> None:

@@ -159,9 +159,7 @@ def test_when_one_spec_is_wrong_nothing_is_written_and_every_problem_is_told(
 def test_a_period_without_windows_is_told_of_every_slo(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     file = written(tmp_path, "a.yaml", OPEN.replace("DAYS", "7"))
     assert main(["slo", "generate", "-i", file]) == 2
-    assert (
-        capsys.readouterr().err == f"tidegate: {file}:1: found search-speed-0 over 1w; expected a period of 4w, 30d\n"
-    )
+    assert capsys.readouterr().err == f"{file}:1: found search-speed-0 over 1w; expected a period of 4w, 30d\n"
 
 
 def test_old_rules_stay_when_new_ones_cannot_be_written(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -230,5 +228,5 @@ def test_bytes_that_are_no_text_are_told_by_their_file(capsys: pytest.CaptureFix
     assert main(["slo", "generate", "-i", str(file)]) == 2
     assert (
         capsys.readouterr().err
-        == f"tidegate: {file}:1: found bytes that are no UTF-8 (0xff); expected a readable YAML file in UTF-8\n"
+        == f"{file}:1: found bytes that are no UTF-8 (0xff); expected a readable YAML file in UTF-8\n"
     )

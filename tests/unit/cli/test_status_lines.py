@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pipelines.views.status import _exit_code
+from pipelines.views.status import PastDelivery, _exit_code
 from registry.errors import StoreUnreachable
 from registry.model import DeliverySummary
 from rollouts.model import CarrierHeartbeat, EngineSet, ForeignObject, RegionPhase, RegionState, Role
@@ -20,6 +20,8 @@ from tidegate.cli.views.status import (
     _region_line,
     _taken_away_line,
     carrier_line,
+    history_data,
+    history_lines,
 )
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -181,3 +183,21 @@ def test_a_store_that_is_away_is_said_and_hides_nothing_else(tmp_path: Path) -> 
     records = read_status(away, "support-llm", tmp_path)
     assert (records.last, records.unreadable) == (None, "MLflow store http://mlflow: no answer")
     assert list(_record_lines(records)) == ["2 events are not yet written: MLflow has not taken them"]
+
+
+def test_the_history_is_a_table_newest_first() -> None:
+    over = a_delivery(outcome="rolled-back", reason="gate latency: too slow", ended=NOON + timedelta(minutes=7))
+    running = a_delivery(id="fedcba9876543210", version="4", last_step="bake@1", started=NOON + timedelta(days=1))
+    dead = a_delivery(id="89abcdef01234567", version="2", started=NOON - timedelta(days=1))
+    found = [PastDelivery(running, alive=True), PastDelivery(over, alive=False), PastDelivery(dead, alive=False)]
+    assert list(history_lines(found)) == [
+        "DELIVERY          VERSION  STARTED (UTC)     TOOK        OUTCOME",
+        "fedcba9876543210  4        2026-01-02 12:00  -           running, at bake@1",
+        "0123456789abcdef  3        2026-01-01 12:00  7 min 00 s  rolled-back: gate latency: too slow",
+        "89abcdef01234567  2        2025-12-31 12:00  -           died at its start",
+    ]
+
+
+def test_the_history_of_nothing_says_so() -> None:
+    assert list(history_lines([])) == ["no delivery yet"]
+    assert history_data([]) == []

@@ -14,7 +14,7 @@ from tidegate.core.durations import Duration
 from tidegate.core.errors import ExitCode
 from tidegate.core.model import SpecConflict, SpecModel
 from tidegate.core.quantities import Percent
-from tidegate.core.spec import SpecError, load_spec, parse_spec
+from tidegate.core.spec import MOST_PROBLEMS, SpecError, load_spec, parse_spec
 
 
 class Harbour(SpecModel):
@@ -135,7 +135,7 @@ def test_of_a_long_value_only_the_beginning_is_quoted() -> None:
 
 
 def test_a_file_that_is_not_there_is_one_clear_line(tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match=r"nowhere.yaml:1: found no such file or directory; expected a readable"):
+    with pytest.raises(SpecError, match=r"nowhere.yaml: found no such file; expected a readable"):
         load_spec(tmp_path / "nowhere.yaml", Voyage)
 
 
@@ -176,3 +176,34 @@ def test_what_is_wrong_with_it_is_reported_at_the_key_that_was_written(text: str
     with pytest.raises(SpecError) as refusal:
         parse_spec(text, Scaled, file="a.yaml")
     assert str(refusal.value) == problem
+
+
+def test_of_many_problems_the_first_twenty_are_told(tmp_path: Path) -> None:
+    path = tmp_path / "many.yaml"
+    path.write_text("".join(f"key{number}: 1\n" for number in range(50)))
+    with pytest.raises(SpecError) as caught:
+        load_spec(path, Voyage)
+    lines = str(caught.value).splitlines()
+    assert len(lines) == MOST_PROBLEMS + 1
+    assert lines[-1].endswith(f"and {len(caught.value.problems) - MOST_PROBLEMS} more problems")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "s.yaml:1: found a file that is empty; expected a mapping"),
+        ("[1, 2]", "s.yaml:1: found a file that is a list; expected a mapping"),
+        (
+            "a: b: c\n",
+            "s.yaml:1: found a syntax error at column 5: mapping values are not allowed here; expected valid YAML",
+        ),
+        (
+            "a:\n\tb: 1\n",
+            "s.yaml:2: found character '\\t' that cannot start any token, at column 1; expected valid YAML",
+        ),
+    ],
+)
+def test_what_is_no_spec_is_told_without_the_words_of_a_library(text: str, said: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        parse_spec(text, Voyage, file="s.yaml")
+    assert str(caught.value) == said

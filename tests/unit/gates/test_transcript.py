@@ -161,7 +161,9 @@ def test_a_last_line_that_was_torn_is_left_out() -> None:
 
 def test_a_torn_line_in_the_middle_is_an_error_with_its_number() -> None:
     whole = texts()
-    with pytest.raises(SpecError, match=r"^trial.jsonl:2: found EOF while .*; expected a JSON object"):
+    with pytest.raises(
+        SpecError, match=r"^trial.jsonl:2: found text that is no JSON \(EOF while .*\); expected a JSON object"
+    ):
         of([whole[0], whole[1][:40] + "\n", whole[2]])
 
 

@@ -71,8 +71,8 @@ LINE = lines(1)[0]
 @pytest.mark.parametrize(
     ("line", "field", "found", "expected"),
     [
-        (b"{", "", "EOF while parsing an object at line 1 column 1", "a JSON object"),
-        (b"\xff\xfe", "", "expected value at line 1 column 1", "a JSON object"),
+        (b"{", "", "text that is no JSON (EOF while parsing an object at line 1 column 1)", "a JSON object"),
+        (b"\xff\xfe", "", "text that is no JSON (expected value at line 1 column 1)", "a JSON object"),
         (b"[]", "", "[]", "an object"),
         (b'{"time": NaN}', "time", "nan", "a finite number"),
         (changed(LINE, "time", to=...), "time", "nothing", "a value here"),

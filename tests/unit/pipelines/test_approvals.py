@@ -88,7 +88,9 @@ async def test_a_step_waits_until_somebody_approves(tmp_path: Path) -> None:
     result = await world.deliver()
     assert result.ending is Ending.DELIVERED, result.reason
     [waiting] = [event for event in world.ledger.events if event.kind == "waiting"]
-    assert waiting.message == "for an approval of wave@2: `tidegate approve 1 wave@2 --by NAME`"
+    assert (
+        waiting.message == "for an approval of wave@2 until 2026-01-02 00:02 UTC: `tidegate approve 1 wave@2 --by NAME`"
+    )
     assert waiting.data == {"approval": "wave@2"}
     order = [(event.step, event.kind) for event in world.ledger.events]
     assert order.index(("bake@1", "done")) < order.index(("wave@2", "approved"))

@@ -46,7 +46,7 @@ def test_a_file_lies_next_to_the_spec_that_names_it(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (None, "1: found no such file or directory; expected one prompt a line"),
+        (None, " found no such file; expected one prompt a line"),
         (b"\xff\xfe\xff", "1: found UTF-16 text; expected one prompt a line in UTF-8"),
         (b"What?\n\xe9t\xe9", "2: found bytes that are no UTF-8 (0xe9); expected one prompt a line in UTF-8"),
         (b"\n  \n", "1: found no prompts; expected one prompt a line"),
@@ -61,7 +61,5 @@ def test_a_file_without_prompts_is_one_clear_line(folder: Path, content: bytes |
 
 
 def test_a_golden_set_that_is_not_there_is_one_clear_line(tmp_path: Path) -> None:
-    with pytest.raises(
-        SpecError, match=r"golden.jsonl:1: found no such file or directory; expected a JSON object per line"
-    ):
+    with pytest.raises(SpecError, match=r"golden.jsonl: found no such file; expected a JSON object per line"):
         golden_set(a_spec(), tmp_path)

@@ -73,7 +73,10 @@ async def test_a_proven_approval_lets_it_go_on_and_says_by_whom_and_how(tmp_path
     then(world, lambda: signs(world, ANN, reason="looks fine"))
     assert (await world.deliver()).ending is Ending.DELIVERED
     [waiting] = [event for event in world.recorder.events if event.kind == "waiting"]
-    assert waiting.message == "for an approval of wave@2 by one of risk: `tidegate approve 1 wave@2 --ssh-key FILE`"
+    assert (
+        waiting.message == "for an approval of wave@2 by one of risk until 2026-01-01 01:02 UTC: "
+        "`tidegate approve 1 wave@2 --ssh-key FILE`"
+    )
     said = "wave@2 was approved by ann (SSH key SHA256:x): looks fine"
     assert [event.message for event in world.recorder.events if event.kind == "allowed"] == [said]
     assert world.story.allowed == (said,)

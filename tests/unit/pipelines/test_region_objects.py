@@ -10,8 +10,8 @@ from fakes.fleet import IMAGE
 from pipelines.plan.region_objects import region_objects, trial_of
 from pipelines.spec.delivery import Delivery
 from rollouts.kube.resources import resource_of
+from rollouts.manifests.conventions import RenderPart
 from rollouts.manifests.manifest import Release, ReleaseCandidate
-from rollouts.manifests.render import RenderPart
 from rollouts.manifests.schema import problems_in
 from rollouts.manifests.spec import ArgoFleetSpec
 from tidegate.core.model import Json

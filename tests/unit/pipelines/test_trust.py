@@ -21,7 +21,7 @@ def test_the_file_next_to_the_spec_is_read(tmp_path: Path) -> None:
 
 def test_a_named_file_that_is_missing_is_an_error_also_next_to_a_spec_with_one(tmp_path: Path) -> None:
     (tmp_path / "trust.yaml").write_text("kind: Trust\n")
-    with pytest.raises(SpecError, match=r"other\.yaml:1: found no such file or directory"):
+    with pytest.raises(SpecError, match=r"other\.yaml: found no such file"):
         trust_at(tmp_path / "other.yaml", tmp_path)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -32,8 +32,8 @@ from tidegate.core.model import Json
 class DoctorOptions:
     """What the command line says."""
 
-    regions: tuple[str, ...]
-    """All of the spec when empty."""
+    select: Callable[[Delivery], tuple[str, ...]]
+    """The regions of a spec to look at; none for all."""
     controller_namespace: str
     state: Path
     tracking_uri: str | None
@@ -102,7 +102,7 @@ def examine(spec_path: Path, asked: DoctorOptions) -> Examination:
         raise UsageError(
             "`doctor` examines clusters; this spec has its fleet on this machine", hint="set `fleet.kind: argo`"
         )
-    wanted = _regions(fleet, asked.regions)
+    wanted = asked.select(spec) or tuple(fleet.regions)
     given = _Spec(spec, fleet, trust_next_to(spec_path.parent), _last_delivery(spec, asked))
     return Examination(spec, asyncio.run(_look(given, wanted, asked.controller_namespace)))
 
@@ -115,14 +115,6 @@ def require_files_of_workflow(spec: Delivery, asked: DoctorOptions) -> None:
     """
     if spec.workflow and asked.tracking_uri:
         require_files_for_pods(spec, spec.model.origin, asked.state, asked.tracking_uri)
-
-
-def _regions(fleet: ArgoFleetSpec, asked: tuple[str, ...]) -> tuple[str, ...]:
-    known = tuple(fleet.regions)
-    for region in asked:
-        if region not in known:
-            raise UsageError(f"--region: found {region!r}; expected one of {', '.join(known)}")
-    return asked or known
 
 
 async def _look(given: _Spec, regions: tuple[str, ...], controller_namespace: str) -> Mapping[str, RegionCheck]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from rollouts.cluster.guard import Guard, GuardLoop
 from rollouts.cluster.model import RegionConfig
 from rollouts.cluster.routes import HttpRoutes, RouteKind, VirtualServices
-from rollouts.manifests.traffic_spec import TrafficRouter
+from rollouts.manifests.conventions import TrafficRouter
 from tidegate.app.process import cancelled_by_signals
 from tidegate.app.wiring.fleets import cluster_client, probed
 from tidegate.core.clock import SystemClock

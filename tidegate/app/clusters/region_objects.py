@@ -12,9 +12,9 @@ from pipelines.authority.engine_images import pem_of
 from pipelines.plan import region_objects
 from pipelines.plan.region_objects import RegionObjects
 from rollouts.cluster.ownership import foreign_objects, refuse_foreign
+from rollouts.manifests.conventions import RenderPart
 from rollouts.manifests.diff import ObjectDiff, differences
 from rollouts.manifests.manifest import Release
-from rollouts.manifests.render import RenderPart
 from rollouts.manifests.spec import ArgoFleetSpec
 from rollouts.model import ForeignObject
 from tidegate.app.process import note

@@ -5,16 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 from tidegate.app.clusters.doctor import DoctorOptions, RegionCheck, examine, require_files_of_workflow
-from tidegate.cli.output import print_json
+from tidegate.cli.output import OutputForm, print_data
 from tidegate.cli.views.console import PlainConsole
 from tidegate.cli.views.doctor import findings_text
 
 
-def show_findings(spec_path: Path, asked: DoctorOptions, *, as_json: bool) -> int:
+def show_findings(spec_path: Path, asked: DoctorOptions, *, output: OutputForm) -> int:
     """Tell what was found, and return what the worst of it means."""
     seen = examine(spec_path, asked)
-    if as_json:
-        print_json([_as_data(region, one) for region, one in seen.regions.items()])
+    if output.is_data:
+        print_data([_as_data(region, one) for region, one in seen.regions.items()], output)
     else:
         told = {region: (one.findings, one.problem) for region, one in seen.regions.items()}
         PlainConsole(soft_wrap=True).print(findings_text(told))

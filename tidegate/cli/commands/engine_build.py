@@ -12,16 +12,16 @@ from tidegate.app.engines.build import EngineBuildOptions
 from tidegate.app.engines.modules import TorchOptions
 from tidegate.app.wiring.engines.registries import RegistryLogin
 from tidegate.cli.engine_images import aligned, in_bytes
-from tidegate.cli.output import print_json
+from tidegate.cli.output import OutputForm, print_data
 
 
-def build_engine(request: EngineBuildOptions, login: RegistryLogin, *, as_json: bool) -> int:
+def build_engine(request: EngineBuildOptions, login: RegistryLogin, *, output: OutputForm) -> int:
     """Print what was built, and its image."""
     packed = build.build_engine(request, login)
     built, image = packed.built, packed.image
-    if as_json:
+    if output.is_data:
         named = {"name": str(packed.place), "digest": image.digest, "size": image.size} if image else None
-        print_json(document_of(built, named))
+        print_data(document_of(built, named), output)
         return 0
     print(f"engine  {built.engine}{', found' if built.found else ''}")
     print(f"at      {built.root}")
@@ -77,11 +77,11 @@ def document_of(built: BuiltEngine, image: dict[str, object] | None) -> dict[str
     }
 
 
-def build_module(asked: TorchOptions, *, as_json: bool) -> int:
+def build_module(asked: TorchOptions, *, output: OutputForm) -> int:
     """Print what was proven of each mode."""
     built = modules.build_module(asked)
-    if as_json:
-        print_json({mode: document_of(engine, None) for mode, engine in built.items()})
+    if output.is_data:
+        print_data({mode: document_of(engine, None) for mode, engine in built.items()}, output)
         return 0
     for mode, engine in built.items():
         print(f"mode {mode}")

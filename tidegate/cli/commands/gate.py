@@ -29,7 +29,7 @@ from pipelines.spec.delivery import Delivery
 from pipelines.state import StateFolder
 from tidegate.app.process import note
 from tidegate.app.wiring.stores import open_deliveries
-from tidegate.cli.output import print_json
+from tidegate.cli.output import OutputForm, print_data
 from tidegate.cli.views.plan import print_forecasts
 from tidegate.core.errors import ExitCode, UsageError
 from tidegate.core.files import write_atomically
@@ -110,11 +110,11 @@ def _share(spec: Delivery) -> float:
 class PrometheusTarget:
     """Of whom Prometheus is asked; `url` is None when it is not."""
 
-    url: str | None
-    region: str
-    stable: str
-    canary: str
-    since: timedelta
+    url: str | None = None
+    region: str = ""
+    stable: str = ""
+    canary: str = ""
+    since: timedelta = timedelta(minutes=30)
 
 
 def judge(gates: Path, evidence: Path | None, asked: PrometheusTarget) -> CheckReport:
@@ -126,10 +126,18 @@ def judge(gates: Path, evidence: Path | None, asked: PrometheusTarget) -> CheckR
     """
     judged = read_gates(gates)
     if evidence is not None and asked.url is None:
+        refuse_unused(asked)
         return _of_lines(judged, evidence)
     if evidence is None and asked.url is not None:
         return _of_prometheus(judged, asked.url, asked)
     raise UsageError("the evidence is in a file or in Prometheus", hint="give either --evidence or --prometheus")
+
+
+def refuse_unused(asked: PrometheusTarget) -> None:
+    """Raises UsageError when an option is given that only a Prometheus has a use for."""
+    for name in ("region", "stable", "canary", "since"):
+        if getattr(asked, name) != getattr(PrometheusTarget, name):
+            raise UsageError(f"--{name} is of no use with --evidence", hint="the batches of the file say it")
 
 
 def print_report(judgement: CheckReport, form: str, target: Path | None) -> int:
@@ -169,8 +177,10 @@ def _lines(evidence: Path, *, stdin: bool) -> Iterator[bytes]:
         with evidence.open("rb") as file:
             yield from file
     except OSError as error:
-        found = (error.strerror or "an unreadable file").lower()
-        raise SpecError([Problem(str(evidence), 1, "", found, "a file of batches, one a line")]) from error
+        missing = isinstance(error, FileNotFoundError)
+        found = "no such file" if missing else (error.strerror or "an unreadable file").lower()
+        expected = "a file of batches, one a line"
+        raise SpecError([Problem(str(evidence), 0 if missing else 1, "", found, expected)]) from error
 
 
 def _of_prometheus(judged: GateSet, url: str, asked: PrometheusTarget) -> CheckReport:
@@ -179,6 +189,8 @@ def _of_prometheus(judged: GateSet, url: str, asked: PrometheusTarget) -> CheckR
 
     if not (asked.region and asked.stable and asked.canary):
         raise UsageError("--prometheus needs to know whom to ask about", hint="give --region, --stable and --canary")
+    if not url.startswith(("http://", "https://")):
+        raise UsageError(f"--prometheus: found {url!r}; expected an address such as http://localhost:9090")
     source = PrometheusSource(url)
     arms = [
         ArmKey(region=asked.region, role=role, version=version)
@@ -230,7 +242,7 @@ class ExpectedTraffic:
     stable_pods: int
 
 
-def plan_gates(gates: Path, expected: ExpectedTraffic, *, as_json: bool) -> int:
+def plan_gates(gates: Path, expected: ExpectedTraffic, *, output: OutputForm) -> int:
     """Tell what every gate needs; the exit code is 3 when one would not pass a healthy version in time."""
     judged = read_gates(gates)
     terms = judged.planned(expected.within)
@@ -239,9 +251,9 @@ def plan_gates(gates: Path, expected: ExpectedTraffic, *, as_json: bool) -> int:
         error_rate=_error_rate(expected.error_rate), spread=expected.spread, stable_pods=expected.stable_pods
     )
     found = [with_remedy(terms, forecast, exposure, assumed) for forecast in forecasts(terms, exposure, assumed)]
-    if as_json:
+    if output.is_data:
         told = [forecast.model_dump(mode="json") for forecast in found]
-        print_json({"name": judged.name, "expected": assumed.model_dump(), "gates": told})
+        print_data({"name": judged.name, "expected": assumed.model_dump(), "gates": told}, output)
     else:
         print_forecasts(judged.name, found, assumed)
     return ExitCode.DELIVERED if all(forecast.reachable for forecast in found) else ExitCode.INCONCLUSIVE
@@ -341,16 +353,18 @@ class ReplayedTest:
         return f"same verdicts, bit for bit: {self.batches:,} batches, {self.verdicts:,} verdicts"
 
 
-def replay_recorded(recorded: str, stage: str | None, state: Path, tracking_uri: str | None, *, as_json: bool) -> int:
+def replay_recorded(
+    recorded: str, stage: str | None, state: Path, tracking_uri: str | None, *, output: OutputForm
+) -> int:
     """Replay every transcript that is meant; 1 when a verdict differs."""
     held: list[ReplayedTest] = []
     with _transcripts(recorded, stage, StateFolder(state), tracking_uri) as paths:
         for path in paths:
             held.append(_replay_one(path))
-            if not as_json:
+            if not output.is_data:
                 print(*[f"{held[-1].trial}:", *held[-1].changes, held[-1]], sep="\n", flush=True)
-    if as_json:
-        print_json([_document(each) for each in held])
+    if output.is_data:
+        print_data([_document(each) for each in held], output)
     return ExitCode.ROLLED_BACK if any(each.differences for each in held) else ExitCode.DELIVERED
 
 

@@ -15,16 +15,16 @@ from tidegate.app.engines.images import ToolchainOptions, compare_images, prove_
 from tidegate.app.process import note
 from tidegate.app.wiring.engines.registries import RegistryLogin
 from tidegate.cli.engine_images import aligned, at_most, in_bytes, short, shortened
-from tidegate.cli.output import print_json
+from tidegate.cli.output import OutputForm, print_data
 
 FILES = 40
 
 
-def show_image(name: str, login: RegistryLogin, *, as_json: bool) -> int:
+def show_image(name: str, login: RegistryLogin, *, output: OutputForm) -> int:
     """Print what it holds."""
     image = read_image(name, login)
-    if as_json:
-        print_json(image.model_dump(mode="json") | {"size": image.size})
+    if output.is_data:
+        print_data(image.model_dump(mode="json") | {"size": image.size}, output)
         return 0
     print("\n".join(_contents(image)))
     return 0
@@ -63,12 +63,12 @@ def _contents(image: EngineImage) -> Iterator[str]:
 NOTHING = "-"
 
 
-def show_difference(a: str, b: str, login: RegistryLogin, *, as_json: bool) -> int:
+def show_difference(a: str, b: str, login: RegistryLogin, *, output: OutputForm) -> int:
     """Print every difference."""
     found = compare_images(a, b, login)
-    if as_json:
+    if output.is_data:
         told = [each.model_dump(mode="json") for each in found.differences]
-        print_json({"a": found.a, "b": found.b, "differences": told})
+        print_data({"a": found.a, "b": found.b, "differences": told}, output)
         return 0
     lines = _differences(found.differences)
     print("\n".join(lines) if found.differences else "no difference in what the engines hold")
@@ -93,13 +93,13 @@ def push_engine(
     sign_key: Path | None,
     marks: VersionRegistry | None,
     *,
-    as_json: bool,
+    output: OutputForm,
 ) -> int:
     """Tell how the push goes, and print the reference."""
     pushed = images.push_engine(source, reference, login, sign_key, marks, tell=_tell)
-    if as_json:
+    if output.is_data:
         added = {"sbom": pushed.sbom, "signature": pushed.signature}
-        print_json(pushed.image.model_dump(mode="json") | added)
+        print_data(pushed.image.model_dump(mode="json") | added, output)
     else:
         print(pushed.image.reference)
     return 0
@@ -117,12 +117,12 @@ BY_IMAGE = "everything: base, entrypoint, first process, user, variables, every 
 BY_LOOK = "entrypoint, first process and user are this tidegate's own; base, variables, other layers nobody's word"
 
 
-def verify_image(name: str, key: Path, login: RegistryLogin, *, as_json: bool) -> int:
+def verify_image(name: str, key: Path, login: RegistryLogin, *, output: OutputForm) -> int:
     """Say what was proven; anything else is an error."""
     proof = prove_named_image(name, key, login)
-    if as_json:
+    if output.is_data:
         covered = {"manifest": proof.manifest_by, "image": proof.image_by}
-        print_json({"image": name, "digest": proof.image.digest, "verified": True, "signed_by": covered})
+        print_data({"image": name, "digest": proof.image.digest, "verified": True, "signed_by": covered}, output)
         return 0
     whole = ("image", f"signed by {proof.image_by}", BY_IMAGE) if proof.image_by else ("image", "not signed", BY_LOOK)
     print(f"{name}: {proof.image.digest}")
@@ -131,11 +131,11 @@ def verify_image(name: str, key: Path, login: RegistryLogin, *, as_json: bool) -
     return 0
 
 
-def build_step_image(request: ToolchainOptions, login: RegistryLogin, *, as_json: bool) -> int:
+def build_step_image(request: ToolchainOptions, login: RegistryLogin, *, output: OutputForm) -> int:
     """Print where the image is."""
     built = images.build_step_image(request, login)
-    if as_json:
-        print_json({"image": str(built.place), "digest": built.digest, "pushed": built.pushed})
+    if output.is_data:
+        print_data({"image": str(built.place), "digest": built.digest, "pushed": built.pushed}, output)
     else:
         print(built.pushed or f"{built.place}, {built.digest}")
     return 0

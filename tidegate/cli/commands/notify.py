@@ -22,7 +22,7 @@ from pipelines.views.notifications import (
 from pipelines.views.samples import samples
 from tidegate.app.wiring.services import http_sender, places_of
 from tidegate.app.wiring.specs import read_spec
-from tidegate.cli.output import print_json, say
+from tidegate.cli.output import OutputForm, print_data, say
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import ExitCode, UsageError
 
@@ -31,7 +31,7 @@ def try_notifications(
     spec_path: Path,
     *,
     dry_run: bool,
-    as_json: bool,
+    output: OutputForm,
     sender: Sender | None = None,
     environment: Mapping[str, str] = os.environ,
 ) -> int:
@@ -46,14 +46,14 @@ def try_notifications(
             f"{spec_path} configures no notifications", hint="add `notify: [{slack: {url_from_env: NAME}}]`"
         )
     if dry_run:
-        return _show(spec, environment, as_json=as_json)
+        return _show(spec, environment, output=output)
     unset = [each.variable for each in spec.notify if not environment.get(each.variable)]
     if unset:
         raise UsageError(f"not set: {', '.join(unset)}", hint="or look with --dry-run")
-    return _try(spec, sender or http_sender(), environment, as_json=as_json)
+    return _try(spec, sender or http_sender(), environment, output=output)
 
 
-def _show(spec: Delivery, environment: Mapping[str, str], *, as_json: bool) -> int:
+def _show(spec: Delivery, environment: Mapping[str, str], *, output: OutputForm) -> int:
     told = [
         {
             "to": each.form,
@@ -65,8 +65,8 @@ def _show(spec: Delivery, environment: Mapping[str, str], *, as_json: bool) -> i
         for each in spec.notify
         for news in _about(each, spec)
     ]
-    if as_json:
-        print_json(told)
+    if output.is_data:
+        print_data(told, output)
         return 0
     for message in told:
         missing = "" if message["set"] else ", which is not set"
@@ -86,7 +86,7 @@ def _about(place: NotifySpec, spec: Delivery) -> Iterator[Notification]:
     yield from (news for news in samples(subject, SystemClock().now()) if news.kind in place.about)
 
 
-def _try(spec: Delivery, sender: Sender, environment: Mapping[str, str], *, as_json: bool) -> int:
+def _try(spec: Delivery, sender: Sender, environment: Mapping[str, str], *, output: OutputForm) -> int:
     told: list[dict[str, object]] = []
     for place in places_of(spec.notify, environment):
         problem = None
@@ -95,9 +95,9 @@ def _try(spec: Delivery, sender: Sender, environment: Mapping[str, str], *, as_j
         except NotTaken as error:
             problem = str(error)
         told.append({"to": place.form, "url_from_env": place.variable, "problem": problem})
-    if as_json:
-        print_json(told)
-    for each in told if not as_json else ():
+    if output.is_data:
+        print_data(told, output)
+    for each in told if not output.is_data else ():
         say(f"{each['to']} at ${each['url_from_env']}: {each['problem'] or 'taken'}")
     return int(ExitCode.OUTSIDE if any(each["problem"] for each in told) else ExitCode.DELIVERED)
 

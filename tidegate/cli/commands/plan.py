@@ -16,7 +16,7 @@ from tidegate.app.plan import images_of, plan_for
 from tidegate.app.wiring.specs import read_delivery
 from tidegate.app.wiring.stores import open_registry
 from tidegate.app.wiring.trust import trust_next_to, trusted_images
-from tidegate.cli.output import print_json
+from tidegate.cli.output import PlanOutput, print_data
 from tidegate.cli.views.plan import (
     plan_markdown,
     print_plan,
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from pipelines.plan.scrapes import Scraped
 
 
-def show_plan(spec_path: Path, state: Path, tracking_uri: str | None, *, output: str) -> int:
-    """Print the plan as `text`, `json` or `markdown`, with what stands in its way where clusters can be reached.
+def show_plan(spec_path: Path, state: Path, tracking_uri: str | None, *, output: PlanOutput) -> int:
+    """Print the plan with what stands in its way where clusters can be reached.
 
     Raises:
         TidegateError: there is no plan; as Markdown that is printed too, since a comment must say so.
@@ -41,18 +41,18 @@ def show_plan(spec_path: Path, state: Path, tracking_uri: str | None, *, output:
         if trusted := trusted_images(trust_next_to(spec_path.parent)):
             images_of(plan, spec, registry, trusted)
     except TidegateError as error:
-        if output == "markdown":
+        if output is PlanOutput.MARKDOWN:
             print(refusal_markdown(str(spec_path), str(error)), end="")
         raise
     seen, foreign_objects = _scraped(spec), _foreign_objects(spec)
     code = int(ExitCode.USAGE if foreign_objects else ExitCode.DELIVERED)
-    if output == "json":
-        _print_json(plan, spec, seen, foreign_objects)
+    if output.is_data:
+        print_data(_as_data(plan, spec, seen, foreign_objects), output)
         return code
     held = [*(_held(each) for each in engine_counts(spec)), *(each.warning for each in seen if each.warning)]
     held += [line for line in (nobody_ends_it(spec),) if line]
     held += [f"{region}: {each}: `deliver` refuses" for region, others in foreign_objects.items() for each in others]
-    if output == "markdown":
+    if output is PlanOutput.MARKDOWN:
         print(plan_markdown(plan, str(spec_path), held), end="")
         return code
     print_plan(plan)
@@ -83,9 +83,9 @@ def _scraped(spec: Delivery) -> Sequence[Scraped]:
     return asyncio.run(scraped(spec, {region: prometheus_of(fleet, region) for region in fleet.regions}))
 
 
-def _print_json(
+def _as_data(
     plan: Plan, spec: Delivery, seen: Sequence[Scraped], foreign_objects: Mapping[str, Sequence[ForeignObject]]
-) -> None:
+) -> dict[str, object]:
     steps = [step.model_dump(mode="json") | {"id": step.id} for step in plan.steps]
     engines = [each.model_dump(mode="json") for each in engine_counts(spec)]
     told = {"steps": steps, "expected_seconds": plan.expected_seconds, "engines": engines}
@@ -93,7 +93,7 @@ def _print_json(
     named = {region: [each.model_dump(mode="json") for each in others] for region, others in foreign_objects.items()}
     told |= {"foreign_objects": named, "strangers": named} if named else {}  # codespell:ignore strangers
     told |= {"guard": guard_image(spec) or None} if isinstance(spec.fleet, ArgoFleetSpec) else {}
-    print_json(plan.model_dump(mode="json") | told)
+    return plan.model_dump(mode="json") | told
 
 
 def _held(count: EngineCount) -> str:

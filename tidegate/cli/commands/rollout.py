@@ -22,7 +22,7 @@ from rollouts.errors import NotPossible
 from rollouts.kube.resources import ROLLOUTS
 from tidegate.app.process import note
 from tidegate.app.wiring.fleets import cluster_client
-from tidegate.cli.output import print_json, say
+from tidegate.cli.output import ListOutput, OutputForm, data_line, print_data, print_names, say
 from tidegate.cli.rollout_options import RolloutOptions, location_of
 from tidegate.cli.views.console import PlainConsole
 from tidegate.cli.views.rollout import change_line, health_text, rows_table, screen
@@ -33,21 +33,23 @@ WIDE = 400
 """Columns of what is no terminal: nothing in a log or a pipe is cut to fit."""
 
 
-def show_rollout(asked: RolloutOptions, stuck_after: timedelta, *, as_json: bool) -> int:
+def show_rollout(asked: RolloutOptions, stuck_after: timedelta, *, output: OutputForm) -> int:
     """Print one Rollout and all that belongs to it."""
     picture = asyncio.run(_picture(asked, stuck_after.total_seconds()))
-    if as_json:
-        print_json(picture.model_dump(mode="json"))
+    if output.is_data:
+        print_data(picture.model_dump(mode="json"), output)
     else:
         print_renderable(screen(picture, SystemClock().now()))
     return 0
 
 
-def list_rollouts(asked: RolloutOptions, *, as_json: bool) -> int:
+def list_rollouts(asked: RolloutOptions, *, output: OutputForm) -> int:
     """Print a line for each Rollout of the namespace."""
     rows = asyncio.run(_rows(asked))
-    if as_json:
-        print_json([row.model_dump(mode="json") for row in rows])
+    if output.is_data:
+        print_data([row.model_dump(mode="json") for row in rows], output)
+    elif output is ListOutput.NAME:
+        print_names(row.name for row in rows)
     elif rows:
         print_renderable(rows_table(rows))
     else:
@@ -99,20 +101,21 @@ EXIT_CODES = {
 """Paused shares its code with what was refused for now: nothing happens until somebody says something else."""
 
 
-def report_status(asked: RolloutOptions, timeout: timedelta, stuck_after: timedelta, *, as_json: bool) -> int:
+def report_status(asked: RolloutOptions, timeout: timedelta, stuck_after: timedelta, *, output: OutputForm) -> int:
     """Wait, then print how it ended up."""
     place = location_of(asked)
     settled = asyncio.run(_wait(asked, timeout.total_seconds(), stuck_after.total_seconds()))
     code = EXIT_CODES[settled.outcome]
-    if as_json:
+    if output.is_data:
         row = rollout_summary(settled.rollout, settled.health)
-        print_json(
+        print_data(
             {
                 "outcome": settled.outcome,
                 "exit_code": code,
                 "waited_seconds": round(settled.waited_seconds, 1),
                 "rollout": row.model_dump(mode="json"),
-            }
+            },
+            output,
         )
     else:
         late = f"not there after {timeout}: " if settled.outcome is WaitOutcome.TIMEOUT else ""
@@ -131,7 +134,9 @@ async def _wait(asked: RolloutOptions, within_seconds: float, stuck_after_second
 Show = Callable[[RolloutView], None]
 
 
-def watch_rollout(asked: RolloutOptions, timeout: timedelta | None, stuck_after: timedelta, *, as_json: bool) -> int:
+def watch_rollout(
+    asked: RolloutOptions, timeout: timedelta | None, stuck_after: timedelta, *, output: OutputForm
+) -> int:
     """Show it until Ctrl-C, or until the time is over."""
     within_seconds = timeout.total_seconds() if timeout is not None else None
     stuck_after_seconds = stuck_after.total_seconds()
@@ -141,8 +146,8 @@ def watch_rollout(asked: RolloutOptions, timeout: timedelta | None, stuck_after:
 
     console = PlainConsole()
     try:
-        if as_json:
-            follow(_new_lines(lambda picture: picture.model_dump_json()))
+        if output.is_data:
+            follow(_new_lines(lambda picture: data_line(picture.model_dump(mode="json"), output)))
         elif console.is_terminal and not console.is_dumb_terminal and not os.environ.get("CI"):
             with Live(console=console, auto_refresh=False) as live:
                 follow(lambda picture: live.update(screen(picture, SystemClock().now()), refresh=True))
@@ -190,61 +195,59 @@ def promote(
     skip_step: bool,
     to_step: int | None,
     expected: Precondition | None,
-    as_json: bool,
+    output: OutputForm,
 ) -> int:
     """On, past one step, to a step, or past all."""
     if full + skip_step + (to_step is not None) > 1:
         raise UsageError("--full, --skip-step and --to-step: only one of them")
     if to_step is not None:
-        return _act_on(
-            asked, "moved", lambda rollouts, name: rollouts.to_step(name, to_step, expected), as_json=as_json
-        )
+        return _act_on(asked, "moved", lambda rollouts, name: rollouts.to_step(name, to_step, expected), output=output)
     if full:
         return _act_on(
-            asked, "promoted in full", lambda rollouts, name: rollouts.promote_full(name, expected), as_json=as_json
+            asked, "promoted in full", lambda rollouts, name: rollouts.promote_full(name, expected), output=output
         )
     if skip_step:
-        return _act_on(asked, "moved", lambda rollouts, name: rollouts.skip_step(name, expected), as_json=as_json)
-    return _act_on(asked, "promoted", lambda rollouts, name: rollouts.promote(name, expected), as_json=as_json)
+        return _act_on(asked, "moved", lambda rollouts, name: rollouts.skip_step(name, expected), output=output)
+    return _act_on(asked, "promoted", lambda rollouts, name: rollouts.promote(name, expected), output=output)
 
 
-def abort(asked: RolloutOptions, *, expected: Precondition | None, as_json: bool) -> int:
+def abort(asked: RolloutOptions, *, expected: Precondition | None, output: OutputForm) -> int:
     """All users back to the stable version."""
-    return _act_on(asked, "aborted", lambda rollouts, name: rollouts.abort(name, expected), as_json=as_json)
+    return _act_on(asked, "aborted", lambda rollouts, name: rollouts.abort(name, expected), output=output)
 
 
-def retry(asked: RolloutOptions, *, as_json: bool) -> int:
+def retry(asked: RolloutOptions, *, output: OutputForm) -> int:
     """The aborted version again."""
-    return _act_on(asked, "retried", lambda rollouts, name: rollouts.retry(name), as_json=as_json)
+    return _act_on(asked, "retried", lambda rollouts, name: rollouts.retry(name), output=output)
 
 
-def undo(asked: RolloutOptions, *, revision: int, as_json: bool) -> int:
+def undo(asked: RolloutOptions, *, revision: int, output: OutputForm) -> int:
     """The pod template of an earlier revision."""
-    return _act_on(asked, "undone", lambda rollouts, name: rollouts.undo(name, revision), as_json=as_json)
+    return _act_on(asked, "undone", lambda rollouts, name: rollouts.undo(name, revision), output=output)
 
 
-def pause(asked: RolloutOptions, *, as_json: bool) -> int:
+def pause(asked: RolloutOptions, *, output: OutputForm) -> int:
     """Hold it."""
-    return _act_on(asked, "paused", lambda rollouts, name: rollouts.pause(name), as_json=as_json)
+    return _act_on(asked, "paused", lambda rollouts, name: rollouts.pause(name), output=output)
 
 
-def resume(asked: RolloutOptions, *, as_json: bool) -> int:
+def resume(asked: RolloutOptions, *, output: OutputForm) -> int:
     """Let it go."""
-    return _act_on(asked, "resumed", lambda rollouts, name: rollouts.resume(name), as_json=as_json)
+    return _act_on(asked, "resumed", lambda rollouts, name: rollouts.resume(name), output=output)
 
 
-def restart(asked: RolloutOptions, *, after: timedelta, as_json: bool) -> int:
+def restart(asked: RolloutOptions, *, after: timedelta, output: OutputForm) -> int:
     """New pods."""
     at = SystemClock().now() + after
-    return _act_on(asked, "restarting", lambda rollouts, name: rollouts.restart(name, at), as_json=as_json)
+    return _act_on(asked, "restarting", lambda rollouts, name: rollouts.restart(name, at), output=output)
 
 
-def set_image(asked: RolloutOptions, *, assignment: str, as_json: bool) -> int:
+def set_image(asked: RolloutOptions, *, assignment: str, output: OutputForm) -> int:
     """Another image."""
     container, _, image = assignment.partition("=")
     if not container or not image:
         raise UsageError(f"found {assignment!r}; expected CONTAINER=IMAGE", hint="* for every container")
-    return _act_on(asked, "updated", lambda rollouts, name: rollouts.set_image(name, container, image), as_json=as_json)
+    return _act_on(asked, "updated", lambda rollouts, name: rollouts.set_image(name, container, image), output=output)
 
 
 def expected_of(pod_hash: str | None, step: int | None = None) -> Precondition | None:
@@ -254,16 +257,16 @@ def expected_of(pod_hash: str | None, step: int | None = None) -> Precondition |
     )
 
 
-def _act_on(asked: RolloutOptions, done: str, act: Act, *, as_json: bool) -> int:
+def _act_on(asked: RolloutOptions, done: str, act: Act, *, output: OutputForm) -> int:
     place = location_of(asked)
     try:
         outcome, row = asyncio.run(_carry_out(asked, act))
     except NotPossible as refusal:
         # Nothing was changed: that is no fault of the cluster.
         raise Refused(refusal.message, hint=refusal.hint) from refusal
-    if as_json:
+    if output.is_data:
         sent = [request.model_dump(mode="json", exclude={"body", "resource"}) for request in outcome.sent]
-        print_json({"done": done, "sent": sent, "rollout": row.model_dump(mode="json")})
+        print_data({"done": done, "sent": sent, "rollout": row.model_dump(mode="json")}, output)
     else:
         said = done if outcome.sent else f"nothing to do, {done} already"
         say(f"{place.name}: {said}; now {health_text(row.health)}")

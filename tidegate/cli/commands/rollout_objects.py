@@ -4,27 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rollouts.manifests.conventions import RenderPart
 from rollouts.manifests.diff import DiffState, ObjectDiff
-from rollouts.manifests.render import RenderPart
 from tidegate.app.clusters import region_objects
 from tidegate.app.clusters.region_objects import RegionRelease
-from tidegate.cli.output import print_json, print_objects
+from tidegate.cli.output import OutputForm, print_data, print_objects
 from tidegate.cli.rollout_options import ReleaseOptions
 from tidegate.core.errors import ExitCode
 
 
-def render_objects(asked: ReleaseOptions, parts: Sequence[RenderPart], *, against: bool, as_json: bool) -> int:
+def render_objects(asked: ReleaseOptions, parts: Sequence[RenderPart], *, against: bool, output: OutputForm) -> int:
     """Print the objects; nothing is printed that would take over somebody else's."""
     objects = region_objects.render_objects(RegionRelease(**vars(asked)), parts, against=against).objects
-    print_objects(objects, as_json=as_json)
+    print_objects(objects, output)
     return 0
 
 
-def diff_objects(asked: ReleaseOptions, *, exit_code: bool, as_json: bool) -> int:
+def diff_objects(asked: ReleaseOptions, *, exit_code: bool, output: OutputForm) -> int:
     """Print what would be other than it is."""
     found = region_objects.diff_objects(RegionRelease(**vars(asked)))
-    if as_json:
-        print_json([each.model_dump(mode="json") for each in found])
+    if output.is_data:
+        print_data([each.model_dump(mode="json") for each in found], output)
     else:
         print("\n".join(line for each in found for line in _diff_lines(each)))
     return _exit_code(found, exit_code=exit_code)

@@ -11,35 +11,35 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidegate.cli.options import STATE, As, Output, State, Tracking
-from tidegate.cli.output import print_json
+from tidegate.cli.options import STATE, As, State, Tracking
+from tidegate.cli.output import Output, print_data
 from tidegate.core.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
     from pipelines.authority.audit import Audit
 
 
-audit = typer.Typer(name="audit", help="Whether what stands in MLflow of a delivery is what was written.")
+audit = typer.Typer(name="audit", help="Check and export the records of deliveries.")
 
 
 @audit.command()
 def verify(
     delivery: Annotated[str | None, typer.Argument(help="The delivery's id.", show_default=False)] = None,
-    every: Annotated[bool, typer.Option("--all", help="Every delivery of the spec's model.")] = False,
-    spec: Annotated[Path | None, typer.Option("--file", "-f", help="The spec: its model is meant by --all.")] = None,
+    every: Annotated[bool, typer.Option("--all", help="All deliveries of the spec's model.")] = False,
+    spec: Annotated[Path | None, typer.Option("--file", "-f", help="The spec that names the model of --all.")] = None,
     against: Annotated[Path | None, typer.Option("--against", help="A chain that `audit export` wrote before.")] = None,
     head: Annotated[
-        list[str] | None, typer.Option("--head", metavar="HASH", help="One that was noted before; repeatable.")
+        list[str] | None, typer.Option("--head", metavar="HASH", help="Head that was noted before; repeatable.")
     ] = None,
     state: State = STATE,
     tracking_uri: Tracking = None,
     output: As = Output.TEXT,
 ) -> int:
-    """Say what was changed, inserted or removed since it was written: events, spec, kept files, plan, evidence, tags.
+    """Find what was changed in a record since it was written: events, spec, files, plan, evidence, tags.
 
-    Changes nothing. Exits with 5 when something was found. Signatures are asked for where TIDEGATE_TRUST, or a
-    trust.yaml next to the spec, names keys under `ledger`; without keys the one who may write may write a whole new
-    chain. Notifications carry heads: what stood in the ledger by then must still stand there.
+    Changes nothing. Exits with 5 on a finding. Signatures are required where TIDEGATE_TRUST, or a trust.yaml next
+    to the spec, names keys under `ledger`; without keys, anyone who can write to MLflow can write a new chain.
+    Notifications carry heads: the ledger must still contain what it contained then.
 
     \b
     Examples:
@@ -57,8 +57,8 @@ def verify(
 
     known = NotedChain(against, tuple(head or ()))
     audits = run(delivery, spec, known, state, tracking_uri)
-    if output is Output.JSON:
-        print_json([each.model_dump(mode="json") for each in audits])
+    if output.is_data:
+        print_data([each.model_dump(mode="json") for each in audits], output)
     else:
         print(*(line for each in audits for line in _lines(each)), sep="\n")
     return ExitCode.NOT_GENUINE if any(each.findings for each in audits) else ExitCode.DELIVERED
@@ -80,7 +80,7 @@ def export(
     state: State = STATE,
     tracking_uri: Tracking = None,
 ) -> int:
-    """Write the chain with its signatures, one event a line, for a store that cannot be rewritten.
+    """Write the chain of events with its signatures, one event a line, for write-once storage.
 
     Changes nothing in MLflow.
 

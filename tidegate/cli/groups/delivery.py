@@ -1,7 +1,7 @@
-"""`tidegate deliver`, `resume`, `approve`, `plan`, `status`, `rollback`, `report`: options, help and output."""
+"""Commands of a delivery, from `tidegate plan` to `tidegate report`: options, help and output."""
 
 # click wants the backspace that keeps examples unwrapped, and a command has as many options as it has.
-# ruff: noqa: D301, PLR0917
+# ruff: noqa: D301
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from tidegate.cli.options import (
     SPEC,
     STATE,
     As,
-    Output,
-    PlanOutput,
+    AsList,
     ProofOptions,
     ReportOptions,
     Spec,
@@ -25,6 +24,8 @@ from tidegate.cli.options import (
     TrustFile,
     spread,
 )
+from tidegate.cli.output import ListOutput, Output, OutputForm, PlanOutput, print_data, print_names, say
+from tidegate.cli.rollout_options import RegionOptions
 from tidegate.core.errors import Refused, UsageError
 
 if TYPE_CHECKING:
@@ -39,28 +40,26 @@ def deliver(
     tracking_uri: Tracking = None,
     output: As = Output.TEXT,
     users: Annotated[
-        bool, typer.Option("--users", help="Play the users that `traffic` in the spec describes.")
+        bool, typer.Option("--users", help="Generate the load that `traffic` in the spec describes.")
     ] = False,
-    keep: Annotated[
-        bool, typer.Option("--keep-fleet", help="Leave the fleet up when this command started it.")
-    ] = False,
+    keep: Annotated[bool, typer.Option("--keep-fleet", help="Leave the fleet running at the end.")] = False,
     version: Annotated[
-        str | None, typer.Option(help="The version's number; default: the one that `model.from` points at.")
+        str | None, typer.Option(help="Number of the version; default: the one with the alias `model.from`.")
     ] = None,
     metrics_address: Annotated[
         str,
         typer.Option(
-            help="Where /metrics is served meanwhile: HOST:PORT; 0.0.0.0 for scrapes from outside, port 0 for any."
+            help="Address of /metrics while it runs: HOST:PORT; 0.0.0.0 for scrapes from outside, port 0 for any."
         ),
     ] = "127.0.0.1:0",
     reporting: ReportOptions,
     trust: TrustFile = None,
     proof: ProofOptions,
 ) -> int:
-    """Deliver the challenger to every region, or take it back.
+    """Deliver the challenger to all regions, or roll it back.
 
-    Starts engines, moves user traffic and MLflow aliases. When a gate fails, on an error and on
-    Ctrl-C every region goes back to the champion. Changes no model version's files.
+    Starts engines, shifts user traffic, moves MLflow aliases. When a gate fails, on an error and on
+    Ctrl-C, all regions go back to the champion. Changes no files of a model version.
 
     \b
     Examples:
@@ -100,27 +99,25 @@ def deliver(
         )
         outcome = run(options, display)
     reports.tell(display.story, outcome.result.delivery)
-    return print_outcome(outcome, display, as_json=output is Output.JSON)
+    return print_outcome(outcome, display, output=output)
 
 
 @spread
 def resume(
     *,
     delivery: Annotated[str, typer.Argument(help="The delivery's id.")],
-    by: Annotated[
-        str | None, typer.Option(help="Who carries it on, where the spec says that a name is enough.")
-    ] = None,
+    by: Annotated[str | None, typer.Option(help="Your name, where the spec accepts a name.")] = None,
     proof: ProofOptions,
     trust: TrustFile = None,
     state: State = STATE,
     tracking_uri: Tracking = None,
     output: As = Output.TEXT,
 ) -> int:
-    """Carry a delivery whose process died to its end, here: finished steps are not repeated.
+    """Continue a delivery whose process died. Finished steps are not repeated.
 
-    Moves traffic and aliases as `deliver` does. What a region no longer shows, because it went back by itself,
-    is done again. A verdict that was given stands: then every region goes back. Refused while a process carries it,
-    and to those whom `resume` in the spec does not name, when somebody else has asked for it.
+    Shifts traffic and moves aliases as `deliver` does. A step that its region has undone by itself is run again.
+    A verdict stands: after a failed gate, all regions go back. Refused while a process carries the delivery, and,
+    for a delivery that somebody else requested, to everyone whom `resume` in the spec does not name.
 
     \b
     Examples:
@@ -140,37 +137,35 @@ def resume(
     credentials = ResumeCredentials(by, prover_of(proof), trust_at(trust, Path()))
     display = follow(PlainConsole(stderr=True), SystemClock())
     outcome = run(ResumeOptions(delivery, state, credentials, tracking_uri), display)
-    return print_outcome(outcome, display, as_json=output is Output.JSON)
+    return print_outcome(outcome, display, output=output)
 
 
 @spread
 def approve(
     *,
     delivery: Annotated[str, typer.Argument(help="The delivery's id.")],
-    asked: Annotated[str, typer.Argument(metavar="STEP", help="What is asked: a step's id, wave@2, or freeze.")],
-    by: Annotated[str | None, typer.Option(help="Who says so, where the spec says that a name is enough.")] = None,
-    reason: Annotated[str, typer.Option(help="Why; a refusal needs one.")] = "",
-    refuse: Annotated[bool, typer.Option("--refuse", help="Say no: the delivery is taken back.")] = False,
+    asked: Annotated[str, typer.Argument(metavar="STEP", help="What to answer: a step's id, wave@2, or freeze.")],
+    by: Annotated[str | None, typer.Option(help="Your name, where the spec accepts a name.")] = None,
+    reason: Annotated[str, typer.Option(help="Reason; required with --refuse.")] = "",
+    refuse: Annotated[bool, typer.Option("--refuse", help="Refuse: the delivery is rolled back.")] = False,
     proof: ProofOptions,
     write_statement: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Answer nothing yet: write what is to be signed, and print its digest."),
+        typer.Option(metavar="FILE", help="Only write the statement to sign to this file, and print its digest."),
     ] = None,
     statement: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="What was written there; with --signature or a token.")
+        Path | None, typer.Option(metavar="FILE", help="The statement that was signed; with --signature or a token.")
     ] = None,
-    signature: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Its SSH signature, made where the key is.")
-    ] = None,
+    signature: Annotated[Path | None, typer.Option(metavar="FILE", help="SSH signature of the statement.")] = None,
     trust: TrustFile = None,
     state: State = STATE,
     tracking_uri: Tracking = None,
 ) -> int:
-    """Answer a delivery that waits for an approval; the answer stands in its ledger.
+    """Approve or refuse a step of a delivery that waits for it.
 
-    Moves nothing itself: the step that waits reads the answer there, and counts it when it is proven who gave it,
-    or when the spec says that names are enough. `freeze` lets a delivery go on though a freeze holds. Of each
-    person the last answer before the step begins counts.
+    Moves nothing: the waiting step reads the answer in the ledger, and counts it when the identity behind it is
+    proven, or when the spec accepts names. `freeze` lets a delivery go on during a freeze. The last answer of each
+    person before the step begins counts.
 
     \b
     Examples:
@@ -182,7 +177,6 @@ def approve(
     from tidegate.app.approve import ApprovalOptions
     from tidegate.app.approve import approve as run
     from tidegate.cli.credentials import SignatureProver, prover_of
-    from tidegate.cli.output import say
 
     answer = ApprovalOptions(
         delivery=delivery,
@@ -207,9 +201,9 @@ def plan(
     state: State = STATE,
     tracking_uri: Tracking = None,
     trust: TrustFile = None,  # noqa: ARG001 - its callback passes it on
-    output: Annotated[PlanOutput, typer.Option("--output", help="How to report.")] = PlanOutput.TEXT,
+    output: Annotated[PlanOutput, typer.Option("-o", "--output", help="Output format.")] = PlanOutput.TEXT,
 ) -> int:
-    """Show every step of a delivery, what each gate needs, and how long it takes. Changes nothing.
+    """Show each step, what its gates need, and how long it takes. Changes nothing.
 
     \b
     Examples:
@@ -219,13 +213,21 @@ def plan(
     """
     from tidegate.cli.commands.plan import show_plan
 
-    return show_plan(spec, state, tracking_uri, output=output.value)
+    return show_plan(spec, state, tracking_uri, output=output)
 
 
-def status(spec: Spec = SPEC, state: State = STATE, tracking_uri: Tracking = None, output: As = Output.TEXT) -> int:
-    """Show the last delivery, whether it still runs, and what every region serves. Changes nothing.
+@spread
+def status(
+    *,
+    spec: Spec = SPEC,
+    where: RegionOptions,
+    state: State = STATE,
+    tracking_uri: Tracking = None,
+    output: As = Output.TEXT,
+) -> int:
+    """Show the last delivery and what every region serves. Changes nothing.
 
-    Exits with 4 when a region cannot be seen or serves nobody.
+    Exits with 4 when a region cannot be reached, or has no stable engine that is ready.
 
     \b
     Examples:
@@ -233,37 +235,64 @@ def status(spec: Spec = SPEC, state: State = STATE, tracking_uri: Tracking = Non
       tidegate status delivery.yaml --output json
     """
     from tidegate.app.status import status as run
-    from tidegate.cli.output import print_json, say
     from tidegate.cli.views.status import status_data, status_lines
     from tidegate.core.clock import SystemClock
 
-    report = run(spec, state, tracking_uri)
-    if output is Output.JSON:
-        print_json(status_data(report))
+    report = run(spec, state, tracking_uri, where.selected)
+    if output.is_data:
+        print_data(status_data(report), output)
     else:
         for line in status_lines(report, SystemClock().now()):
             say(line)
     return int(report.exit_code)
 
 
+def history(
+    spec: Spec = SPEC,
+    last: Annotated[int, typer.Option(min=1, help="Number of deliveries at most.")] = 20,
+    state: State = STATE,
+    tracking_uri: Tracking = None,
+    output: AsList = ListOutput.TEXT,
+) -> int:
+    """List the deliveries of the spec's model, newest first. Changes nothing.
+
+    \b
+    Examples:
+      tidegate history
+      tidegate history delivery.yaml --last 5 -o json
+    """
+    from tidegate.app.status import history as run
+    from tidegate.cli.views.status import history_data, history_lines
+
+    found = run(spec, state, tracking_uri, last=last)
+    if output.is_data:
+        print_data(history_data(found), output)
+    elif output is ListOutput.NAME:
+        print_names(each.summary.id for each in found)
+    else:
+        for line in history_lines(found):
+            say(line)
+    return 0
+
+
+@spread
 def rollback(
+    *,
     spec: Spec = SPEC,
     to: Annotated[
-        str | None, typer.Option(metavar="VERSION", help="Further back: `previous`, or a version's number.")
+        str | None, typer.Option(metavar="VERSION", help="Go further back: to `previous`, or to a version's number.")
     ] = None,
-    region: Annotated[
-        list[str] | None, typer.Option("--region", help="This region only, such as one that a delivery left open.")
-    ] = None,
-    start: Annotated[bool, typer.Option("--start", help="With --to: start it again where it is not warm.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="With --to: do not ask.")] = False,
+    where: RegionOptions,
+    start: Annotated[bool, typer.Option("--start", help="With --to: start the version where it is not warm.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="With --to: do not ask for confirmation.")] = False,
     state: State = STATE,
     tracking_uri: Tracking = None,
     output: As = Output.TEXT,
 ) -> int:
-    """Take every region back, now: to the version that production had before the delivery, and never past it.
+    """Roll back all regions now, to the version before the delivery.
 
-    Needs the kubeconfig and the spec only: users first, then the records, where MLflow answers. Stops the delivery
-    that runs, here or elsewhere. Run again, it changes nothing; further back is --to, which asks first.
+    Needs only the kubeconfig and the spec: moves users first, then writes the records if MLflow answers. Stops the
+    running delivery, here or elsewhere. Idempotent; going further back takes --to, which asks first.
 
     \b
     Examples:
@@ -274,22 +303,22 @@ def rollback(
     """
     from pipelines.spec.delivery import Delivery
     from tidegate.app.rollback import RollbackOptions, roll_back_regions
-    from tidegate.cli.output import print_json
     from tidegate.core.spec import load_spec
 
+    wanted = load_spec(spec, Delivery)
     outcome = roll_back_regions(
         RollbackOptions(
-            load_spec(spec, Delivery),
+            wanted,
             state,
             tracking_uri,
             to=to,
             start=start,
             confirm=None if yes else confirm_move,
-            regions=tuple(region or ()),
+            regions=where.selected(wanted),
         )
     )
-    if output is Output.JSON:
-        print_json({"regions": outcome.versions, "wrong": outcome.wrong})
+    if output.is_data:
+        print_data({"regions": outcome.versions, "wrong": outcome.wrong}, output)
     else:
         print(*(f"{region}: version {version}" for region, version in outcome.versions.items()), sep="\n")
     for line in outcome.wrong:
@@ -301,7 +330,7 @@ def report(
     spec: Spec = SPEC,
     state: State = STATE,
     tracking_uri: Tracking = None,
-    last: Annotated[int, typer.Option(min=1, help="How many deliveries, newest last.")] = 1,
+    last: Annotated[int, typer.Option(min=1, help="Number of deliveries, newest last.")] = 1,
     target: Annotated[Path, typer.Option("--to", help="The file to write.")] = Path("report.html"),
 ) -> int:
     """Write the last deliveries as one self-contained HTML page.
@@ -331,14 +360,13 @@ def confirm_move(question: str) -> None:
         raise Refused("nothing was changed")
 
 
-def print_outcome(outcome: DeliveryOutcome, display: DeliveryDisplay, *, as_json: bool) -> int:
+def print_outcome(outcome: DeliveryOutcome, display: DeliveryDisplay, *, output: OutputForm) -> int:
     """How a delivery ended, and where its report is; returns the exit code that says it."""
-    from tidegate.cli.output import print_json
     from tidegate.cli.views.console import PlainConsole
     from tidegate.cli.views.delivery import summary
 
-    if as_json:
-        print_json(outcome.result.model_dump(mode="json") | {"report": str(outcome.report)})
+    if output.is_data:
+        print_data(outcome.result.model_dump(mode="json") | {"report": str(outcome.report)}, output)
     else:
         PlainConsole().print(summary(display.story))
         print(f"report: {outcome.report}")

@@ -11,9 +11,10 @@ from typing import Annotated
 import typer
 
 from engine_images.choices import CompileMode, DynamicShapes, TorchDevice
-from tidegate.cli.options import SPEC, STATE, As, Insecure, LoginOptions, Output, State, Tracking, spread
+from tidegate.cli.options import SPEC, STATE, As, Insecure, LoginOptions, State, Tracking, spread
+from tidegate.cli.output import Output
 
-engine = typer.Typer(name="engine", help="Engines as images: what they hold, how they differ, where they go.")
+engine = typer.Typer(name="engine", help="Engine images: build, inspect, compare, push, verify.")
 
 Image = Annotated[
     str, typer.Argument(help="PATH[:NAME] of an OCI layout, or REGISTRY/REPOSITORY:TAG.", show_default=False)
@@ -23,15 +24,15 @@ Image = Annotated[
 @engine.command("build")
 def build(
     model: Annotated[str, typer.Argument(help="models:/NAME/VERSION or models:/NAME@ALIAS.", show_default=False)],
-    spec: Annotated[Path, typer.Option("--spec", help="The delivery's spec: vLLM, its arguments, compiling.")] = SPEC,
+    spec: Annotated[Path, typer.Option("-f", "--file", "--spec", help="The delivery's spec.")] = SPEC,
     base: Annotated[
         str | None,
-        typer.Option("--base", help="What the image continues: a layout's PATH[:NAME], or REGISTRY/REPOSITORY@DIGEST."),
+        typer.Option("--base", help="Base image: a layout's PATH[:NAME], or REGISTRY/REPOSITORY@DIGEST."),
     ] = None,
     layout: Annotated[
-        Path | None, typer.Option("--layout", help="OCI layout that gets the image; default: images in --state.")
+        Path | None, typer.Option("--layout", help="OCI layout to write the image to; default: images in --state.")
     ] = None,
-    weights: Annotated[bool, typer.Option("--weights", help="Put the weights into the image too.")] = False,
+    weights: Annotated[bool, typer.Option("--weights", help="Put the weights into the image.")] = False,
     sign_key: Annotated[
         Path | None, typer.Option("--sign-key", help="Private key (ECDSA P-256, PEM) to sign the manifest with.")
     ] = None,
@@ -40,12 +41,12 @@ def build(
     tracking_uri: Tracking = None,
     output: As = Output.TEXT,
 ) -> int:
-    """Build the engine of a model version, prove it, and pack it into an OCI image when there is a base.
+    """Build the engine of a model version, test it, and pack it into an OCI image when there is a base.
 
-    Downloads and proves every file, checks that it can be served, compiles, starts what was compiled in a fresh
-    process, and compares its log-probabilities and its speed with eager's; of a torch module (`engine.torch` in the
-    spec) its outputs and its speed. An engine with the same inputs is found, not built again. Writes below --state,
-    and two tags on the model version: the engine's digest and what was proven of it.
+    Downloads and verifies every file, checks that it can be served, compiles, starts the result in a fresh process,
+    and compares its log-probabilities and speed with eager mode; of a torch module (`engine.torch` in the spec) its
+    outputs and speed. An engine with the same inputs is not built again. Writes below --state, and two tags on the
+    model version: the engine's digest and the test results.
 
     \b
     Examples:
@@ -66,13 +67,13 @@ def build(
         with_weights=weights,
         sign_key=sign_key,
     )
-    return build_engine(request, RegistryLogin(insecure), as_json=output is Output.JSON)
+    return build_engine(request, RegistryLogin(insecure), output=output)
 
 
 @engine.command("inspect")
 @spread
 def inspect(*, image: Image, login: LoginOptions, output: As = Output.TEXT) -> int:
-    """Show an engine's layers, launch, compile key and files, without fetching its large layers. Changes nothing.
+    """Show an engine's layers, launch, compile key and files; fetches no large layer. Changes nothing.
 
     \b
     Examples:
@@ -82,7 +83,7 @@ def inspect(*, image: Image, login: LoginOptions, output: As = Output.TEXT) -> i
     from tidegate.cli.commands.images import show_image
     from tidegate.cli.engine_images import login_of
 
-    return show_image(image, login_of(login, image), as_json=output is Output.JSON)
+    return show_image(image, login_of(login, image), output=output)
 
 
 @engine.command("diff")
@@ -98,7 +99,7 @@ def diff(*, a: Image, b: Image, login: LoginOptions, output: As = Output.TEXT) -
     from tidegate.cli.commands.images import show_difference
     from tidegate.cli.engine_images import login_of
 
-    return show_difference(a, b, login_of(login, a, b), as_json=output is Output.JSON)
+    return show_difference(a, b, login_of(login, a, b), output=output)
 
 
 @engine.command("push")
@@ -111,18 +112,18 @@ def push(
         Path | None, typer.Option("--sign-key", help="Private key (ECDSA P-256, PEM) to sign the image with.")
     ] = None,
     mark: Annotated[
-        bool, typer.Option("--mark", help="Note the image on its model version: clusters serve the version from it.")
+        bool, typer.Option("--mark", help="Record the image on its model version, for clusters to serve.")
     ] = False,
     login: LoginOptions,
     state: State = STATE,
     tracking_uri: Tracking = None,
     output: As = Output.TEXT,
 ) -> int:
-    """Push an engine from a layout to a registry, with its SBOM; a push that broke off goes on where it was.
+    """Push an engine from a layout to an image registry, with its SBOM.
 
-    What the registry has is not sent again, layers of a base in the same registry are mounted, and the image is
-    seen once all of it is there. Moves the tag, and with --mark sets `tidegate.engine.image` on the model version;
-    changes nothing on this machine.
+    A push that broke off continues. What the registry has is not sent again, layers of a base in the same registry
+    are mounted, and the image appears once all of it is there. Moves the tag, and with --mark sets
+    `tidegate.engine.image` on the model version; changes nothing on this machine.
 
     \b
     Examples:
@@ -135,7 +136,7 @@ def push(
 
     access = login_of(login, reference)
     marks = open_registry(state, tracking_uri) if mark else None
-    return push_engine(layout, reference, access, sign_key, marks, as_json=output is Output.JSON)
+    return push_engine(layout, reference, access, sign_key, marks, output=output)
 
 
 @engine.command("verify")
@@ -143,13 +144,13 @@ def push(
 def verify(
     *,
     image: Image,
-    key: Annotated[Path, typer.Option("--key", help="Public key (PEM) of the one who builds engines.")],
+    key: Annotated[Path, typer.Option("--key", help="Public key (PEM) of the builder.")],
     login: LoginOptions,
     output: As = Output.TEXT,
 ) -> int:
-    """Check that an engine's image is signed by a key, whole, and say what each signature covers. Changes nothing.
+    """Verify the signatures of an engine's image, and print what each covers. Changes nothing.
 
-    In a registry both the engine's manifest and the image's digest have to be signed. A layout has no place for the
+    In a registry, both the engine's manifest and the image's digest must be signed. A layout has no place for the
     second: there the entrypoint, the first process and the user are compared with what this tidegate puts in an image.
 
     \b
@@ -159,7 +160,7 @@ def verify(
     from tidegate.cli.commands.images import verify_image
     from tidegate.cli.engine_images import login_of
 
-    return verify_image(image, key, login_of(login, image), as_json=output is Output.JSON)
+    return verify_image(image, key, login_of(login, image), output=output)
 
 
 @engine.command("torch", hidden=True, deprecated=True)
@@ -222,4 +223,4 @@ def torch(
         load=load,
         timeout=timeout,
     )
-    return build_module(asked, as_json=output is Output.JSON)
+    return build_module(asked, output=output)

@@ -12,7 +12,7 @@ import typer
 
 from tidegate.cli.options import SPEC, STATE, Spec, State, Tracking
 
-fleet = typer.Typer(name="fleet", help="The fleet on this machine: engines, proxies, Prometheus.")
+fleet = typer.Typer(name="fleet", help="Engines, proxies and Prometheus on this machine.")
 
 
 @fleet.command("up")
@@ -20,9 +20,9 @@ def fleet_up(
     spec: Spec = SPEC,
     state: State = STATE,
     tracking_uri: Tracking = None,
-    detach: Annotated[bool, typer.Option("--detach", help="Return once every region serves.")] = False,
+    detach: Annotated[bool, typer.Option("--detach", help="Return once all regions serve.")] = False,
 ) -> int:
-    """Start the fleet and serve the champion in every region until Ctrl-C.
+    """Start the fleet and serve the champion in all regions until Ctrl-C.
 
     \b
     Examples:
@@ -37,7 +37,7 @@ def fleet_up(
 
 @fleet.command("down")
 def fleet_down(state: State = STATE) -> int:
-    """Drain and stop everything that the fleet runs on this machine.
+    """Drain and stop the fleet on this machine.
 
     \b
     Examples:
@@ -52,11 +52,11 @@ def fleet_down(state: State = STATE) -> int:
 def traffic(
     spec: Spec = SPEC,
     state: State = STATE,
-    seconds: Annotated[float | None, typer.Option(min=1, help="Stop after this long; default: at Ctrl-C.")] = None,
+    seconds: Annotated[float | None, typer.Option(min=1, help="Stop after this long; default: on Ctrl-C.")] = None,
 ) -> int:
-    """Play the users of every region, as `traffic` in the spec describes them.
+    """Generate the load that `traffic` in the spec describes.
 
-    Writes one record for each request (times and counts, never prompts); says at the end how many failed.
+    Writes one record per request (times and counts, never prompts); prints at the end how many failed.
 
     \b
     Examples:
@@ -75,9 +75,9 @@ def setup(
         typer.Option("--wheels", metavar="FOLDER", help="Make the engine environment of these wheels, offline."),
     ] = None,
 ) -> int:
-    """Bring what the fleet on this machine needs: Prometheus, a compiler, the engine environment.
+    """Install what the sandbox needs: Prometheus, a compiler, vLLM.
 
-    Installs packages as root, or says what to run and goes on; creates the engine environment at its fixed path
+    Installs packages as root, or prints what to run and goes on; creates the engine environment at its fixed path
     (TIDEGATE_ENGINE_HOME, default /opt/tidegate/engine). Does nothing when all is there.
 
     \b

@@ -12,9 +12,10 @@ from typing import Annotated
 import typer
 
 from tidegate.cli.durations import Duration, duration
-from tidegate.cli.options import STATE, As, Output, ReportOptions, State, Tracking, spread
+from tidegate.cli.options import STATE, As, ReportOptions, State, Tracking, spread
+from tidegate.cli.output import Output
 
-gate = typer.Typer(name="gate", help="The judge of a canary, for any orchestrator and any CI.")
+gate = typer.Typer(name="gate", help="Judge a canary by evidence, in any orchestrator or CI.")
 
 
 class Report(StrEnum):
@@ -32,11 +33,11 @@ GatesFile = Annotated[Path, typer.Argument(metavar="GATES", help="A file of kind
 @gate.command("stream")
 def stream(
     gates: GatesFile,
-    stop: Annotated[bool, typer.Option("--stop", help="End with the first verdict that is final.")] = False,
+    stop: Annotated[bool, typer.Option("--stop", help="End at the first final verdict.")] = False,
 ) -> int:
-    """Judge batches of evidence as they come: JSON lines on stdin, one line of verdicts for each on stdout.
+    """Judge a stream of evidence: JSON lines on stdin, a line of verdicts for each on stdout.
 
-    A line that cannot be read is answered with the outcome `error` and teaches nothing. The exit code at the
+    A line that cannot be read is answered with the outcome `error`, and is not counted. The exit code at the
     end of input: 0 every gate passed, 1 one failed, 3 too little evidence, 4 the last line could not be read.
 
     \b
@@ -57,16 +58,18 @@ def check(
     evidence: Annotated[
         Path | None, typer.Option("--evidence", help="Batches as JSON lines; `-` reads stdin.", allow_dash=True)
     ] = None,
-    prometheus: Annotated[str | None, typer.Option("--prometheus", help="Ask this Prometheus instead.")] = None,
+    prometheus: Annotated[str | None, typer.Option("--prometheus", help="Query this Prometheus instead.")] = None,
     region: Annotated[str, typer.Option(help="The label `region` in Prometheus.")] = "",
-    stable: Annotated[str, typer.Option(help="The label `version` of the stable arm.")] = "",
+    stable: Annotated[str, typer.Option(help="The label `version` of the stable version.")] = "",
     canary: Annotated[str, typer.Option(help="The label `version` of the canary.")] = "",
     since: Annotated[Duration, typer.Option(parser=duration, help="How far back, such as 30m.")] = Duration(minutes=30),
-    output: Annotated[Report, typer.Option("--output", help="How to report.")] = Report.TEXT,
-    target: Annotated[Path | None, typer.Option("--to", help="Write the report there, not on stdout.")] = None,
+    output: Annotated[Report, typer.Option("-o", "--output", help="Output format.")] = Report.TEXT,
+    target: Annotated[
+        Path | None, typer.Option("--to", help="Write the report to this file instead of stdout.")
+    ] = None,
     reporting: ReportOptions,
 ) -> int:
-    """Judge evidence that is all there, for a stage of CI. Changes nothing.
+    """Judge evidence from a file or from Prometheus, for CI. Changes nothing.
 
     Exit code: 0 every gate passed, 1 one failed, 2 the evidence or a spec is wrong, 3 too little evidence,
     4 Prometheus was not there.
@@ -94,24 +97,28 @@ def check(
 def plan(
     gates: GatesFile,
     requests_per_second: Annotated[
-        float | None, typer.Option(min=0.001, help="Of all users; without it no time can be told.")
+        float | None, typer.Option(min=0.001, help="Of all users; without it no durations are shown.")
     ] = None,
     weight: Annotated[float, typer.Option(min=0.1, max=99, help="Percent of users on the canary.")] = 5.0,
     pairs_per_second: Annotated[
-        float | None, typer.Option(min=0.001, max=1000, help="Prompts that go to both arms, for paired gates.")
+        float | None, typer.Option(min=0.001, max=1000, help="Prompts sent to both versions, for paired gates.")
     ] = None,
-    within: Annotated[
-        Duration, typer.Option(parser=duration, help="The time until a verdict, such as 30m.")
-    ] = Duration(minutes=30),
-    error_rate: Annotated[str, typer.Option(help="Of requests that fail on either arm.")] = "0.5%",
-    spread: Annotated[float, typer.Option(min=0.05, max=3, help="Standard deviation of the ln of times.")] = 0.5,
-    stable_pods: Annotated[int, typer.Option(min=1, help="With two or more, their spread weakens evidence.")] = 1,
+    within: Annotated[Duration, typer.Option(parser=duration, help="Time until a verdict, such as 30m.")] = Duration(
+        minutes=30
+    ),
+    error_rate: Annotated[str, typer.Option(help="Share of requests that fail on either version.")] = "0.5%",
+    spread: Annotated[
+        float, typer.Option(min=0.05, max=3, help="Standard deviation of the logarithm of latencies.")
+    ] = 0.5,
+    stable_pods: Annotated[
+        int, typer.Option(min=1, help="Pods of the stable version; with two or more, their spread weakens evidence.")
+    ] = 1,
     output: As = Output.TEXT,
 ) -> int:
-    """Tell how many requests and how long each gate needs, and the smallest regression it sees. Changes nothing.
+    """Show how many requests and how long each gate needs, and the smallest regression it detects. Changes nothing.
 
-    Exit code: 0 every gate would pass a healthy version in time, 2 a spec is wrong, 3 one would not; then it is
-    said what would mend it.
+    Exit code: 0 every gate would pass a healthy version in time, 2 a spec is wrong, 3 one would not; the fix is
+    printed.
 
     \b
     Examples:
@@ -121,20 +128,20 @@ def plan(
     from tidegate.cli.commands.gate import ExpectedTraffic, plan_gates
 
     expected = ExpectedTraffic(requests_per_second, weight, pairs_per_second, within, error_rate, spread, stable_pods)
-    return plan_gates(gates, expected, as_json=output is Output.JSON)
+    return plan_gates(gates, expected, output=output)
 
 
 @gate.command("replay")
 def replay(
     recorded: Annotated[str, typer.Argument(metavar="FILE|RUN", help="A recorded trial, or a delivery's id.")],
     stage: Annotated[
-        str | None, typer.Option("--stage", help="Of a delivery: one trial only, such as canary@eu-west-1.")
+        str | None, typer.Option("--stage", help="One trial of the delivery only, such as canary@eu-west-1.")
     ] = None,
     state: State = STATE,
     tracking_uri: Tracking = None,
     output: As = Output.TEXT,
 ) -> int:
-    """Judge what was recorded again, and say whether every verdict is the same, bit for bit. Changes nothing.
+    """Judge recorded evidence again, and compare every verdict bit for bit. Changes nothing.
 
     Exit code: 0 every verdict is the same, 1 one differs, 2 there is no such record, 4 MLflow was not there.
 
@@ -145,4 +152,4 @@ def replay(
     """
     from tidegate.cli.commands.gate import replay_recorded
 
-    return replay_recorded(recorded, stage, state, tracking_uri, as_json=output is Output.JSON)
+    return replay_recorded(recorded, stage, state, tracking_uri, output=output)

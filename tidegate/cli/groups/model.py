@@ -10,23 +10,23 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidegate.cli.options import STATE, As, Output, State, Tracking
-from tidegate.cli.output import print_json, say
+from tidegate.cli.options import STATE, As, AsList, State, Tracking
+from tidegate.cli.output import ListOutput, Output, print_data, say
 from tidegate.core.errors import UsageError
 
 if TYPE_CHECKING:
     from registry.model import ModelVersion
 
 
-model = typer.Typer(name="model", help="Model versions in the registry.")
+model = typer.Typer(name="model", help="Model versions in the MLflow registry.")
 
 
 @model.command("register")
 def model_register(
-    name: Annotated[str, typer.Argument(help="The registered model's name.")],
+    name: Annotated[str, typer.Argument(help="Name of the registered model.")],
     folder: Annotated[Path, typer.Argument(help="A Hugging Face folder: safetensors, tokenizer, config.")],
-    alias: Annotated[str | None, typer.Option(help="champion or challenger.")] = None,
-    description: Annotated[str, typer.Option(help="What this version is.")] = "",
+    alias: Annotated[str | None, typer.Option(help="Alias to set: champion or challenger.")] = None,
+    description: Annotated[str, typer.Option(help="Description of the version.")] = "",
     state: State = STATE,
     tracking_uri: Tracking = None,
     output: As = Output.TEXT,
@@ -42,8 +42,8 @@ def model_register(
     _refuse_unknown_alias(alias)
     registry = open_registry(state, tracking_uri)
     version = registry.register(name, folder, description=description or None, alias=alias)
-    if output is Output.JSON:
-        print_json(version.model_dump(mode="json"))
+    if output.is_data:
+        print_data(version.model_dump(mode="json"), output)
     else:
         say(_line(version))
     return 0
@@ -51,10 +51,10 @@ def model_register(
 
 @model.command("list")
 def model_list(
-    name: Annotated[str, typer.Argument(help="The registered model's name.")],
+    name: Annotated[str, typer.Argument(help="Name of the registered model.")],
     state: State = STATE,
     tracking_uri: Tracking = None,
-    output: As = Output.TEXT,
+    output: AsList = ListOutput.TEXT,
 ) -> int:
     """List a model's versions, their aliases and digests. Changes nothing.
 
@@ -65,23 +65,23 @@ def model_list(
     from tidegate.app.wiring.stores import open_registry
 
     found = open_registry(state, tracking_uri).versions(name)
-    if output is Output.JSON:
-        print_json([version.model_dump(mode="json") for version in found])
+    if output.is_data:
+        print_data([version.model_dump(mode="json") for version in found], output)
         return 0
     for version in found:
-        say(_line(version))
+        say(version.uri if output is ListOutput.NAME else _line(version))
     return 0
 
 
 @model.command("alias")
 def model_alias(
-    name: Annotated[str, typer.Argument(help="The registered model's name.")],
-    version: Annotated[str, typer.Argument(help="The version's number.")],
+    name: Annotated[str, typer.Argument(help="Name of the registered model.")],
+    version: Annotated[str, typer.Argument(help="Number of the version.")],
     alias: Annotated[str, typer.Argument(help="champion, challenger or previous.")],
     state: State = STATE,
     tracking_uri: Tracking = None,
 ) -> int:
-    """Say what a version is for. Moves the alias when another version has it.
+    """Set an alias of a version. Moves it when another version has it.
 
     \b
     Examples:

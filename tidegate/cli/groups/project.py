@@ -1,7 +1,7 @@
-"""`tidegate init`, `schema`, `doctor`, `notify`: what prepares and checks a delivery's spec and its clusters."""
+"""`tidegate init`, `schema`, `completion`, `doctor`, `notify`: what prepares and checks."""
 
 # click wants the backspace that keeps examples unwrapped, and a command has as many options as it has.
-# ruff: noqa: D301, PLR0917
+# ruff: noqa: D301
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ from typing import Annotated
 
 import typer
 
-from tidegate.cli.options import SPEC, STATE, As, Output, Spec, State, Tracking
+from tidegate.cli.completion import Shell, print_script
+from tidegate.cli.options import SPEC, STATE, As, Spec, State, Tracking, spread
+from tidegate.cli.output import Output
+from tidegate.cli.rollout_options import RegionOptions
 
 
-def init(folder: Annotated[Path, typer.Argument(help="Where to write.")] = Path()) -> int:
-    """Write a delivery.yaml, a golden set and users' prompts to start from. Overwrites nothing.
+def init(folder: Annotated[Path, typer.Argument(help="Folder to write to.")] = Path()) -> int:
+    """Write a delivery.yaml, a golden set and prompts to start with. Overwrites nothing.
 
     \b
     Examples:
@@ -26,7 +29,7 @@ def init(folder: Annotated[Path, typer.Argument(help="Where to write.")] = Path(
 
 
 def schema(kind: Annotated[str, typer.Argument(help="delivery, trust, gates, batch or answer.")] = "delivery") -> int:
-    """Print the JSON schema of a spec, or of a line that `gate stream` reads or writes, for editors and checks.
+    """Print a JSON schema, for editors and checks: of a spec, or of the lines of `gate stream`.
 
     \b
     Examples:
@@ -38,21 +41,35 @@ def schema(kind: Annotated[str, typer.Argument(help="delivery, trust, gates, bat
     return print_schema(kind)
 
 
+def completion(
+    ctx: typer.Context, shell: Annotated[Shell, typer.Argument(help="The shell.", show_default=False)]
+) -> int:
+    """Print the completion script of a shell.
+
+    \b
+    Examples:
+      tidegate completion bash > ~/.local/share/bash-completion/completions/tidegate
+      tidegate completion zsh > "${fpath[1]}/_tidegate"
+      tidegate completion fish > ~/.config/fish/completions/tidegate.fish
+    """
+    return print_script(ctx.find_root().command, shell)
+
+
+@spread
 def doctor(
+    *,
     spec: Spec = SPEC,
-    region: Annotated[
-        list[str] | None, typer.Option("--region", help="Of the spec; repeatable; all when not given.")
-    ] = None,
+    where: RegionOptions,
     controller_namespace: Annotated[
-        str, typer.Option(metavar="NAME", help="Where the Argo Rollouts controller runs.")
+        str, typer.Option(metavar="NAME", help="Namespace of the Argo Rollouts controller.")
     ] = "argo-rollouts",
     state: State = STATE,
     tracking_uri: Tracking = None,
     output: As = Output.TEXT,
 ) -> int:
-    """Look for what would break a delivery in a region's cluster, and say why and what to do. Changes nothing.
+    """Find what would break a delivery in the clusters, and the fix. Changes nothing.
 
-    Exits with 1 when a finding is an error or a warning, with 4 when a region cannot be reached.
+    Exits with 1 on an error or a warning, with 4 when a region cannot be reached.
 
     \b
     Examples:
@@ -62,8 +79,8 @@ def doctor(
     from tidegate.app.clusters.doctor import DoctorOptions
     from tidegate.cli.commands.doctor import show_findings
 
-    asked = DoctorOptions(tuple(region or ()), controller_namespace, state, tracking_uri)
-    return show_findings(spec, asked, as_json=output is Output.JSON)
+    asked = DoctorOptions(where.selected, controller_namespace, state, tracking_uri)
+    return show_findings(spec, asked, output=output)
 
 
 def notify(
@@ -83,4 +100,4 @@ def notify(
     """
     from tidegate.cli.commands.notify import try_notifications
 
-    return try_notifications(spec, dry_run=dry_run, as_json=output is Output.JSON)
+    return try_notifications(spec, dry_run=dry_run, output=output)

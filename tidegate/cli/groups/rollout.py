@@ -9,15 +9,13 @@ from typing import Annotated
 
 import typer
 
-from rollouts.manifests.render import RenderPart
-from rollouts.manifests.traffic_spec import TrafficRouter
+from rollouts.manifests.conventions import RenderPart, TrafficRouter
 from tidegate.cli.durations import Duration, duration
-from tidegate.cli.options import As, Output, spread
+from tidegate.cli.options import As, AsList, spread
+from tidegate.cli.output import ListOutput, Output
 from tidegate.cli.rollout_options import ClusterOptions, Context, Namespace, ReleaseOptions, RolloutOptions
 
-rollout = typer.Typer(
-    name="rollout", help="The fleet on Kubernetes: what its clusters get, and what their Rollouts do."
-)
+rollout = typer.Typer(name="rollout", help="Rollouts and other Kubernetes objects of a delivery.")
 
 ExpectHash = Annotated[
     str | None, typer.Option("--expect-hash", help="Refuse unless this is the pod template hash of the new version.")
@@ -25,7 +23,7 @@ ExpectHash = Annotated[
 
 
 ExpectStep = Annotated[
-    int | None, typer.Option("--expect-step", min=0, help="Refuse unless it is at the step with this index, from 0.")
+    int | None, typer.Option("--expect-step", min=0, help="Refuse unless the Rollout is at this step, counted from 0.")
 ]
 
 
@@ -34,7 +32,7 @@ Stuck = Annotated[
     typer.Option(
         "--stuck-after",
         parser=duration,
-        help="How long the controller may owe a reaction, such as 60s, before it is stuck.",
+        help="Time without a reaction of the controller after which it counts as stuck.",
     ),
 ]
 
@@ -46,16 +44,17 @@ def render(
     release: ReleaseOptions,
     part: Annotated[
         RenderPart | None,
-        typer.Option("--part", help="What an administrator applies once, or what each delivery applies."),
+        typer.Option("--part", help="Only what an administrator applies once, or what each delivery applies."),
     ] = None,
     against: Annotated[
-        bool, typer.Option("--against", help="Refuse, with exit 2, where the cluster has objects of others instead.")
+        bool,
+        typer.Option("--against", help="Compare with the cluster; refuse (exit 2) when its objects belong to others."),
     ] = False,
-    output: As = Output.TEXT,
+    output: AsList = ListOutput.TEXT,
 ) -> int:
-    """Print every object that a region needs to serve an engine, as YAML for `kubectl apply`.
+    """Print all objects that a region needs to serve an engine, as YAML for `kubectl apply`.
 
-    Reads the spec only: asks no registry, no cluster but with --against, and changes nothing.
+    Reads the spec only: asks no registry, a cluster only with --against, and changes nothing.
 
     \b
     Examples:
@@ -65,7 +64,7 @@ def render(
     from tidegate.cli.commands.rollout_objects import render_objects
 
     parts = tuple(RenderPart) if part is None else (part,)
-    return render_objects(release, parts, against=against, as_json=output is Output.JSON)
+    return render_objects(release, parts, against=against, output=output)
 
 
 @rollout.command("diff")
@@ -76,9 +75,9 @@ def diff(
     exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 1 when anything differs.")] = False,
     output: As = Output.TEXT,
 ) -> int:
-    """Show what applying a region's objects would change in its cluster, and which of its objects are left over.
+    """Show what applying a region's objects would change in its cluster, and what is left over there.
 
-    Asks the region's API server for dry runs; changes nothing.
+    Sends dry runs to the API server; changes nothing.
 
     \b
     Examples:
@@ -87,13 +86,13 @@ def diff(
     """
     from tidegate.cli.commands.rollout_objects import diff_objects
 
-    return diff_objects(release, exit_code=exit_code, as_json=output is Output.JSON)
+    return diff_objects(release, exit_code=exit_code, output=output)
 
 
 @rollout.command("get")
 @spread
 def get(*, asked: RolloutOptions, stuck_after: Stuck = Duration(minutes=1), output: As = Output.TEXT) -> int:
-    """Show a Rollout with its revisions, ReplicaSets, pods and analysis runs, and why it is as it is. Changes nothing.
+    """Show a Rollout with its revisions, ReplicaSets, pods, analysis runs and its health. Changes nothing.
 
     \b
     Examples:
@@ -102,13 +101,13 @@ def get(*, asked: RolloutOptions, stuck_after: Stuck = Duration(minutes=1), outp
     """
     from tidegate.cli.commands.rollout import show_rollout as run
 
-    return run(asked, stuck_after, as_json=output is Output.JSON)
+    return run(asked, stuck_after, output=output)
 
 
 @rollout.command("list")
 @spread
-def listing(*, where: ClusterOptions, output: As = Output.TEXT) -> int:
-    """List the Rollouts of a namespace: strategy, health, step, weight and pods of each. Changes nothing.
+def listing(*, where: ClusterOptions, output: AsList = ListOutput.TEXT) -> int:
+    """List the Rollouts of a namespace with strategy, health, step, weight and pods. Changes nothing.
 
     \b
     Examples:
@@ -117,7 +116,7 @@ def listing(*, where: ClusterOptions, output: As = Output.TEXT) -> int:
     """
     from tidegate.cli.commands.rollout import list_rollouts as run
 
-    return run(where.named(None), as_json=output is Output.JSON)
+    return run(where.named(None), output=output)
 
 
 @rollout.command("status")
@@ -126,15 +125,15 @@ def status(
     *,
     asked: RolloutOptions,
     timeout: Annotated[
-        Duration, typer.Option("--timeout", parser=duration, help="How long to wait, such as 30m; 0s looks once.")
+        Duration, typer.Option("--timeout", parser=duration, help="Time to wait, such as 30m; 0s does not wait.")
     ] = Duration(minutes=30),
     stuck_after: Stuck = Duration(minutes=1),
     output: As = Output.TEXT,
 ) -> int:
-    """Wait until a Rollout is healthy or needs somebody, and say which by the exit code. Changes nothing.
+    """Wait until a Rollout is healthy or needs a person; the exit code says which. Changes nothing.
 
-    Ends with 0 healthy, 1 degraded, 2 paused until somebody goes on, 3 an analysis could not decide, 4 stuck, or not
-    there in time. A pause that ends by itself is waited for.
+    Exit code: 0 healthy, 1 degraded, 2 paused until somebody promotes it, 3 an analysis could not decide, 4 stuck, or
+    not done in time. Waits through a pause that ends by itself.
 
     \b
     Examples:
@@ -143,7 +142,7 @@ def status(
     """
     from tidegate.cli.commands.rollout import report_status
 
-    return report_status(asked, timeout, stuck_after, as_json=output is Output.JSON)
+    return report_status(asked, timeout, stuck_after, output=output)
 
 
 @rollout.command("watch")
@@ -152,14 +151,15 @@ def watch(
     *,
     asked: RolloutOptions,
     timeout: Annotated[
-        Duration | None, typer.Option("--timeout", parser=duration, help="End after so long, such as 10m.")
+        Duration | None, typer.Option("--timeout", parser=duration, help="End after this time, such as 10m.")
     ] = None,
     stuck_after: Stuck = Duration(minutes=1),
     output: As = Output.TEXT,
 ) -> int:
-    """Show a Rollout with all that belongs to it while it changes, until Ctrl-C. Changes nothing.
+    """Show a Rollout and all that belongs to it while it changes, until Ctrl-C. Changes nothing.
 
-    A tree on a terminal, and a line for each change elsewhere and when `CI` is set; with --output json one of JSON.
+    Draws a tree on a terminal; elsewhere, and when `CI` is set, prints a line for each change; with -o json a line of
+    JSON.
 
     \b
     Examples:
@@ -168,27 +168,27 @@ def watch(
     """
     from tidegate.cli.commands.rollout import watch_rollout
 
-    return watch_rollout(asked, timeout, stuck_after, as_json=output is Output.JSON)
+    return watch_rollout(asked, timeout, stuck_after, output=output)
 
 
 @rollout.command("promote")
 @spread
 def promote_command(
     *,
-    full: Annotated[bool, typer.Option("--full", help="Past all steps, pauses and analyses.")] = False,
-    skip_step: Annotated[bool, typer.Option("--skip-step", help="Past what runs now, also an analysis.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Skip all steps, pauses and analyses.")] = False,
+    skip_step: Annotated[bool, typer.Option("--skip-step", help="Skip what runs now, also an analysis.")] = False,
     to_step: Annotated[
-        int | None, typer.Option("--to-step", min=0, help="To the step with this index, from 0, up or down.")
+        int | None, typer.Option("--to-step", min=0, help="Go to this step, counted from 0, forward or back.")
     ] = None,
     expect_hash: ExpectHash = None,
     expect_step: ExpectStep = None,
     asked: RolloutOptions,
     output: As = Output.TEXT,
 ) -> int:
-    """Let a paused Rollout go on, and return once its controller has reacted.
+    """Continue a paused Rollout, and return once its controller has reacted.
 
-    Moves users as its next steps say. Refused when it is not paused, since that would skip what runs, and when it
-    moved on meanwhile: two who promote at once move it by one pause.
+    Shifts users by its next steps. Refused when it is not paused, since that would skip what runs, and when it has
+    moved since: two promotions at once continue one pause.
 
     \b
     Examples:
@@ -204,16 +204,16 @@ def promote_command(
         skip_step=skip_step,
         to_step=to_step,
         expected=expected_of(expect_hash, expect_step),
-        as_json=output is Output.JSON,
+        output=output,
     )
 
 
 @rollout.command("abort")
 @spread
 def abort_command(*, expect_hash: ExpectHash = None, asked: RolloutOptions, output: As = Output.TEXT) -> int:
-    """Bring all users back to the stable version, and return once the controller has done so.
+    """Move all users back to the stable version, and return once the controller has done so.
 
-    The spec still names the new version: go on with `retry`, or with `undo`. Refused when nothing is in progress.
+    The spec still names the new version: `retry` or `undo` comes next. Refused when nothing is in progress.
 
     \b
     Examples:
@@ -221,13 +221,13 @@ def abort_command(*, expect_hash: ExpectHash = None, asked: RolloutOptions, outp
     """
     from tidegate.cli.commands.rollout import abort, expected_of
 
-    return abort(asked, expected=expected_of(expect_hash), as_json=output is Output.JSON)
+    return abort(asked, expected=expected_of(expect_hash), output=output)
 
 
 @rollout.command("retry")
 @spread
 def retry_command(*, asked: RolloutOptions, output: As = Output.TEXT) -> int:
-    """Start an aborted version again at its first step. Refused when it was not aborted.
+    """Start an aborted version again at its first step. Refused when nothing was aborted.
 
     \b
     Examples:
@@ -235,7 +235,7 @@ def retry_command(*, asked: RolloutOptions, output: As = Output.TEXT) -> int:
     """
     from tidegate.cli.commands.rollout import retry
 
-    return retry(asked, as_json=output is Output.JSON)
+    return retry(asked, output=output)
 
 
 @rollout.command("undo")
@@ -244,16 +244,14 @@ def undo_command(
     *,
     to_revision: Annotated[
         int,
-        typer.Option(
-            "--to-revision", min=0, help="0: the stable one while another is on its way, else the one before."
-        ),
+        typer.Option("--to-revision", min=0, help="Revision; 0: the stable one during an update, else the one before."),
     ] = 0,
     asked: RolloutOptions,
     output: As = Output.TEXT,
 ) -> int:
-    """Bring back the pod template of an earlier revision.
+    """Restore the pod template of an earlier revision.
 
-    To the stable version it goes at once; to any other by all steps, unless `spec.rollbackWindow` covers it.
+    The stable version is restored at once; any other by all steps, unless `spec.rollbackWindow` covers it.
 
     \b
     Examples:
@@ -262,13 +260,13 @@ def undo_command(
     """
     from tidegate.cli.commands.rollout import undo
 
-    return undo(asked, revision=to_revision, as_json=output is Output.JSON)
+    return undo(asked, revision=to_revision, output=output)
 
 
 @rollout.command("pause")
 @spread
 def pause_command(*, asked: RolloutOptions, output: As = Output.TEXT) -> int:
-    """Hold a Rollout where it is; users stay as they are spread now. `promote` or `resume` lets it go on.
+    """Pause a Rollout; users stay where they are. `promote` or `resume` continues it.
 
     \b
     Examples:
@@ -276,13 +274,13 @@ def pause_command(*, asked: RolloutOptions, output: As = Output.TEXT) -> int:
     """
     from tidegate.cli.commands.rollout import pause
 
-    return pause(asked, as_json=output is Output.JSON)
+    return pause(asked, output=output)
 
 
 @rollout.command("resume")
 @spread
 def resume_command(*, asked: RolloutOptions, output: As = Output.TEXT) -> int:
-    """Let go what `pause` holds, and nothing else: the pause of a step stays.
+    """Undo `pause`, and nothing else: the pause of a step stays.
 
     \b
     Examples:
@@ -290,18 +288,18 @@ def resume_command(*, asked: RolloutOptions, output: As = Output.TEXT) -> int:
     """
     from tidegate.cli.commands.rollout import resume
 
-    return resume(asked, as_json=output is Output.JSON)
+    return resume(asked, output=output)
 
 
 @rollout.command("restart")
 @spread
 def restart_command(
     *,
-    after: Annotated[Duration, typer.Option("--in", parser=duration, help="When to begin, such as 30s.")] = Duration(),
+    after: Annotated[Duration, typer.Option("--in", parser=duration, help="Delay, such as 30s.")] = Duration(),
     asked: RolloutOptions,
     output: As = Output.TEXT,
 ) -> int:
-    """Replace every pod by a new one of the same version, a few at a time; returns before the last one.
+    """Replace all pods by new ones of the same version, a few at a time. Returns before the last one.
 
     \b
     Examples:
@@ -310,7 +308,7 @@ def restart_command(
     """
     from tidegate.cli.commands.rollout import restart
 
-    return restart(asked, after=after, as_json=output is Output.JSON)
+    return restart(asked, after=after, output=output)
 
 
 @rollout.command("set-image")
@@ -326,7 +324,7 @@ def set_image_command(
     where: ClusterOptions,
     output: As = Output.TEXT,
 ) -> int:
-    """Give a Rollout another image, which starts its steps; nothing when it has that image.
+    """Set the image of a Rollout, which starts its steps. Idempotent.
 
     \b
     Examples:
@@ -338,32 +336,36 @@ def set_image_command(
     *names, assignment = words
     if len(names) > 1:
         raise typer.BadParameter(f"found {' '.join(words)}; expected [NAME] CONTAINER=IMAGE")
-    return set_image(where.named(names[0] if names else None), assignment=assignment, as_json=output is Output.JSON)
+    return set_image(where.named(names[0] if names else None), assignment=assignment, output=output)
 
 
 @rollout.command("guard")
 def guard(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The delivery, and its Rollout.", show_default=False)],
-    region: Annotated[str, typer.Option("--region", help="How lines name this cluster.", show_default=False)],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="Name of the delivery, which its Rollout has too.", show_default=False)
+    ],
+    region: Annotated[str, typer.Option("--region", help="Region, for the lines of output.", show_default=False)],
     context: Context = None,
     namespace: Namespace = None,
-    traffic: Annotated[TrafficRouter, typer.Option("--traffic", help="What splits users.")] = TrafficRouter.GATEWAY_API,
+    traffic: Annotated[
+        TrafficRouter, typer.Option("--traffic", help="What splits traffic.")
+    ] = TrafficRouter.GATEWAY_API,
     start_within: Annotated[
-        Duration, typer.Option("--start-within", parser=duration, help="How long engines may take to start.")
+        Duration, typer.Option("--start-within", parser=duration, help="Time that engines may take to start.")
     ] = Duration(minutes=35),
     after_abort: Annotated[
-        Duration, typer.Option("--after-abort", parser=duration, help="As `fleet.canary.after_abort`.")
+        Duration, typer.Option("--after-abort", parser=duration, help="The value of `fleet.canary.after_abort`.")
     ] = Duration(minutes=5),
-    warm: Annotated[int, typer.Option("--warm", min=0, help="As `fleet.previous.versions`; 0 for none.")] = 2,
+    warm: Annotated[int, typer.Option("--warm", min=0, help="The value of `fleet.previous.versions`; 0 for none.")] = 2,
     probes: Annotated[
         int | None, typer.Option("--probes", min=0, max=65535, help="Answer /healthz and /readyz on this port.")
     ] = None,
 ) -> int:
-    """Look every 10 s whether somebody carries the region's trial, and take it back when nobody did for too long.
+    """Roll back a trial of this cluster that no process has carried for too long; checks every 10 s.
 
-    Runs in each region's cluster, from the set-up part of `rollout render`, until it is told to end. It needs no spec
-    and no MLflow. A trial goes back when its Lease was silent for longer than it allows (`fleet.unattended`), and was
-    seen unchanged for 30 s; a Rollout without a Lease, or that somebody else asks for a version, is left alone.
+    Runs in each region's cluster, from the set-up part of `rollout render`, until it is stopped. Needs no spec and no
+    MLflow. A trial is rolled back when its Lease was not renewed for `fleet.unattended`, and was seen unchanged for
+    30 s; a Rollout without a Lease, or with a version of another writer, is not touched.
 
     \b
     Examples:

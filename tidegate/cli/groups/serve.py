@@ -33,44 +33,44 @@ PageAddress = Annotated[
     str | None,
     typer.Option(
         metavar="HOST:PORT",
-        help="Where the page is; default: as --address on the loopback, else 127.0.0.1 and the next port.",
+        help="Address of the page; default: --address when that is the loopback, else 127.0.0.1 and the next port.",
     ),
 ]
 
 
 PageToken = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="Who looks must know what is in this file: as a password, or as a token."),
+    typer.Option(metavar="FILE", help="File with the password, or bearer token, of the page."),
 ]
 
 
 PageUserHeader = Annotated[
-    str | None, typer.Option(metavar="NAME", help="The header in which a proxy that people log in at says who it is.")
+    str | None, typer.Option(metavar="NAME", help="Header in which an authenticating proxy names the user.")
 ]
 
 
 PageProxy = Annotated[
     list[str] | None,
-    typer.Option(metavar="BLOCK", help="Addresses of that proxy; may be repeated.  [default: the loopback]"),
+    typer.Option(metavar="BLOCK", help="Addresses of that proxy; repeatable.  [default: the loopback]"),
 ]
 
 
 HostName = Annotated[
     list[str] | None,
-    typer.Option(metavar="NAME", help="A name that the page answers to, besides numbers; may be repeated."),
+    typer.Option(metavar="NAME", help="Host name that the page accepts, besides IP addresses; repeatable."),
 ]
 
 
-Certificate = Annotated[Path | None, typer.Option(metavar="FILE", help="The certificate, for both addresses.")]
+Certificate = Annotated[Path | None, typer.Option(metavar="FILE", help="TLS certificate of both addresses.")]
 
 
-CertificateKey = Annotated[Path | None, typer.Option(metavar="FILE", help="Its key.")]
+CertificateKey = Annotated[Path | None, typer.Option(metavar="FILE", help="Key of the certificate.")]
 
 
 def serve(
     spec: Spec = SPEC,
     address: Annotated[
-        str, typer.Option(help="Where webhooks come: HOST:PORT; 0.0.0.0 for MLflow on another machine.")
+        str, typer.Option(help="Address for webhooks: HOST:PORT; 0.0.0.0 for MLflow on another machine.")
     ] = "127.0.0.1:8093",
     page: PageAddress = None,
     page_token: PageToken = None,
@@ -80,10 +80,10 @@ def serve(
     tls_cert: Certificate = None,
     tls_key: CertificateKey = None,
     start: Annotated[
-        StartAs, typer.Option(help="What a delivery is started as: `deliver` on this machine, or a workflow.")
+        StartAs, typer.Option(help="Run `deliver` on this machine, or submit a workflow.")
     ] = StartAs.PROCESS,
     queue: Annotated[
-        Queue, typer.Option(help="Which of several that arrive meanwhile is next: only the newest, or each in turn.")
+        Queue, typer.Option(help="Versions that arrive during a delivery: deliver only the newest, or each in turn.")
     ] = Queue.NEWEST,
     every: Annotated[
         Duration,
@@ -91,19 +91,19 @@ def serve(
     ] = Duration(seconds=30),
     register: Annotated[
         str | None,
-        typer.Option(metavar="URL", help="Make or renew MLflow's webhook to this address, and have it tested."),
+        typer.Option(metavar="URL", help="Create or renew MLflow's webhook to this address, and test it."),
     ] = None,
     context: Annotated[
-        str | None, typer.Option(help="Of the kubeconfig: the cluster that runs workflows; default: the current one.")
+        str | None, typer.Option(help="Context of the cluster that runs workflows; default: the current one.")
     ] = None,
     state: State = STATE,
     tracking_uri: Tracking = None,
 ) -> int:
-    """Start a delivery whenever a version of the model gets the alias, by MLflow's webhooks and by looking.
+    """Start a delivery whenever a model version gets the alias.
 
-    Starts `deliver` or a workflow, which move traffic and aliases; one at a time for the model, no matter who started
-    it. Moves nothing itself, and stops no delivery when it stops. MLflow signs with TIDEGATE_WEBHOOK_SECRET; while
-    it is replaced, TIDEGATE_WEBHOOK_SECRET_BEFORE counts too. The page shows deliveries as they go.
+    Learns of it by MLflow's webhooks and by polling. Starts `deliver` or a workflow, one at a time for each model,
+    no matter who started the last. Moves nothing itself; its deliveries go on when it stops. MLflow signs with
+    TIDEGATE_WEBHOOK_SECRET; during a rotation, TIDEGATE_WEBHOOK_SECRET_BEFORE is valid too. Serves the live page.
 
     \b
     Examples:

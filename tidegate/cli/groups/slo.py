@@ -11,11 +11,10 @@ from typing import Annotated
 
 import typer
 
-from tidegate.cli.options import SPEC, As, Output, Spec
+from tidegate.cli.options import SPEC, As, Spec
+from tidegate.cli.output import Output
 
-slo = typer.Typer(
-    name="slo", help="Service level objectives: Sloth's formats or a delivery in, Prometheus rules and more out."
-)
+slo = typer.Typer(name="slo", help="Prometheus rules, dashboards and alerts of SLOs.")
 
 
 class Counting(StrEnum):
@@ -27,39 +26,36 @@ class Counting(StrEnum):
 
 Input = Annotated[
     Path,
-    typer.Option("--input", "-i", help="A file, a directory searched for .yml and .yaml, or `-`.", allow_dash=True),
+    typer.Option("--input", "-i", help="A file, a directory with .yml and .yaml files, or `-`.", allow_dash=True),
 ]
 
 
 ExtraLabels = Annotated[
-    list[str] | None, typer.Option("--extra-labels", "-l", metavar="KEY=VALUE", help="Label of every rule; repeatable.")
+    list[str] | None,
+    typer.Option("--extra-labels", "-l", metavar="KEY=VALUE", help="Label for every rule; repeatable."),
 ]
 
 
 Period = Annotated[
-    str, typer.Option("--default-slo-period", metavar="DURATION", help="Of SLOs that do not say their own.")
+    str, typer.Option("--default-slo-period", metavar="DURATION", help="Period of SLOs that state none.")
 ]
 
 
 WindowsPath = Annotated[
     Path | None,
-    typer.Option("--slo-period-windows-path", help="A directory of alert windows, in place of those for 28d and 30d."),
+    typer.Option("--slo-period-windows-path", help="Directory of alert windows, in place of those for 28d and 30d."),
 ]
 
 
 Exclude = Annotated[
     str | None,
-    typer.Option(
-        "--fs-exclude", "-e", metavar="REGEX", help="Of a directory: leave out paths in which this regex is found."
-    ),
+    typer.Option("--fs-exclude", "-e", metavar="REGEX", help="In a directory: skip paths that match this regex."),
 ]
 
 
 Include = Annotated[
     str | None,
-    typer.Option(
-        "--fs-include", "-n", metavar="REGEX", help="Of a directory: only paths in which this regex is found."
-    ),
+    typer.Option("--fs-include", "-n", metavar="REGEX", help="In a directory: only paths that match this regex."),
 ]
 
 
@@ -79,10 +75,10 @@ def generate(
     exclude: Exclude = None,
     include: Include = None,
 ) -> int:
-    """Write the Prometheus rules of SLOs, as Sloth v0.16 would; when any spec is wrong, writes nothing.
+    """Write the Prometheus rules of SLOs, as Sloth v0.16 does.
 
-    Plain and OpenSLO specs become rule files, PrometheusServiceLevel objects become PrometheusRule objects.
-    A directory becomes a directory with the same file names. Never changes its input.
+    Writes nothing when any spec is wrong. Plain and OpenSLO specs become rule files, PrometheusServiceLevel objects
+    become PrometheusRule objects. A directory becomes a directory with the same file names. Never changes its input.
 
     \b
     Examples:
@@ -106,7 +102,7 @@ def validate(
     include: Include = None,
     output: As = Output.TEXT,
 ) -> int:
-    """Check SLO specs, and that rules can be made of them; tells every problem at once. Changes nothing.
+    """Check SLO specs and their rules; prints every problem at once. Changes nothing.
 
     \b
     Examples:
@@ -116,34 +112,34 @@ def validate(
     from tidegate.cli.commands.slo.rules import SloInput, validate_slos
 
     asked = SloInput(source, tuple(extra_labels or ()), period, windows_path, exclude, include)
-    return validate_slos(asked, as_json=output is Output.JSON)
+    return validate_slos(asked, output=output)
 
 
 @slo.command("export")
 def export(
-    target: Annotated[
-        Path, typer.Option("--out", "-o", metavar="DIR", help="The folder of the files; made if absent.")
-    ],
+    target: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="Folder to write to; created if absent.")],
     spec: Spec = SPEC,
     prometheus: Annotated[
-        str, typer.Option("--prometheus", metavar="ADDRESS", help="As Argo Rollouts reaches it from its namespace.")
+        str, typer.Option("--prometheus", metavar="ADDRESS", help="Address of Prometheus for Argo Rollouts.")
     ] = "http://prometheus-operated.monitoring.svc:9090",
     namespace: Annotated[
-        str, typer.Option("--namespace", metavar="NAME", help="Of every object; default: kubectl's own.")
+        str,
+        typer.Option("-n", "--namespace", metavar="NAME", help="Namespace of every object; default: kubectl's own."),
     ] = "",
     labels: Annotated[
         list[str] | None,
-        typer.Option("--label", "-l", metavar="KEY=VALUE", help="Label of every Kubernetes object; repeatable."),
+        typer.Option("--label", "-l", metavar="KEY=VALUE", help="Label for every Kubernetes object; repeatable."),
     ] = None,
     counted_by: Annotated[
-        Counting, typer.Option("--counted-by", help="Who counts requests and errors, where an SLO does not say it.")
+        Counting, typer.Option("--counted-by", help="What counts requests and errors, where an SLO does not state it.")
     ] = Counting.ENGINE,
-    output: As = Output.TEXT,
+    # Without `-o`, which is --out here as in Sloth.
+    output: Annotated[Output, typer.Option("--output", help="Output format.")] = Output.TEXT,
 ) -> int:
-    """Write a delivery's SLOs as files for Sloth, Prometheus, Argo Rollouts and Alertmanager; talks to none of them.
+    """Write a delivery's SLOs as files for Prometheus, Argo Rollouts, Alertmanager, Grafana and Sloth.
 
-    Says of each file whether it changed: the same spec gives the same bytes. Never deletes a file, and refuses to
-    replace one that it did not write.
+    Talks to none of them. Prints whether each file changed; the same spec gives the same bytes. Never deletes a file,
+    and refuses to replace one that it did not write.
 
     \b
     Examples:
@@ -156,4 +152,4 @@ def export(
     asked = ExportOptions(
         prometheus=prometheus, namespace=namespace, labels=tuple(labels or ()), counted_by=counted_by.value
     )
-    return export_slos(spec, target, asked, as_json=output is Output.JSON)
+    return export_slos(spec, target, asked, output=output)

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
+from tidegate.cli.command import Group
 from tidegate.cli.durations import Duration, duration
-from tidegate.cli.options import SPEC, STATE, As, Output, ProofOptions, SpecFile, State, Tracking, TrustFile, spread
+from tidegate.cli.options import SPEC, STATE, As, ProofOptions, Spec, State, Tracking, TrustFile, spread
+from tidegate.cli.output import Output
 
 if TYPE_CHECKING:
     from tidegate.app.wiring.running import DeliveryDisplay
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 STEP = "step"
 
 
-class StagesByName(TyperGroup):
+class StagesByName(Group):
     """`tidegate stage canary@eu-west-1/25` is `tidegate stage step canary@eu-west-1/25`."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
@@ -31,12 +32,12 @@ class StagesByName(TyperGroup):
 
 
 stage = typer.Typer(
-    name="stage", help="A delivery step by step, each step a process of its own, as in a workflow.", cls=StagesByName
+    name="stage", help="A delivery step by step, each step a process, as in a workflow.", cls=StagesByName
 )
 
 
 Delivery = Annotated[
-    str, typer.Option("--delivery", envvar="TIDEGATE_DELIVERY", help="The delivery's id, as `stage open` printed it.")
+    str, typer.Option("--delivery", envvar="TIDEGATE_DELIVERY", help="Id of the delivery, as `stage open` prints it.")
 ]
 
 
@@ -44,35 +45,33 @@ Delivery = Annotated[
 @spread
 def stage_open(
     *,
-    spec: SpecFile = SPEC,
+    spec: Spec = SPEC,
     version: Annotated[
-        str | None, typer.Option(help="The number of the version to deliver; default: the alias `model.from`.")
+        str | None, typer.Option(help="Number of the version; default: the one with the alias `model.from`.")
     ] = None,
     key: Annotated[
         str | None,
-        typer.Option(help="Such as the workflow's uid: opening again with the same key finds the same delivery."),
+        typer.Option(help="A key such as the workflow's uid: the same key opens the same delivery."),
     ] = None,
     delivery: Annotated[
-        str | None, typer.Option(help="Carry on this delivery, which nobody carries any more, instead of a new one.")
+        str | None, typer.Option(help="Continue this delivery, whose process died, instead of a new one.")
     ] = None,
     patience: Annotated[
         Duration,
         typer.Option(
-            parser=duration, help="How long the next step may take to start before the delivery counts as dead."
+            parser=duration, help="Time until the next step must start; after it the delivery counts as dead."
         ),
     ] = Duration(minutes=15),
-    by: Annotated[
-        str | None, typer.Option(help="With --delivery: who carries it on, where the spec says that a name is enough.")
-    ] = None,
+    by: Annotated[str | None, typer.Option(help="With --delivery: your name, where the spec accepts a name.")] = None,
     proof: ProofOptions,
     trust: TrustFile = None,
     state: State = STATE,
     tracking_uri: Tracking = None,
     output: As = Output.TEXT,
 ) -> int:
-    """Open the ledger of a delivery, keep the spec and what it names next to it, and print the delivery's id.
+    """Open a delivery: keep the spec and the files it names in its ledger, and print its id.
 
-    Changes no region and no alias. Refused with 2 while another delivery of the model runs.
+    Changes no region and no alias. Refused (exit 2) while another delivery of the model runs.
 
     \b
     Examples:
@@ -83,7 +82,7 @@ def stage_open(
     from tidegate.app.stages import StageOpenOptions, open_stages
     from tidegate.app.wiring.attached import ResumeCredentials
     from tidegate.cli.credentials import prover_of
-    from tidegate.cli.output import print_json
+    from tidegate.cli.output import print_data
 
     trusted = trust_at(trust, Path() if delivery else spec.parent)
     options = StageOpenOptions(
@@ -97,9 +96,9 @@ def stage_open(
         patience=patience,
     )
     opened = open_stages(options)
-    if output is Output.JSON:
+    if output.is_data:
         steps = [step.model_dump(mode="json", exclude={"gates"}) | {"id": step.id} for step in opened.plan.steps]
-        print_json({"delivery": opened.delivery, "version": opened.plan.version.version, "steps": steps})
+        print_data({"delivery": opened.delivery, "version": opened.plan.version.version, "steps": steps}, output)
     else:
         print(opened.delivery)
     return 0
@@ -111,22 +110,23 @@ def stage_step(
         str, typer.Argument(help="A step's id, such as canary@eu-west-1/25; or a stage's name with the options below.")
     ],
     delivery: Delivery,
-    region: Annotated[str | None, typer.Option(help="Where.")] = None,
+    region: Annotated[str | None, typer.Option(help="Region.")] = None,
     weight: Annotated[int | None, typer.Option(help="Percent of users, for canary.")] = None,
-    wave: Annotated[int | None, typer.Option(help="Which wave, for bake.")] = None,
+    wave: Annotated[int | None, typer.Option(help="Number of the wave, for bake.")] = None,
     key: Annotated[
-        str | None, typer.Option(help="That of `stage open`: refused once somebody with another carries it on.")
+        str | None,
+        typer.Option(help="The key of `stage open`: refused once a process with another key carries the delivery."),
     ] = None,
     trust: TrustFile = None,
     state: State = STATE,
     tracking_uri: Tracking = None,
     output: As = Output.TEXT,
 ) -> int:
-    """Do one step of a delivery that `stage open` opened, as `deliver` does it.
+    """Run one step of a delivery that `stage open` opened.
 
-    Moves that step's region. One that is done already is not done again and exits with 0; one that was cut
-    short is repeated. A verdict takes the step's region back at once; `stage close` sees to all of them.
-    `tidegate stage STEP` says the same.
+    Moves the region of that step. A step that is done exits with 0 at once; one that was cut short is repeated.
+    A failed gate rolls back the step's region at once; `stage close` rolls back the others.
+    `tidegate stage STEP` is the same.
 
     \b
     Examples:
@@ -137,7 +137,7 @@ def stage_step(
     from pipelines.spec.trust import trust_at
     from tidegate.app.process import note
     from tidegate.app.stages import StageStepOptions, run_stage, step_id
-    from tidegate.cli.output import print_json
+    from tidegate.cli.output import print_data
 
     # What was kept in MLflow is believed by nobody's word: the trust file lies here, not next to the kept spec.
     options = StageStepOptions(
@@ -149,8 +149,8 @@ def stage_step(
         key=key,
     )
     result = run_stage(options, _display())
-    if output is Output.JSON:
-        print_json(result.model_dump(mode="json"))
+    if output.is_data:
+        print_data(result.model_dump(mode="json"), output)
     else:
         note(f"{result.step}: {result.reason}")
     return int(result.exit_code)
@@ -159,21 +159,18 @@ def stage_step(
 @stage.command("close")
 def stage_close(
     delivery: Annotated[
-        str | None, typer.Option(envvar="TIDEGATE_DELIVERY", help="The delivery's id, as `stage open` printed it.")
+        str | None, typer.Option(envvar="TIDEGATE_DELIVERY", help="Id of the delivery, as `stage open` prints it.")
     ] = None,
-    key: Annotated[
-        str | None, typer.Option(help="Instead of the id: the key with which `stage open` opened, if it came so far.")
-    ] = None,
-    spec: Annotated[Path, typer.Option("-f", "--file", help="With --key: the delivery's spec.")] = SPEC,
+    key: Annotated[str | None, typer.Option(help="In place of the id: the key that `stage open` was given.")] = None,
+    spec: Annotated[Path, typer.Argument(help="With --key: the delivery's spec.")] = SPEC,
     trust: TrustFile = None,
     state: State = STATE,
     tracking_uri: Tracking = None,
     output: As = Output.TEXT,
 ) -> int:
-    """End a delivery: delivered when every step is done, else take every region back. For exit handlers.
+    """End a delivery: delivered when all steps are done, else rolled back. For exit handlers.
 
-    Writes the report, and exits as `deliver` would have. Run again, it changes nothing and exits the same.
-    With a key that opened nothing it exits with 0.
+    Writes the report, and exits as `deliver` does. Idempotent. Exits with 0 when the key opened nothing.
 
     \b
     Examples:
@@ -183,7 +180,7 @@ def stage_close(
     from pipelines.spec.trust import trust_at
     from tidegate.app.process import note
     from tidegate.app.stages import StageCloseOptions, close_stages
-    from tidegate.cli.output import print_json, say
+    from tidegate.cli.output import print_data, say
 
     options = StageCloseOptions(
         state=state, trusted=trust_at(trust, Path()), tracking_uri=tracking_uri, delivery=delivery, key=key, spec=spec
@@ -192,8 +189,8 @@ def stage_close(
     if result is None:
         note(f"nothing to close: no delivery was opened with the key {key}")
         return 0
-    if output is Output.JSON:
-        print_json(result.model_dump(mode="json"))
+    if output.is_data:
+        print_data(result.model_dump(mode="json"), output)
     else:
         say(f"{result.ending}: {result.reason}")
     return int(result.exit_code)

@@ -5,26 +5,28 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from tidegate.cli.options import SPEC, STATE, As, Insecure, Output, Spec, SpecFile, State, Tracking
+from tidegate.cli.options import SPEC, STATE, As, AsList, Insecure, Spec, State, Tracking
+from tidegate.cli.output import ListOutput, Output
 
-workflow = typer.Typer(name="workflow", help="Deliveries as Argo Workflows: their template, their runs.")
+workflow = typer.Typer(name="workflow", help="Deliveries as Argo Workflows.")
 
 
 Context = Annotated[
-    str | None, typer.Option(help="Of the kubeconfig: the cluster that runs workflows; default: the current one.")
+    str | None, typer.Option(help="Context of the cluster that runs workflows; default: the current one.")
 ]
 
 
 @workflow.command("render")
-def render(spec: Spec = SPEC, output: As = Output.TEXT) -> int:
-    """Print the WorkflowTemplate of a delivery and what it needs around it, as YAML for `kubectl apply`.
+def render(spec: Spec = SPEC, output: AsList = ListOutput.TEXT) -> int:
+    """Print the WorkflowTemplate of a delivery and all that it needs, as YAML for `kubectl apply`.
 
-    Reads the spec and the files that it names; asks no cluster and no registry, changes nothing.
+    Reads the spec and the files that it names. Asks no cluster and no registry; changes nothing.
 
     \b
     Examples:
@@ -34,7 +36,7 @@ def render(spec: Spec = SPEC, output: As = Output.TEXT) -> int:
     from tidegate.app.clusters.workflows import render_workflow
     from tidegate.cli.output import print_objects
 
-    print_objects(render_workflow(spec), as_json=output is Output.JSON)
+    print_objects(render_workflow(spec), output)
     return 0
 
 
@@ -42,21 +44,17 @@ def render(spec: Spec = SPEC, output: As = Output.TEXT) -> int:
 def submit(
     version: Annotated[str, typer.Option(help="Number of the model version.", show_default=False)],
     spec: Spec = SPEC,
-    delivery: Annotated[
-        str, typer.Option(help="Carry on this delivery, whose workflow was lost, instead of a new one.")
-    ] = "",
-    apply: Annotated[
-        bool, typer.Option("--apply", help="Apply first what `workflow render` prints: the spec as it is here.")
-    ] = False,
+    delivery: Annotated[str, typer.Option(help="Continue this delivery, whose workflow was lost.")] = "",
+    apply: Annotated[bool, typer.Option("--apply", help="First apply what `workflow render` prints.")] = False,
     context: Context = None,
     state: State = STATE,
     tracking_uri: Tracking = None,
     output: As = Output.TEXT,
 ) -> int:
-    """Start a delivery in the cluster, by the WorkflowTemplate that is there, and print the workflow's name.
+    """Start a delivery in the cluster by its WorkflowTemplate, and print the workflow's name.
 
-    Returns at once. A workflow of the same model that runs is waited for by the cluster. With a tracking URI the
-    registry is asked where the version's files are; those on the disk of one machine are refused.
+    Returns at once; the cluster runs one workflow of a model at a time. With a tracking URI, a version whose files
+    lie on the disk of one machine is refused.
 
     \b
     Examples:
@@ -64,11 +62,11 @@ def submit(
       tidegate workflow submit delivery.yaml --version 7 --delivery 0f3c41d28a1b4c7e9d5f6a7b8c9d0e1f
     """
     from tidegate.app.clusters.workflows import SubmitOptions, submit_workflow
-    from tidegate.cli.output import print_json
+    from tidegate.cli.output import print_data
 
     submitted = submit_workflow(spec, SubmitOptions(version, delivery, apply, context, state, tracking_uri))
-    if output is Output.JSON:
-        print_json({"workflow": submitted.name, "namespace": submitted.namespace})
+    if output.is_data:
+        print_data({"workflow": submitted.name, "namespace": submitted.namespace}, output)
     else:
         print(submitted.name)
     return 0
@@ -76,28 +74,28 @@ def submit(
 
 @workflow.command("image")
 def image(
-    installed: Annotated[Path, typer.Argument(metavar="FOLDER", help="Into which tidegate was installed.")],
+    installed: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder into which tidegate was installed.")],
     base: Annotated[
         str,
         typer.Option(
-            help="An image with Python of the same version: a layout's PATH[:NAME], or REGISTRY/REPOSITORY@DIGEST.",
+            help="Base image with the same version of Python: a layout's PATH[:NAME], or REGISTRY/REPOSITORY@DIGEST.",
             show_default=False,
         ),
     ],
-    layout: Annotated[Path, typer.Option(help="OCI layout that gets the image.")] = Path("images"),
+    layout: Annotated[Path, typer.Option(help="OCI layout to write the image to.")] = Path("images"),
     push: Annotated[
-        str | None, typer.Option(metavar="REFERENCE", help="Push it there too: REGISTRY/REPOSITORY:TAG.")
+        str | None, typer.Option(metavar="REFERENCE", help="Also push the image: REGISTRY/REPOSITORY:TAG.")
     ] = None,
     insecure: Insecure = False,
     whole: Annotated[
-        bool, typer.Option("--whole", help="Pack all that is installed, and not only what steps need.")
+        bool, typer.Option("--whole", help="Pack all that is installed, not only what steps need.")
     ] = False,
     output: As = Output.TEXT,
 ) -> int:
     """Build the image that steps run in, without a container daemon, and print its name.
 
-    FOLDER is what `pip install --target FOLDER 'tidegate[deliver]'` leaves. Of it the image has what steps need,
-    compiled. The libraries are a layer of their own, which most releases share. The same folder gives the same digest.
+    FOLDER is what `pip install --target FOLDER 'tidegate[deliver]'` leaves. The image gets what steps need of it,
+    compiled, with the libraries in a layer of their own. The same folder gives the same digest.
 
     \b
     Examples:
@@ -111,18 +109,18 @@ def image(
     return build_step_image(
         ToolchainOptions(installed, base, layout, push, whole),
         RegistryLogin(insecure),
-        as_json=output is Output.JSON,
+        output=output,
     )
 
 
 @workflow.command("watch")
 def watch(
     name: Annotated[str, typer.Argument(help="The workflow, as `workflow submit` printed it.")],
-    spec: SpecFile = SPEC,
+    spec: Spec = SPEC,
     context: Context = None,
     output: As = Output.TEXT,
 ) -> int:
-    """Tell every step of a workflow as it begins and ends, until the workflow is over. Changes nothing.
+    """Print each step of a workflow as it begins and ends, until the workflow ends. Changes nothing.
 
     Exits as `deliver` would have.
 
@@ -131,7 +129,7 @@ def watch(
       tidegate workflow watch support-llm-7-x2v9k
     """
     from tidegate.app.clusters.workflows import watch_workflow
-    from tidegate.cli.views.workflow import print_progress, print_state
+    from tidegate.cli.commands.workflow import print_progress, print_state
 
-    tell = print_state if output is Output.JSON else print_progress
+    tell = partial(print_state, output=output) if output.is_data else print_progress
     return int(watch_workflow(name, spec, context, tell).exit_code)

@@ -8,6 +8,7 @@ from typing import IO
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
+from tidegate.cli.global_options import is_quiet
 from tidegate.core.text import printable
 
 
@@ -18,7 +19,15 @@ class PlainConsole(Console):
         self, *, file: IO[str] | None = None, width: int | None = None, soft_wrap: bool = False, stderr: bool = False
     ) -> None:
         super().__init__(
-            file=file, width=width, soft_wrap=soft_wrap, stderr=stderr, markup=False, emoji=False, highlight=False
+            file=file,
+            width=width,
+            soft_wrap=soft_wrap,
+            stderr=stderr,
+            # What goes to stderr by a console is progress; results go to stdout.
+            quiet=stderr and is_quiet(),
+            markup=False,
+            emoji=False,
+            highlight=False,
         )
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:

@@ -76,13 +76,20 @@ class PlainProgress:
         self.story = DeliveryState()
         self._console = console
         self._last: dict[tuple[str, str], tuple[GateOutcome | None, datetime]] = {}
+        self._said: dict[tuple[str, str], str] = {}
 
     def on_event(self, event: Event) -> None:
         before, self.story = self.story, self.story.apply(event)
         text = self._line(event, before)
-        if text:
+        if text and self._is_new(event, text):
             elapsed = stopwatch(self.story.elapsed_seconds(event.at))
             self._console.print(f"{elapsed:>7}  {one_line(text)}", highlight=False, markup=False, soft_wrap=True)
+
+    def _is_new(self, event: Event, text: str) -> bool:
+        """Whether the last line of the same step and gate was another: a poll without news prints nothing."""
+        key = (event.step, f"{event.data.get('gate', '')}@{event.data.get('region', '')}")
+        before, self._said[key] = self._said.get(key), text
+        return before != text
 
     def _line(self, event: Event, before: DeliveryState) -> str:
         """What to say about the event; empty when it says nothing new."""
@@ -103,7 +110,9 @@ class PlainProgress:
         if event.kind == "failed":
             return f"{event.step}: FAILED: {event.message}"
         took = f" in {duration(step.seconds(event.at))}" if step and event.kind == "done" else ""
-        return f"{event.step}: {event.kind}{took}" + (f", {event.message}" if event.message else "")
+        expected = step.expected_seconds if step and event.kind == "started" else 0
+        left = f", about {duration(expected)}" if expected else ""
+        return f"{event.step}: {event.kind}{took}{left}" + (f", {event.message}" if event.message else "")
 
     def _delivery(self, event: Event) -> str:
         story = self.story

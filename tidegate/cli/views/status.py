@@ -1,11 +1,11 @@
-"""`tidegate status` as lines and as JSON."""
+"""`tidegate status` and `tidegate history` as lines and as JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from datetime import datetime
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 
-from pipelines.views.status import DeliveryStatus, FleetSnapshot, StatusReport
+from pipelines.views.status import DeliveryStatus, FleetSnapshot, PastDelivery, StatusReport
 from pipelines.views.wording import people
 from registry.model import DeliverySummary
 from rollouts.model import CarrierHeartbeat, RegionPhase, RegionState
@@ -38,6 +38,30 @@ def status_data(report: StatusReport) -> dict[str, object]:
         "carried": {region: each.model_dump(mode="json") for region, each in fleet.carried.items()},
         "silent": fleet.silent,
     }
+
+
+def history_data(found: Sequence[PastDelivery]) -> list[dict[str, object]]:
+    """The deliveries as data for `-o json`."""
+    return [each.summary.model_dump(mode="json") | {"alive": each.alive} for each in found]
+
+
+def history_lines(found: Sequence[PastDelivery]) -> Iterator[str]:
+    """A line for each delivery, below the names of the columns."""
+    if not found:
+        yield "no delivery yet"
+        return
+    rows = [("DELIVERY", "VERSION", "STARTED (UTC)", "TOOK", "OUTCOME"), *(_history_row(each) for each in found)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+
+
+def _history_row(each: PastDelivery) -> tuple[str, str, str, str, str]:
+    past = each.summary
+    took = duration((past.ended - past.started).total_seconds()) if past.ended else "-"
+    at = f"at {past.last_step or 'its start'}"
+    outcome = f"{past.outcome}: {past.reason}" if past.outcome else f"running, {at}" if each.alive else f"died {at}"
+    return past.id, past.version, f"{past.started.astimezone(UTC):%F %H:%M}", took, outcome
 
 
 def region_data(region: RegionState) -> dict[str, object]:

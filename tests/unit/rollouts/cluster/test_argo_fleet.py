@@ -11,10 +11,9 @@ from fakes.kube.requests import Fault, Refuse
 
 from rollouts.errors import EngineDidNotStart, FleetError, Invalid, NotPossible, Overruled
 from rollouts.kube.resources import PODS, REPLICA_SETS, SERVICES
-from rollouts.manifests.conventions import PREVIOUS, stable_service
+from rollouts.manifests.conventions import PREVIOUS, TrafficRouter, stable_service
 from rollouts.manifests.manifest import Release, Site
 from rollouts.manifests.objects.access import access
-from rollouts.manifests.traffic_spec import TrafficRouter
 from rollouts.model import Engine, RegionPhase
 from tidegate.core.model import Json
 from tidegate.core.names import POD_TEMPLATE_HASH, ROLE

@@ -21,8 +21,7 @@ from hypothesis import strategies as st
 from rollouts.cluster.fleet import ArgoFleet
 from rollouts.cluster.routes import HttpRoutes, RouteKind, VirtualServices
 from rollouts.kube.resources import SERVICES, resource_of
-from rollouts.manifests.conventions import canary_service, stable_service
-from rollouts.manifests.traffic_spec import TrafficRouter
+from rollouts.manifests.conventions import TrafficRouter, canary_service, stable_service
 from tidegate.core.errors import TidegateError
 from tidegate.core.model import Json
 from tidegate.core.names import DELIVERY

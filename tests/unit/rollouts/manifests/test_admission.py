@@ -13,10 +13,11 @@ import pytest
 from fakes.clusters.admission import OBJECTS_OUTSIDE, OTHER, PODS_OUTSIDE, ROLLOUTS_OUTSIDE, Refusing, engine
 from fakes.fleet import fleet_spec, release
 
+from rollouts.manifests.conventions import RenderPart
 from rollouts.manifests.manifest import Site
 from rollouts.manifests.objects.access import policy_names
 from rollouts.manifests.objects.admission_policies import AdmissionScope
-from rollouts.manifests.render import RenderPart, render
+from rollouts.manifests.render import render
 from rollouts.manifests.schema import problems_in
 from tidegate.core.model import Json
 

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from fakes.fleet import fleet_spec, release
 
-from rollouts.manifests.render import RenderPart, render
+from rollouts.manifests.conventions import RenderPart
+from rollouts.manifests.render import render
 from rollouts.manifests.schema import problems_in
 from tidegate.core.model import Json
 

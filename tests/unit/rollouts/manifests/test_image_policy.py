@@ -18,8 +18,9 @@ from engine_images.oci.model import MANIFEST, Descriptor
 from engine_images.oci.reference import ImageReference
 from engine_images.oci.signatures import SIGNATURE, signed_payload, with_signature
 from engine_images.signature import verify
+from rollouts.manifests.conventions import RenderPart
 from rollouts.manifests.objects.admission_policies import AdmissionScope
-from rollouts.manifests.render import RenderPart, render
+from rollouts.manifests.render import render
 from rollouts.manifests.schema import problems_in
 from tidegate.core.errors import UsageError
 from tidegate.core.model import Json

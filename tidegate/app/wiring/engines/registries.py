@@ -63,7 +63,10 @@ class RegistryLogin:
         if layout:
             yield InLayout(OciLayout(layout[0]), layout[1])
             return
-        with self.opened_reference(ImageReference.parse(image)) as images:
+        reference = ImageReference.parse(image)
+        if "/" not in image:
+            raise UsageError(f"{image}: no such OCI layout", hint="an image in a registry is REGISTRY/REPOSITORY:TAG")
+        with self.opened_reference(reference) as images:
             yield images
 
     @contextmanager

@@ -14,7 +14,7 @@ from slo.model import Labels
 from slo.spec import CountedBy
 from tidegate.app.process import note
 from tidegate.app.wiring.specs import read_spec
-from tidegate.cli.output import print_json
+from tidegate.cli.output import OutputForm, print_data
 from tidegate.core.errors import UsageError
 from tidegate.core.files import write_atomically
 
@@ -40,15 +40,15 @@ class ExportOptions:
     counted_by: str
 
 
-def export_slos(spec_path: Path, target: Path, asked: ExportOptions, *, as_json: bool) -> int:
+def export_slos(spec_path: Path, target: Path, asked: ExportOptions, *, output: OutputForm) -> int:
     """Write the files that are not there yet as they should be; leaves every other file of the folder alone."""
     if target.exists() and not target.is_dir():
         raise UsageError(f"{target} is no folder", hint="name one with --out")
     files = export_files(_export_request(read_spec(spec_path), spec_path, asked))
     states = {file.name: _state(target / file.name, file) for file in files}
     write_atomically({target / file.name: file.text for file in files if states[file.name] != "unchanged"})
-    if as_json:
-        print_json([_line(target, file, states[file.name]) for file in files])
+    if output.is_data:
+        print_data([_line(target, file, states[file.name]) for file in files], output)
         return 0
     for file in files:
         print(f"{target / file.name}: {states[file.name]}; {file.holds}")

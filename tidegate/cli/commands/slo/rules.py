@@ -15,7 +15,7 @@ from slo.outputs import prometheus_rule, rule_file
 from slo.rules import RuleGroup, RuleOptions, rules_for
 from slo.windows import AlertWindows, windows_among, windows_by_period
 from tidegate.app.process import note
-from tidegate.cli.output import print_json
+from tidegate.cli.output import OutputForm, print_data
 from tidegate.core.durations import parse_prometheus_duration, prometheus_duration
 from tidegate.core.errors import ExitCode, UsageError
 from tidegate.core.files import Unreadable, read_text, text_of, write_atomically
@@ -185,19 +185,19 @@ def _text(path: Path, found: list[RuleDocument]) -> str:
     return "".join([rule_file(plain)] * bool(plain) + objects)
 
 
-def validate_slos(asked: SloInput, *, as_json: bool) -> int:
+def validate_slos(asked: SloInput, *, output: OutputForm) -> int:
     """Tell what the files promise, or all that is wrong with them."""
     try:
         documents = rule_documents(asked)
     except SpecError as error:
-        if not as_json:
+        if not output.is_data:
             raise
-        print_json({"valid": False, "files": [], "problems": [asdict(problem) for problem in error.problems]})
+        print_data({"valid": False, "files": [], "problems": [asdict(problem) for problem in error.problems]}, output)
         return ExitCode.USAGE
     files = {path: [slo for document in found for slo in document.group.slos] for path, found in documents.items()}
-    if as_json:
+    if output.is_data:
         listed = [{"file": str(path), "slos": [slo.id for slo in slos]} for path, slos in files.items()]
-        print_json({"valid": True, "files": listed, "problems": []})
+        print_data({"valid": True, "files": listed, "problems": []}, output)
         return ExitCode.DELIVERED
     for path, slos in files.items():
         print(f"{path}: {', '.join(slo.id for slo in slos)}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pipelines.workflow.runs import WorkflowState, progress_lines
+from tidegate.cli.output import OutputForm, data_line
 
 
 def print_progress(last: WorkflowState | None, now: WorkflowState) -> None:
@@ -11,7 +12,7 @@ def print_progress(last: WorkflowState | None, now: WorkflowState) -> None:
         print(line, flush=True)
 
 
-def print_state(last: WorkflowState | None, now: WorkflowState) -> None:
-    """The whole state as a line of JSON, whenever it is another one."""
+def print_state(last: WorkflowState | None, now: WorkflowState, *, output: OutputForm) -> None:
+    """The whole state as a document of a stream, whenever it is another one."""
     if now != last:
-        print(now.model_dump_json(), flush=True)
+        print(data_line(now.model_dump(mode="json"), output), flush=True)

@@ -1,0 +1,254 @@
+"""What people type by habit works: `-h`, `-o`, `-f`, global options on either side of the command, completion."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+import yaml
+
+from tidegate import __version__
+from tidegate.app.process import note
+from tidegate.cli import command_line, main
+from tidegate.cli.command import SECTIONS
+from tidegate.cli.output import ListOutput, Output, data_line, print_data, print_objects
+
+TIDEGATE = Path(sys.executable).with_name("tidegate")
+
+
+def root() -> Any:
+    return typer.main.get_command(command_line())
+
+
+def groups() -> list[str]:
+    return [name for name, command in root().commands.items() if hasattr(command, "commands")]
+
+
+def leaves() -> list[tuple[str, ...]]:
+    found: list[tuple[str, ...]] = []
+    for name, command in root().commands.items():
+        inner = getattr(command, "commands", None)
+        found += [(name, verb) for verb in inner] if inner else [(name,)]
+    return found
+
+
+@pytest.fixture
+def noisy(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """`tidegate init` tells the person who waits something."""
+
+    def run(*_: object) -> int:
+        note("working")
+        print("done")
+        return 0
+
+    monkeypatch.setattr("tidegate.cli.commands.init.write_example", run)
+    return monkeypatch
+
+
+@pytest.fixture
+def logs() -> Iterator[None]:
+    """The root logger, put back afterwards."""
+    logger = logging.getLogger()
+    before, level = list(logger.handlers), logger.level
+    yield
+    logger.handlers[:] = before
+    logger.setLevel(level)
+
+
+def test_the_version_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert main(["-q", "--version"]) == 0
+    assert capsys.readouterr().out == f"tidegate {__version__}\n" * 2
+
+
+def test_the_version_imports_no_command() -> None:
+    code = "import sys\nfrom tidegate.cli import main\nmain(['--version'])\nprint('typer' in sys.modules)"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout == f"tidegate {__version__}\nFalse\n"
+
+
+@pytest.mark.parametrize("words", [(), *leaves(), *((name,) for name in groups())], ids=" ".join)
+def test_h_is_help_everywhere(capsys: pytest.CaptureFixture[str], words: tuple[str, ...]) -> None:
+    assert main([*words, "-h"]) == 0
+    short = capsys.readouterr().out
+    assert main([*words, "--help"]) == 0
+    assert capsys.readouterr().out == short
+    assert "-h, --help" in short
+
+
+@pytest.mark.parametrize("group", groups())
+def test_a_group_alone_prints_its_help_and_did_nothing(capsys: pytest.CaptureFixture[str], group: str) -> None:
+    assert main([group]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith(f"Usage: tidegate {group} [OPTIONS] COMMAND [ARGS]...")
+
+
+def test_the_top_help_is_in_sections_and_cuts_nothing_in_eighty_columns(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(["--help"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line[:-1] for line in lines if line[:-1] in SECTIONS] == list(SECTIONS)
+    assert not any(line.endswith("...") for line in lines[1:])
+    for name in (name for names in SECTIONS.values() for name in names):
+        (line,) = (line for line in lines if line.startswith(f"  {name} "))
+        assert line.endswith(".")
+    assert not any(line.startswith("  stage ") for line in lines)
+
+
+@pytest.mark.parametrize("name", ["schema", "notify", "stage"])
+def test_what_machines_call_works_though_the_top_help_leaves_it_out(name: str) -> None:
+    assert name in root().commands
+    assert name not in {each for names in SECTIONS.values() for each in names}
+
+
+@pytest.mark.parametrize("arguments", [["-q", "init"], ["init", "-q"], ["--quiet", "init", "--debug"]])
+def test_quiet_stands_on_either_side_of_the_command(
+    capsys: pytest.CaptureFixture[str], noisy: pytest.MonkeyPatch, arguments: list[str]
+) -> None:
+    assert main(arguments) == 0
+    assert capsys.readouterr() == ("done\n", "")
+
+
+def test_quiet_holds_for_one_command_only(capsys: pytest.CaptureFixture[str], noisy: pytest.MonkeyPatch) -> None:
+    main(["init", "-q"])
+    main(["init"])
+    assert capsys.readouterr().err == "working\n"
+
+
+def test_quiet_says_what_went_wrong_all_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["-q", "schema", "nope"]) == 2
+    assert "no schema is called `nope`" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_colors_kubeconfig_and_log_level_hold_for_the_process(
+    noisy: pytest.MonkeyPatch, logs: None, tmp_path: Path, before: bool
+) -> None:
+    for name in ("NO_COLOR", "KUBECONFIG"):
+        noisy.setenv(name, "")
+    said = ["--no-color", "--kubeconfig", str(tmp_path / "config"), "--log-level", "debug"]
+    assert main([*said, "init"] if before else ["init", *said]) == 0
+    assert (os.environ["NO_COLOR"], os.environ["KUBECONFIG"]) == ("1", str(tmp_path / "config"))
+    assert logging.getLogger().level == logging.DEBUG
+
+
+def test_log_lines_of_others_hold_no_password(
+    capsys: pytest.CaptureFixture[str], noisy: pytest.MonkeyPatch, logs: None
+) -> None:
+    def run(*_: object) -> int:
+        logging.getLogger("httpx").info("GET http://ann:s3cret@mlflow.example/api")
+        return 0
+
+    noisy.setattr("tidegate.cli.commands.init.write_example", run)
+    assert main(["init", "--log-level", "info"]) == 0
+    err = capsys.readouterr().err
+    assert "INFO httpx: GET http://mlflow.example/api" in err
+    assert "s3cret" not in err
+
+
+@pytest.mark.parametrize("command", ["plan", "deliver", "status", "history", "rollback", "doctor", "report", "traffic"])
+def test_f_names_the_spec(capsys: pytest.CaptureFixture[str], tmp_path: Path, command: str) -> None:
+    assert main([command, "-f", str(tmp_path / "nowhere.yaml")]) == 2
+    assert capsys.readouterr().err.startswith(f"{tmp_path}/nowhere.yaml: found no such file")
+
+
+@pytest.mark.parametrize("words", [["stage", "open"], ["workflow", "watch", "name"]], ids=" ".join)
+def test_the_spec_stands_where_only_f_was(capsys: pytest.CaptureFixture[str], tmp_path: Path, words: list[str]) -> None:
+    for named in (
+        [str(tmp_path / "no.yaml")],
+        ["-f", str(tmp_path / "no.yaml")],
+        ["--file", str(tmp_path / "no.yaml")],
+    ):
+        assert main([*words, *named]) == 2
+        assert capsys.readouterr().err.startswith(f"{tmp_path}/no.yaml: found no such file")
+
+
+def test_f_names_the_gates(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert main(["gate", "check", "-f", str(tmp_path / "no.yaml"), "--evidence", "e"]) == 2
+    assert capsys.readouterr().err.startswith(f"{tmp_path}/no.yaml: found no such file")
+
+
+def test_a_spec_is_not_given_twice(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", "a.yaml", "-f", "b.yaml"]) == 2
+    assert capsys.readouterr().err == (
+        "tidegate: the spec is given twice: a.yaml, and b.yaml by -f; see `tidegate plan --help`\n"
+    )
+
+
+@pytest.mark.parametrize("words", leaves(), ids=" ".join)
+def test_o_is_output_wherever_a_command_reports(words: tuple[str, ...]) -> None:
+    command = root().commands[words[0]]
+    command = command.commands[words[1]] if len(words) > 1 else command
+    options = {option: each for each in command.params for option in each.opts}
+    if "--output" in options and words != ("slo", "export"):
+        assert options["-o"] is options["--output"]
+        assert {"json", "yaml"} <= {each.value for each in options["-o"].type_descriptor.choices} or words[0] == "gate"
+
+
+def test_json_and_yaml_say_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+    data = {"region": "eu-west-1", "file": Path("a"), "weights": [5, 25], "note": "two\nlines"}
+    print_data(data, Output.JSON)
+    as_json = capsys.readouterr().out
+    print_data(data, Output.YAML)
+    assert yaml.safe_load(capsys.readouterr().out) == json.loads(as_json) == data | {"file": "a"}
+
+
+def test_a_stream_is_a_line_of_json_or_a_document_of_yaml_each() -> None:
+    assert data_line({"a": [1]}, Output.JSON) == '{"a":[1]}'
+    assert data_line({"a": [1]}, Output.YAML) == "---\na:\n- 1"
+
+
+def test_objects_have_the_names_that_kubectl_gives_them(capsys: pytest.CaptureFixture[str]) -> None:
+    objects = [
+        {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "llm"}},
+        {"apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout", "metadata": {"name": "llm"}},
+    ]
+    print_objects(objects, ListOutput.NAME)
+    assert capsys.readouterr().out == "service/llm\nrollout.argoproj.io/llm\n"
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_each_shell_has_a_script(capsys: pytest.CaptureFixture[str], shell: str) -> None:
+    assert main(["completion", shell]) == 0
+    out = capsys.readouterr().out
+    assert f"_TIDEGATE_COMPLETE=complete_{shell}" in out
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash here")
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        (["tidegate", "hist"], {"history"}),
+        (["tidegate", "gate", "re"], {"replay"}),
+        (["tidegate", "completion", "z"], {"zsh"}),
+        (["tidegate", "status", "--out"], {"--output"}),
+    ],
+    ids=str,
+)
+def test_bash_completes_what_was_begun(tmp_path: Path, typed: list[str], offered: set[str]) -> None:
+    script = tmp_path / "tidegate.bash"
+    script.write_text(
+        subprocess.run([TIDEGATE, "completion", "bash"], capture_output=True, text=True, check=True).stdout
+    )
+    asked = f"""
+source {script}
+COMP_WORDS=({" ".join(typed)})
+COMP_CWORD={len(typed) - 1}
+_tidegate_completion tidegate
+printf '%s\\n' "${{COMPREPLY[@]}}"
+"""
+    environment = os.environ | {"PATH": f"{TIDEGATE.parent}{os.pathsep}{os.environ['PATH']}"}
+    run = subprocess.run(["bash", "-c", asked], capture_output=True, text=True, check=True, env=environment)
+    assert (set(run.stdout.split()), run.stderr) == (offered, "")

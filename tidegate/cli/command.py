@@ -1,0 +1,199 @@
+"""What every command and group has in common: the global options, `-h`, `-f`, and help that is never cut."""
+
+from __future__ import annotations
+
+import copy
+import sys
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from tidegate.cli.global_options import global_options
+from tidegate.core.errors import ExitCode
+
+if TYPE_CHECKING:
+    Mixed = TyperCommand
+else:
+    Mixed = object
+
+HELP_NAMES = ["-h", "--help"]
+WHOLE = 1_000
+"""Characters of a description: the list of commands wraps it, and cuts nothing."""
+FILES = ("spec", "gates")
+"""Arguments that `-f` may say too."""
+SECTIONS = {
+    "Start": ("init", "doctor", "setup", "completion"),
+    "Deliver": ("plan", "deliver", "status", "history", "approve", "resume", "rollback", "report"),
+    "Platform": ("model", "engine", "rollout", "gate", "slo", "workflow", "serve", "audit"),
+    "Sandbox on this machine": ("fleet", "traffic"),
+}
+"""The commands of the top help in the order of need. The others are for editors, workflows and checks of a spec."""
+NAME_WIDTH = max(len(name) for names in SECTIONS.values() for name in names)
+HINT = "-q, --log-level, --no-color, --kubeconfig and --debug: see `tidegate --help`."
+
+
+def _parameters(declared: Callable[..., None]) -> list[Any]:
+    """The options that a function declares, as Typer makes them."""
+    holder = typer.Typer(add_completion=False)
+    holder.command()(declared)
+    command: Any = typer.main.get_command(holder)
+    return list(command.params)
+
+
+def _print_version(value: bool) -> None:
+    from tidegate import __version__
+
+    if value:
+        print(f"tidegate {__version__}")
+        raise typer.Exit
+
+
+def _version(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", is_eager=True, expose_value=False, callback=_print_version, help="Print the version and exit."
+        ),
+    ] = False,
+) -> None: ...
+
+
+def _use_file(ctx: typer.Context, value: Path | None) -> None:
+    """What `-f` names is the value of the argument where the argument is not given."""
+    if value is not None:
+        name = next(each.name for each in ctx.command.params if each.name in FILES)
+        ctx.default_map = {**(ctx.default_map or {}), name: value}
+
+
+def _file(
+    file: Annotated[
+        Path | None,
+        typer.Option(
+            "-f",
+            "--file",
+            metavar="FILE",
+            is_eager=True,
+            expose_value=False,
+            callback=_use_file,
+            help="In place of the argument.",
+        ),
+    ] = None,
+) -> None: ...
+
+
+@cache
+def _shown() -> list[Any]:
+    return _parameters(global_options)
+
+
+@cache
+def _hidden() -> list[Any]:
+    """Of a command: its help points to `tidegate --help`."""
+    hidden = [copy.copy(each) for each in _shown()]
+    for each in hidden:
+        each.hidden = True
+    return hidden
+
+
+class Everywhere(Mixed):
+    """What commands and groups do alike."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """With the options that no command declares itself."""
+        *own, last = super().get_params(ctx)
+        return [*own, *self.added_params(), last]
+
+    def added_params(self) -> list[Any]:
+        """The options of all commands, hidden."""
+        return _hidden()
+
+    def get_help_option_names(self, ctx: Any) -> list[str]:  # noqa: ARG002
+        """In this order, and also in the reference."""
+        return HELP_NAMES
+
+    def get_short_help_str(self, limit: int = WHOLE) -> str:
+        """The first sentence, whole."""
+        return super().get_short_help_str(max(limit, WHOLE))
+
+
+class Command(Everywhere, TyperCommand):
+    """A command of tidegate."""
+
+    def added_params(self) -> list[Any]:
+        """With `-f` where an argument is a file that it may name."""
+        takes_file = any(each.name in FILES and each.param_type_name == "argument" for each in self.params)
+        return [*(_file_option() if takes_file else ()), *_hidden()]
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Refuse a file that is given twice: one of them would be ignored."""
+        rest = super().parse_args(ctx, args)
+        for name in ctx.default_map or {}:
+            source = ctx.get_parameter_source(name)
+            if source is not None and source.name == "COMMANDLINE":
+                ctx.fail(f"the {name} is given twice: {ctx.params[name]}, and {ctx.default_map[name]} by -f")
+        return rest
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        """And where the other options are."""
+        super().format_epilog(ctx, formatter)
+        formatter.write_paragraph()
+        formatter.write_text(HINT)
+
+
+@cache
+def _file_option() -> list[Any]:
+    return _parameters(_file)
+
+
+class Group(Everywhere, TyperGroup):
+    """A group of commands; alone it prints its help, and exits with 2 because nothing was done."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if not args and not ctx.resilient_parsing:
+            print(ctx.get_help(), file=sys.stderr)
+            raise typer.Exit(ExitCode.USAGE)
+        return super().parse_args(ctx, args)
+
+
+class Root(Group):
+    """`tidegate` itself: its help shows the global options, and its commands in the order of need."""
+
+    def added_params(self) -> list[Any]:
+        return [*_version_option(), *_shown()]
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """In the order of need; the reference follows it."""
+        first = [name for names in SECTIONS.values() for name in names]
+        return [*first, *(name for name in super().list_commands(ctx) if name not in first)]
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Commands first: who asks for help at the top looks for one."""
+        for title, names in SECTIONS.items():
+            rows = [(name, self.commands[name].get_short_help_str()) for name in names]
+            with formatter.section(title):
+                # One column for all sections.
+                formatter.write_dl(rows, col_spacing=2 + NAME_WIDTH - max(map(len, names)))
+        options = [record for each in self.get_params(ctx) if (record := each.get_help_record(ctx))]
+        with formatter.section("Global options, before or after the command"):
+            formatter.write_dl(options)
+
+
+@cache
+def _version_option() -> list[Any]:
+    return _parameters(_version)
+
+
+def add_command(app: typer.Typer, command: Callable[..., int] | typer.Typer) -> None:
+    """Add a command, or a group with its commands."""
+    if not isinstance(command, typer.Typer):
+        app.command(cls=Command)(command)
+        return
+    for each in command.registered_commands:
+        each.cls = Command
+    own = command.info.cls
+    kind = own if isinstance(own, type) else Group
+    app.add_typer(command, cls=kind)
