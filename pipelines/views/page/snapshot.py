@@ -11,6 +11,7 @@ from pipelines.events.state import DeliveryState, state_of
 from pipelines.requests import QueuedRequest, RequestState
 from registry.model import DeliverySummary, Event
 from tidegate.core.clock import Clock
+from tidegate.core.errors import NotGenuine
 from tidegate.core.model import Value
 
 
@@ -122,7 +123,7 @@ class SnapshotReader:
     def _story(self, delivery: DeliverySummary) -> DeliveryState | None:
         try:
             return ended(state_of(self._ledgers.events(delivery.id)), delivery)
-        except ValueError:
+        except (NotGenuine, ValueError):
             # Anyone who may write to MLflow may write nonsense; it hides this delivery, and no other.
             return None
 

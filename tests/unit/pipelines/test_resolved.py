@@ -15,7 +15,7 @@ from pipelines.model import Plan, Resolved
 from pipelines.plan.planner import refuse_other_files, refuse_other_plan, settings_digest
 from pipelines.spec.delivery import Delivery
 from registry.model import Event
-from tidegate.core.errors import ExitCode
+from tidegate.core.errors import ExitCode, NotGenuine
 
 FILES = {"specs/delivery.yaml": "a" * 64, "golden.jsonl": "b" * 64}
 PROMPTS = 12
@@ -100,7 +100,7 @@ def test_a_plan_whose_spec_lies_outside_the_kept_files_is_refused_before_it_is_r
     Steps(world, tmp_path)
     first = world.ledger.events[0]
     forged: list[Event] = [first.model_copy(update={"data": {**first.data, "spec_file": path}})]
-    with pytest.raises(NotAsPlanned, match="spec_file: Value error, a path of a file below the model's folder"):
+    with pytest.raises(NotGenuine, match="spec_file: Value error, a path of a file below the model's folder"):
         spec_file_of(forged)
 
 
