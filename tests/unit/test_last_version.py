@@ -42,7 +42,9 @@ def command(name: str) -> Any:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_is_there_with_every_option(name: str) -> None:
-    options = {each for parameter in command(name).params for each in (*parameter.opts, *parameter.secondary_opts)}
+    found = command(name)
+    parameters = found.get_params(typer.Context(found))
+    options = {each for parameter in parameters for each in (*parameter.opts, *parameter.secondary_opts)}
     assert set(COMMANDS[name]) - {"--help"} <= options
 
 
