@@ -201,7 +201,8 @@ class AnswersAllow(Payload):
     """`allowed`: the step that waited has answers enough."""
 
     kind = EventKind.ALLOWED
-    approval: str
+    approval: str = ""
+    """What was waited for."""
     by: tuple[str, ...] = ()
     """Who, each with how that was proven."""
 

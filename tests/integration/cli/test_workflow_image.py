@@ -12,18 +12,18 @@ from fakes.engines.engine_image import small_base
 from fakes.services.oci_registry import RegistryServer
 from fakes.terminal import Tidegate
 
-from engine_images.oci.toolchain import STEPS, PackingList
-
 
 @pytest.fixture
 def installed(tmp_path: Path) -> Path:
-    """As pip leaves it, of tidegate and of all that its steps need; each with one small module."""
+    """As pip leaves it, of tidegate and of what it requires; each with one small module."""
     folder = tmp_path / "installed"
-    for name in ("tidegate", *PackingList.read(STEPS).needs):
+    requires = {"tidegate": ["httpx", "hera", 'openai ; extra == "deliver"'], "httpx": [], "openai": ["httpx"]}
+    for name, others in requires.items():
         module = f"{name.replace('-', '_')}/cli/__init__.py"
         write(folder / module, "def main() -> int:\n    return 0\n")
         record = f"{name}-1.dist-info"
-        write(folder / record / "METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1\n")
+        needed = "".join(f"Requires-Dist: {other}\n" for other in others)
+        write(folder / record / "METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1\n" + needed)
         write(folder / record / "RECORD", f"{module},,\n{record}/METADATA,,\n")
     small_base(tmp_path / "base")
     return folder

@@ -13,7 +13,6 @@ from pipelines.events.journal import opening_of
 from pipelines.events.payloads import (
     FORMAT,
     AnswerIgnored,
-    AnswersAllow,
     Closing,
     DeliveryPayload,
     Opening,
@@ -34,7 +33,6 @@ KINDS = get_args(DeliveryPayload)
 NEEDED: dict[type[Payload], dict[str, object]] = {
     TrafficShift: {"region": "a"},
     VerdictPayload: {"gate": "errors", "outcome": "pass"},
-    AnswersAllow: {"approval": "wave@2"},
     AnswerIgnored: {"approval": "wave@2"},
     Returned: {"region": "a"},
     Closing: {"outcome": "delivered"},
