@@ -53,7 +53,7 @@ def failed(machine: Machine, finished: Finished, code: int) -> str:
 def test_a_model_that_is_not_registered(machine: Machine) -> None:
     write_spec(machine.folder, model={"name": "unknown"})
     line = refused(machine.tidegate("deliver"), 2)
-    assert "models:/unknown: no such model" in line and "there are tiny" in line
+    assert "models:/unknown: no such model" in line and "mlflow.db, which has tiny" in line
 
 
 def test_an_alias_that_no_version_has(machine: Machine) -> None:
