@@ -13,7 +13,7 @@ SIDE_BY_SIDE := -n 2 --dist loadfile
 TEST_TOOLS := docker-registry skopeo umoci
 CLUSTERKIT ?= ../shared/clusterkit
 CLUSTER := .cluster
-GENERATED := $(SCHEMAS:%=schema/%.schema.json) reference/cli.md reference/compatibility.md
+GENERATED := $(SCHEMAS:%=schema/%.schema.json) reference/cli.md reference/compatibility.md reference/errors.md
 
 help: ## Show this list.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -135,7 +135,8 @@ endef
 define generate
 mkdir -p $(1)/schema $(1)/reference; for kind in $(SCHEMAS); do $(BIN)/tidegate schema $$kind > $(1)/schema/$$kind.schema.json; done; \
 $(BIN)/typer docs/commands.py utils docs --name tidegate --output $(1)/reference/cli.md >/dev/null; \
-$(BIN)/python docs/compatibility.py > $(1)/reference/compatibility.md
+$(BIN)/python docs/compatibility.py > $(1)/reference/compatibility.md; \
+$(BIN)/python docs/errors.py > $(1)/reference/errors.md
 endef
 
 define apt
