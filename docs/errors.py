@@ -63,7 +63,7 @@ def page() -> str:
 
 
 HEAD = (
-    "# Messages of errors",
+    "# Error messages",
     "",
     "*For everyone who met one, or who writes a program that reads exit codes.* `make gen` writes this page from the"
     " code. Words in `<>` are those of the moment. Problems of a file have a form of their own,"
