@@ -180,7 +180,7 @@ class OciLayout:
             return found[0].model_copy(update={"annotations": {}})
         names = ", ".join(entry.annotations.get(REFERENCE, entry.digest) for entry in entries) or "no image"
         wanted = f"an image {reference}" if reference else "one image"
-        raise BrokenImage(f"{self.root} has not {wanted}", hint=f"it has: {names}")
+        raise BrokenImage(f"{self.root} has no {wanted}", hint=f"it has: {names}")
 
     def _entries(self) -> list[Descriptor]:
         path = self.root / INDEX_FILE
@@ -222,7 +222,7 @@ def _room_on_disk(where: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno not in {errno.ENOSPC, errno.EDQUOT}:
             raise
-        raise DiskFull(f"no room left on the disk of {where}", hint="free some, and say the same again") from error
+        raise DiskFull(f"no room left on the disk of {where}", hint="free some, and retry") from error
 
 
 def write_layer(layout: OciLayout, title: str, files: Mapping[str, Source], *, executable: frozenset[str]) -> Layer:

@@ -36,7 +36,7 @@ class MetricsServer(Collector):
         try:
             self._server, self._thread = start_http_server(port, host, registry)
         except OSError as error:
-            hint = "say another --metrics-address"
+            hint = "name another --metrics-address"
             raise OutsideError(f"cannot serve metrics at {host}:{port}: {error}", hint=hint) from error
         reached = LOOPBACK if host in ANY else host
         self.address = f"http://{reached}:{self._server.server_port}"

@@ -156,7 +156,7 @@ async def take_step(context: Context, wanted: str) -> StepResult:
     await refuse_unproven_heir(context, await context.journal.recorded())
     missing = missing_before(context.plan, step, done)
     if missing:
-        raise UsageError(f"{step.id} comes after {missing[0]}, which is not done", hint="say its steps in their order")
+        raise UsageError(f"{step.id} comes after {missing[0]}, which is not done", hint="run its steps in order")
     return await _take(context, step)
 
 

@@ -40,10 +40,10 @@ def previous_of(states: Mapping[str, RegionState], alias: str | None) -> str:
     known = {state.previous.version for state in states.values() if state.previous}
     if len(known) > 1:
         each = ", ".join(f"{name} {state.previous.version}" for name, state in states.items() if state.previous)
-        raise UsageError(f"the regions have different versions before theirs ({each})", hint="say which: --to VERSION")
+        raise UsageError(f"the regions have different versions before theirs ({each})", hint="choose one: --to VERSION")
     found = next(iter(known), None) or alias
     if found is None:
-        raise UsageError("no region keeps a version before its own warm", hint="say which: --to VERSION --start")
+        raise UsageError("no region keeps a version before its own warm", hint="choose one: --to VERSION --start")
     return found
 
 

@@ -41,7 +41,7 @@ async def answering(port: int, problem: Callable[[], str]) -> AsyncIterator[int]
     try:
         server = await asyncio.start_server(answer, None, port, limit=LARGEST)
     except OSError as error:
-        raise OutsideError(f"cannot listen on port {port}: {error}", hint="say another --probes") from error
+        raise OutsideError(f"cannot listen on port {port}: {error}", hint="name another --probes") from error
     async with server:
         yield int(server.sockets[0].getsockname()[1])
 

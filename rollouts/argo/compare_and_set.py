@@ -59,7 +59,7 @@ def promote(rollout: Json, expected: Precondition = ANY_STATE) -> Requests:
     _require_progress(ro, "promote")
     raise NotPossible(
         f"{ro.name} is not paused: promoting it now would skip what runs at {_place(ro)}",
-        hint="wait for a pause, or say so: --skip-step or --full",
+        hint="wait for a pause, or force it: --skip-step or --full",
     )
 
 
@@ -189,7 +189,7 @@ def template_of(rollout: Json, replica_sets: Sequence[Json], revision: int = 0) 
         return original_template(target_revision(rollout, replica_sets, revision))
     stable = replica_set_with_hash(rollout, replica_sets, ro.stable_hash)
     if stable is None:
-        raise NotPossible(f"the stable ReplicaSet of {ro.name} is gone", hint="say which: --to-revision N")
+        raise NotPossible(f"the stable ReplicaSet of {ro.name} is gone", hint="choose one: --to-revision N")
     return original_template(stable)
 
 

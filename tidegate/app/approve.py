@@ -74,7 +74,7 @@ def approve(answer: ApprovalOptions) -> str:
         Refused: the delivery is over, what waits for it has begun, or it is not asked yet.
     """
     if answer.refuse and not answer.reason:
-        raise UsageError("a refusal without a reason", hint="add --reason TEXT: it becomes the delivery's")
+        raise UsageError("a refusal needs a reason", hint="add --reason TEXT: it becomes the delivery's")
     deliveries = open_deliveries(answer.state, answer.tracking_uri)
     summary = deliveries.summary(answer.delivery)
     if summary.ended is not None:
@@ -122,7 +122,7 @@ def _prover(answer: ApprovalOptions) -> Prover | None:
     if answer.by is not None and prover is not None:
         raise UsageError("--by is for a name without proof", hint="leave it out: the key or the token says who it is")
     if answer.by is None and prover is None and answer.write_statement is None:
-        raise UsageError("who says so?", hint="--ssh-key FILE, an OIDC token, or --by NAME where names are enough")
+        raise UsageError("who decides?", hint="--ssh-key FILE, an OIDC token, or --by NAME where names are enough")
     return prover
 
 

@@ -104,7 +104,7 @@ async def take_back(options: RollbackOptions) -> RollbackOutcome:
         OutsideError: as `roll_back_regions`.
     """
     if options.to and options.regions:
-        raise UsageError("--to moves production everywhere, --region is for single regions", hint="say one of them")
+        raise UsageError("--to moves production everywhere, --region is for single regions", hint="give one of them")
     # Neither the golden set nor prompts, which the person in a hurry may not have.
     spec, state, open_fleets = options.spec, StateFolder(options.state), options.open_fleets
     async with AsyncExitStack() as stack:

@@ -36,7 +36,7 @@ def prover_of(proof: ProofOptions) -> Prover | None:
     if proof.token_command is not None:
         given.append(TokenCommandProver(proof.token_command))
     if len(given) > 1:
-        raise UsageError("a person proves who they are once", hint="give a key, or a token, or a command for one")
+        raise UsageError("more than one proof of who you are", hint="give a key, a token, or a command for one")
     if not given and os.environ.get(TOKEN):
         return TokenProver(os.environ[TOKEN])
     return given[0] if given else None

@@ -110,7 +110,7 @@ def test_whose_word_would_not_count_is_told_so_and_writes_nothing(tidegate: Tide
         (["--ssh-key", str(opened.keys["mallory"])], "no key of allowed_signers made the signature"),
         (["--ssh-key", str(opened.keys["cy"])], "who asked for the delivery does not count"),
         (["--ssh-key", str(opened.keys["ann"]), "--by", "bob"], "--by is for a name without proof"),
-        ([], "who says so?"),
+        ([], "who decides?"),
     ):
         said = tidegate("approve", opened.id, "wave@2", *words)
         assert (said.code, why in said.err) == (2, True), said.err

@@ -205,5 +205,5 @@ def test_everything_is_promoted_and_mlflow_is_away(spec: Path, there: Clusters, 
     assert "`champion` was not moved" in back.stderr
     once_more = rollback(spec, there, "--to", "previous", "--yes", mlflow=mute)
     assert (once_more.returncode, once_more.stdout) == (2, "")
-    assert "no region keeps a version before its own warm; say which: --to VERSION --start" in once_more.stderr
+    assert "no region keeps a version before its own warm; choose one: --to VERSION --start" in once_more.stderr
     assert there.versions() == ["1", "1"]

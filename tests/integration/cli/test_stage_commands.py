@@ -83,7 +83,7 @@ def test_an_answer_stands_in_the_ledger(tidegate: Tidegate, opened: str, name: s
 
 def test_an_answer_that_helps_nobody_is_refused(tidegate: Tidegate, opened: str) -> None:
     assert "asks nobody for `wave@3`" in tidegate("approve", opened, "wave@3", "--by", "ann").err
-    assert "a refusal without a reason" in tidegate("approve", opened, "wave@2", "--refuse", "--by", "ann").err
+    assert "a refusal needs a reason" in tidegate("approve", opened, "wave@2", "--refuse", "--by", "ann").err
 
 
 def test_what_is_alive_is_not_resumed_and_what_is_over_neither(tidegate: Tidegate, opened: str, state: Path) -> None:

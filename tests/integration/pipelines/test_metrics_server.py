@@ -65,7 +65,7 @@ async def test_it_listens_on_the_loopback_unless_told_otherwise(server: MetricsS
 async def test_a_port_that_is_taken_is_told(server: MetricsServer) -> None:
     with pytest.raises(OutsideError, match=r"cannot serve metrics at 127\.0\.0\.1:") as caught:
         MetricsServer(numbers, port=int(server.address.rpartition(":")[2]))
-    assert caught.value.hint == "say another --metrics-address"
+    assert caught.value.hint == "name another --metrics-address"
 
 
 async def test_an_address_that_is_not_of_this_machine_is_told() -> None:

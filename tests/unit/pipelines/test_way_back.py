@@ -70,9 +70,9 @@ def test_previous_is_what_the_regions_keep_and_else_the_alias() -> None:
 
 
 def test_previous_that_no_one_knows_is_refused() -> None:
-    with pytest.raises(UsageError, match="no region keeps a version before its own warm; say which: --to VERSION"):
+    with pytest.raises(UsageError, match="no region keeps a version before its own warm; choose one: --to VERSION"):
         previous_of(regions(a_region("eu", "3")), None)
-    with pytest.raises(UsageError, match=r"different versions before theirs \(eu 2, us 1\); say which: --to VERSION"):
+    with pytest.raises(UsageError, match=r"different versions before theirs \(eu 2, us 1\); choose one: --to VERSION"):
         previous_of(regions(a_region("eu", "3", "2"), a_region("us", "3", "1")), None)
 
 

@@ -104,7 +104,7 @@ def listening_sockets(listen: ListenOptions) -> Iterator[Listeners]:
     if not _is_loopback(page[0]) and not listen.login.required:
         raise UsageError(
             f"the page at {page[0]}:{page[1]} would be shown to the one who reaches it",
-            hint="say --page-token FILE or --page-user-header NAME, or --page 127.0.0.1:PORT",
+            hint="give --page-token FILE or --page-user-header NAME, or --page 127.0.0.1:PORT",
         )
     with ExitStack() as stack:
         heard = stack.enter_context(listening(host, port))
