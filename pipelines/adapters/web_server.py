@@ -105,7 +105,9 @@ def listening(host: str, port: int) -> Generator[socket.socket, None, None]:
     try:
         listener = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except OSError as error:
-        raise OutsideError(f"cannot listen on {host}:{port}: {error.strerror}", hint="name another --address") from error
+        raise OutsideError(
+            f"cannot listen on {host}:{port}: {error.strerror}", hint="name another --address"
+        ) from error
     with listener:
         yield listener
 

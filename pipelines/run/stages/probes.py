@@ -31,11 +31,13 @@ async def canary_is_asked(context: Context, step: PlanStep, gate: str) -> AsyncI
 
     Raises:
         Stopped: it was reached and did not answer as engines do, or it died; `gate` fails.
-        OutsideError: it was not reached and its region says that it is ready.
+        OutsideError: it was not reached and its region says that it is ready; or the region is not there either.
     """
     try:
         yield
     except BadAnswer as error:
+        # An answer is cut off too where the whole region goes, and then the version is not what failed.
+        await context.fleet(step).observe()
         raise at_fault(context, step, gate, error.message) from error
     except OutsideError:
         # First, because a canary that died is not there either.

@@ -13,7 +13,8 @@ from pipelines.errors import Stopped
 from pipelines.model import Ending, PlanStep, StageName
 from pipelines.run.rollback import roll_back
 from pipelines.run.stages import STAGES
-from rollouts.model import RegionPhase
+from rollouts.errors import Unreachable
+from rollouts.model import RegionPhase, RegionState
 from tidegate.core.errors import OutsideError
 from tidegate.testing import an_engine, answers_500, digest_of
 
@@ -88,6 +89,22 @@ async def test_smoke_takes_back_a_version_that_cannot_count_tokens(
 async def test_smoke_blames_no_version_that_is_ready_and_was_not_reached(world: World) -> None:
     del world.chat.scripts[CHALLENGER_URL]
     with pytest.raises(OutsideError, match="is not there"):
+        await run(world, StageName.SMOKE)
+    assert verdicts(world) == []
+
+
+async def test_smoke_blames_no_version_whose_answer_was_cut_off_with_its_whole_region(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def gone() -> RegionState:
+        raise Unreachable("the fleet host has ended, and all that it served with it")
+
+    def cut_off(_: str) -> str:
+        monkeypatch.setattr(world.fleets[HERE], "observe", gone)
+        raise BadAnswer("the engine broke off its answer")
+
+    world.chat.scripts[CHALLENGER_URL] = cut_off
+    with pytest.raises(OutsideError, match="the fleet host has ended"):
         await run(world, StageName.SMOKE)
     assert verdicts(world) == []
 
