@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import subprocess
 import sys
 import tempfile
@@ -30,6 +29,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from fakes.clusters.served import clusters, delivery_to
 from fakes.services.mlflow_server import MODEL
 from fakes.workflow.engine import engines
+from figures import machine
 from step_overhead import REGION, Place, file, prepare, server
 from trees import ROOT, archived
 
@@ -50,8 +50,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=10)
     parser.add_argument("--before", help="a commit")
     options = parser.parse_args()
-    machine = {"machine": platform.machine(), "cores": os.cpu_count(), "python": platform.python_version()}
-    load = round(os.getloadavg()[0], 1)
+    ran_on = machine()
     with tempfile.TemporaryDirectory(prefix="tidegate-commands-") as folder:
         trees = {"": ROOT}
         if options.before:
@@ -62,8 +61,8 @@ def main() -> None:
             place.mkdir()
             with store(place) as opened, delivery(opened) as carrier:
                 found[store.__name__] = measured(carrier, trees, options.runs)
-    loads = {"load_before": load, "load_after": round(os.getloadavg()[0], 1)}
-    print(json.dumps({"machine": machine | loads, "runs": options.runs, "medians": found}, indent=2))
+    after = {"load_1m_after": round(os.getloadavg()[0], 1)}
+    print(json.dumps({"machine": ran_on | after, "runs": options.runs, "medians": found}, indent=2))
 
 
 @dataclass(frozen=True)

@@ -13,18 +13,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from engine_images.oci.toolchain import PACKAGES
+from tidegate.core.errors import ExitCode
+
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("tidegate", "pipelines", "rollouts", "gates", "registry", "engine_images", "slo")
 DOUBLES = ROOT / "tidegate/testing"
 """What stands there fails on purpose."""
 BASE = "TidegateError"
-CODES = {"USAGE": 2, "OUTSIDE": 4, "NOT_GENUINE": 5, "INTERRUPTED": 130}
-"""By the names of `tidegate.core.errors.ExitCode`."""
 MEANING = {
-    2: "Wrong usage or spec, or refused for now: whatever runs goes on as before.",
-    4: "Registry, Prometheus, proxy, engine, disk: something outside was not there, or failed.",
-    5: "A record of the delivery is not what was written; whatever stands on it was not done.",
-    130: "Asked to stop, by Ctrl-C or SIGTERM; what was delivered is rolled back.",
+    ExitCode.USAGE: "Wrong usage or spec, or refused for now: whatever runs goes on as before.",
+    ExitCode.OUTSIDE: "Registry, Prometheus, proxy, engine, disk: something outside was not there, or failed.",
+    ExitCode.NOT_GENUINE: "A record of the delivery is not what was written; whatever stands on it was not done.",
+    ExitCode.INTERRUPTED: "Asked to stop, by Ctrl-C or SIGTERM; what was delivered is rolled back.",
 }
 
 
@@ -43,7 +43,7 @@ class ErrorClass:
     """What a class of errors says of itself."""
 
     bases: tuple[str, ...]
-    code: int | None
+    code: ExitCode | None
     """None when it is that of its base."""
 
 
@@ -51,7 +51,7 @@ def page() -> str:
     """The whole file."""
     trees = dict(_trees())
     classes = {name: found for tree in trees.values() for name, found in _classes(tree)}
-    found: dict[int, set[Message]] = defaultdict(set)
+    found: dict[ExitCode, set[Message]] = defaultdict(set)
     for path, tree in trees.items():
         for name, call in _made(tree, classes):
             text, hint = _texts(call)
@@ -72,7 +72,7 @@ HEAD = (
 )
 
 
-def _section(code: int, messages: set[Message]) -> Iterator[str]:
+def _section(code: ExitCode, messages: set[Message]) -> Iterator[str]:
     yield from (f"## Exit code {code}", "", MEANING[code], "")
     yield from ("| message | what to do | error |", "|---|---|---|")
     for each in sorted(messages, key=lambda each: (_words(each.text), each)):
@@ -105,12 +105,12 @@ def _classes(tree: ast.Module) -> Iterator[tuple[str, ErrorClass]]:
             yield node.name, ErrorClass(bases, next((code for code in codes if code), None))
 
 
-def _stated_code(line: ast.stmt) -> int | None:
+def _stated_code(line: ast.stmt) -> ExitCode | None:
     match line:
         case ast.Assign(targets=[ast.Name(id="exit_code")], value=ast.Attribute(attr=name)):
-            return CODES.get(name)
+            return ExitCode[name]
         case ast.AnnAssign(target=ast.Name(id="exit_code"), value=ast.Attribute(attr=name)):
-            return CODES.get(name)
+            return ExitCode[name]
     return None
 
 
@@ -118,7 +118,7 @@ def _is_error(name: str, classes: Mapping[str, ErrorClass]) -> bool:
     return name == BASE or (name in classes and any(_is_error(base, classes) for base in classes[name].bases))
 
 
-def _code(name: str, classes: Mapping[str, ErrorClass]) -> int:
+def _code(name: str, classes: Mapping[str, ErrorClass]) -> ExitCode:
     own = classes[name]
     return own.code or next(_code(base, classes) for base in own.bases if _is_error(base, classes))
 

@@ -76,12 +76,12 @@ class RegionOptions:
         Raises:
             UsageError: the spec has no such region, is reached by other contexts, or names another namespace.
         """
-        known = spec.regions.names
-        for region in self.region or ():
+        known, wanted = spec.regions.names, tuple(self.region or ())
+        for region in wanted:
             if region not in known:
                 raise UsageError(f"--region: found {region!r}; expected one of {', '.join(known)}")
         if self.context is None and self.namespace is None:
-            return tuple(self.region or ())
+            return wanted
         # Not above: who selects nothing needs no spec of clusters.
         from tidegate.app.wiring.specs import on_clusters
 
@@ -89,9 +89,9 @@ class RegionOptions:
         if self.namespace not in {None, fleet.namespace}:
             raise UsageError(f"--namespace: found {self.namespace!r}; the spec says {fleet.namespace!r}")
         if self.context is None:
-            return tuple(self.region or ())
+            return wanted
         contexts = {name: there.context or "the current one" for name, there in fleet.regions.items()}
-        reached = tuple(each for each in self.region or known if contexts[each] == self.context)
+        reached = tuple(each for each in wanted or known if contexts[each] == self.context)
         if not reached:
             raise UsageError(f"--context: found {self.context!r}; the spec says {_listed(contexts)}")
         return reached

@@ -58,6 +58,7 @@ class RegistryLogin:
         Raises:
             BrokenImage: a path without a layout.
             BadReference: neither of the two.
+            UsageError: one word, which is no layout here, and in no registry an engine.
         """
         layout = split_layout(image)
         if layout:
