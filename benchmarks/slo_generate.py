@@ -49,6 +49,7 @@ SLO = """\
       ticket_alert: {{labels: {{severity: ticket}}}}
 """
 RUNS = 5
+OURS = Path(sys.executable).with_name("tidegate")
 PROMISES = (("availability", 99.9, 'code=~"5.."'), ("fast", 99, 'le="0.5"'), ("complete", 99.5, 'reason="abort"'))
 
 
@@ -81,7 +82,7 @@ def main() -> None:
     print(json.dumps(result, indent=2))
 
 
-def whole(texts: dict[str, str]) -> dict[str, float]:
+def whole(texts: dict[str, str], tidegate: Path = OURS) -> dict[str, float]:
     """Seconds of the command as people start it."""
     walls, cpus = [], []
     with tempfile.TemporaryDirectory(prefix="tidegate-slos-") as folder:
@@ -89,7 +90,7 @@ def whole(texts: dict[str, str]) -> dict[str, float]:
         specs.mkdir()
         for name, text in texts.items():
             (specs / name).write_text(text)
-        command = [Path(sys.executable).parent / "tidegate", "slo", "generate", "-i", specs, "-o", rules]
+        command = [tidegate, "slo", "generate", "-i", specs, "-o", rules]
         for _ in range(RUNS):
             wall = time.perf_counter()
             process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
