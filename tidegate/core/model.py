@@ -7,6 +7,7 @@ import inspect
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import pairwise
 from typing import Any, ClassVar
 
@@ -20,17 +21,23 @@ def meanings(cls: type) -> dict[str, str]:
     found: dict[str, str] = {}
     for each in reversed(cls.__mro__):
         if "__annotations__" in each.__dict__:
-            found |= dict(_written_in(each))
+            found |= _written_in(each)
     return found
 
 
-def _written_in(cls: type) -> Iterator[tuple[str, str]]:
+@cache
+def _written_in(cls: type) -> Mapping[str, str]:
+    """Remembered: finding a class reads all of its module, and the bases of all models are the same few."""
     try:
         source = textwrap.dedent(inspect.getsource(cls))
     except (OSError, TypeError):
-        return
+        return {}
     (body,) = ast.parse(source).body
     assert isinstance(body, ast.ClassDef), "the source of a class is a class"
+    return dict(_described(body))
+
+
+def _described(body: ast.ClassDef) -> Iterator[tuple[str, str]]:
     for field, text in pairwise(body.body):
         if not (isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)):
             continue
