@@ -126,7 +126,9 @@ async def _ask(context: Context, region: str) -> RegionState:
 
 
 async def _told(context: Context, region: str, asked: asyncio.Task[RegionState]) -> RollbackAttempt:
-    """The first try, told whatever becomes of it."""
+    """The first try, told from when it was asked, whatever becomes of it: engines may take a while to drain."""
+    if _is_touched(context, region):
+        _tell_begun(context, region)
     tried = await _tried(context, region, asked)
     if tried.error is not None:
         what = "serves nobody" if isinstance(tried.error, HostGone) else STAYS
@@ -141,8 +143,9 @@ async def _tried(context: Context, region: str, asked: asyncio.Task[RegionState]
     try:
         state = await _answered(asked, fleet)
         if needs_undoing(state, champion):
+            if not touched:
+                _tell_begun(context, region)
             touched = True
-            journal.tell(step, StepStarted(), f"{region} goes back to version {champion}")
             state = await back_to_champion(context, fleet)
         elif not touched:
             return RollbackAttempt()
@@ -154,6 +157,11 @@ async def _tried(context: Context, region: str, asked: asyncio.Task[RegionState]
     left = f"; {state.problem}" if state.problem else ""
     journal.tell(step, StepDone(), f"{region} serves version {champion}{left}")
     return RollbackAttempt()
+
+
+def _tell_begun(context: Context, region: str) -> None:
+    champion = context.plan.champion.version
+    context.journal.tell(f"undo@{region}", StepStarted(), f"{region} goes back to version {champion}")
 
 
 async def _answered(asked: asyncio.Task[RegionState], fleet: Fleet) -> RegionState:
