@@ -49,6 +49,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Measure the commands whose answer is at hand.")
     parser.add_argument("--runs", type=int, default=10)
     parser.add_argument("--before", help="a commit")
+    parser.add_argument("--stores", nargs="*", choices=["file", "server"], default=["file", "server"], help="MLflow as")
     options = parser.parse_args()
     ran_on = machine()
     with tempfile.TemporaryDirectory(prefix="tidegate-commands-") as folder:
@@ -56,7 +57,7 @@ def main() -> None:
         if options.before:
             trees[BEFORE] = archived(options.before, Path(folder, "before"))
         found = {}
-        for store in (file, server):
+        for store in [each for each in (file, server) if each.__name__ in options.stores]:
             place = Path(folder, store.__name__)
             place.mkdir()
             with store(place) as opened, delivery(opened) as carrier:
@@ -95,8 +96,10 @@ def delivery(place: Place) -> Iterator[Carrier]:
             carrier.commands.update(
                 {
                     "--help": ["--help"],
+                    "--version": ["--version"],
                     "plan": ["plan", "delivery.yaml", *state],
                     "status": ["status", "delivery.yaml", *state],
+                    "history": ["history", "delivery.yaml", *state],
                     "gate check": [
                         *("gate", "check", str(gates / "gates.yaml")),
                         *("--evidence", str(gates / "evidence.jsonl"), "--output", "text"),

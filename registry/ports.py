@@ -1,4 +1,4 @@
-"""What the room needs of an MLflow store, whether a server is asked by its REST API or a file by MLflow's library.
+"""What the room needs of an MLflow store, by whatever way it is asked.
 
 Every call raises `StoreUnreachable` when the store did not do its part.
 """
@@ -25,8 +25,10 @@ class RunStore(Protocol):
         """As it is now; None when no run has that id."""
         ...
 
-    def search_runs(self, experiment: str, wanted: str, *, last: int | None = None) -> Sequence[StoredRun]:
-        """Those that the filter takes, newest first; none when there is no such experiment."""
+    def search_runs(
+        self, experiment: str, tags: Mapping[str, str], *, status: str | None = None, last: int | None = None
+    ) -> Sequence[StoredRun]:
+        """Those with all these tags, and of that status, newest first; none when there is no such experiment."""
         ...
 
     def log(self, run: str, *, tags: Mapping[str, str] | None = None, metrics: Sequence[StoredMetric] = ()) -> None:

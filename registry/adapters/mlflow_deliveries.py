@@ -33,7 +33,6 @@ from registry.conventions import (
     STATE,
     VERSION,
     experiment_name,
-    in_filter,
 )
 from registry.errors import DeliveryRuns, StoreUnreachable, UnknownDelivery
 from registry.model import DeliverySummary, Event, ModelVersion, StoredRun
@@ -307,7 +306,7 @@ class MlflowDeliveries:
 
     def _live(self, name: str) -> Iterator[tuple[DeliverySummary, bool]]:
         """The live deliveries with whether each has won; those that died are closed on the way."""
-        for found in self._runs(name, only=f"attributes.status = '{NOT_ENDED}'"):
+        for found in self._runs(name, status=NOT_ENDED):
             # A dead one is looked at once more: it may have been taken over, or closed, while the others were.
             run = found if self.is_alive(summary_of(found)) else self._run(found.id)
             delivery = summary_of(run)
@@ -319,9 +318,8 @@ class MlflowDeliveries:
                     delivery.outcome or "interrupted", delivery.reason or why_dead(delivery)
                 )
 
-    def _runs(self, name: str, last: int | None = None, *, only: str = "") -> Sequence[StoredRun]:
-        wanted = f"tags.`{MODEL}` = {in_filter(name)}" + (f" and {only}" if only else "")
-        return self._store.runs.search_runs(experiment_name(name), wanted, last=last)
+    def _runs(self, name: str, last: int | None = None, *, status: str | None = None) -> Sequence[StoredRun]:
+        return self._store.runs.search_runs(experiment_name(name), {MODEL: name}, status=status, last=last)
 
 
 def _writer() -> str:

@@ -16,7 +16,7 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from registry.adapters.mlflow_address import TIMEOUT, TRANSFER_SECONDS, is_server
-from registry.conventions import in_filter
+from registry.conventions import in_filter, runs_filter
 from registry.errors import RegistryError, StoreUnreachable
 from registry.model import StoredMetric, StoredModel, StoredRun, StoredVersion
 from tidegate.core.errors import without_credentials
@@ -82,12 +82,14 @@ class LibraryStore:
                     raise
                 return None
 
-    def search_runs(self, experiment: str, wanted: str, *, last: int | None = None) -> Sequence[StoredRun]:
+    def search_runs(
+        self, experiment: str, tags: Mapping[str, str], *, status: str | None = None, last: int | None = None
+    ) -> Sequence[StoredRun]:
         with store_errors(self._uri):
             found = self._client.get_experiment_by_name(experiment)
             if found is None:
                 return []
-            runs: list[StoredRun] = []
+            wanted, runs = runs_filter(tags, status), list[StoredRun]()
             token: str | None = None
             while token != "" and (last is None or len(runs) < last):
                 most = min(last or PAGE_RUNS, PAGE_RUNS)

@@ -9,7 +9,7 @@ from urllib.parse import quote, urlsplit
 
 from registry.adapters.mlflow_address import API, ARTIFACTS_API, PROXIED
 from registry.adapters.mlflow_http import MlflowServer
-from registry.conventions import in_filter
+from registry.conventions import in_filter, runs_filter
 from registry.errors import RegistryError, StoreRefused
 from registry.model import StoredMetric, StoredModel, StoredRun, StoredVersion
 from registry.ports import ArtifactStore
@@ -52,11 +52,14 @@ class RestRuns:
                 raise
             return None
 
-    def search_runs(self, experiment: str, wanted: str, *, last: int | None = None) -> Sequence[StoredRun]:
+    def search_runs(
+        self, experiment: str, tags: Mapping[str, str], *, status: str | None = None, last: int | None = None
+    ) -> Sequence[StoredRun]:
         number = self._experiment(experiment)
         if number is None:
             return []
-        body = {"experiment_ids": [number], "filter": wanted, "max_results": min(last or PAGE_RUNS, PAGE_RUNS)}
+        most = min(last or PAGE_RUNS, PAGE_RUNS)
+        body = {"experiment_ids": [number], "filter": runs_filter(tags, status), "max_results": most}
         runs: list[StoredRun] = []
         token: str | None = None
         while token != "" and (last is None or len(runs) < last):

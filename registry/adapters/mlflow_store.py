@@ -1,4 +1,4 @@
-"""Which of the two ways to an MLflow store is taken: a server's REST API, or MLflow's own library."""
+"""Which way to an MLflow store is taken: a server's REST API, a file's tables, or MLflow's own library."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from registry.adapters.mlflow_address import access_to, asked_by_rest
-from registry.adapters.mlflow_http import MlflowServer
+from registry.adapters.mlflow_file import FileStore, is_read_here
 from registry.adapters.mlflow_library import SQLITE, LibraryStore
-from registry.adapters.mlflow_rest import ProxiedArtifacts, RestModels, RestRuns
 from registry.ports import ArtifactStore, ModelStore, RunStore
 
 
@@ -34,8 +33,19 @@ def open_store(tracking_uri: str) -> Store:
     Raises:
         UsageError: the environment says something about it that cannot be.
     """
-    library = LibraryStore(tracking_uri)
-    if not asked_by_rest(tracking_uri, os.environ):
-        return Store(tracking_uri, library, library, library)
+    if asked_by_rest(tracking_uri, os.environ):
+        return _by_rest(tracking_uri)
+    read_here = is_read_here(tracking_uri, os.environ)
+    library = FileStore(tracking_uri) if read_here else LibraryStore(tracking_uri)
+    return Store(tracking_uri, library, library, library)
+
+
+def _by_rest(tracking_uri: str) -> Store:
+    # A third of a second that no file needs.
+    from registry.adapters.mlflow_http import MlflowServer
+    from registry.adapters.mlflow_rest import ProxiedArtifacts, RestModels, RestRuns
+
     server = MlflowServer(access_to(tracking_uri, os.environ, Path.home()))
-    return Store(tracking_uri, RestRuns(server), ProxiedArtifacts(server, library), RestModels(server))
+    return Store(
+        tracking_uri, RestRuns(server), ProxiedArtifacts(server, LibraryStore(tracking_uri)), RestModels(server)
+    )

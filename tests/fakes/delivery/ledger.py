@@ -258,14 +258,16 @@ class MemoryRuns:
         self._turn()
         return found
 
-    def search_runs(self, experiment: str, wanted: str, *, last: int | None = None) -> Sequence[StoredRun]:
-        """Of the filter it knows what deliveries ask: a status, or all."""
+    def search_runs(
+        self, experiment: str, tags: Mapping[str, str], *, status: str | None = None, last: int | None = None
+    ) -> Sequence[StoredRun]:
         self._turn()
-        only = "RUNNING" if "attributes.status = 'RUNNING'" in wanted else ""
         found = [
             run
             for run in self._runs.values()
-            if self._experiments[run.id] == experiment and (not only or run.status == only)
+            if self._experiments[run.id] == experiment
+            and tags.items() <= run.tags.items()
+            and status in (None, run.status)
         ]
         newest = sorted(found, key=lambda run: (run.started, run.id), reverse=True)[:last]
         self._turn()

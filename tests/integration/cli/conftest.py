@@ -13,6 +13,7 @@ import pytest
 from fakes.delivery.ledger import refused_on_the_loop
 from fakes.terminal import Said, Tidegate
 
+from registry.adapters.mlflow_file import FileStore
 from registry.adapters.mlflow_http import MlflowServer
 from registry.adapters.mlflow_library import LibraryStore
 from tidegate.cli import main
@@ -23,7 +24,7 @@ from tidegate.testing import write_tiny_model
 def mlflow_asked_off_the_event_loop() -> Iterator[None]:
     """A question to MLflow that hangs would hold up every region, were it asked by the thread of the loop."""
     with pytest.MonkeyPatch.context() as patched:
-        for way in (MlflowServer, LibraryStore):
+        for way in (MlflowServer, FileStore, LibraryStore):
             for question, asks in inspect.getmembers(way, inspect.isfunction):
                 if not question.startswith("_"):
                     patched.setattr(way, question, refused_on_the_loop(asks, question))

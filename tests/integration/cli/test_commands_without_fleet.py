@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -184,3 +186,30 @@ def test_a_delivery_without_a_challenger_opens_no_ledger(tidegate: Tidegate, del
     said = tidegate("deliver", "delivery.yaml")
     assert (said.code, said.out) == (2, "")
     assert tidegate("status", "delivery.yaml").out.startswith("no delivery yet")
+
+
+READERS = ("status", "plan", "history", "model list")
+
+
+@pytest.mark.parametrize("command", READERS)
+def test_a_command_that_only_reads_makes_nothing(
+    tidegate: Tidegate, delivery: Path, name: str, tmp_path: Path, command: str
+) -> None:
+    before = sorted(tmp_path.rglob("*"))
+    said = tidegate(*command.split(), *([name] if command == "model list" else []), "--state", "there-is-none")
+    # Neither is there a fleet to show, or a model to plan for.
+    assert (said.code, "Traceback" in said.err) == ({"history": 0, "status": 4}.get(command, 2), False)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("command", READERS)
+def test_a_command_that_only_reads_the_embedded_store_does_not_load_mlflow(
+    registered: Path, state: Path, name: str, command: str
+) -> None:
+    code = "import sys; from tidegate.cli import main; code = main(sys.argv[1:])\n"
+    code += "print(code, *(name for name in ('mlflow', 'sqlalchemy', 'alembic', 'pandas') if name in sys.modules))"
+    words = [*command.split(), *([name] if command == "model list" else []), "--state", str(state)]
+    run = [sys.executable, "-P", "-c", code, *words]
+    ended = subprocess.run(run, cwd=registered.parent, capture_output=True, text=True, check=True)
+    # 4: no fleet runs on this machine.
+    assert ended.stdout.splitlines()[-1] == ("4" if command == "status" else "0"), ended.stderr

@@ -9,7 +9,7 @@ import pytest
 
 from registry.adapters.mlflow_models import MlflowRegistry
 from registry.adapters.mlflow_store import embedded_uri
-from registry.errors import DigestMismatch, StoreUnreachable, UnfitModel, UnknownAlias
+from registry.errors import DigestMismatch, StoreUnreachable, UnfitModel, UnknownAlias, UnknownModel
 from tidegate.core.errors import ExitCode
 from tidegate.testing import write_tiny_model
 
@@ -155,7 +155,7 @@ def test_a_version_whose_tags_were_changed_is_refused_before_any_folder_is_touch
     assert refusal.value.exit_code is ExitCode.USAGE
 
 
-@pytest.mark.parametrize("uri", ["http://127.0.0.1:9", "sqlite:////proc/nowhere/mlflow.db", "bogus://store"])
+@pytest.mark.parametrize("uri", ["http://127.0.0.1:9", "sqlite:////proc", "bogus://store"])
 def test_a_store_that_is_not_there_is_one_line_and_exit_4(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
 
@@ -165,6 +165,14 @@ def test_a_store_that_is_not_there_is_one_line_and_exit_4(uri: str, monkeypatch:
     assert refusal.value.exit_code == ExitCode.OUTSIDE
     assert refusal.value.message.startswith(f"MLflow store {uri}: ")
     assert "\n" not in str(refusal.value)
+
+
+def test_a_file_that_cannot_be_made_has_no_models_and_takes_none(folder: Path) -> None:
+    registry = MlflowRegistry("sqlite:////proc/nowhere/mlflow.db")
+    with pytest.raises(UnknownModel, match="which has none"):
+        registry.resolve("m", "champion")
+    with pytest.raises(StoreUnreachable, match="cannot make /proc/nowhere"):
+        registry.register("m", folder)
 
 
 def test_mlflow_says_nothing_of_its_own(tmp_path: Path) -> None:

@@ -145,7 +145,7 @@ def test_all_pages_of_runs_are_read() -> None:
         fine(runs=[run("a")], next_page_token="more"),
         fine(runs=[run("b")]),
     )
-    assert [each.id for each in RestRuns(asked.server).search_runs("tidegate/m", "")] == ["a", "b"]
+    assert [each.id for each in RestRuns(asked.server).search_runs("tidegate/m", {})] == ["a", "b"]
 
 
 def test_a_deleted_experiment_is_said_so() -> None:
