@@ -85,6 +85,8 @@ def ensure_engine_environment(progress: Progress, wheels: Path | None = None) ->
 def _make(home: Path, progress: Progress, wheels: Path | None) -> None:
     python = home / "bin" / "python"
     uv = find_uv_bin()
+    if _stamped(home):
+        progress(f"replacing the engine environment at {home}: it is of another tidegate, or of another Python")
     progress(f"making the engine environment at {home} (2.5 GB, once)")
     _run([uv, "venv", "--quiet", "--clear", "--python", sys.executable, str(home)])
     progress("installing vLLM and torch")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 
@@ -34,13 +35,23 @@ class CheckReport(Value):
         return self.until - self.since if self.since is not None and self.until is not None else 0.0
 
 
-def as_text(judgement: CheckReport) -> str:
-    """Lines for a terminal."""
+def as_text(judgement: CheckReport, columns: int | None = None) -> str:
+    """Lines for people: one for each gate, or as many as a terminal of so many `columns` takes for its reason."""
     rows = [(str(verdict.outcome), verdict.gate, verdict.reason) for verdict in judgement.verdicts]
     rows += [("not asked", gate, NOT_ASKED) for gate in judgement.not_asked]
     widths = [max((len(row[column]) for row in rows), default=0) for column in (0, 1)]
-    lines = [f"{outcome:{widths[0]}}  {gate:{widths[1]}}  {reason}" for outcome, gate, reason in rows]
+    indent = sum(widths) + 4
+    room = max(columns - indent, 20) if columns else None
+    lines = [
+        f"{outcome:{widths[0]}}  {gate:{widths[1]}}  {_wrapped(reason, room, indent)}" for outcome, gate, reason in rows
+    ]
     return "\n".join([f"{judgement.name}: {judgement.outcome} {_of_what(judgement)}", *lines]) + "\n"
+
+
+def _wrapped(reason: str, room: int | None, indent: int) -> str:
+    if room is None:
+        return reason
+    return f"\n{' ' * indent}".join(textwrap.wrap(reason, room, break_on_hyphens=False)) or reason
 
 
 def as_json(judgement: CheckReport) -> str:

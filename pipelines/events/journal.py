@@ -74,6 +74,7 @@ class Journal:
         self._writer = Writer(ledger, registry, clock, spool=spool, limits=self._limits)
         self._last: dict[tuple[str, str, str | None], tuple[str, float]] = {}
         self._told_silent: StoreSilence | None = None
+        self._closing = False
         self.begun: set[str] = set()
         """The steps that have begun, by what this process has said and read."""
         self.asked: set[str] = set()
@@ -243,6 +244,7 @@ class Journal:
 
     async def closed(self, ending: Ending, reason: str, exit_code: int, left: tuple[Left, ...] = ()) -> Result:
         """The delivery is over, but for the regions that are `left`, whether or not that can be written: `settle`."""
+        self._closing = True
         closing = Closing(outcome=str(ending), reason=reason, exit_code=exit_code)
         event = closing.event(self._clock.now(), "delivery", f"{ending}: {reason}")
         durable = self._writer.put(EventEntry(event=event))
@@ -262,12 +264,16 @@ class Journal:
             await self._asked(lambda: self._ledger.close(str(result.ending), result.reason))
 
     async def beat(self) -> None:
-        """Say that this process lives.
+        """Say that this process lives; nothing happens once it has closed the delivery itself.
 
         Raises:
             StoreUnreachable, DeliveryLost: nobody heard it.
         """
-        await self._asked(self._ledger.beat)
+        try:
+            await self._asked(self._ledger.beat)
+        except DeliveryLost:
+            if not self._closing:
+                raise
 
     async def written(self) -> None:
         """Return when everything that was said is durable.

@@ -72,7 +72,9 @@ def number(name: str, value: float) -> str:
         return f"{value:g}%"
     if unit == "bytes":
         return f"{value / 2**20:.0f} MiB"
-    return f"{value:.0f}" if float(value).is_integer() and abs(value) >= 2 else f"{value:.3g}"
+    if abs(value) >= 1000 or (float(value).is_integer() and abs(value) >= 2):
+        return f"{value:,.0f}"
+    return f"{value:.3g}"
 
 
 def label(name: str) -> str:

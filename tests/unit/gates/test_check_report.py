@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 import pytest
 
 from gates.model import GateOutcome, GateVerdict
-from gates.reports.check_report import REPORTS, CheckReport
+from gates.reports.check_report import REPORTS, CheckReport, as_text
 from gates.reports.verdict_stream import EXIT_CODES
 
 REASON = "canary fails 3 of 90 | stable 1 of 900 <5xx>"
@@ -44,6 +44,15 @@ def test_text_has_a_head_and_a_line_for_each_gate() -> None:
         ["error", "judge"],
     ]
     assert lines[5].startswith("not asked     quality    not judged here")
+
+
+def test_text_on_a_terminal_breaks_reasons_below_themselves() -> None:
+    long = judgement(GateOutcome.FAIL, reason="canary is slower than stable by more than is tolerated here")
+    assert as_text(long, 50).splitlines()[1:] == [
+        "fail  latency  canary is slower than stable by",
+        "               more than is tolerated here",
+    ]
+    assert as_text(long, 10).splitlines()[1] == "fail  latency  canary is slower"
 
 
 def test_json_has_names_and_all_numbers() -> None:

@@ -168,3 +168,14 @@ def test_what_the_journal_says_of_a_gate_is_what_a_story_reads(desk: Desk) -> No
     desk.journal.verdict(STEP, passed, {"canary": (80, "a" * 64)})
     (gate,) = state_of(desk.display.events).gates
     assert gate.history[-1].verdict == passed
+
+
+async def test_a_sign_of_life_after_its_own_end_says_nothing(desk: Desk) -> None:
+    await desk.journal.closed(Ending.FAILED, "no engine", ExitCode.OUTSIDE)
+    await desk.journal.beat()
+
+
+async def test_a_sign_of_life_tells_that_somebody_else_ended_the_delivery(desk: Desk) -> None:
+    desk.ledger.bury()
+    with pytest.raises(OutsideError):
+        await desk.journal.beat()

@@ -46,6 +46,8 @@ def test_a_stopwatch_keeps_its_width(seconds: float, text: str) -> None:
         ("cache_bytes", 3 * 2**20, "3 MiB"),
         ("prompts", 24.0, "24"),
         ("canary_mean_score", 0.2134, "0.213"),
+        ("evidence_fine", 4_512_345.6, "4,512,346"),
+        ("requests", 1500.0, "1,500"),
         ("mirror_percent", 50, "50%"),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ from typing import BinaryIO
 from gates.evidence.batch import USUAL_LOOK, Batch, Source
 from gates.model import ArmKey, GateOutcome
 from gates.planning.forecast import forecasts, with_remedy
-from gates.reports.check_report import REPORTS, CheckReport
+from gates.reports.check_report import REPORTS, CheckReport, as_text
 from gates.reports.gate_file import EvidenceGates, GateFile
 from gates.reports.verdict_stream import EXIT_CODES, VerdictLine, VerdictStream
 from gates.sequential_test import AnalysisPlan, analysis_plan_of
@@ -142,7 +143,8 @@ def refuse_unused(asked: PrometheusTarget) -> None:
 
 def print_report(judgement: CheckReport, form: str, target: Path | None) -> int:
     """Tell it in one of the forms of `REPORTS`; returns what the worst gate means."""
-    text = REPORTS[form](judgement)
+    on_terminal = form == "text" and target is None and sys.stdout.isatty()
+    text = as_text(judgement, shutil.get_terminal_size().columns) if on_terminal else REPORTS[form](judgement)
     if target is None:
         print(text, end="")
     else:
