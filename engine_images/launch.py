@@ -3,21 +3,27 @@
 The model's path and everything else that vLLM puts into the key of its compile cache must be the same
 for all versions of an architecture, or each version compiles again (docs/internals/decisions/0003). So the model is
 always `model`, relative to the folder that vLLM starts in.
+
+An image that somebody else built has no such cache, and may have a vLLM that nobody has catalogued: then its arguments
+are passed as they are. The catalogue of the nearest version knows most of them, so what it would refuse is a warning.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 
 from engine_images.accelerators import Accelerator
-from engine_images.arguments.pinned import pinned_vllm
+from engine_images.arguments.pinned import PinnedVllm, known_versions, pinned_vllm
+from engine_images.arguments.validation import wrong_arguments
 from engine_images.arguments.values import ArgumentValue, command_line
 from engine_images.choices import CompileMode
 from engine_images.errors import VersionMismatch
 from engine_images.manifest import MODEL_FOLDER, Launch
 from engine_images.memory import kv_cache_bytes
 from engine_images.model import EngineEnvironment
-from engine_images.spec import EngineSettings
+from engine_images.spec import EngineSettings, VllmSpec
+from tidegate.core.model import Value
 
 DRAIN_SECONDS = 30
 """How long an engine told to stop may finish its answers. vLLM's default, 0, cuts streams without a word."""
@@ -85,3 +91,73 @@ def _autotuned(config: ArgumentValue) -> dict[str, ArgumentValue]:
     inductor = own.get("inductor_compile_config")
     chosen = inductor if isinstance(inductor, Mapping) else {}
     return {**own, "inductor_compile_config": {"max_autotune": True, **chosen}}
+
+
+class ModelPlace(Value):
+    """Where the engine finds the files of its model version."""
+
+    model: str
+    """A folder, or a name of the hub's."""
+    revision: str = ""
+
+    @property
+    def is_folder(self) -> bool:
+        """Whether nothing is downloaded by the engine itself."""
+        return self.model.startswith("/")
+
+
+def nearest_catalogue(version: str) -> PinnedVllm:
+    """What is known of this vLLM, or else of the one whose number is nearest."""
+    wanted = _number(version)
+    nearest = min(known_versions(), key=lambda known: [abs(a - b) for a, b in zip(_number(known), wanted, strict=True)])
+    found = pinned_vllm(nearest)
+    assert found is not None, "what is known is there"
+    return found
+
+
+def _number(version: str) -> tuple[int, int, int]:
+    parts = [int(part) for part in re.findall(r"\d+", version)[:3]]
+    major, minor, patch = [*parts, 0, 0, 0][:3]
+    return major, minor, patch
+
+
+def ends_its_answers(vllm: VllmSpec) -> bool:
+    """Whether this vLLM is known to finish its answers when it is told to stop, and how it is told to."""
+    known = pinned_vllm(vllm.version)
+    return known is not None and "shutdown-timeout" in known.options
+
+
+def prebuilt_arguments(
+    settings: EngineSettings, place: ModelPlace, *, name: str, port: int, drain_seconds: int
+) -> tuple[str, ...]:
+    """The words behind the image's entrypoint."""
+    vllm = settings.require_vllm()
+    args: dict[str, ArgumentValue] = dict(vllm.args)
+    if settings.sampling.said:
+        args["override-generation-config"] = settings.sampling.generation_config
+    return (
+        *("--model", place.model, "--served-model-name", name, "--port", str(port)),
+        *(("--revision", place.revision) if place.revision else ()),
+        *(("--load-format", "safetensors") if place.is_folder else ()),
+        *(("--shutdown-timeout", str(drain_seconds)) if ends_its_answers(vllm) else ()),
+        *(("--enforce-eager",) if settings.compile.mode is CompileMode.NONE else ()),
+        *command_line(args, nearest_catalogue(vllm.version)),
+    )
+
+
+def prebuilt_environment(place: ModelPlace) -> dict[str, str]:
+    """Variables that are no secrets."""
+    return ENVIRONMENT if place.is_folder else {name: ENVIRONMENT[name] for name in ("VLLM_NO_USAGE_STATS",)}
+
+
+def argument_warnings(vllm: VllmSpec) -> Iterator[str]:
+    """What is passed although nobody here knows whether this vLLM takes it; nothing for a catalogued version."""
+    if pinned_vllm(vllm.version) is not None:
+        return
+    known = nearest_catalogue(vllm.version)
+    yield (
+        f"vLLM {vllm.version} is not catalogued here ({', '.join(known_versions())}): its arguments are passed as they "
+        "are, and what it refuses shows when it starts"
+    )
+    for wrong in wrong_arguments(vllm.args, known):
+        yield f"engine.vllm.args.{wrong.name}: vLLM {known.vllm} would want {wrong.expected}; found {wrong.found}"

@@ -25,6 +25,7 @@ from pydantic_core import CoreSchema, InitErrorDetails
 
 from engine_images.accelerators import DEVICES, Accelerator
 from engine_images.arguments.conflicts import argument_conflicts
+from engine_images.arguments.image import Prebuilt, WeightsSpec
 from engine_images.arguments.pinned import known_versions, pinned_vllm
 from engine_images.arguments.serving import Serving, serving
 from engine_images.arguments.validation import arguments_schema, wrong_arguments
@@ -97,7 +98,7 @@ class VllmSpec(SpecModel):
     """The pinned vLLM and its arguments."""
 
     version: str
-    """The one in the engine environment, exactly: another one answers and measures differently."""
+    """The one in the engine environment or in `engine.image`, exactly: another one answers and measures differently."""
     args: Annotated[Mapping[str, ArgumentValue], _ArgumentsSchema()] = {}
     """As on vLLM's command line, without the dashes: `max-model-len: 1024`; true and false are flags, a list is
     several values, a mapping is JSON."""
@@ -122,10 +123,7 @@ class VllmSpec(SpecModel):
         return serving(self.args)
 
     def contradictions(self) -> Iterator[SpecConflict]:
-        """A vLLM that nobody has described, and arguments that vLLM refuses together."""
-        if pinned_vllm(self.version) is None:
-            known = ", ".join(known_versions())
-            yield SpecConflict(("version",), f"vLLM {self.version}", f"{known}, whose arguments are known here")
+        """Arguments that vLLM refuses together."""
         for odd in argument_conflicts(self.args):
             yield SpecConflict(("args", odd.name), odd.found, odd.expected)
 
@@ -189,6 +187,15 @@ class EngineSettings(SpecModel):
     """How many of them one engine takes: the parallel sizes multiplied."""
     compile: CompileSpec = CompileSpec()
     sampling: SamplingSpec = SamplingSpec()
+    image: Prebuilt | None = None
+    """Serve with this image as it is, by its own entrypoint, instead of one that `tidegate engine build` makes."""
+    weights: WeightsSpec | None = None
+    """Where an engine of `image` finds the version's files; brought from the registry when absent."""
+
+    @property
+    def weights_place(self) -> WeightsSpec:
+        """The same, with what holds when nothing is said."""
+        return self.weights or WeightsSpec()
 
     def require_vllm(self) -> VllmSpec:
         """How vLLM serves it.
@@ -209,12 +216,32 @@ class EngineSettings(SpecModel):
             found = "both vllm and torch" if self.vllm else "neither vllm nor torch"
             yield SpecConflict(("vllm",), found, "one of them: what serves the model, or the module to compile")
         elif self.vllm:
+            yield from _known(self, self.vllm)
+            yield from _prebuilt(self)
             yield from _parallelism(self, self.vllm)
             yield from _precision(self, self.vllm)
             yield from _compiled_by_vllm(self.compile, self.vllm)
             if self.compile.mode is CompileMode.MAX_AUTOTUNE and self.accelerator is Accelerator.CPU:
                 expected = "default: vLLM 0.32 dies while it compiles so"
                 yield SpecConflict(("compile", "mode"), "max-autotune on a cpu", expected)
+
+
+def _known(settings: EngineSettings, vllm: VllmSpec) -> Iterator[SpecConflict]:
+    """A vLLM that nobody has described, in an engine that is built here: what keys its compile cache is not known."""
+    if settings.image is None and pinned_vllm(vllm.version) is None:
+        expected = f"{', '.join(known_versions())}, whose arguments are known here; `engine.image` serves with any"
+        yield SpecConflict(("vllm", "version"), f"vLLM {vllm.version}", expected)
+
+
+def _prebuilt(settings: EngineSettings) -> Iterator[SpecConflict]:
+    """Weights of no image, and what only an engine that is built here has."""
+    if settings.image is None:
+        if settings.weights:
+            expected = "`engine.image`: an engine that is built here knows where its files are"
+            yield SpecConflict(("weights",), "weights without an image of your own", expected)
+    elif settings.compile != CompileSpec(mode=settings.compile.mode):
+        expected = "`mode` alone: nothing is built, proven or warmed up in a prebuilt image"
+        yield SpecConflict(("compile",), "more than `mode` with `engine.image`", expected)
 
 
 def _compiled_by_vllm(asked: CompileSpec, vllm: VllmSpec) -> Iterator[SpecConflict]:

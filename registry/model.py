@@ -53,7 +53,12 @@ class ModelVersion(Value):
     @property
     def uri(self) -> str:
         """As MLflow writes it."""
-        return f"models:/{self.name}/{self.version}"
+        return self.uri_of(self.name, self.version)
+
+    @staticmethod
+    def uri_of(name: str, version: str) -> str:
+        """The same, of a version that is known by its number alone."""
+        return f"models:/{name}/{version}"
 
 
 class EventKind(StrEnum):

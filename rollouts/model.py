@@ -43,6 +43,33 @@ class RegionPhase(StrEnum):
     """An engine or the proxy is down, or the region took a version back by itself."""
 
 
+class WeightsPull(Value):
+    """What brings a version's files into a pod before its engine starts."""
+
+    image: str
+    """By digest; tidegate is in it."""
+    command: tuple[str, ...]
+    environment: Mapping[str, str] = {}
+    secrets: tuple[str, ...] = ()
+    """Secrets whose keys become variables of it, and of nothing else in the pod."""
+
+
+class ImageLaunch(Value):
+    """How an image is started that tidegate did not build: its own entrypoint, and what that is told."""
+
+    arguments: tuple[str, ...] = ()
+    environment: Mapping[str, str] = {}
+    ends_its_answers: bool = False
+    """Whether it answers to the end what it has begun, once it is told to stop. One that does not is told only after
+    all of the drain."""
+    claim: str = ""
+    """The volume claim with its weights; empty for none."""
+    pull: WeightsPull | None = None
+    """None where the weights are there already, or the engine downloads them itself."""
+    accelerators: int = 1
+    """How many one engine takes."""
+
+
 class Engine(Value):
     """What a fleet is asked to run: a command on this machine, or an image in a cluster.
 
@@ -57,6 +84,8 @@ class Engine(Value):
     """The name that requests carry in their `model` field."""
     image: str = ""
     """The image to run, by digest; empty for an engine of this machine."""
+    launch: ImageLaunch | None = None
+    """How the image is started; None for one of tidegate's own making, which knows."""
     command: tuple[str, ...] = ()
     """The process to start; `PORT` in it is replaced by the port to listen on. Empty for an image."""
     environment: Mapping[str, str] = {}

@@ -11,10 +11,16 @@ from pipelines.ports import Registry
 from pipelines.state import StateFolder
 from registry.conventions import ENGINE_IMAGE
 from registry.model import ModelVersion
-from rollouts.model import Engine
+from rollouts.model import Engine, ImageLaunch
 from tidegate.core.threads import call_in_thread
 
 Progress = Callable[[str], None]
+LaunchOf = Callable[[ModelVersion], ImageLaunch | None]
+"""How a version's image is started; None for one that tidegate built."""
+
+
+def _known_by_itself(_: ModelVersion) -> None:
+    """An image that tidegate built."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +35,9 @@ class ImageEngines:
     """What the delivery's plan settled, by the version's number; a tag that moved since changes nothing."""
     trusted: TrustedImages | None = None
     """What an image has to be, asked in every region again; anything will do when None."""
+    prebuilt: str = ""
+    """The image that serves all versions; empty where each has its own, which its tags name."""
+    launch_of: LaunchOf = _known_by_itself
 
     def folder(self, version: ModelVersion) -> Path:
         """Where the version's files are, once prepared: its tokenizer is asked what a conversation's tokens are."""
@@ -42,11 +51,18 @@ class ImageEngines:
             UntrustedImage: it is not what the trust file asks for, or an engine of another version.
         """
         tags = await call_in_thread(self.registry.tags, version)
-        image = self.images.get(version.version) or pinned_image(version, tags)
+        image = self.images.get(version.version) or self.prebuilt or pinned_image(version, tags)
         proven = await call_in_thread(self.trusted.prove, version, image) if self.trusted else ""
-        progress(f"{version.uri} is served from {image}{_since(image, tags)}{f', {proven}' if proven else ''}")
+        since = "" if self.prebuilt else _since(image, tags)
+        progress(f"{version.uri} is served from {image}{since}{f', {proven}' if proven else ''}")
         await call_in_thread(self.registry.download, version, self._workdir(version))
-        return Engine(version=version.version, digest=version.digest, model=self.name, image=image)
+        return Engine(
+            version=version.version,
+            digest=version.digest,
+            model=self.name,
+            image=image,
+            launch=self.launch_of(version),
+        )
 
     def _workdir(self, version: ModelVersion) -> Path:
         return self.state.engines / version.digest

@@ -174,6 +174,7 @@ def rendering(spec: Delivery, fleet: ArgoFleetSpec, region: str, public_keys: st
             version=engine.version,
             digest=engine.digest,
             image=engine.image,
+            launch=engine.launch,
             public_keys=public_keys,
             accelerator=str(spec.engine.accelerator),
             accelerators=spec.engine.accelerator_count,

@@ -249,6 +249,7 @@ class Delivery(SpecModel):
             yield from self._on_this_machine(self.fleet)
         else:
             yield from self._around_silence(self.fleet)
+            yield from self._around_image()
             for conflict in fleet_conflicts(self.fleet, self._around_fleet()):
                 yield replace(conflict, where=("fleet", *conflict.where))
         yield from self._around_unattended(self.fleet.unattended)
@@ -289,6 +290,20 @@ class Delivery(SpecModel):
                 expected = f"more than `patience.{name}`, which is {format_duration(patience)}"
                 yield SpecConflict(("fleet", "unattended"), format_duration(unattended), expected)
 
+    def _around_image(self) -> Iterator[SpecConflict]:
+        """An image of one's own next to one that is built, or without anybody who brings it its weights."""
+        if self.engine.image is None:
+            return
+        if self.workflow and self.workflow.build:
+            yield SpecConflict(("workflow", "build"), "a build next to `engine.image`", "one of the two")
+        weights = self.engine.weights_place
+        lacking = {"image": weights.image, "tracking_uri": weights.tracking_uri}
+        if weights.from_registry and not self.workflow and not all(lacking.values()):
+            names = " and ".join(name for name, said in lacking.items() if not said)
+            found = f"weights from the registry, and no {names} of the container that brings them"
+            expected = "`engine.weights` with both, a `workflow`, or one of claim, path, model"
+            yield SpecConflict(("engine", "weights"), found, expected)
+
     def _on_this_machine(self, fleet: LocalFleet) -> Iterator[SpecConflict]:
         for region in fleet.ports:
             if region not in self.regions.names:
@@ -298,6 +313,9 @@ class Delivery(SpecModel):
         if self.engine.accelerator is not Accelerator.CPU:
             found = f"{self.engine.accelerator} in the local fleet"
             yield SpecConflict(("engine", "accelerator"), found, "cpu, all that this machine has")
+        if self.engine.image:
+            expected = "`fleet: {kind: argo, ...}`, or no image: here engines are processes of the pinned vLLM"
+            yield SpecConflict(("engine", "image"), "an image in the local fleet", expected)
         for conflict in self.metrics.of_machine():
             yield replace(conflict, where=("metrics", *conflict.where))
 

@@ -21,7 +21,7 @@ from functools import partial
 
 from rollouts.argo.model import controlled_by
 from rollouts.cluster.carrier import Fence
-from rollouts.cluster.model import RegionConfig, revision_of_replica_set, version_labels
+from rollouts.cluster.model import RegionConfig, launch_of, revision_of_replica_set, version_labels
 from rollouts.cluster.ownership import live_object, live_objects, refuse_foreign
 from rollouts.cluster.snapshot import RegionSnapshot
 from rollouts.errors import Conflict, FleetError, NotFound, NotPossible, NotTheCarrier, WouldTakeDown
@@ -47,7 +47,7 @@ def is_deployed(snapshot: RegionSnapshot, engine: Engine) -> bool:
     One that was taken back is not: it needs another try. Nor is one that never came up, whose image may be new.
 
     Raises:
-        NotPossible: when it is, with other files or from another image.
+        NotPossible: when it is, with other files, from another image, or started in another way.
     """
     version, digest, _ = snapshot.asked
     asked_now = snapshot.rollout and not snapshot.argo.aborted and version == engine.version
@@ -55,6 +55,11 @@ def is_deployed(snapshot: RegionSnapshot, engine: Engine) -> bool:
         raise NotPossible(
             f"version {engine.version} is here already, from another image: {_image(snapshot)}",
             hint="take it back first, or register a new version",
+        )
+    if asked_now and snapshot.stable is not None and launch_of(_template(snapshot)) != engine.launch:
+        raise NotPossible(
+            f"version {engine.version} is here already, started with other arguments",
+            hint="take it back first: `tidegate rollback`",
         )
     known = [(version, digest)] if snapshot.rollout and not snapshot.argo.aborted else []
     if snapshot.stable:
@@ -65,7 +70,12 @@ def is_deployed(snapshot: RegionSnapshot, engine: Engine) -> bool:
                 f"version {engine.version} is here already, with other files", hint="register a new version"
             )
     here = [theirs for theirs, _ in known]
-    return engine.version in here and (snapshot.stable is not None or _image(snapshot) == engine.image)
+    return engine.version in here and (snapshot.stable is not None or _is_asked(snapshot, engine))
+
+
+def _is_asked(snapshot: RegionSnapshot, engine: Engine) -> bool:
+    """Whether that very engine is asked for, though none of it has become stable."""
+    return _image(snapshot) == engine.image and launch_of(_template(snapshot)) == engine.launch
 
 
 def engine_of(snapshot: RegionSnapshot, version: str) -> Engine | None:
@@ -81,7 +91,9 @@ def engine_of(snapshot: RegionSnapshot, version: str) -> Engine | None:
         return None
     which, template = max(found, key=lambda each: each[0].number)
     image = str(template["spec"]["containers"][0].get("image", ""))
-    return Engine(version=version, digest=which.digest, model=snapshot.argo.name, image=image)
+    return Engine(
+        version=version, digest=which.digest, model=snapshot.argo.name, image=image, launch=launch_of(template)
+    )
 
 
 def with_attempt(rollout: Json, attempt: int) -> Json:
@@ -124,8 +136,12 @@ def previous_patch(snapshot: RegionSnapshot, version: str | None) -> Json:
     return {"metadata": metadata}
 
 
+def _template(snapshot: RegionSnapshot) -> Json:
+    return snapshot.argo.spec.get("template") or {}
+
+
 def _image(snapshot: RegionSnapshot) -> str:
-    containers = ((snapshot.argo.spec.get("template") or {}).get("spec") or {}).get("containers") or [{}]
+    containers = (_template(snapshot).get("spec") or {}).get("containers") or [{}]
     return str(containers[0].get("image", ""))
 
 

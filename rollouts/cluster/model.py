@@ -9,8 +9,8 @@ from datetime import datetime
 from pydantic import ValidationError
 
 from rollouts.argo.model import hash_of, parse_time, revision_of
-from rollouts.manifests.conventions import ATTEMPT, DIGEST, UNATTENDED
-from rollouts.model import Engine, GuardRollback
+from rollouts.manifests.conventions import ATTEMPT, DIGEST, LAUNCH, UNATTENDED
+from rollouts.model import Engine, GuardRollback, ImageLaunch
 from tidegate.core.model import Json, Value
 from tidegate.core.names import VERSION
 
@@ -95,6 +95,12 @@ def version_labels(template: Json) -> tuple[str, str, int]:
     metadata = template.get("metadata") or {}
     labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
     return labels.get(VERSION, ""), annotations.get(DIGEST, ""), int(annotations.get(ATTEMPT) or 1)
+
+
+def launch_of(template: Json) -> ImageLaunch | None:
+    """How a pod template's image is started; None for one that tidegate built."""
+    said = ((template.get("metadata") or {}).get("annotations") or {}).get(LAUNCH)
+    return ImageLaunch.model_validate_json(str(said)) if said else None
 
 
 def next_attempt(version: str, known: Iterable[Revision]) -> int:

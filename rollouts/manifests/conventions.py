@@ -9,6 +9,10 @@ from tidegate.core.names import CANARY, STABLE
 DIGEST = "tidegate.dev/digest"
 """Annotation of the pod template: which model the engine serves."""
 
+LAUNCH = "tidegate.dev/launch"
+"""Annotation of the pod template: how an image that tidegate did not build is started, as JSON. Without it the image is
+one of tidegate's own, which knows."""
+
 ATTEMPT = "tidegate.dev/attempt"
 """Annotation of the pod template: how often this version was put on trial here. Without it a version that was stable
 not long ago would come back past all steps (`rollbackWindow`), and no gate would see it."""

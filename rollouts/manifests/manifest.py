@@ -11,6 +11,7 @@ from rollouts.kube.model import Resource
 from rollouts.kube.resources import HTTP_ROUTES, VIRTUAL_SERVICES
 from rollouts.manifests.conventions import TrafficRouter, cluster_wide
 from rollouts.manifests.spec import ArgoFleetSpec
+from rollouts.model import ImageLaunch
 from tidegate.core.model import Json, Value
 from tidegate.core.names import DELIVERY, MANAGED_BY
 
@@ -29,6 +30,8 @@ class Release(Value):
     """SHA-256 over the model version's files, as hex digits."""
     image: str
     """REGISTRY/REPOSITORY@DIGEST: a tag may mean something else tomorrow."""
+    launch: ImageLaunch | None = None
+    """How the image is started; None for one of tidegate's own making, which knows."""
     public_keys: str = ""
     """Of the one who builds engines, one PEM after the other: an engine whose manifest none of them signed does not
     start. Nobody is asked for when empty."""
@@ -36,6 +39,11 @@ class Release(Value):
     """As the delivery's `engine.accelerator` names it; `cpu` asks for no GPU."""
     accelerators: int = 1
     """As `engine.accelerator_count`: how many one engine takes."""
+
+    @property
+    def accelerators_each(self) -> int:
+        """How many this very engine takes."""
+        return self.launch.accelerators if self.launch else self.accelerators
 
 
 class ReleaseCandidate(Value):

@@ -87,11 +87,13 @@ def images_of(plan: Plan, spec: Delivery, registry: VersionRegistry, trusted: Tr
         UntrustedImage: as `resolve_plan`.
     """
     versions = (plan.version, plan.champion) if isinstance(spec.fleet, ArgoFleetSpec) else ()
-    images = {version.version: pinned_image(version, registry.tags(version)) for version in versions}
+    own = spec.engine.image.reference if spec.engine.image else ""
+    images = {version.version: own or pinned_image(version, registry.tags(version)) for version in versions}
     if trusted:
         for version in versions:
             trusted.prove(version, images[version.version])
-    return images
+    # The spec is kept with the delivery, and settles its own.
+    return {} if own else images
 
 
 def _kept_digests(spec_path: Path, spec: Delivery) -> dict[str, str]:

@@ -105,10 +105,15 @@ def _listed(contexts: Mapping[str, str]) -> str:
 class ReleaseOptions:
     """Which engine, in which region of a delivery."""
 
-    image: Annotated[
-        str, typer.Option("--image", help="The engine's image: REPOSITORY@sha256:DIGEST.", show_default=False)
-    ]
     version: Annotated[str, typer.Option("--version", help="The model version's number.", show_default=False)]
+    image: Annotated[
+        str,
+        typer.Option(
+            "--image",
+            help="The engine's image: REPOSITORY@sha256:DIGEST. The spec's engine.image when left out.",
+            show_default=False,
+        ),
+    ] = ""
     spec: Spec = SPEC
     region: RegionOfSpec = None
     digest: Annotated[

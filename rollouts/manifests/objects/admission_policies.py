@@ -28,6 +28,7 @@ from rollouts.manifests.conventions import (
 from rollouts.manifests.manifest import Site, manifest
 from rollouts.manifests.objects.access import written_objects
 from rollouts.manifests.spec import Signatures
+from rollouts.model import ImageLaunch
 from tidegate.core.errors import UsageError
 from tidegate.core.model import Json, Value
 from tidegate.core.names import DELIVERY, MANAGED_BY
@@ -102,10 +103,12 @@ def volumes(site: Site) -> Validation:
         "has(v.emptyDir)",
         f"(has(v.configMap) && v.configMap.name == {cel_string(public_keys(site.name))})",
     ]
-    if claim := site.fleet.pod.cache.claim:
-        allowed.append(
-            f"(has(v.persistentVolumeClaim) && v.persistentVolumeClaim.claimName == {cel_string(claim)})",
-        )
+    claims = (site.fleet.pod.cache.claim, site.release.launch.claim if site.release.launch else None)
+    allowed += [
+        f"(has(v.persistentVolumeClaim) && v.persistentVolumeClaim.claimName == {cel_string(claim)})"
+        for claim in claims
+        if claim
+    ]
     return Validation(
         holds=f"!has(variables.pod.volumes) || variables.pod.volumes.all(v, {' || '.join(allowed)})",
         message="an engine's volumes are empty ones, its cache and the public keys, and no others",
@@ -149,6 +152,40 @@ def commands(site: Site) -> tuple[Validation, ...]:
             f'(e.name == "HOME" && !has(e.valueFrom)) || (e.name == {cel_string(WEIGHTS_TOKEN)} && has(e.valueFrom) '
             f"&& has(e.valueFrom.secretKeyRef) && {token}))))",
             message="an engine reads no Secret but the one of its store of weights, and has no variables next to that",
+        ),
+    )
+
+
+def prebuilt_commands(launch: ImageLaunch) -> tuple[Validation, ...]:
+    """The same of an image that tidegate did not build: it waits before it ends, and a container may come before it."""
+    pull = launch.pull
+    brings = cel_list(pull.command[:3]) if pull else "[]"
+    said = (
+        "has(variables.pod.initContainers) ? variables.pod.initContainers.all(c, "
+        f"c.name == {cel_string(WEIGHTS)} && has(c.command) && c.command.size() >= 3 "
+        f"&& [0, 1, 2].all(i, c.command[i] == {brings}[i])) : true"
+        if pull
+        else "!has(variables.pod.initContainers) || variables.pod.initContainers.size() == 0"
+    )
+    probes = " && ".join(
+        f"!(has(c.{probe}) && has(c.{probe}.exec))" for probe in ("startupProbe", "readinessProbe", "livenessProbe")
+    )
+    own = {"HOME", "LOGNAME", *launch.environment, *(pull.environment if pull else ())}
+    secrets = cel_list(pull.secrets if pull else ())
+    return (
+        Validation(
+            holds="variables.pod.containers.size() == 1 "
+            f"&& variables.pod.containers.all(c, c.name == {cel_string(ENGINE)} "
+            f"&& !has(c.command) && !has(c.envFrom) && {probes} && (!has(c.lifecycle) || (!has(c.lifecycle.postStart) "
+            f"&& (!has(c.lifecycle.preStop) || has(c.lifecycle.preStop.sleep))))) && ({said})",
+            message="an engine's pod runs its image's own entrypoint, and what brings its weights, and nothing else",
+        ),
+        Validation(
+            holds="variables.containers.all(c, (!has(c.envFrom) || c.envFrom.all(e, has(e.secretRef) "
+            f"&& e.secretRef.name in {secrets})) && (!has(c.env) || c.env.all(e, "
+            f"e.name in {cel_list(sorted(own))} && !has(e.valueFrom))))",
+            message="what brings weights reads the Secrets of the registry, the engine none, and both have no "
+            "variables next to theirs",
         ),
     )
 
@@ -318,7 +355,7 @@ def _rollout(site: Site, admitted: AdmissionScope) -> Iterator[Validation]:
         HOST,
         volumes(site),
         HARDENED,
-        *commands(site),
+        *(prebuilt_commands(site.release.launch) if site.release.launch else commands(site)),
         *signed(site),
     ):
         yield _changed(each)

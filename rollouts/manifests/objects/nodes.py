@@ -39,7 +39,7 @@ def gpu_labels(site: Site) -> dict[str, str]:
 def gpu_amount(site: Site) -> dict[str, str]:
     """What a container asks for to get its GPUs."""
     gpu = GPUS.get(site.release.accelerator)
-    return {gpu.resource: str(site.release.accelerators)} if gpu else {}
+    return {gpu.resource: str(site.release.accelerators_each)} if gpu else {}
 
 
 def scheduling(site: Site) -> Json:

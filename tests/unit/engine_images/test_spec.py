@@ -101,9 +101,10 @@ def test_arguments_that_vllm_refuses_together_are_told_together() -> None:
     ]
 
 
-def test_a_vllm_whose_arguments_nobody_described_is_refused() -> None:
+def test_a_vllm_whose_arguments_nobody_described_is_not_built() -> None:
     assert problem("vllm: {version: 0.31.0}") == (
-        "engine.yaml:1: vllm.version: found vLLM 0.31.0; expected 0.32.0, whose arguments are known here"
+        "engine.yaml:1: vllm.version: found vLLM 0.31.0; expected 0.32.0, whose arguments are known here; "
+        "`engine.image` serves with any"
     )
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from pipelines.authority.engine_images import pem_of
 from pipelines.plan import region_objects
+from pipelines.plan.prebuilt import image_launch
 from pipelines.plan.region_objects import RegionObjects
 from rollouts.cluster.ownership import foreign_objects, refuse_foreign
 from rollouts.manifests.conventions import RenderPart
@@ -35,6 +36,7 @@ class RegionRelease:
     region: str | None
     """None for the fleet's only one."""
     image: str
+    """Empty for the spec's own `engine.image`."""
     version: str
     digest: str
 
@@ -78,18 +80,23 @@ def diff_objects(asked: RegionRelease) -> Sequence[ObjectDiff]:
 def _rendered(asked: RegionRelease, parts: Sequence[RenderPart] = tuple(RenderPart)) -> _Rendered:
     spec, trusted = read_spec(asked.spec), trust_next_to(asked.spec.parent)
     fleet = on_clusters(spec)
-    if not _PINNED.fullmatch(asked.image):
-        raise UsageError(
-            f"--image: found {asked.image!r}; expected REPOSITORY@sha256:DIGEST, as `engine push` prints it"
-        )
+    image = asked.image or (spec.engine.image.reference if spec.engine.image else "")
+    if not _PINNED.fullmatch(image) and not (spec.engine.image and spec.engine.image.by_tag):
+        raise UsageError(f"--image: found {image!r}; expected REPOSITORY@sha256:DIGEST, as `engine push` prints it")
     if not _VERSION.fullmatch(asked.version):
         raise UsageError(f"--version: found {asked.version!r}; expected the number of a model version")
+    if spec.engine.image and spec.engine.weights_place.from_registry and not asked.digest:
+        raise UsageError(
+            "--digest: found none; the engine's weights are brought from the registry and proven against it",
+            hint=f"`tidegate model list {spec.model.name} --output json` has it",
+        )
     release = Release(
         delivery=spec.metadata.name,
         region=region_of(fleet, asked.region),
         version=asked.version,
         digest=asked.digest,
-        image=asked.image,
+        image=image,
+        launch=image_launch(spec, fleet, spec.engine, version=asked.version, digest=asked.digest),
         public_keys=pem_of(trusted_images(trusted)),
         accelerator=str(spec.engine.accelerator),
         accelerators=spec.engine.accelerator_count,

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipelines.model import Plan
+from pipelines.plan.prebuilt import engine_notes
 from pipelines.plan.region_objects import EngineCount, engine_counts, guard_image, nobody_ends_it
 from pipelines.spec.delivery import Delivery
 from rollouts.manifests.spec import ArgoFleetSpec
@@ -50,7 +51,7 @@ def show_plan(spec_path: Path, state: Path, tracking_uri: str | None, *, output:
         print_data(_as_data(plan, spec, seen, foreign_objects), output)
         return code
     held = [*(_held(each) for each in engine_counts(spec)), *(each.warning for each in seen if each.warning)]
-    held += [line for line in (nobody_ends_it(spec),) if line]
+    held += [line for line in (nobody_ends_it(spec), *engine_notes(spec)) if line]
     held += [f"{region}: {each}: `deliver` refuses" for region, others in foreign_objects.items() for each in others]
     if output is PlanOutput.MARKDOWN:
         print(plan_markdown(plan, str(spec_path), held), end="")
@@ -92,6 +93,7 @@ def _as_data(
     told |= {"scraped": [each.as_data() for each in seen]} if seen else {}
     named = {region: [each.model_dump(mode="json") for each in others] for region, others in foreign_objects.items()}
     told |= {"foreign_objects": named, "strangers": named} if named else {}  # codespell:ignore strangers
+    told |= {"engine_notes": list(engine_notes(spec))} if spec.engine.image else {}
     told |= {"guard": guard_image(spec) or None} if isinstance(spec.fleet, ArgoFleetSpec) else {}
     return plan.model_dump(mode="json") | told
 

@@ -96,6 +96,33 @@ def model_alias(
     return 0
 
 
+@model.command("download")
+def model_download(
+    uri: Annotated[str, typer.Argument(help="models:/NAME/VERSION or models:/NAME@ALIAS.")],
+    folder: Annotated[Path, typer.Argument(help="Where its files come to lie: FOLDER/model.")],
+    digest: Annotated[str, typer.Option(help="Refuse a version whose files have another digest.")] = "",
+    state: State = STATE,
+    tracking_uri: Tracking = None,
+) -> int:
+    """Bring a version's files into a folder, each proven against its digest. Keeps files that are there and right.
+
+    Pods of `engine.image` run it before their engine starts.
+
+    \b
+    Examples:
+      tidegate model download models:/support-llm/7 /var/cache/tidegate
+    """
+    from registry.conventions import name_and_reference
+    from tidegate.app.wiring.stores import open_registry
+
+    registry = open_registry(state, tracking_uri)
+    version = registry.resolve(*name_and_reference(uri))
+    if digest and version.digest != digest:
+        raise UsageError(f"{version.uri}: found digest {version.digest[:12]}; expected {digest[:12]}")
+    say(f"{registry.download(version, folder)}: {len(version.files)} files, digest {version.digest[:12]}")
+    return 0
+
+
 def _refuse_unknown_alias(alias: str | None) -> None:
     from registry.model import Alias
 

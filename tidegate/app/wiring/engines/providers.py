@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipelines.adapters.image_engines import ImageEngines
 from pipelines.authority.engine_images import TrustedImages
+from pipelines.plan.prebuilt import image_launch
 from pipelines.ports import EngineProvider, VersionRegistry
 from pipelines.spec.delivery import Delivery
 from pipelines.state import StateFolder
+from registry.model import ModelVersion
 from rollouts.manifests.spec import ArgoFleetSpec
+from rollouts.model import ImageLaunch
 from tidegate.app.process import note
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import OutsideError
@@ -32,9 +36,20 @@ def engine_provider(
 ) -> EngineProvider:
     """What makes a model version ready for the spec's fleet; `images` are those that a plan settled."""
     if isinstance(spec.fleet, ArgoFleetSpec):
-        name = spec.metadata.name
-        return ImageEngines(registry=registry, state=state, name=name, images=images or {}, trusted=trusted)
+        engines = ImageEngines(registry, state, spec.metadata.name, images or {}, trusted)
+        return _image_engines(spec, spec.fleet, engines)
     return local_engines(spec, state, registry)
+
+
+def _image_engines(spec: Delivery, fleet: ArgoFleetSpec, engines: ImageEngines) -> ImageEngines:
+    """The same, which know of the spec's own image."""
+    if spec.engine.image is None:
+        return engines
+
+    def launch_of(version: ModelVersion) -> ImageLaunch | None:
+        return image_launch(spec, fleet, spec.engine, version=version.version, digest=version.digest)
+
+    return replace(engines, prebuilt=spec.engine.image.reference, launch_of=launch_of)
 
 
 def local_engines(

@@ -1,0 +1,244 @@
+"""An image of the team's own: what its pods get, what a spec of it may say, and what a plan says of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from fakes.clusters.admission import Refusing
+from fakes.delivery.registry import FakeRegistry
+from fakes.fleet import release
+
+from engine_images.launch import nearest_catalogue
+from pipelines.plan.prebuilt import engine_notes, image_launch
+from pipelines.plan.region_objects import rendering
+from pipelines.spec.delivery import Delivery
+from pipelines.state import StateFolder
+from rollouts.cluster.model import launch_of
+from rollouts.manifests.conventions import RenderPart
+from rollouts.manifests.render import render
+from rollouts.manifests.schema import problems_in
+from rollouts.manifests.spec import ArgoFleetSpec
+from rollouts.model import Engine, ImageLaunch
+from tidegate.app.wiring.engines.providers import engine_provider
+from tidegate.core.model import Json
+from tidegate.core.spec import SpecError, parse_spec
+from tidegate.testing import write_tiny_model
+
+EXAMPLE = (Path(__file__).parents[3] / "examples/kubernetes/delivery.yaml").read_text()
+IMAGE = "vllm/vllm-openai@sha256:" + "7" * 64
+DIGEST = "d" * 64
+
+
+def spec_of(engine: dict[str, Any], **parts: Any) -> Delivery:
+    said = yaml.safe_load(EXAMPLE)
+    vllm = {"version": "0.32.0", "args": {"max-model-len": 8192}}
+    said["engine"] = {"vllm": vllm, "accelerator": "nvidia-l40s", "image": IMAGE, **engine}
+    said |= parts
+    return parse_spec(yaml.safe_dump(said), Delivery, file="delivery.yaml")
+
+
+def refused(engine: dict[str, Any], **parts: Any) -> str:
+    with pytest.raises(SpecError) as caught:
+        spec_of(engine, **parts)
+    return str(caught.value)
+
+
+def clusters(spec: Delivery) -> ArgoFleetSpec:
+    assert isinstance(spec.fleet, ArgoFleetSpec)
+    return spec.fleet
+
+
+def launch(spec: Delivery) -> ImageLaunch:
+    found = image_launch(spec, clusters(spec), spec.engine, version="7", digest=DIGEST)
+    assert found is not None
+    return found
+
+
+def objects(spec: Delivery) -> tuple[Json, ...]:
+    engine = Engine(version="7", digest=DIGEST, model="support-llm", image=IMAGE, launch=launch(spec))
+    return tuple(rendering(spec, clusters(spec), "eu-west-1")(engine))
+
+
+def pod(spec: Delivery) -> Json:
+    template: Json = objects(spec)[-1]["spec"]["template"]
+    return template
+
+
+WAYS: dict[str, dict[str, Any]] = {
+    "registry": {},
+    "claim": {"weights": {"claim": "models", "path": "support-llm/{version}"}},
+    "image": {"weights": {"path": "/models/support-llm"}},
+    "hub": {"weights": {"model": "acme/support-llm", "revision": "v{version}"}},
+    "uncatalogued": {"vllm": {"version": "0.31.2", "args": {"max-num-seqs": 64}}},
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_everything_is_valid_to_the_letter(way: str) -> None:
+    found = {each["metadata"]["name"]: problems_in(each) for each in objects(spec_of(WAYS[way]))}
+    assert {name: problems for name, problems in found.items() if problems} == {}
+
+
+def test_its_own_entrypoint_gets_the_arguments_and_is_asked_for_its_health() -> None:
+    (engine,) = pod(spec_of({}))["spec"]["containers"]
+    assert "command" not in engine
+    assert engine["image"] == IMAGE
+    assert engine["args"] == [
+        *("--model", f"/var/cache/tidegate/{DIGEST}/model", "--served-model-name", "support-llm", "--port", "8000"),
+        *("--load-format", "safetensors", "--shutdown-timeout", "115", "--max-model-len=8192"),
+    ]
+    paths = [engine[name]["httpGet"]["path"] for name in ("startupProbe", "readinessProbe", "livenessProbe")]
+    assert paths == ["/health"] * 3
+    startup = engine["startupProbe"]
+    assert startup["periodSeconds"] * startup["failureThreshold"] == 30 * 60
+
+
+def test_a_vllm_that_ends_its_answers_is_told_to_stop_once_gateways_know() -> None:
+    spec = pod(spec_of({}))["spec"]
+    assert spec["containers"][0]["lifecycle"] == {"preStop": {"sleep": {"seconds": 5}}}
+    assert spec["terminationGracePeriodSeconds"] == 150
+
+
+def test_one_that_is_not_known_to_do_so_is_left_alone_for_all_of_the_drain() -> None:
+    spec = pod(spec_of(WAYS["uncatalogued"]))["spec"]
+    assert "--shutdown-timeout" not in spec["containers"][0]["args"]
+    assert spec["containers"][0]["lifecycle"] == {"preStop": {"sleep": {"seconds": 120}}}
+
+
+def test_a_container_with_tidegate_brings_and_proves_the_weights_from_the_registry() -> None:
+    spec = pod(spec_of({}))["spec"]
+    (before,) = spec["initContainers"]
+    assert before["image"].startswith("registry.example.com/tidegate@sha256:")
+    folder = f"/var/cache/tidegate/{DIGEST}"
+    wanted = f"tidegate model download models:/support-llm/7 {folder} --digest {DIGEST}"
+    assert before["command"] == wanted.split()
+    assert {"name": "MLFLOW_TRACKING_URI", "value": "http://mlflow.mlflow:5000"} in before["env"]
+    assert before["envFrom"] == [{"secretRef": {"name": "mlflow"}}]
+    cache = {each["name"]: each for each in spec["containers"][0]["volumeMounts"]}["model-cache"]
+    assert cache["readOnly"]
+
+
+def test_the_engine_itself_reads_no_secret() -> None:
+    (engine,) = pod(spec_of({}))["spec"]["containers"]
+    assert "envFrom" not in engine
+    assert all("valueFrom" not in each for each in engine["env"])
+
+
+def test_a_claim_is_mounted_read_only_and_nothing_is_brought() -> None:
+    spec = pod(spec_of(WAYS["claim"]))["spec"]
+    assert "initContainers" not in spec
+    assert spec["containers"][0]["args"][:2] == ["--model", "/models/support-llm/7"]
+    assert {"name": "models", "persistentVolumeClaim": {"claimName": "models", "readOnly": True}} in spec["volumes"]
+
+
+def test_an_engine_that_downloads_from_the_hub_may() -> None:
+    spec = pod(spec_of(WAYS["hub"]))["spec"]
+    assert spec["containers"][0]["args"][:2] == ["--model", "acme/support-llm"]
+    assert "v7" in spec["containers"][0]["args"]
+    assert "HF_HUB_OFFLINE" not in {each["name"] for each in spec["containers"][0]["env"]}
+
+
+def test_how_it_was_started_can_be_read_from_its_pods() -> None:
+    spec = spec_of(WAYS["claim"])
+    assert launch_of(pod(spec)) == launch(spec)
+
+
+def test_a_tag_is_refused_with_what_would_be_right() -> None:
+    assert "engine.image: found vllm/vllm-openai:v0.32.0, which may be another image tomorrow; expected" in refused(
+        {"image": "vllm/vllm-openai:v0.32.0"}
+    )
+
+
+def test_a_tag_that_is_allowed_is_taken_and_told() -> None:
+    spec = spec_of({"image": {"reference": "vllm/vllm-openai:v0.32.0", "by_tag": True}})
+    assert any("is a tag: engines of one version may run different images" in note for note in engine_notes(spec))
+
+
+@pytest.mark.parametrize(
+    ("engine", "said"),
+    [
+        ({"image": "not an image"}, "engine.image"),
+        ({"weights": {"claim": "models"}}, "engine.weights.path: found no folder of the claim"),
+        ({"weights": {"path": "models"}}, "expected a folder of the image, from /"),
+        ({"weights": {"claim": "models", "path": "../x"}}, "expected a path without `..`"),
+        ({"weights": {"model": "a/b", "path": "/c"}}, "found a model of the hub next to a folder"),
+        ({"weights": {"path": "/c", "secrets": ["x"]}}, "expected nothing: no container brings the files"),
+        ({"compile": {"warm": [1, 8]}}, "engine.compile: found more than `mode` with `engine.image`"),
+        ({"vllm": {"version": "0.32.0", "args": {"max-model-length": 1}}}, "did you mean max-model-len?"),
+        ({"vllm": {"version": "0.31.2", "args": {"port": 1}}}, "this one follows from the address"),
+    ],
+)
+def test_what_cannot_be_right_is_refused(engine: dict[str, Any], said: str) -> None:
+    assert said in refused(engine)
+
+
+def test_weights_from_the_registry_need_somebody_who_brings_them() -> None:
+    assert "no image and tracking_uri of the container that brings them" in refused({}, workflow=None)
+
+
+def test_this_machine_runs_no_images() -> None:
+    assert "engine.image: found an image in the local fleet" in refused(
+        {"accelerator": "cpu"}, fleet={"kind": "local"}, workflow=None
+    )
+
+
+def test_weights_of_no_image_are_refused() -> None:
+    assert "engine.weights: found weights without an image of your own" in refused(
+        {"image": None, "weights": {"path": "/c"}}
+    )
+
+
+def test_a_plan_says_what_is_given_up() -> None:
+    first, *others = engine_notes(spec_of({}))
+    assert "no proven compile cache" in first
+    assert others == []
+
+
+def test_a_plan_says_what_the_nearest_catalogue_would_refuse() -> None:
+    spec = spec_of({"vllm": {"version": "0.31.2", "args": {"max-num-seqs": 64, "brand-new": True}}})
+    notes = list(engine_notes(spec))
+    assert any("vLLM 0.31.2 is not catalogued here (0.32.0)" in note for note in notes)
+    (warning,) = [note for note in notes if "brand-new" in note]
+    assert warning.startswith("engine.vllm.args.brand-new: vLLM 0.32.0 would want an argument of vLLM 0.32.0")
+    assert "--brand-new" in launch(spec).arguments
+
+
+def test_a_plan_says_that_nobody_proves_weights_of_a_claim() -> None:
+    assert any("support-llm/{version} of the claim models" in note for note in engine_notes(spec_of(WAYS["claim"])))
+
+
+def test_an_engine_that_is_built_here_is_told_nothing_of_that() -> None:
+    assert list(engine_notes(parse_spec(EXAMPLE, Delivery, file="delivery.yaml"))) == []
+
+
+@pytest.mark.parametrize("version", ["0.31.2", "0.99.0", "nightly", "1.0.0rc1"])
+def test_any_version_has_a_nearest_catalogue(version: str) -> None:
+    assert nearest_catalogue(version).vllm == "0.32.0"
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_api_server_takes_these_pods_and_no_others(way: str) -> None:
+    spec = spec_of(WAYS[way])
+    wanted = objects(spec)[-1]
+    engine = release(image=IMAGE, launch=launch(spec), accelerator="nvidia-l40s")
+    policies = Refusing(render(clusters(spec), engine, parts=(RenderPart.ADMISSION,)))
+    driver = "system:serviceaccount:serving:support-llm-driver"
+    assert policies.refusals(wanted, user=driver) == []
+    pods = wanted["spec"]["template"]["spec"]
+    pods["containers"][0]["command"] = ["sh", "-c", "true"]
+    pods["containers"][0]["envFrom"] = [{"secretRef": {"name": "other"}}]
+    pods["volumes"].append({"name": "x", "persistentVolumeClaim": {"claimName": "others"}})
+    assert len(policies.refusals(wanted, user=driver)) == 3
+
+
+async def test_all_versions_are_served_from_that_image(tmp_path: Path) -> None:
+    registry = FakeRegistry()
+    version = registry.register("support-llm", write_tiny_model(tmp_path / "model"))
+    engine = await engine_provider(spec_of({}), StateFolder(tmp_path / "state"), registry).prepare(version, print)
+    assert engine.image == IMAGE
+    assert engine.launch is not None
+    assert engine.launch.pull is not None
+    assert version.digest in engine.launch.pull.command
