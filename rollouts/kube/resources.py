@@ -49,6 +49,7 @@ ENDPOINT_SLICES = _in("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice
 POD_DISRUPTION_BUDGETS = _in("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
 HORIZONTAL_POD_AUTOSCALERS = _in("autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler")
 NETWORK_POLICIES = _in("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy")
+INGRESSES = _in("networking.k8s.io", "v1", "ingresses", "Ingress")
 PRIORITY_CLASSES = _in("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False)
 STORAGE_CLASSES = _in("storage.k8s.io", "v1", "storageclasses", "StorageClass", namespaced=False)
 

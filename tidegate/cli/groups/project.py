@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -14,18 +15,96 @@ from tidegate.cli.completion import Shell, print_script
 from tidegate.cli.options import SPEC, STATE, As, Spec, State, Tracking, spread
 from tidegate.cli.output import Output
 from tidegate.cli.rollout_options import RegionOptions
+from tidegate.core.errors import UsageError
 
 
-def init(folder: Annotated[Path, typer.Argument(help="Folder to write to.")] = Path()) -> int:
-    """Write a delivery.yaml, a golden set and prompts to start with. Overwrites nothing.
+@dataclass(frozen=True)
+class WorkloadOptions:
+    """What serves today, and where; nothing for an example."""
+
+    from_rollout: Annotated[
+        str | None, typer.Option("--from-rollout", metavar="NAME", help="Draft from this Rollout of a cluster.")
+    ] = None
+    from_deployment: Annotated[
+        str | None, typer.Option("--from-deployment", metavar="NAME", help="Draft from this Deployment of a cluster.")
+    ] = None
+    context: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--context", help="Context of the kubeconfig; repeatable: each is a region; default: the current."
+        ),
+    ] = None
+    namespace: Annotated[str | None, typer.Option("-n", "--namespace", help="Namespace; default: the context's.")] = (
+        None
+    )
+    container: Annotated[
+        str | None,
+        typer.Option("--container", metavar="NAME", help="Container that serves; default: the one with vLLM."),
+    ] = None
+    name: Annotated[
+        str | None, typer.Option("--name", help="Name of the delivery; default: what requests call the model, if free.")
+    ] = None
+    to: Annotated[
+        Path | None, typer.Option("--to", metavar="FILE", help="File to write; default: delivery.yaml in the folder.")
+    ] = None
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether clusters are to be read.
+
+        Raises:
+            UsageError: both kinds, or an option that means nothing without one of them.
+        """
+        if self.from_rollout and self.from_deployment:
+            raise UsageError("give --from-rollout or --from-deployment, not both")
+        if self.from_rollout or self.from_deployment:
+            return True
+        alone = next((name for name, value in vars(self).items() if value), None)
+        if alone:
+            raise UsageError(f"--{alone}: only with --from-rollout or --from-deployment")
+        return False
+
+
+@spread
+def init(
+    *,
+    folder: Annotated[Path, typer.Argument(help="Folder to write to.")] = Path(),
+    workload: WorkloadOptions,
+    output: As = Output.TEXT,
+) -> int:
+    """Write a delivery.yaml: an example, or a draft from a cluster.
+
+    Overwrites nothing. The example comes with a golden set and prompts. From a Rollout or Deployment of yours, a draft
+    says where each value is from, and which are yours to decide; its routes, autoscaler and monitors are read too.
+    Nothing is changed in a cluster, and no Secret or variable's value is read. Exits with 2 when the file is there
+    already or the workload is not, with 4 when a cluster cannot be read.
 
     \b
     Examples:
       tidegate init support
+      tidegate init --from-rollout support-llm --context prod-eu-west-1 -n serving
+      tidegate init --from-deployment vllm --context eu --context us --to delivery.yaml -o json
     """
-    from tidegate.cli.commands.init import write_example
+    if not workload.is_asked:
+        if output is not Output.TEXT:
+            raise UsageError("--output: only with --from-rollout or --from-deployment")
+        from tidegate.cli.commands.init import write_example
 
-    return write_example(folder)
+        return write_example(folder)
+    from rollouts.survey import WorkloadKind
+    from tidegate.app.clusters.draft import DraftRequest
+    from tidegate.cli.commands.init import write_draft
+
+    asked = DraftRequest(
+        kind=WorkloadKind.ROLLOUT if workload.from_rollout else WorkloadKind.DEPLOYMENT,
+        workload=workload.from_rollout or workload.from_deployment or "",
+        contexts=tuple(workload.context or ()),
+        namespace=workload.namespace,
+        name=workload.name or "",
+        container=workload.container or "",
+        to=workload.to or folder / "delivery.yaml",
+    )
+    return write_draft(asked, output=output)
 
 
 def schema(kind: Annotated[str, typer.Argument(help="delivery, trust, gates, batch or answer.")] = "delivery") -> int:

@@ -1,0 +1,156 @@
+"""From surveys of clusters to the draft of a delivery. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+from pipelines.draft.differences import note_differences
+from pipelines.draft.engine import put_engine, served_by
+from pipelines.draft.fleet import put_fleet
+from pipelines.draft.misfits import note_misfits
+from pipelines.draft.model import Draft, DraftNoteKind, Sketch
+from pipelines.draft.regions import named_regions, put_waves
+from rollouts.manifests.conventions import LONGEST_NAME, canary_service, stable_service
+from rollouts.survey.model import ServingSurvey
+from tidegate.core.errors import UsageError
+from tidegate.core.spec import NAME
+
+USUAL_WEIGHTS = [5, 25, 50]
+_LONGEST_NAME = LONGEST_NAME - len(canary_service(""))
+_LATER = (
+    "TODO: once golden.jsonl (questions with known answers) is there, put this first, and `quality` into `gates`:",
+    "  - offline: {dataset: golden.jsonl, gates: [quality]}",
+    "  - shadow: {percent: 100, at_least: 5m, within: 30m, gates: [latency, errors]}",
+    "`tidegate init FOLDER` writes one to start from.",
+)
+_LATER_GATES = ("quality: {scorer: contains, max_drop: 0.05}",)
+_TRAFFIC = (
+    "TODO: requests of one region, so that `tidegate plan` can say how long each gate takes. vLLM counts them:",
+    "  sum(rate(vllm:request_success_total[1h]))",
+    "traffic: {requests_per_second: 20}",
+)
+
+
+def draft_delivery(surveys: Sequence[ServingSurvey], *, name: str = "") -> Draft:
+    """A delivery to where these workloads are, next to them.
+
+    Args:
+        surveys: of one workload in each cluster; the first one's values count where a spec has one for all.
+        name: of the delivery; chosen when empty.
+
+    Raises:
+        UsageError: the name is none, is too long, or is taken.
+    """
+    sketch, regions = Sketch(), named_regions(surveys)
+    lead = surveys[0]
+    chosen = _named(name, surveys) if name else _chosen(surveys)
+    sketch.put("apiVersion", "tidegate/v1")
+    sketch.put("kind", "Delivery")
+    _put_names(sketch, chosen, lead)
+    put_engine(sketch, lead)
+    _put_gates(sketch)
+    _put_stages(sketch, lead)
+    put_waves(sketch, list(regions))
+    put_fleet(sketch, regions, chosen)
+    sketch.below("fleet", ("", *_TRAFFIC))
+    _note_unread(sketch, regions)
+    note_misfits(sketch, lead)
+    note_differences(sketch, regions)
+    return sketch.finished()
+
+
+def _named(name: str, surveys: Sequence[ServingSurvey]) -> str:
+    if not re.fullmatch(NAME, name) or len(name) > _LONGEST_NAME:
+        expected = f"lower case letters, digits and dashes, at most {_LONGEST_NAME} characters"
+        raise UsageError(f"--name: found {name!r}; expected {expected}")
+    if taken := _taken(name, surveys):
+        raise UsageError(
+            f"--name: {taken} is there already in {surveys[0].namespace}, and is not tidegate's",
+            hint="give a name that nothing has there",
+        )
+    return name
+
+
+def _taken(name: str, surveys: Sequence[ServingSurvey]) -> str:
+    """An object that stands where a delivery of this name would have one of its own; empty when there is none."""
+    needed = {f"Service {stable_service(name)}", f"Service {canary_service(name)}"}
+    for said in sorted(each for survey in surveys for each in survey.taken):
+        kind, _, other = said.partition(" ")
+        if said in needed or (kind != "Service" and other == name):
+            return said
+    return ""
+
+
+def _chosen(surveys: Sequence[ServingSurvey]) -> str:
+    free = [each for each in _candidates(surveys[0]) if not _taken(each, surveys)]
+    return next(iter(free))
+
+
+def _candidates(lead: ServingSurvey) -> Iterator[str]:
+    """The name that requests carry, since engines answer to the delivery's; then the workload's; then any."""
+    served = served_by(lead.pod.engine).command.served_name
+    if re.fullmatch(NAME, served) and len(served) <= _LONGEST_NAME:
+        yield served
+    yield lead.name[:_LONGEST_NAME]
+    stem = lead.name[: _LONGEST_NAME - len("-tidegate-99")].rstrip("-")
+    yield f"{stem}-tidegate"
+    yield from (f"{stem}-tidegate-{number}" for number in range(2, 100))
+
+
+def _put_names(sketch: Sketch, name: str, lead: ServingSurvey) -> None:
+    command = served_by(lead.pod.engine).command
+    sketch.put(
+        "metadata.name",
+        name,
+        f"tidegate's objects get this name, in {lead.namespace} next to {lead.subject}, which it does not touch",
+    )
+    asked = command.served_name or command.model or "(not said by the pod)"
+    if asked != name:
+        sketch.unsupported(
+            "name of the model in requests",
+            f"requests carry `model: {asked}`; engines of tidegate answer to the delivery's name, {name}",
+            "let callers send that name, or free it and give it with --name",
+        )
+    sketch.decide(
+        "model",
+        {"name": name, "from": "challenger", "to": "champion"},
+        "the registered model of MLflow whose versions serve, and its aliases",
+        "docs/start/cluster-quickstart.md, step 2: register what serves now as champion",
+    )
+
+
+def _put_gates(sketch: Sketch) -> None:
+    sketch.decide(
+        "gates.latency",
+        {"metric": "ttft", "quantile": 0.95, "max_increase": "20%"},
+        "how much slower a version may be. 20 % is what most users do not notice, and less takes many more requests",
+        "docs/guides/planning.md",
+    )
+    sketch.decide(
+        "gates.errors",
+        {"max_increase": "0.5pp"},
+        "how many more requests may fail. 0.5 points are half of what an objective of 99 % allows in all",
+        "docs/guides/planning.md",
+    )
+    sketch.below("gates.errors", _LATER_GATES)
+
+
+def _put_stages(sketch: Sketch, lead: ServingSurvey) -> None:
+    weights, why = list(lead.strategy.weights), f"weights from the steps of {lead.subject}"
+    if not weights:
+        weights, why = (
+            USUAL_WEIGHTS,
+            f"weights: {lead.subject} has no steps; a few users first, then a quarter, then half",
+        )
+    stage = {"weights": weights, "within": "1h", "gates": ["latency", "errors"]}
+    sketch.put(
+        "stages", [{"canary": stage}], f"{why}. A gate, not a pause, ends each; `within` is the longest it may take"
+    )
+    sketch.below("stages", _LATER)
+
+
+def _note_unread(sketch: Sketch, regions: Mapping[str, ServingSurvey]) -> None:
+    for region, each in regions.items():
+        for what in each.unread:
+            sketch.note(DraftNoteKind.UNREAD, region, what, "what it says is missing in the draft; ask someone who may")

@@ -1,0 +1,109 @@
+"""`tidegate init --from-rollout` and `--from-deployment` against API servers on sockets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fakes.clusters.existing import NAMESPACE, existing
+from fakes.kube.api import Api
+from fakes.kube.server import FakeServers, serving
+from fakes.terminal import Tidegate
+
+from pipelines.spec.delivery import Delivery
+from tidegate.app.wiring.specs import read_delivery
+
+CONTEXTS = ("prod-eu-west-1", "prod-us-east-1", "stage")
+FROM = ("init", "--from-rollout", "support-llm", "--context", CONTEXTS[0])
+
+
+@pytest.fixture
+def clusters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeServers]:
+    """Two with the same Rollout, one with a Deployment."""
+    cases = dict(zip(CONTEXTS, ("helm_rollout", "helm_rollout", "sidecars"), strict=True))
+    apis = {name: Api(existing(case, name=name, real_time=True)) for name, case in cases.items()}
+    with serving(apis, tmp_path, namespace=NAMESPACE) as servers:
+        monkeypatch.setenv("KUBECONFIG", str(servers.kubeconfig))
+        yield servers
+
+
+def test_a_draft_is_written_told_and_read_by_every_command(
+    clusters: FakeServers, tidegate: Tidegate, tmp_path: Path
+) -> None:
+    said = tidegate(*FROM)
+    assert said.code == 0, said.err
+    assert said.out.startswith(
+        "delivery.yaml: a draft from Rollout support-llm in serving (prod-eu-west-1); managed by"
+    )
+    assert read_delivery(tmp_path / "delivery.yaml").metadata.name == "support"
+    for title in ("Found, and taken over", "Yours to decide", "There today, and not in what", "Next"):
+        assert title in said.out
+    assert "tidegate doctor delivery.yaml" in said.out
+    written = (tmp_path / "delivery.yaml").read_text(encoding="utf-8")
+    assert "not-for-files" not in written + said.out + said.err
+    assert {call.verb for call in clusters.api(CONTEXTS[0]).calls} <= {"get", "list"}
+    assert "secrets" not in {call.plural for call in clusters.api(CONTEXTS[0]).calls}
+
+
+def test_what_it_writes_renders_for_its_region(clusters: FakeServers, tidegate: Tidegate) -> None:
+    assert tidegate(*FROM).code == 0
+    said = tidegate("rollout", "render", "delivery.yaml", "--region", "eu-west-1", "--version", "7")
+    assert (said.code, "kind: Rollout" in said.out, "kind: HTTPRoute" in said.out) == (0, True, True)
+
+
+def test_several_contexts_as_data_to_another_file(clusters: FakeServers, tidegate: Tidegate, tmp_path: Path) -> None:
+    said = tidegate(*FROM, "--context", CONTEXTS[1], "-n", NAMESPACE, "--to", "new/spec.yaml", "-o", "json")
+    assert said.code == 0, said.err
+    assert (said.json["file"], said.json["delivery"]) == ("new/spec.yaml", "support")
+    assert [each["context"] for each in said.json["workloads"]] == list(CONTEXTS[:2])
+    assert {each["kind"] for each in said.json["findings"]} >= {"found", "decide", "unsupported"}
+    assert said.json["next"][1]["command"].startswith("tidegate model register support")
+    spec: Delivery = read_delivery(tmp_path / "new/spec.yaml")
+    # Nodes of both say eu-west-1, so contexts name the regions.
+    assert spec.regions.waves == (("prod-eu-west-1",), ("prod-us-east-1",))
+
+
+def test_a_deployment(clusters: FakeServers, tidegate: Tidegate) -> None:
+    said = tidegate("init", "--from-deployment", "chat", "--context", "stage", "--container", "vllm", "--name", "talk")
+    assert said.code == 0, said.err
+    assert "sidecar: logs (fluent/fluent-bit:3)" in said.out
+
+
+def test_a_file_that_is_there_stays_and_no_cluster_is_asked(
+    clusters: FakeServers, tidegate: Tidegate, tmp_path: Path
+) -> None:
+    (tmp_path / "delivery.yaml").write_text("mine")
+    said = tidegate(*FROM)
+    assert (said.code, said.err) == (2, "tidegate: delivery.yaml is already there; name another file with --to\n")
+    assert (tmp_path / "delivery.yaml").read_text() == "mine"
+    assert clusters.api(CONTEXTS[0]).calls == []
+
+
+@pytest.mark.parametrize(
+    ("words", "answer"),
+    [
+        (("--from-rollout", "other", "--context", CONTEXTS[0]), (2, "there is no Rollout other in serving")),
+        (("--from-deployment", "support-llm", "--context", CONTEXTS[0]), (2, "give --from-rollout")),
+        (("--from-rollout", "support-llm", "--context", "mars"), (4, "no context mars")),
+        (("--from-rollout", "a", "--from-deployment", "b"), (2, "not both")),
+        (("--context", CONTEXTS[0]), (2, "--context: only with --from-rollout or --from-deployment")),
+        (("-o", "json"), (2, "--output: only with --from-rollout or --from-deployment")),
+        ((*FROM[1:], "--context", CONTEXTS[0]), (2, "expected each context once")),
+    ],
+)
+def test_what_cannot_be_is_one_line_and_writes_nothing(
+    clusters: FakeServers, tidegate: Tidegate, tmp_path: Path, words: tuple[str, ...], answer: tuple[int, str]
+) -> None:
+    said, (code, message) = tidegate("init", *words), answer
+    assert (said.code, message in said.err, said.err.count("\n")) == (code, True, 1), said.err
+    assert not (tmp_path / "delivery.yaml").exists()
+
+
+def test_a_cluster_that_is_away_is_4_and_writes_nothing(
+    clusters: FakeServers, tidegate: Tidegate, tmp_path: Path
+) -> None:
+    clusters.vanish(CONTEXTS[1])
+    said = tidegate(*FROM, "--context", CONTEXTS[1])
+    assert (said.code, "cannot be reached" in said.err) == (4, True)
+    assert not (tmp_path / "delivery.yaml").exists()
