@@ -3,7 +3,10 @@
 FleetError (OutsideError)
 ├── EngineDidNotStart     died or stayed unhealthy; carries the tail of its log
 ├── Unreachable           the fleet itself did not answer; what was asked may have been done
-│   └── NoConnection          nothing was sent, so nothing was done
+│   ├── NoConnection          nothing was sent, so nothing was done
+│   ├── PrometheusCredentialMissing      what proves to Prometheus who asks is not where the spec says
+│   ├── PrometheusCredentialRefused      Prometheus does not take it, or wants some
+│   └── PrometheusCertificateUntrusted   nobody whom we trust signed Prometheus' certificate
 ├── QueryRefused          Prometheus cannot evaluate a query
 ├── HostGone              the host of a local fleet has ended, and with it everything that it served
 ├── NoAccess              no credentials for a cluster were found, or they could not be got
@@ -100,6 +103,18 @@ class PortInUse(Refused):
     """Another process listens on a port that the spec asks for."""
 
 
+class PrometheusCredentialMissing(Unreachable):
+    """What proves to Prometheus who asks is not where the spec says that it is; nothing was asked."""
+
+
+class PrometheusCredentialRefused(Unreachable):
+    """Prometheus does not take the one who asks, or wants to know who it is; `detail` has its own words."""
+
+
+class PrometheusCertificateUntrusted(Unreachable):
+    """The certificate of Prometheus is signed by nobody whom we trust, or is another's; nothing was asked."""
+
+
 class RulesRefused(Refused):
     """Prometheus does not take the rules; it keeps to those that it had. The message has its own words."""
 
@@ -165,6 +180,9 @@ _BY_NAME: dict[str, type[TidegateError]] = {
         EngineDidNotStart,
         Unreachable,
         NoConnection,
+        PrometheusCredentialMissing,
+        PrometheusCredentialRefused,
+        PrometheusCertificateUntrusted,
         HostGone,
         NotConfirmed,
         NotPossible,

@@ -24,6 +24,7 @@ from slo.rules import RuleGroup, rules_for
 from slo.signals import signal_groups
 from slo.spec import CostSpec, CountedBy, SloSpec
 from slo.windows import windows_for
+from tidegate.core.access.model import Endpoint, PrometheusEndpoint
 from tidegate.core.durations import format_duration
 from tidegate.core.errors import UsageError
 from tidegate.core.model import Value
@@ -61,7 +62,7 @@ ALERTMANAGER = f"""\
 class ExportCluster(Value):
     """Where the objects will live."""
 
-    prometheus: str = "http://prometheus-operated.monitoring.svc:9090"
+    prometheus: Endpoint = PrometheusEndpoint(url="http://prometheus-operated.monitoring.svc:9090")
     """As Argo Rollouts reaches it from its own namespace."""
     namespace: str = ""
     """Of every object; the one who applies them says it when empty."""

@@ -15,6 +15,7 @@ from gates.evidence.scrape import batch_of
 from gates.evidence.selector import NAME, selector
 from gates.evidence.series import ArmScrapes, RawSeries, ScrapeWindow, Targets
 from gates.model import ArmKey, NoData
+from tidegate.core.access.model import PrometheusEndpoint
 from tidegate.core.adapters.prometheus import PrometheusClient
 from tidegate.core.errors import OutsideError
 
@@ -36,9 +37,13 @@ class PrometheusApi(PrometheusClient):
         return [series_of(answer) for answer in self.query(f"{selected}[{span}ms]", until).result]
 
 
-def api_of_region(url: str | Mapping[str, str], *, timeout_seconds: int) -> Callable[[str], PrometheusApi]:
+Address = str | PrometheusEndpoint
+"""Of a Prometheus; with whatever says who asks where it wants to know."""
+
+
+def api_of_region(url: Address | Mapping[str, Address], *, timeout_seconds: int) -> Callable[[str], PrometheusApi]:
     """Who is asked about a region: the one at `url`, or the region's own where `url` has one for each."""
-    if isinstance(url, str):
+    if isinstance(url, Address):
         everywhere = PrometheusApi(url, timeout_seconds=timeout_seconds)
         return lambda _region: everywhere
     return {region: PrometheusApi(each, timeout_seconds=timeout_seconds) for region, each in url.items()}.__getitem__
@@ -66,7 +71,7 @@ def _bucket(entry: tuple[int, str, str, str]) -> Bucket:
 class PrometheusEvents:
     """An `EventSource`."""
 
-    def __init__(self, url: str | Mapping[str, str], *, timeout_seconds: int = 5) -> None:
+    def __init__(self, url: Address | Mapping[str, Address], *, timeout_seconds: int = 5) -> None:
         """`url` is Prometheus' own address, or one for each region; nothing is asked yet."""
         self._api = api_of_region(url, timeout_seconds=timeout_seconds)
 
@@ -118,7 +123,7 @@ class PrometheusSource:
 
     def __init__(
         self,
-        url: str | Mapping[str, str],
+        url: Address | Mapping[str, Address],
         *,
         timeout_seconds: int = 5,
         settles_within: timedelta = timedelta(seconds=10),

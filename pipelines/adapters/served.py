@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 from gates.evidence.conventions import BY_ENGINE, POD
 from gates.evidence.selector import NAME, selector
+from tidegate.core.access.model import PrometheusEndpoint
 from tidegate.core.adapters.prometheus import PrometheusClient
 from tidegate.core.threads import call_in_thread
 
@@ -16,9 +17,9 @@ TIMEOUT_SECONDS = 5
 class ServedByPrometheus:
     """A `RequestCounter`: what engines themselves counted, copies and probes included."""
 
-    def __init__(self, url: str, *, delivery: str, region: str) -> None:
-        """`url` is Prometheus' own address; nothing is asked yet."""
-        self._client = PrometheusClient(url, timeout_seconds=TIMEOUT_SECONDS)
+    def __init__(self, at: str | PrometheusEndpoint, *, delivery: str, region: str) -> None:
+        """`at` is Prometheus' own address; nothing is asked yet."""
+        self._client = PrometheusClient(at, timeout_seconds=TIMEOUT_SECONDS)
         self._labels = {NAME: BY_ENGINE.responses, "service": delivery, "region": region}
 
     async def served(self, version: str) -> Mapping[str, float]:

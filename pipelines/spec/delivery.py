@@ -326,6 +326,7 @@ class Delivery(SpecModel):
             bake=self.regions.bake,
             accelerator=self.engine.accelerator,
             weights=self.canary.weights if self.canary else (),
+            analysed=bool(self.slos),
         )
 
     def _around_slos(self) -> Iterator[SpecConflict]:

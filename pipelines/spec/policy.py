@@ -14,8 +14,9 @@ from urllib.parse import urlsplit
 from engine_images.arguments.validation import external_references
 from gates.answers.golden import GoldenPrompt, load_golden
 from pipelines.spec.delivery import Delivery
-from pipelines.spec.trust import OURS, SpecTrust
+from pipelines.spec.trust import OUR_FILES, OURS, SpecTrust
 from rollouts.manifests.spec import ArgoFleetSpec
+from tidegate.core.access.model import PrometheusEndpoint
 from tidegate.core.model import Loc, SpecConflict
 from tidegate.core.spec import Problem, SpecError, text_in
 from tidegate.core.text import host_of, redacted
@@ -28,6 +29,7 @@ def not_for_a_spec(spec: Delivery, trust: SpecTrust) -> Iterator[SpecConflict]:
     yield from _variables(spec, trust)
     yield from _plugins(spec, trust)
     yield from _endpoints(spec, trust)
+    yield from _credentials(spec, trust)
 
 
 def _variables(spec: Delivery, trust: SpecTrust) -> Iterator[SpecConflict]:
@@ -62,6 +64,32 @@ def _endpoints(spec: Delivery, trust: SpecTrust) -> Iterator[SpecConflict]:
     for where, address in _addresses(spec):
         if _is_link_local(address):
             yield SpecConflict(where, redacted(address), "no link-local address: clouds hand out credentials there")
+
+
+def _credentials(spec: Delivery, trust: SpecTrust) -> Iterator[SpecConflict]:
+    """Of Prometheus: whoever writes the spec says where they are, and to whom they are sent."""
+    for where, endpoint in _prometheuses(spec):
+        for place, source in endpoint.secrets():
+            if source.env and not trust.may_read(source.env):
+                # Not the name, as above.
+                yield _variable((*where, *place, "env"), "a variable that specs may not read", "that name")
+            if source.file and not trust.may_open(source.file):
+                expected = f"a file below {OUR_FILES}, or that file under `spec.files` of trust.yaml"
+                yield SpecConflict((*where, *place, "file"), "a file that specs may not name", expected)
+        if endpoint.auth and endpoint.is_plain and not _may_be_plain(endpoint.url, trust):
+            expected = f"https, or {host_of(endpoint.url)} under `spec.endpoints` of trust.yaml"
+            yield SpecConflict((*where, "url"), f"{endpoint.url} with credentials", expected)
+
+
+def _prometheuses(spec: Delivery) -> Iterator[tuple[Loc, PrometheusEndpoint]]:
+    if not isinstance(spec.fleet, ArgoFleetSpec):
+        return
+    for name, region in spec.fleet.regions.items():
+        place: Loc = ("fleet", "regions", name, "prometheus")
+        yield place, region.prometheus
+        for who, endpoint in {"rollouts": region.prometheus.rollouts, "keda": region.prometheus.keda}.items():
+            if endpoint:
+                yield (*place, who), endpoint
 
 
 def _addresses(spec: Delivery) -> Iterator[tuple[Loc, str]]:

@@ -107,6 +107,8 @@ class ApproversSpec(SpecModel):
 
 OURS = "TIDEGATE_"
 """Variables that begin so are for specs to name."""
+OUR_FILES = Path("/run/secrets/tidegate")
+"""What lies below is for specs to name."""
 
 
 class SpecTrust(SpecModel):
@@ -116,12 +118,25 @@ class SpecTrust(SpecModel):
     """Environment variables that a spec may name, besides those that begin with `TIDEGATE_`."""
     plugins: Mapping[str, tuple[str, ...]] = {}
     """By argument of vLLM, what it may name: `middleware: [acme.Limits]`, `speculative-config.model: [/draft]`."""
+    files: tuple[Path, ...] = ()
+    """Files with credentials that a spec may name, or folders of them, besides those below /run/secrets/tidegate."""
     endpoints: tuple[str, ...] = ()
-    """HOST or HOST:PORT of judges that may be asked without TLS, besides this machine and services of a cluster."""
+    """HOST or HOST:PORT of judges, and of Prometheus with credentials, that may be asked without TLS, besides this
+    machine and services of a cluster."""
+
+    def contradictions(self) -> Iterator[SpecConflict]:
+        """A path of which nobody knows where it begins."""
+        for index, file in enumerate(self.files):
+            if not file.is_absolute() or ".." in file.parts:
+                yield SpecConflict(("files", index), str(file), "a path that begins with `/` and has no `..`")
 
     def may_read(self, variable: str) -> bool:
         """Whether a spec may name that variable."""
         return variable.startswith(OURS) or variable in self.variables
+
+    def may_open(self, file: Path) -> bool:
+        """Whether a spec may name that file, a path without `..`, as the place of a credential."""
+        return any(file.is_relative_to(each) for each in (OUR_FILES, *self.files))
 
 
 class EngineTrust(SpecModel):

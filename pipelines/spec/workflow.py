@@ -10,9 +10,10 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator
 
-from rollouts.manifests.fields import Block, Bytes, Cores, LabelKey, LabelText, ObjectName, Url
+from rollouts.manifests.fields import Block, Bytes, Cores, LabelKey, LabelText, ObjectName
 from rollouts.manifests.pod_spec import PinnedImage, pinned
 from rollouts.manifests.spec import ArgoFleetSpec
+from tidegate.core.access.model import Url
 from tidegate.core.durations import Duration
 from tidegate.core.model import SpecConflict, SpecModel, at_odds
 
@@ -151,3 +152,8 @@ def workflow_conflicts(workflow: WorkflowSpec, fleet: ArgoFleetSpec | None) -> I
     elif workflow.kubeconfig is None and (named := [name for name, region in fleet.regions.items() if region.context]):
         found = f"none, but fleet.regions.{named[0]} names a context"
         yield SpecConflict(("kubeconfig",), found, "the name of a Secret that holds a kubeconfig")
+    for region, there in fleet.regions.items() if fleet else ():
+        for where, source in there.prometheus.sources():
+            if source.file and not source.secret:
+                found = f"{'.'.join(where)} of fleet.regions.{region}.prometheus in a file alone, which no pod has"
+                yield SpecConflict((), found, "`secret` next to `file`: the Secret that steps are given")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
+from hashlib import sha256
 from typing import Literal
 
 from hera.workflows import Container, Parameter, RetryStrategy
@@ -45,6 +46,7 @@ from pipelines.workflow.model import WorkflowInput
 from rollouts.manifests.manifest import Release, Site
 from rollouts.manifests.objects.nodes import gpu_amount, scheduling
 from rollouts.manifests.spec import ArgoFleetSpec
+from tidegate.core.access.secrets import FOLDER
 from tidegate.core.durations import format_duration
 
 SPEC, STATE, SCRATCH, KUBE, LOGIN, SIGN = "spec", "state", "scratch", "kubeconfig", "login", "sign"
@@ -76,6 +78,7 @@ def _of_steps(blueprint: WorkflowInput) -> dict[str, str]:
     places = {
         "KUBECONFIG": settings.kubeconfig and f"{names.KUBE_FOLDER}/config",
         "TIDEGATE_TRUST": settings.trust and f"{names.TRUST_FOLDER}/trust.yaml",
+        FOLDER: blueprint.secrets and names.SECRETS_FOLDER,
         "TIDEGATE_LEDGER_KEY": settings.ledger_key and f"{names.LEDGER_FOLDER}/{names.LEDGER_KEY}",
     }
     return {name: place for name, place in places.items() if place}
@@ -95,7 +98,10 @@ def mounts(blueprint: WorkflowInput, *, spec: bool, step: bool = True) -> list[V
     ]
     if spec:
         found.append(VolumeMount(name=SPEC, mount_path=names.SPEC_FOLDER, read_only=True))
-    only_steps = {each.name: _FOLDERS[each.name] for each in _given(blueprint) if step}
+    if not step:
+        return found
+    only_steps = {each.name: _FOLDERS[each.name] for each in _given(blueprint)}
+    only_steps |= {_volume(secret): f"{names.SECRETS_FOLDER}/{secret}" for secret in blueprint.secrets}
     return found + [VolumeMount(name=name, mount_path=folder, read_only=True) for name, folder in only_steps.items()]
 
 
@@ -107,7 +113,23 @@ def volumes(blueprint: WorkflowInput) -> list[Volume]:
         Volume(name=STATE, empty_dir=EmptyDirVolumeSource(size_limit=Quantity(blueprint.settings.scratch))),
         Volume(name=SCRATCH, empty_dir=EmptyDirVolumeSource(size_limit=Quantity(blueprint.settings.scratch))),
     ]
-    return found + _given(blueprint)
+    return found + _given(blueprint) + _prometheus_secrets(blueprint)
+
+
+def _prometheus_secrets(blueprint: WorkflowInput) -> list[Volume]:
+    """Mounted, and no variables: a mounted Secret that is rotated is another file at once."""
+    return [
+        Volume(
+            name=_volume(secret),
+            secret=SecretVolumeSource(secret_name=secret, items=[KeyToPath(key=key, path=key) for key in keys]),
+        )
+        for secret, keys in blueprint.secrets.items()
+    ]
+
+
+def _volume(secret: str) -> str:
+    """Names of volumes have no dots, and at most 63 characters."""
+    return f"prometheus-{sha256(secret.encode()).hexdigest()[:8]}"
 
 
 _FOLDERS = {KUBE: names.KUBE_FOLDER, TRUST: names.TRUST_FOLDER, LEDGER: names.LEDGER_FOLDER}

@@ -25,6 +25,8 @@ KUBE_FOLDER, LOGIN_FOLDER, SIGN_FOLDER = "/kube", "/login", "/sign"
 """Where containers find the spec, their disks, the kubeconfig, the image registry's credentials, the signing key."""
 TRUST_FOLDER, LEDGER_FOLDER = "/trust", "/ledger"
 """Where steps find whom to believe, and the key that signs what they write."""
+SECRETS_FOLDER = "/secrets"
+"""Where they find the Secrets that the spec names: each a folder, and each of its keys a file."""
 
 SIGN_KEY, LEDGER_KEY = "engine.key", "ledger.key"
 """The names of keys in their Secrets: of engines, and of what steps write."""
@@ -85,6 +87,16 @@ class WorkflowInput(Value):
     def namespace(self) -> str:
         """Where workflows run."""
         return self.settings.namespace or self.fleet.namespace
+
+    @property
+    def secrets(self) -> Mapping[str, tuple[str, ...]]:
+        """Secrets that regions' Prometheus asks for, each with the keys that are read; by name."""
+        keys: dict[str, set[str]] = {}
+        for region in self.fleet.regions.values():
+            for _, source in region.prometheus.sources():
+                if source.secret:
+                    keys.setdefault(source.secret.name, set()).add(source.secret.key)
+        return {name: tuple(sorted(keys[name])) for name in sorted(keys)}
 
     @property
     def engine_key(self) -> str:

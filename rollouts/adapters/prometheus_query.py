@@ -2,8 +2,22 @@
 
 from __future__ import annotations
 
-from rollouts.errors import QueryRefused, Unreachable
-from tidegate.core.adapters.prometheus import PrometheusClient, PrometheusRefused, PrometheusUnreachable
+from rollouts.errors import (
+    PrometheusCertificateUntrusted,
+    PrometheusCredentialMissing,
+    PrometheusCredentialRefused,
+    QueryRefused,
+    Unreachable,
+)
+from tidegate.core.access.model import PrometheusEndpoint
+from tidegate.core.access.secrets import CredentialMissing
+from tidegate.core.adapters.prometheus import (
+    PrometheusClient,
+    PrometheusDenied,
+    PrometheusRefused,
+    PrometheusUnreachable,
+    PrometheusUntrusted,
+)
 from tidegate.core.threads import call_in_thread
 
 TIMEOUT_SECONDS = 10.0
@@ -13,9 +27,9 @@ TIMEOUT_SECONDS = 10.0
 class PrometheusQuery:
     """A `Prometheus` of the doctor."""
 
-    def __init__(self, url: str) -> None:
-        """`url` is Prometheus' own address, with a path where it is behind one; nothing is asked yet."""
-        self._client = PrometheusClient(url, timeout_seconds=TIMEOUT_SECONDS)
+    def __init__(self, at: str | PrometheusEndpoint) -> None:
+        """`at` is Prometheus' own address, with a path where it is behind one; nothing is asked yet."""
+        self._client = PrometheusClient(at, timeout_seconds=TIMEOUT_SECONDS)
 
     async def ask(self, query: str) -> tuple[float, ...]:
         """The samples of a query now: of a scalar its value, of a range the last of each series."""
@@ -24,6 +38,12 @@ class PrometheusQuery:
         except PrometheusRefused as error:
             # Without the query, which is longer than what a person wants to know.
             raise QueryRefused(error.detail or error.message) from error
+        except CredentialMissing as error:
+            raise PrometheusCredentialMissing(error.message, hint=error.hint, detail=error.detail) from error
+        except PrometheusDenied as error:
+            raise PrometheusCredentialRefused(error.message, hint=error.hint, detail=error.detail) from error
+        except PrometheusUntrusted as error:
+            raise PrometheusCertificateUntrusted(error.message, hint=error.hint, detail=error.detail) from error
         except PrometheusUnreachable as error:
             raise Unreachable(error.message, detail=error.detail) from error
         if kind in {"scalar", "string"}:

@@ -8,7 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rollouts.doctor.checks import access, analysis, controller, pods, rollout, routes, services, setup, workload
+from rollouts.doctor.checks import (
+    access,
+    analysis,
+    controller,
+    pods,
+    prometheus,
+    rollout,
+    routes,
+    services,
+    setup,
+    workload,
+)
 from rollouts.doctor.gather import DiagnosisTarget, gather
 from rollouts.doctor.model import Check, Finding, Inspection, Severity, Snapshot, Unread
 from rollouts.doctor.ports import PrometheusReader, RegionReader
@@ -21,7 +32,7 @@ NOT_LOOKED_AT = Check(
     remediation="run the doctor as somebody who may, to have these looked at too",
 )
 
-_MODULES = (setup, controller, access, rollout, services, routes, pods, workload, analysis)
+_MODULES = (setup, controller, access, rollout, services, routes, pods, workload, analysis, prometheus)
 INSPECTIONS: tuple[Inspection, ...] = tuple(each for module in _MODULES for each in module.INSPECTIONS)
 CHECKS: tuple[Check, ...] = (*(check for module in _MODULES for check in module.CHECKS), NOT_LOOKED_AT)
 
@@ -53,17 +64,17 @@ BETWEEN_LOOKS_SECONDS = 5.0
 
 
 async def diagnose(
-    region: RegionReader, prometheus: PrometheusReader | None, target: DiagnosisTarget, clock: Clock
+    region: RegionReader, metrics: PrometheusReader | None, target: DiagnosisTarget, clock: Clock
 ) -> tuple[Finding, ...]:
     """What is wrong with the region, the worst first; of what is more than a note, what two looks have found.
 
     Raises:
         FleetError: when the API server does not answer or does not know us.
     """
-    first = examine(await gather(region, prometheus, target, clock))
+    first = examine(await gather(region, metrics, target, clock))
     seen = {finding.code for finding in first if finding.severity is not Severity.NOTE}
     if not seen:
         return first
     await clock.sleep(BETWEEN_LOOKS_SECONDS)
-    second = examine(await gather(region, prometheus, target, clock))
+    second = examine(await gather(region, metrics, target, clock))
     return tuple(finding for finding in second if finding.severity is Severity.NOTE or finding.code in seen)

@@ -7,13 +7,29 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 
 from rollouts.cluster.ownership import foreign_objects
-from rollouts.doctor.model import AccessResult, Gateway, Reading, Snapshot, Unread
+from rollouts.doctor.model import (
+    AccessResult,
+    Gateway,
+    PrometheusProblem,
+    PrometheusTrouble,
+    Reading,
+    Snapshot,
+    Unread,
+)
 from rollouts.doctor.ports import PrometheusReader, RegionReader
 from rollouts.doctor.queries import EvidenceQuery, QueryResult, ScrapeInterval, metrics_of
 from rollouts.doctor.sources import controller_of, gateways_of
 from rollouts.doctor.strategy import http_routes, route_namespace, services, template_names, virtual_services
 from rollouts.doctor.strategy import template_queries as of_templates
-from rollouts.errors import Forbidden, NotFound, QueryRefused, Unreachable
+from rollouts.errors import (
+    Forbidden,
+    NotFound,
+    PrometheusCertificateUntrusted,
+    PrometheusCredentialMissing,
+    PrometheusCredentialRefused,
+    QueryRefused,
+    Unreachable,
+)
 from rollouts.kube.model import EVERYWHERE, AccessReview, Resource
 from rollouts.kube.objects import at
 from rollouts.kube.resources import (
@@ -71,6 +87,8 @@ class DiagnosisTarget(Value):
     """What gates and SLOs ask Prometheus in this region."""
     scraping: ScrapeInterval | None = None
     """How often engines should be scraped."""
+    tenant: str = ""
+    """Whose series Prometheus is asked for; empty where it has those of one."""
     rights: tuple[AccessReview, ...] = ()
     """What a delivery has to do here."""
     workflows_in: tuple[str, ...] = ()
@@ -219,9 +237,28 @@ async def _with_answers(seen: Snapshot, prometheus: PrometheusReader, target: Di
             answers.append(await _answer(prometheus, question))
         if target.scraping:
             told["scraped_every"] = target.scraping.seen(await _samples(prometheus, target.scraping.query))
+        if target.tenant and not any(answer.samples for answer in answers) and not await _samples(prometheus, ANYTHING):
+            told["empty_tenant"] = target.tenant
     except Unreachable as error:
-        told["prometheus_problem"] = str(error)
+        told["prometheus_problem"] = _problem(error)
     return seen.model_copy(update={**told, "answers": tuple(answers)})
+
+
+_TROUBLES: Mapping[type[Unreachable], PrometheusTrouble] = {
+    PrometheusCredentialMissing: PrometheusTrouble.CREDENTIAL_MISSING,
+    PrometheusCredentialRefused: PrometheusTrouble.CREDENTIAL_REFUSED,
+    PrometheusCertificateUntrusted: PrometheusTrouble.CERTIFICATE_UNTRUSTED,
+}
+
+
+def _problem(error: Unreachable) -> PrometheusProblem:
+    trouble = _TROUBLES.get(type(error), PrometheusTrouble.AWAY)
+    refused = trouble is PrometheusTrouble.CREDENTIAL_REFUSED
+    return PrometheusProblem(trouble=trouble, told=str(error), its_words=error.detail or "" if refused else "")
+
+
+ANYTHING = "count(up)"
+"""What every Prometheus that scrapes anything has."""
 
 
 async def _samples(prometheus: PrometheusReader, query: str) -> tuple[float, ...]:

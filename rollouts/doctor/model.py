@@ -133,6 +133,25 @@ class AccessResult(Value):
     allowed: bool
 
 
+class PrometheusTrouble(StrEnum):
+    """What keeps Prometheus from answering."""
+
+    AWAY = "away"
+    CREDENTIAL_MISSING = "credential missing"
+    CREDENTIAL_REFUSED = "credential refused"
+    CERTIFICATE_UNTRUSTED = "certificate untrusted"
+
+
+class PrometheusProblem(Value):
+    """Why it could not be asked."""
+
+    trouble: PrometheusTrouble
+    told: str
+    """In one line, without any secret."""
+    its_words: str = ""
+    """The server's own."""
+
+
 class Snapshot(Value):
     """One region at one moment: all that checks may read."""
 
@@ -162,8 +181,10 @@ class Snapshot(Value):
     """How often engines should be scraped; None when nobody says."""
     scraped_every: timedelta | None = None
     """How often they are; None when Prometheus has not two samples of one."""
-    prometheus_problem: str = ""
-    """Why the region's Prometheus could not be asked; empty when it could, or when none is named."""
+    prometheus_problem: PrometheusProblem | None = None
+    """Why the region's Prometheus could not be asked; None when it could, or when none is named."""
+    empty_tenant: str = ""
+    """The tenant that is asked for and has no series at all."""
     guard: str = ""
     """The image that the region's guard should run from, by digest; empty where the spec asks for none."""
     skew: timedelta | None = None

@@ -82,6 +82,11 @@ PUBLIC_KEYS = "engines.pem"
 """The key of that ConfigMap."""
 
 
+def prometheus_credentials(delivery: str) -> str:
+    """What tells KEDA in which Secrets it finds what Prometheus asks for: of the set-up as well."""
+    return f"{delivery}-prometheus"
+
+
 def driver(delivery: str) -> str:
     """The service account that tidegate itself acts as, where it runs in the cluster; engines have `delivery`'s."""
     return f"{delivery}-driver"

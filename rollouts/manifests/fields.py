@@ -25,9 +25,6 @@ ObjectName = Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$
 Host = Annotated[str, Field(pattern=r"^(\*\.)?[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$")]
 """Name under which users reach a gateway; `*.` stands for one name before the others."""
 
-Url = Annotated[str, Field(pattern=r"^https?://[^\s/?#@]+(/[^\s?#]*)?$")]
-"""Address with `http://` or `https://`, without a name or password before the host, and without a query."""
-
 Bytes = Annotated[str, Field(pattern=r"^[1-9][0-9]*(Mi|Gi|Ti)$")]
 """Memory or disk, such as 64Gi."""
 

@@ -10,7 +10,7 @@ from pydantic import Field
 from rollouts.kube.model import Resource
 from rollouts.kube.resources import HTTP_ROUTES, VIRTUAL_SERVICES
 from rollouts.manifests.conventions import TrafficRouter, cluster_wide
-from rollouts.manifests.spec import ArgoFleetSpec
+from rollouts.manifests.spec import ArgoFleetSpec, PrometheusSpec
 from rollouts.model import ImageLaunch
 from tidegate.core.model import Json, Value
 from tidegate.core.names import DELIVERY, MANAGED_BY
@@ -72,6 +72,11 @@ class Site(Value):
     def replicas(self) -> int:
         """Engines of the region, before any autoscaling."""
         return self.fleet.replicas_in(self.release.region)
+
+    @property
+    def prometheus(self) -> PrometheusSpec:
+        """Of the region."""
+        return self.fleet.regions[self.release.region].prometheus
 
     @property
     def route(self) -> Resource:

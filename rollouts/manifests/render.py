@@ -13,6 +13,7 @@ from rollouts.manifests.objects.capacity import placeholders, priority_classes, 
 from rollouts.manifests.objects.guard import guarding
 from rollouts.manifests.objects.network import network_policy, routes, services
 from rollouts.manifests.objects.nodes import node_pool
+from rollouts.manifests.objects.prometheus import trigger_authentication
 from rollouts.manifests.objects.rollout import disruption_budget, rollout
 from rollouts.manifests.spec import ArgoFleetSpec
 from tidegate.core.model import Json
@@ -56,7 +57,16 @@ def render(
 def _setup(site: Site) -> tuple[Json, ...]:
     karpenter = site.fleet.nodes.karpenter
     pool = (node_pool(site, karpenter),) if karpenter else ()
-    return (*access(site), *priority_classes(site), *pool, network_policy(site), *_keys(site), *guarding(site))
+    keda = trigger_authentication(site)
+    return (
+        *access(site),
+        *priority_classes(site),
+        *pool,
+        network_policy(site),
+        *_keys(site),
+        *((keda,) if keda else ()),
+        *guarding(site),
+    )
 
 
 def _keys(site: Site) -> tuple[Json, ...]:

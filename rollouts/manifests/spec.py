@@ -13,10 +13,18 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import BeforeValidator, Field
 
 from rollouts.manifests.conventions import LONGEST_NAME, TrafficRouter, canary_service
-from rollouts.manifests.fields import ObjectName, Url, host_in
+from rollouts.manifests.fields import ObjectName, host_in
 from rollouts.manifests.nodes_spec import CPU, NodesSpec, labellers_of
-from rollouts.manifests.pod_spec import AutoscaleSpec, GuardSpec, PodSpec, WarmPoolSpec
+from rollouts.manifests.pod_spec import AutoscaleSpec, GuardSpec, PodSpec, Scaler, WarmPoolSpec
 from rollouts.manifests.traffic_spec import GatewaySpec, NetworkSpec
+from tidegate.core.access.model import (
+    Endpoint,
+    PrometheusEndpoint,
+    Url,
+    conflicts_for_keda,
+    conflicts_for_rollouts,
+    endpoint_too,
+)
 from tidegate.core.durations import Duration, format_duration
 from tidegate.core.model import SpecConflict, SpecModel, Value
 from tidegate.core.names import CANARY
@@ -38,33 +46,29 @@ class Signatures(StrEnum):
     """Sigstore's policy-controller, which has to be installed."""
 
 
-class PrometheusSpec(SpecModel):
-    """One Prometheus, as each of those who ask it reaches it: inside a cluster it has another address than outside."""
+class PrometheusSpec(PrometheusEndpoint):
+    """One Prometheus, as each of those who ask it reaches it: inside a cluster it has another address than outside.
 
-    url: Url
-    """For tidegate: gates, proofs, `doctor`."""
-    rollouts: Url | None = None
-    """For the analyses of Argo Rollouts; as `url` when absent."""
-    keda: Url | None = None
+    `url` and its credentials are tidegate's: for gates, proofs, `doctor`.
+    """
+
+    rollouts: Endpoint | None = None
+    """For the analyses of Argo Rollouts; as tidegate when absent, with the Secrets that its credentials name."""
+    keda: Endpoint | None = None
     """For KEDA; as `rollouts` when absent: both are inside."""
 
     @property
-    def for_rollouts(self) -> str:
+    def for_rollouts(self) -> PrometheusEndpoint:
         """Rendered into AnalysisTemplates."""
-        return self.rollouts or self.url
+        return self.rollouts or self
 
     @property
-    def for_keda(self) -> str:
+    def for_keda(self) -> PrometheusEndpoint:
         """Rendered into a ScaledObject."""
         return self.keda or self.for_rollouts
 
 
-def _for_all(address: object) -> object:
-    """A single address is everybody's."""
-    return {"url": address} if isinstance(address, str) else address
-
-
-Prometheus = Annotated[PrometheusSpec, BeforeValidator(_for_all, json_schema_input_type=Url | PrometheusSpec)]
+Prometheus = Annotated[PrometheusSpec, BeforeValidator(endpoint_too, json_schema_input_type=Url | PrometheusSpec)]
 
 
 class RegionSpec(SpecModel):
@@ -204,12 +208,15 @@ class FleetValidationContext(Value):
     accelerator: str
     weights: tuple[int, ...] = ()
     """Of the canary stage; empty without one."""
+    analysed: bool = False
+    """Whether Argo Rollouts is to watch SLOs."""
 
 
 def conflicts_with(fleet: ArgoFleetSpec, context: FleetValidationContext) -> Iterator[SpecConflict]:
     """Each with its place below `fleet`."""
     yield from _conflicts_of_regions(fleet, context)
     yield from _conflicts_of_gpus(fleet, context)
+    yield from _conflicts_of_prometheus(fleet, context)
     if len(canary_service(context.name)) > LONGEST_NAME:
         longest = LONGEST_NAME - len(CANARY) - 1
         yield SpecConflict((), f"a delivery whose name has {len(context.name)} characters", f"at most {longest}")
@@ -230,6 +237,19 @@ def _conflicts_of_regions(fleet: ArgoFleetSpec, context: FleetValidationContext)
     for region in context.regions:
         if region not in fleet.regions:
             yield SpecConflict(("regions",), f"no {region}", "every region of every wave")
+
+
+def _conflicts_of_prometheus(fleet: ArgoFleetSpec, context: FleetValidationContext) -> Iterator[SpecConflict]:
+    """Those who ask from inside, and cannot say who they are."""
+    by_keda = fleet.autoscale is not None and fleet.autoscale.by is Scaler.KEDA
+    for name, region in fleet.regions.items():
+        asked = region.prometheus
+        rollouts = ("rollouts",) if asked.rollouts else ()
+        found = [(rollouts, each) for each in conflicts_for_rollouts(asked.for_rollouts) if context.analysed]
+        keda = ("keda",) if asked.keda else rollouts
+        found += [(keda, each) for each in conflicts_for_keda(asked.for_keda) if by_keda]
+        for whose, each in found:
+            yield SpecConflict(("regions", name, "prometheus", *whose, *each.where), each.found, each.expected)
 
 
 def _conflicts_of_gpus(fleet: ArgoFleetSpec, context: FleetValidationContext) -> Iterator[SpecConflict]:

@@ -15,11 +15,13 @@ from datetime import timedelta
 from pydantic import Field
 
 from slo.kubernetes.manifest import Manifest, manifest
+from slo.kubernetes.provider import AnalysisProvider, analysis_provider
 from slo.metrics import metric_of
 from slo.metrics.vllm import VLLM
 from slo.model import EventSli, KubernetesNames, RawSli, Slo
 from slo.promql import Arm, count_of_arm, longest_step, of_arm, quotient, series_of
 from slo.windows import AlertWindows
+from tidegate.core.access.model import PrometheusEndpoint
 from tidegate.core.durations import prometheus_duration
 from tidegate.core.errors import UsageError
 from tidegate.core.model import Value
@@ -152,17 +154,18 @@ _OVER = "over"
 
 
 def analysis_template(
-    slo: Slo, stage: AnalysisStage, *, names: KubernetesNames, prometheus: str, windows: AlertWindows
+    slo: Slo, stage: AnalysisStage, *, names: KubernetesNames, prometheus: PrometheusEndpoint, windows: AlertWindows
 ) -> Manifest:
     """The manifest, with a metric for every paging pair of `windows` that can fire within the stage.
 
     Raises:
-        UsageError: when there is none, when bad events are not told from all, or when a query cannot be narrowed.
+        UsageError: when there is none, when bad events are not told from all, when a query cannot be narrowed, or when
+            Argo Rollouts cannot say who asks.
     """
-    asked = analysis_query(slo, stage, windows)
+    asked, provider = analysis_query(slo, stage, windows), analysis_provider(prometheus)
     spec: Manifest = {
-        "args": [*({"name": name} for name in _given(asked)), *_defaults(asked, prometheus)],
-        "metrics": [_metric(slo, asked, pair, stage) for pair in asked.pairs],
+        "args": [*({"name": name} for name in _given(asked)), *provider.args, *_defaults(asked)],
+        "metrics": [_metric(slo, asked, pair, stage, provider) for pair in asked.pairs],
     }
     return manifest("argoproj.io/v1alpha1", "AnalysisTemplate", names, spec)
 
@@ -172,16 +175,18 @@ def _given(asked: AnalysisQuery) -> list[str]:
     return [place.removeprefix("{{args.").removesuffix("}}") for place in asked.arm.values()]
 
 
-def _defaults(asked: AnalysisQuery, prometheus: str) -> list[Manifest]:
+def _defaults(asked: AnalysisQuery) -> list[Manifest]:
     name, least = asked.enough
-    values = {"prometheus": prometheus, name: str(least)}
+    values = {name: str(least)}
     for pair in asked.pairs:
         values[f"{pair.name}-long"] = _seconds(pair.long)
         values[f"{pair.name}-short"] = _seconds(pair.short)
     return [{"name": name, "value": value} for name, value in values.items()]
 
 
-def _metric(slo: Slo, asked: AnalysisQuery, pair: BurnPair, stage: AnalysisStage) -> Manifest:
+def _metric(
+    slo: Slo, asked: AnalysisQuery, pair: BurnPair, stage: AnalysisStage, provider: AnalysisProvider
+) -> Manifest:
     times = 0 if stage.background else max(1, stage.length // stage.interval)
     query = _burn(asked, pair, slo.error_budget)
     return {
@@ -193,7 +198,7 @@ def _metric(slo: Slo, asked: AnalysisQuery, pair: BurnPair, stage: AnalysisStage
         "failureLimit": 0,  # both windows burn: that is no blip
         "inconclusiveLimit": NEVER if stage.background else times // 2,
         "consecutiveErrorLimit": 4,
-        "provider": {"prometheus": {"address": "{{args.prometheus}}", "query": query}},
+        "provider": {"prometheus": {**provider.settings, "query": query}},
     }
 
 

@@ -15,6 +15,7 @@ from pydantic import BaseModel
 from gates.answers.golden import GoldenPrompt
 from pipelines.spec.delivery import Delivery
 from tidegate.cli import command_line
+from tidegate.core.access.model import CredentialSource, PrometheusEndpoint, SecretKey
 from tidegate.core.errors import ExitCode
 
 ROOT = Path(__file__).parents[2]
@@ -34,11 +35,16 @@ def commands(kind: Any = None, above: str = "tidegate") -> Iterator[str]:
         yield from commands(command, f"{above} {name}") if hasattr(command, "commands") else [f"{above} {name}"]
 
 
+EXPLAINED_ONCE = (CredentialSource, SecretKey, PrometheusEndpoint)
+"""What stands in many places, in a page of its own."""
+
+
 def fields(kind: type[BaseModel], above: str = "") -> Iterator[str]:
     """Every field of a spec by its path; a stage stands by its own name."""
     for name, field in kind.model_fields.items():
         path = f"{above}{field.alias or name}"
-        parts = [part for part in inside(field.annotation) if isinstance(part, type) and issubclass(part, BaseModel)]
+        models = [part for part in inside(field.annotation) if isinstance(part, type) and issubclass(part, BaseModel)]
+        parts = [part for part in models if part not in EXPLAINED_ONCE]
         if not parts:
             yield path
         for part in parts:

@@ -46,6 +46,14 @@ TrustFile = Annotated[
         help="Trust file; default: trust.yaml next to the spec.",
     ),
 ]
+PrometheusAccessOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--prometheus-access",
+        metavar="FILE",
+        help="Tenant, CA and credentials of that Prometheus; secrets stand in files and variables that it names.",
+    ),
+]
 As = Annotated[Output, typer.Option("-o", "--output", help="Output format.")]
 AsList = Annotated[ListOutput, typer.Option("-o", "--output", help="Output format.")]
 Insecure = Annotated[

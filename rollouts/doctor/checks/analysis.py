@@ -1,13 +1,11 @@
-"""Checks of evidence: whether an analysis or a gate would notice a canary that is worse."""
+"""Checks of analyses: whether one of Argo Rollouts would notice a canary that is worse."""
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator
 
 from rollouts.doctor.model import Check, Finding, Severity, Snapshot, of_rollout
-from rollouts.doctor.queries import QueryResult, counts_failures, counts_refusals
 from rollouts.doctor.strategy import in_progress, uses
 from rollouts.kube.objects import at, name_of, owned_by, said
 from rollouts.kube.resources import ANALYSIS_RUNS
@@ -177,101 +175,6 @@ def _errors(run: Json, results: list[Json]) -> Iterator[Finding]:
             )
 
 
-PROMETHEUS_AWAY = Check(
-    code="prometheus-away",
-    severity=Severity.ERROR,
-    cause="the region's Prometheus does not answer: every gate would end inconclusive",
-    remediation="check its address in the spec, and that it runs",
-)
-QUERY_REFUSED = Check(
-    code="query-refused",
-    severity=Severity.ERROR,
-    cause="Prometheus cannot evaluate the query",
-    remediation="correct it; its own words say where",
-)
-METRIC_UNKNOWN = Check(
-    code="metric-unknown",
-    severity=Severity.ERROR,
-    cause="no target exports this metric, or its exporter is not scraped: the query can never have an answer",
-    remediation=(
-        "check the name, that the exporter has it (some are for paying users only), and the PodMonitor's labels"
-    ),
-)
-NO_SAMPLES = Check(
-    code="query-without-samples",
-    severity=Severity.WARNING,
-    cause="the metric exists and the query has no answer now: labels that no series has, or no traffic",
-    remediation="compare the query's labels with those of the series; send traffic before a delivery",
-)
-REFUSALS_BLIND = Check(
-    code="refusals-not-counted",
-    severity=Severity.WARNING,
-    cause="errors are answers 5xx only: a version that answers 404 to everybody has 0 % errors and is promoted",
-    remediation="count answers 4xx too, next to the errors or among them; tidegate's gate `errors` does",
-)
-OTHER_INTERVAL = Check(
-    code="scrape-interval-differs",
-    severity=Severity.WARNING,
-    cause="engines are scraped at another interval than the spec says, which is what a look is made for: with fewer "
-    "scrapes in it verdicts come later; the one who scrapes more often than rendered is another monitor",
-    remediation="apply the PodMonitor that tidegate renders and see that no other one selects these pods, or set "
-    "metrics.scrape_interval to what Prometheus does",
-)
-
-
-def reachable(snapshot: Snapshot) -> Iterator[Finding]:
-    """The region's Prometheus answers."""
-    if snapshot.prometheus_problem:
-        yield PROMETHEUS_AWAY.found(f"Prometheus of {snapshot.region} does not answer", snapshot.prometheus_problem)
-
-
-def samples(snapshot: Snapshot) -> Iterator[Finding]:
-    """Every query has an answer now."""
-    for answer in snapshot.answers:
-        asked = answer.question
-        if answer.refused:
-            yield QUERY_REFUSED.found(f"{asked.asked_by} asks what Prometheus refuses", asked.query, answer.refused)
-        elif not _says_something(answer):
-            yield from _silence(answer)
-
-
-def refusals(snapshot: Snapshot) -> Iterator[Finding]:
-    """Where answers 5xx are counted, somebody counts 4xx."""
-    queries = {answer.question.query: answer.question.asked_by for answer in snapshot.answers}
-    failures = [query for query in queries if counts_failures(query)]
-    if failures and not any(counts_refusals(query) for query in queries):
-        yield REFUSALS_BLIND.found(
-            "no query counts answers 4xx", *(f"{queries[query]}: {_in_a_line(query)}" for query in failures)
-        )
-
-
-def interval(snapshot: Snapshot) -> Iterator[Finding]:
-    """Engines are scraped as often as the spec says."""
-    scraping, seen = snapshot.scraping, snapshot.scraped_every
-    if scraping and seen and scraping.differs(seen):
-        yield OTHER_INTERVAL.found(f"{snapshot.region}: {scraping.told(seen)}", _in_a_line(scraping.query))
-
-
-def _says_something(answer: QueryResult) -> bool:
-    return any(not math.isnan(sample) for sample in answer.samples)
-
-
-def _silence(answer: QueryResult) -> Iterator[Finding]:
-    asked = answer.question
-    if answer.unknown:
-        yield METRIC_UNKNOWN.found(
-            f"{asked.asked_by} asks for {', '.join(answer.unknown)}, of which there is no series",
-            _in_a_line(asked.query),
-        )
-    elif not asked.silent_without_traffic:
-        said = "NaN" if answer.samples else "nothing"
-        yield NO_SAMPLES.found(f"{asked.asked_by} has no samples now: the answer is {said}", _in_a_line(asked.query))
-
-
-def _in_a_line(query: str) -> str:
-    return " ".join(query.split())
-
-
 CHECKS = (
     ANALYSIS_MISSING,
     ARGUMENT_MISSING,
@@ -281,12 +184,6 @@ CHECKS = (
     NEVER_MEASURED,
     PASSED_UNMEASURED,
     MEASURES_ERRORS,
-    PROMETHEUS_AWAY,
-    QUERY_REFUSED,
-    METRIC_UNKNOWN,
-    NO_SAMPLES,
-    REFUSALS_BLIND,
-    OTHER_INTERVAL,
 )
 """In the order of docs/reference/doctor.md."""
 
@@ -295,8 +192,4 @@ INSPECTIONS = (
     conditions,
     delays,
     runs,
-    reachable,
-    samples,
-    refusals,
-    interval,
 )

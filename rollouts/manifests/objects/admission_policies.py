@@ -21,12 +21,14 @@ from rollouts.manifests.conventions import (
     cluster_wide,
     driver,
     guard,
+    prometheus_credentials,
     public_keys,
     stable_service,
     warm_pool,
 )
 from rollouts.manifests.manifest import Site, manifest
 from rollouts.manifests.objects.access import written_objects
+from rollouts.manifests.objects.prometheus import trigger_authentication
 from rollouts.manifests.spec import Signatures
 from rollouts.model import ImageLaunch
 from tidegate.core.errors import UsageError
@@ -281,7 +283,7 @@ def _of_objects(site: Site) -> tuple[Validation, ...]:
             "&& (!has(object.spec.externalIPs) || object.spec.externalIPs.size() == 0))",
             message="Services have an address inside the cluster and no other",
         ),
-        *_analyses(),
+        *_analyses(site),
         *_routes(services),
         Validation(
             holds='object.kind != "PodMonitor" || object.spec.podMetricsEndpoints.all(e, !has(e.authorization) '
@@ -290,13 +292,34 @@ def _of_objects(site: Site) -> tuple[Validation, ...]:
         ),
         Validation(
             holds="!has(object.spec) || !has(object.spec.scaleTargetRef) || (object.spec.scaleTargetRef.name == "
-            f"{name} && (!has(object.spec.triggers) || object.spec.triggers.all(t, !has(t.authenticationRef))))",
-            message=f"an autoscaler is of the Rollout {site.name}, and names no credentials",
+            f"{name} && (!has(object.spec.triggers) || object.spec.triggers.all(t, {_trigger(site)})))",
+            message=f"an autoscaler is of the Rollout {site.name}, and names no credentials"
+            + (" but Prometheus'" if trigger_authentication(site) else ""),
         ),
     )
 
 
-def _analyses() -> tuple[Validation, ...]:
+def _trigger(site: Site) -> str:
+    """Whether a trigger `t` of an autoscaler hands credentials to no other than the spec's Prometheus."""
+    if trigger_authentication(site) is None:
+        return "!has(t.authenticationRef)"
+    named, address = cel_string(prometheus_credentials(site.name)), cel_string(site.prometheus.for_keda.url)
+    return (
+        f"!has(t.authenticationRef) || (t.authenticationRef.name == {named} "
+        f"&& has(t.metadata.serverAddress) && t.metadata.serverAddress == {address})"
+    )
+
+
+def _analyses(site: Site) -> tuple[Validation, ...]:
+    endpoint = site.prometheus.for_rollouts
+    secrets = {source.secret.name for _, source in endpoint.secrets() if source.secret}
+    if endpoint.auth and endpoint.auth.basic and endpoint.auth.basic.header:
+        secrets.add(endpoint.auth.basic.header.name)
+    theirs = (
+        f"|| (object.spec.args.all(a, !has(a.valueFrom) || (has(a.valueFrom.secretKeyRef) "
+        f"&& a.valueFrom.secretKeyRef.name in {cel_list(sorted(secrets))})) && object.spec.metrics.all(m, "
+        f"m.provider.prometheus.address == {cel_string(endpoint.url)}))"
+    )
     return (
         Validation(
             holds='object.kind != "AnalysisTemplate" || object.spec.metrics.all(m, '
@@ -305,8 +328,8 @@ def _analyses() -> tuple[Validation, ...]:
         ),
         Validation(
             holds='object.kind != "AnalysisTemplate" || !has(object.spec.args) '
-            "|| object.spec.args.all(a, !has(a.valueFrom))",
-            message="an analysis reads no Secret",
+            f"|| object.spec.args.all(a, !has(a.valueFrom)){f' {theirs}' if secrets else ''}",
+            message=f"an analysis reads no Secret{' but those of Prometheus, for it alone' if secrets else ''}",
         ),
     )
 

@@ -31,6 +31,7 @@ from rollouts.manifests.conventions import PLACEHOLDER, cluster_wide, warm_pool
 from rollouts.manifests.fields import whole_seconds
 from rollouts.manifests.manifest import UNPRIVILEGED, Site, manifest
 from rollouts.manifests.objects.nodes import gpu_amount, scheduling
+from rollouts.manifests.objects.prometheus import trigger_authentication, trigger_metadata
 from rollouts.manifests.pod_spec import AutoscaleSpec, Scaler, WarmPoolSpec
 from tidegate.core.model import Json, Value
 
@@ -155,7 +156,9 @@ def metric_name(signal: Signal) -> str:
 
 
 def _scaled_object(site: Site, wanted: AutoscaleSpec) -> Json:
-    address = site.fleet.regions[site.release.region].prometheus.for_keda
+    metadata = trigger_metadata(site.prometheus.for_keda)
+    credentials = trigger_authentication(site)
+    named: Json = {"authenticationRef": {"name": credentials["metadata"]["name"]}} if credentials else {}
     spec: Json = {
         "scaleTargetRef": _target(site),
         "minReplicaCount": wanted.min_replicas,
@@ -168,11 +171,12 @@ def _scaled_object(site: Site, wanted: AutoscaleSpec) -> Json:
                 "name": signal.name,
                 "metricType": "AverageValue",
                 "metadata": {
-                    "serverAddress": address,
+                    **metadata,
                     "query": signal.query,
                     "threshold": f"{signal.target:g}",
                     "ignoreNullValues": "false",
                 },
+                **named,
             }
             for signal in signals(site, wanted)
         ],

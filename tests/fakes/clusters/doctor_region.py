@@ -87,12 +87,20 @@ class FakePrometheus:
         self.scraped_every = 5.0
         """Seconds between two samples of an engine; NaN before there are two."""
         self.away = False
+        self.trouble: Unreachable | None = None
+        """What it ends with, when it lets nobody in."""
+        self.empty = False
+        """Whether it has no series at all."""
         self.asked: list[str] = []
 
     async def ask(self, query: str) -> tuple[float, ...]:
         self.asked.append(query)
         if self.away:
             raise Unreachable("https://prometheus.example.com did not answer")
+        if self.trouble:
+            raise self.trouble
+        if self.empty:
+            return ()
         if any(word in query for word in self.refused):
             raise QueryRefused("1:5: parse error: unexpected end of input")
         if "changes(timestamp(" in query:
@@ -129,6 +137,7 @@ class Region:
         self.api = Api(self.cluster)
         self.prometheus = FakePrometheus()
         self.questions: tuple[EvidenceQuery, ...] = ()
+        self.tenant = ""
         self.last_delivery: Any = None
         self.log: list[str] = []
         """The controller's log, besides what the simulation writes into it."""
@@ -238,6 +247,7 @@ class Region:
             delivery=NAME,
             controller_namespace=namespace,
             questions=self.questions,
+            tenant=self.tenant,
             scraping=SCRAPING,
             workflows_in=workflows_in,
             rights=required_access(self.spec, NAME, self.name, self.guard) if rights else (),

@@ -27,8 +27,10 @@ def written_down(home: Path, lines: Iterable[str]) -> Path:
 
 
 @contextmanager
-def prometheus(home: Path, config: Mapping[str, object] | None = None) -> Iterator[str]:
-    """Its address, once it answers; data are those in `home / "data"`."""
+def prometheus(
+    home: Path, config: Mapping[str, object] | None = None, *, web: Mapping[str, object] | None = None
+) -> Iterator[str]:
+    """Its address, once it answers; data are those in `home / "data"`. `web` says who may ask, and over TLS."""
     (home / "prometheus.yml").write_text(json.dumps(config or {}))
     address = free_address()
     command = [
@@ -38,8 +40,12 @@ def prometheus(home: Path, config: Mapping[str, object] | None = None) -> Iterat
         "--storage.tsdb.retention.time=100y",
         f"--web.listen-address={address}",
     ]
-    with running(command, ready=f"http://{address}/-/ready", log=home / "log"):
-        yield f"http://{address}"
+    scheme = "https" if web and "tls_server_config" in web else "http"
+    if web:
+        (home / "web.yml").write_text(json.dumps(web))
+        command.append(f"--web.config.file={home / 'web.yml'}")
+    with running(command, ready=f"{scheme}://{address}/-/ready", log=home / "log"):
+        yield f"{scheme}://{address}"
 
 
 def asked(url: str, query: str, at: float | None = None) -> Sequence[Mapping[str, Any]]:

@@ -15,6 +15,7 @@ import socket
 import ssl
 import subprocess
 import time
+import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -63,11 +64,17 @@ def running(
 
 
 def _answers(url: str) -> bool:
+    """Also one that wants to know who asks."""
+    anyone = ssl._create_unverified_context() if url.startswith("https:") else None
     try:
-        with urllib.request.urlopen(url, timeout=1):
+        with urllib.request.urlopen(url, timeout=1, context=anyone):
             return True
-    except OSError:
-        return False
+    except urllib.error.HTTPError as error:
+        return error.code == 401
+    except ssl.SSLError:
+        return True
+    except OSError as error:
+        return isinstance(getattr(error, "reason", None), ssl.SSLError)
 
 
 @dataclass

@@ -14,6 +14,7 @@ from fakes.services.prometheus import asked, prometheus, written_down
 from slo.kubernetes.analysis import AnalysisStage, analysis_template
 from slo.model import EventSli, KubernetesNames, Slo
 from slo.windows import windows_for
+from tidegate.core.access.model import PrometheusEndpoint
 
 pytestmark = pytest.mark.skipif(shutil.which("promtool") is None, reason="needs Prometheus")
 
@@ -66,7 +67,9 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def said_of(url: str, arm: str) -> dict[str, tuple[str, list[float]]]:
     """What each metric says of the arm, and the burn that it saw."""
     names = KubernetesNames(name=SLO.id)
-    template: Any = analysis_template(SLO, STAGE, names=names, prometheus=url, windows=windows_for(SLO.window))
+    template: Any = analysis_template(
+        SLO, STAGE, names=names, prometheus=PrometheusEndpoint(url=url), windows=windows_for(SLO.window)
+    )
     metrics = {metric["name"]: metric for metric in template["spec"]["metrics"]}
     said = {}
     for name, query in filled_in(template, {"region": "eu-west-1", "version": arm}).items():

@@ -64,6 +64,7 @@ class _Spec:
             delivery=self.spec.metadata.name,
             controller_namespace=controller_namespace,
             questions=asked_of_prometheus(self.spec, region),
+            tenant=self.fleet.regions[region].prometheus.tenant or "",
             scraping=scraping_of(self.spec, region),
             rights=required_access(self.fleet, self.spec.metadata.name, region, guard_image(self.spec)),
             guard=guard_image(self.spec),

@@ -96,20 +96,20 @@ async def _cluster_backends(wanted: DeliveryInputs, fleet: ArgoFleetSpec) -> Asy
     # Not above: most of it is Kubernetes' client, which a fleet on this machine never needs.
     from tidegate.app.wiring.clusters import open_clusters
 
-    urls = {region: there.prometheus.url for region, there in fleet.regions.items()}
+    places = {region: there.prometheus for region, there in fleet.regions.items()}
     keys = pem_of(wanted.trusted)
     async with open_clusters(wanted.spec, fleet, carrier=wanted.carrier, public_keys=keys) as fleets:
         yield Backends(
             fleets=fleets,
             engines=engine_provider(wanted.spec, wanted.state, wanted.registry, wanted.images, wanted.trusted),
             proxy=PrometheusSource(
-                urls,
+                places,
                 settles_within=scrape_timeout(wanted.spec.scrape_interval),
                 counting=BY_ENGINE,
                 proxy_pod_label=POD,
                 only={"service": wanted.spec.metadata.name},
             ),
-            events=PrometheusEvents(urls),
+            events=PrometheusEvents(places),
         )
 
 

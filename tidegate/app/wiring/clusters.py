@@ -18,6 +18,7 @@ from rollouts.kube.ports import Cluster
 from rollouts.manifests.spec import ArgoFleetSpec
 from rollouts.model import ForeignObject
 from tidegate.app.process import note
+from tidegate.core.access.model import PrometheusEndpoint
 from tidegate.core.clock import Clock, SystemClock
 from tidegate.core.errors import TidegateError
 
@@ -79,7 +80,7 @@ async def open_clusters(
             there = fleet.regions[region]
             cluster = connect(there.context or None, clock=clock, namespace=fleet.namespace)
             stack.push_async_callback(cluster.close)
-            served = _served_counter(there.prometheus.url, name, region) if counted else None
+            served = _served_counter(there.prometheus, name, region) if counted else None
             fleets[region] = argo_fleet(
                 spec,
                 fleet,
@@ -110,11 +111,11 @@ async def _renewed_leases(fleets: Mapping[str, ArgoFleet], carrier: Carrier | No
         await asyncio.gather(*(fleet.leave() for fleet in fleets.values()))
 
 
-def _served_counter(url: str, delivery: str, region: str) -> RequestCounter:
+def _served_counter(at: PrometheusEndpoint, delivery: str, region: str) -> RequestCounter:
     # Not above: it brings half of what a rollback would load before it sends its first request.
     from pipelines.adapters.served import ServedByPrometheus
 
-    return ServedByPrometheus(url, delivery=delivery, region=region)
+    return ServedByPrometheus(at, delivery=delivery, region=region)
 
 
 LOOK_SECONDS = 5.0

@@ -95,7 +95,7 @@ def prometheus_of(fleet: ArgoFleetSpec, region: str) -> PrometheusQuery:
     """The region's own Prometheus; it is not asked anything yet."""
     from rollouts.adapters.prometheus_query import PrometheusQuery
 
-    return PrometheusQuery(fleet.regions[region].prometheus.url)
+    return PrometheusQuery(fleet.regions[region].prometheus)
 
 
 @asynccontextmanager

@@ -32,6 +32,7 @@ from tidegate.app.process import note
 from tidegate.app.wiring.stores import open_deliveries
 from tidegate.cli.output import OutputForm, print_data
 from tidegate.cli.views.plan import print_forecasts
+from tidegate.core.access.file import endpoint_at
 from tidegate.core.errors import ExitCode, UsageError
 from tidegate.core.files import write_atomically
 from tidegate.core.spec import Problem, SpecError, load_spec, stated_kind, text_in
@@ -116,6 +117,8 @@ class PrometheusTarget:
     stable: str = ""
     canary: str = ""
     since: timedelta = timedelta(minutes=30)
+    access: Path | None = None
+    """How it is told who asks."""
 
 
 def judge(gates: Path, evidence: Path | None, asked: PrometheusTarget) -> CheckReport:
@@ -136,9 +139,10 @@ def judge(gates: Path, evidence: Path | None, asked: PrometheusTarget) -> CheckR
 
 def refuse_unused(asked: PrometheusTarget) -> None:
     """Raises UsageError when an option is given that only a Prometheus has a use for."""
-    for name in ("region", "stable", "canary", "since"):
+    options = {"region": "region", "stable": "stable", "canary": "canary", "since": "since"}
+    for name, option in {**options, "access": "prometheus-access"}.items():
         if getattr(asked, name) != getattr(PrometheusTarget, name):
-            raise UsageError(f"--{name} is of no use with --evidence", hint="the batches of the file say it")
+            raise UsageError(f"--{option} is of no use with --evidence", hint="the batches of the file say it")
 
 
 def print_report(judgement: CheckReport, form: str, target: Path | None) -> int:
@@ -193,7 +197,8 @@ def _of_prometheus(judged: GateSet, url: str, asked: PrometheusTarget) -> CheckR
         raise UsageError("--prometheus needs to know whom to ask about", hint="give --region, --stable and --canary")
     if not url.startswith(("http://", "https://")):
         raise UsageError(f"--prometheus: found {url!r}; expected an address such as http://localhost:9090")
-    source = PrometheusSource(url)
+    # A name and password in the address is how it was asked before there was a file for them.
+    source = PrometheusSource(endpoint_at(url, asked.access) if asked.access else url)
     arms = [
         ArmKey(region=asked.region, role=role, version=version)
         for role, version in (("stable", asked.stable), ("canary", asked.canary))

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from tidegate.cli.durations import Duration, duration
-from tidegate.cli.options import STATE, As, ReportOptions, State, Tracking, spread
+from tidegate.cli.options import STATE, As, PrometheusAccessOption, ReportOptions, State, Tracking, spread
 from tidegate.cli.output import Output
 
 gate = typer.Typer(name="gate", help="Judge a canary by evidence, in any orchestrator or CI.")
@@ -59,6 +59,7 @@ def check(
         Path | None, typer.Option("--evidence", help="Batches as JSON lines; `-` reads stdin.", allow_dash=True)
     ] = None,
     prometheus: Annotated[str | None, typer.Option("--prometheus", help="Query this Prometheus instead.")] = None,
+    access: PrometheusAccessOption = None,
     region: Annotated[str, typer.Option(help="The label `region` in Prometheus.")] = "",
     stable: Annotated[str, typer.Option(help="The label `version` of the stable version.")] = "",
     canary: Annotated[str, typer.Option(help="The label `version` of the canary.")] = "",
@@ -86,7 +87,7 @@ def check(
     from tidegate.cli.commands.gate import PrometheusTarget, judge, print_report
 
     reports = reports_wanted(ci=reporting.ci, junit=reporting.junit, summary=reporting.summary)
-    asked = PrometheusTarget(url=prometheus, region=region, stable=stable, canary=canary, since=since)
+    asked = PrometheusTarget(url=prometheus, region=region, stable=stable, canary=canary, since=since, access=access)
     with errors_told(reports):
         judgement = judge(gates, evidence, asked)
     reports.write(REPORTS["junit"](judgement), REPORTS["markdown"](judgement))

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from tidegate.cli.options import SPEC, As, Spec
+from tidegate.cli.options import SPEC, As, PrometheusAccessOption, Spec
 from tidegate.cli.output import Output
 
 slo = typer.Typer(name="slo", help="Prometheus rules, dashboards and alerts of SLOs.")
@@ -122,6 +122,7 @@ def export(
     prometheus: Annotated[
         str, typer.Option("--prometheus", metavar="ADDRESS", help="Address of Prometheus for Argo Rollouts.")
     ] = "http://prometheus-operated.monitoring.svc:9090",
+    access: PrometheusAccessOption = None,
     namespace: Annotated[
         str,
         typer.Option("-n", "--namespace", metavar="NAME", help="Namespace of every object; default: kubectl's own."),
@@ -146,10 +147,15 @@ def export(
       tidegate slo export delivery.yaml -o slo/
       tidegate slo export -o slo/ --namespace serving -l release=monitoring
       tidegate slo export -o slo/ --prometheus https://prometheus.example.com --output json
+      tidegate slo export -o slo/ --prometheus https://mimir.example.com/prometheus --prometheus-access mimir.yaml
     """
     from tidegate.cli.commands.slo.export import ExportOptions, export_slos
 
     asked = ExportOptions(
-        prometheus=prometheus, namespace=namespace, labels=tuple(labels or ()), counted_by=counted_by.value
+        prometheus=prometheus,
+        namespace=namespace,
+        labels=tuple(labels or ()),
+        counted_by=counted_by.value,
+        access=access,
     )
     return export_slos(spec, target, asked, output=output)

@@ -6,16 +6,32 @@ in a few shared threads, and those that wait for a Prometheus that is away would
 
 from __future__ import annotations
 
+import json
+import ssl
+from base64 import b64encode
+from collections.abc import Iterator
 from datetime import datetime
 from typing import Any, NamedTuple
+from urllib.parse import quote, unquote, urlencode, urlsplit
 
 import httpx
 
-from tidegate.core.errors import OutsideError
+from tidegate.core.access.model import PrometheusAccess, PrometheusEndpoint
+from tidegate.core.access.secrets import SecretStore, scrubbed
+from tidegate.core.adapters.prometheus_auth import Requester, RequestProof
+from tidegate.core.errors import OutsideError, without_credentials
 
 
 class PrometheusUnreachable(OutsideError):
     """Nothing at its address answers, or something that is no Prometheus."""
+
+
+class PrometheusDenied(PrometheusUnreachable):
+    """It does not take the credentials, or wants some; `detail` has its own words."""
+
+
+class PrometheusUntrusted(PrometheusUnreachable):
+    """Its certificate is not signed by anyone whom we trust, or is another's."""
 
 
 class PrometheusRefused(OutsideError):
@@ -30,21 +46,34 @@ class InstantResult(NamedTuple):
     result: list[Any]
 
 
+_HINT = "is it running, and is this its address?"
+_WANTS_CERTIFICATE = ("CERTIFICATE_REQUIRED", "BAD_CERTIFICATE", "UNKNOWN_CA", "CERTIFICATE_EXPIRED", "ACCESS_DENIED")
+"""What a server's TLS says to a client's certificate, or to none."""
+MOST_REDIRECTS = 5
+
+
 class PrometheusClient:
     """Asks one Prometheus; every answer is of one evaluation time. Nothing is asked twice: callers ask again anyway."""
 
-    def __init__(self, url: str, *, timeout_seconds: float) -> None:
-        """`url` is Prometheus' own address, with a path where it is behind one; nothing is asked yet."""
-        self._url = url.rstrip("/")
+    def __init__(
+        self, at: str | PrometheusEndpoint, *, timeout_seconds: float, secrets: SecretStore | None = None
+    ) -> None:
+        """`at` is Prometheus' own address, with a path where it is behind one; nothing is asked yet.
+
+        Raises:
+            NotInstalled: a package that its credentials need is not there.
+        """
+        url = at.url if isinstance(at, PrometheusEndpoint) else at
+        self._url, self._own = without_credentials(url.rstrip("/")), _named_in(url)
+        self._requester = Requester(at if isinstance(at, PrometheusEndpoint) else PrometheusAccess(), secrets)
         self._timeout_seconds = timeout_seconds
-        # Made once: reading the authorities takes longer than a query.
-        self._verify = httpx.create_ssl_context(trust_env=False) if url.startswith("https:") else False
 
     def query(self, query: str, at: datetime | None = None) -> InstantResult:
         """The result of an instant query, of now without `at`.
 
         Raises:
             PrometheusUnreachable, PrometheusRefused: there is none.
+            CredentialMissing: a credential is not where it should be.
         """
         answer = self._answer({"query": query} | ({"time": str(at.timestamp())} if at else {}))
         if answer["status"] != "success":
@@ -53,25 +82,97 @@ class PrometheusClient:
 
     def _answer(self, parameters: dict[str, str]) -> dict[str, Any]:
         """What it says, also of a query that it refuses; anything else comes from something in between."""
-        hint = "is it running, and is this its address?"
+        # As signatures want it, in which a space is no `+`.
+        url = f"{self._url}/api/v1/query?{urlencode(parameters, quote_via=quote, safe='')}"
         try:
-            response = httpx.get(
-                f"{self._url}/api/v1/query",
-                params=parameters,
-                timeout=self._timeout_seconds,
-                verify=self._verify,
-                follow_redirects=True,
-                # It is on the loopback, or inside the cluster: no proxy of the environment knows it.
-                trust_env=False,
-            )
+            response, secrets = self._sent(url)
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            message = f"Prometheus at {self._url} does not answer"
-            raise PrometheusUnreachable(message, hint=hint, detail=repr(error)) from error
+            raise self._unreachable(error) from error
+        text = scrubbed(response.text, secrets)
+        if response.status_code in (401, 403):
+            raise PrometheusDenied(
+                f"Prometheus at {self._url} refuses {self._requester.proof} ({response.status_code})",
+                hint="are they those of this Prometheus, still valid, and allowed to read?",
+                detail=text[:200],
+            )
         try:
-            answer = response.json()
+            answer = json.loads(text)
         except ValueError:
             answer = None
         if not isinstance(answer, dict) or "status" not in answer:
             message = f"{self._url} answered {response.status_code} and no Prometheus"
-            raise PrometheusUnreachable(message, hint=hint, detail=response.text[:200])
-        return answer
+            raise PrometheusUnreachable(message, hint=_HINT, detail=text[:200])
+        return (
+            answer if answer["status"] == "success" else answer | {"error": scrubbed(str(answer.get("error")), secrets)}
+        )
+
+    def _sent(self, url: str) -> tuple[httpx.Response, tuple[str, ...]]:
+        """The answer, and what no one may read of the request. Credentials go to this Prometheus, and nowhere else."""
+        for _ in range(MOST_REDIRECTS):
+            proof = self._own or self._requester.sign("GET", url)
+            response = httpx.get(
+                url,
+                headers=dict(proof.headers),
+                timeout=self._timeout_seconds,
+                verify=self._requester.tls(_public_authorities) if url.startswith("https:") else False,
+                # It is on the loopback, or inside the cluster: no proxy of the environment knows it.
+                trust_env=False,
+            )
+            if response.next_request is None:
+                return response, proof.secrets
+            url = self._next(url, str(response.next_request.url))
+        raise PrometheusUnreachable(f"{self._url} redirects in a circle", hint=_HINT)
+
+    def _next(self, url: str, target: str) -> str:
+        if _origin(url) != _origin(target) and (self._own or self._requester.is_known):
+            raise PrometheusUnreachable(
+                f"{self._url} redirects to {_origin(target)}, where its credentials are not sent",
+                hint="name the address at which it answers itself",
+            )
+        return target
+
+    def _unreachable(self, error: Exception) -> PrometheusUnreachable:
+        tls = next(_tls_errors(error), None)
+        if isinstance(tls, ssl.SSLCertVerificationError):
+            return PrometheusUntrusted(
+                f"the certificate of Prometheus at {self._url} is not trusted: {tls.verify_message}",
+                hint=f"we trust {self._requester.authority}; name its authority in `ca`",
+                detail=repr(error),
+            )
+        if tls is not None and any(word in str(tls) for word in _WANTS_CERTIFICATE):
+            return PrometheusDenied(
+                f"Prometheus at {self._url} refuses {self._requester.proof} in the TLS handshake",
+                hint="it wants a client certificate of an authority that it trusts",
+                detail=str(tls),
+            )
+        return PrometheusUnreachable(f"Prometheus at {self._url} does not answer", hint=_HINT, detail=repr(error))
+
+
+def _public_authorities() -> ssl.SSLContext:
+    return httpx.create_ssl_context(trust_env=False)
+
+
+def _named_in(url: str) -> RequestProof | None:
+    """A name and password that stand in an address; they are taken out of it, so that no log has them."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return None
+    if parts.username is None:
+        return None
+    password = unquote(parts.password or "")
+    both = b64encode(f"{unquote(parts.username)}:{password}".encode()).decode()
+    return RequestProof({"Authorization": f"Basic {both}"}, (password, both))
+
+
+def _origin(url: str) -> str:
+    parts = urlsplit(url)
+    port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+    return f"{parts.scheme}://{parts.hostname}:{port}"
+
+
+def _tls_errors(error: BaseException | None) -> Iterator[ssl.SSLError]:
+    while error is not None:
+        if isinstance(error, ssl.SSLError):
+            yield error
+        error = error.__cause__ or error.__context__

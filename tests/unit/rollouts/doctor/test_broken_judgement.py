@@ -9,6 +9,12 @@ import pytest
 from fakes.clusters.doctor_region import NAME, Region
 
 from rollouts.doctor import EvidenceQuery
+from rollouts.errors import (
+    PrometheusCertificateUntrusted,
+    PrometheusCredentialMissing,
+    PrometheusCredentialRefused,
+    Unreachable,
+)
 from rollouts.kube.resources import ANALYSIS_RUNS, ANALYSIS_TEMPLATES, DEPLOYMENTS, ROLLOUTS
 from tidegate.core.model import Json
 
@@ -166,6 +172,34 @@ async def test_a_prometheus_that_is_away(region: Region) -> None:
     region.questions = (EvidenceQuery(asked_by="gate latency", query="up"),)
     region.prometheus.away = True
     assert await region.found() == {"prometheus-away"}
+
+
+@pytest.mark.parametrize(
+    ("trouble", "code"),
+    [
+        (PrometheusCredentialMissing("the variable TIDEGATE_TOKEN is not set"), "prometheus-credential-missing"),
+        (PrometheusCredentialRefused("refuses the token (401)", detail="no org id"), "prometheus-credential-refused"),
+        (PrometheusCertificateUntrusted("self-signed certificate"), "prometheus-certificate-untrusted"),
+    ],
+)
+async def test_a_prometheus_that_lets_nobody_in(region: Region, trouble: Unreachable, code: str) -> None:
+    region.questions = (EvidenceQuery(asked_by="gate latency", query="up"),)
+    region.prometheus.trouble = trouble
+    (found,) = await region.examined()
+    assert (found.code, *found.evidence) == (code, trouble.message, *([trouble.detail] if trouble.detail else []))
+
+
+async def test_a_tenant_that_has_nothing_is_told_once_for_all_queries(region: Region) -> None:
+    region.questions = (EvidenceQuery(asked_by="gate latency", query="requests"),)
+    region.prometheus.empty, region.tenant = True, "team-b"
+    (found,) = await region.examined()
+    assert (found.code, "team-b" in found.what) == ("prometheus-tenant-empty", True)
+
+
+async def test_a_tenant_with_other_series_is_the_right_one(region: Region) -> None:
+    region.questions = (EvidenceQuery(asked_by="gate latency", query="requests"),)
+    region.prometheus.unknown, region.tenant = {"requests"}, "team-a"
+    assert await region.found() == {"metric-unknown"}
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from fakes.clusters.admission import OBJECTS_OUTSIDE, OTHER, PODS_OUTSIDE, ROLLOUTS_OUTSIDE, Refusing, engine
-from fakes.fleet import fleet_spec, release
+from fakes.fleet import fleet_spec, region, release
 
 from rollouts.manifests.conventions import RenderPart
 from rollouts.manifests.manifest import Site
@@ -193,3 +193,40 @@ def test_a_mesh_may_put_its_proxy_next_to_an_engine() -> None:
     pod["spec"]["containers"].append({"name": "istio-proxy", "image": "docker.io/istio/proxyv2:1.30"})
     pod["spec"]["volumes"].append({"name": "istio-token", "projected": {"sources": []}})
     assert Refusing(objects(RenderPart.ADMISSION)).refusals(pod, user=ARGO) == []
+
+
+URL = "https://mimir.example.com"
+SECRET = {"name": "prometheus", "key": "token"}
+BEARER = {
+    "autoscale": {"min_replicas": 2, "max_replicas": 4},
+    "regions": {
+        "eu-west-1": region("eu-west-1", prometheus={"url": URL, "auth": {"bearer": {"secret": SECRET}}}),
+    },
+}
+
+
+def reads(it: Json, secret: str, address: str) -> None:
+    it["spec"]["args"].append({"name": "a", "valueFrom": {"secretKeyRef": {"name": secret, "key": "token"}}})
+    it["spec"]["metrics"][0]["provider"]["prometheus"]["address"] = address
+
+
+def test_an_analysis_hands_the_credentials_of_prometheus_to_prometheus_alone() -> None:
+    assert refused(lambda it: reads(it, "prometheus", URL), "AnalysisTemplate", **BEARER) == []
+    reason = "an analysis reads no Secret but those of Prometheus, for it alone"
+    for secret, address in (("prometheus", "https://evil.example"), ("prometheus", "{{args.a}}"), ("other", URL)):
+        assert refused(lambda it, s=secret, a=address: reads(it, s, a), "AnalysisTemplate", **BEARER) == [reason]
+    assert refused(lambda it: None, "AnalysisTemplate", **BEARER) == []
+
+
+def test_an_autoscaler_hands_them_to_prometheus_alone() -> None:
+    assert refused(lambda it: None, "ScaledObject", **BEARER) == []
+
+    def trigger(it: Json) -> Json:
+        found: Json = it["spec"]["triggers"][0]
+        return found
+
+    elsewhere = refused(
+        lambda it: trigger(it)["metadata"].update(serverAddress="https://evil.example"), "ScaledObject", **BEARER
+    )
+    another = refused(lambda it: trigger(it).update(authenticationRef={"name": "other"}), "ScaledObject", **BEARER)
+    assert elsewhere == another != []

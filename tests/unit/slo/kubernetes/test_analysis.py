@@ -22,6 +22,7 @@ from slo.kubernetes.analysis import (
 from slo.model import EventSli, KubernetesNames, RawSli, Slo
 from slo.promql import count_of_arm, of_arm, series_of
 from slo.windows import windows_for
+from tidegate.core.access.model import PrometheusEndpoint
 from tidegate.core.errors import UsageError
 
 ERRORS = EventSli(
@@ -29,7 +30,7 @@ ERRORS = EventSli(
     total_query="sum(rate(http_requests_total[{{.window}}]))",
 )
 SLO = Slo(service="support-llm", name="availability", objective=99.9, sli=ERRORS)
-PROMETHEUS = "http://prometheus.monitoring:9090"
+PROMETHEUS = PrometheusEndpoint(url="http://prometheus.monitoring:9090")
 STAGE = AnalysisStage()
 
 

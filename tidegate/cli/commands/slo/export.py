@@ -15,6 +15,8 @@ from slo.spec import CountedBy
 from tidegate.app.process import note
 from tidegate.app.wiring.specs import read_spec
 from tidegate.cli.output import OutputForm, print_data
+from tidegate.core.access.file import endpoint_at
+from tidegate.core.access.model import conflicts_for_rollouts
 from tidegate.core.errors import UsageError
 from tidegate.core.files import write_atomically
 
@@ -38,6 +40,8 @@ class ExportOptions:
     namespace: str
     labels: tuple[str, ...]
     counted_by: str
+    access: Path | None = None
+    """How Argo Rollouts says to that Prometheus who asks."""
 
 
 def export_slos(spec_path: Path, target: Path, asked: ExportOptions, *, output: OutputForm) -> int:
@@ -73,11 +77,13 @@ def _export_request(spec: Delivery, path: Path, asked: ExportOptions) -> ExportR
 
 
 def _cluster(asked: ExportOptions) -> ExportCluster:
-    if not re.fullmatch(r"https?://\S+", asked.prometheus):
-        raise UsageError(f"--prometheus: found {asked.prometheus!r}; expected an address with http:// or https://")
+    prometheus = endpoint_at(asked.prometheus, asked.access)
+    for odd in conflicts_for_rollouts(prometheus):
+        where = ".".join(map(str, odd.where))
+        raise UsageError(f"{asked.access}: {where}: found {odd.found}; expected {odd.expected}")
     if asked.namespace and not _NAMESPACE.fullmatch(asked.namespace):
         raise UsageError(f"--namespace: found {asked.namespace!r}; expected a name as Kubernetes has them")
-    return ExportCluster(prometheus=asked.prometheus, namespace=asked.namespace, labels=_object_labels(asked.labels))
+    return ExportCluster(prometheus=prometheus, namespace=asked.namespace, labels=_object_labels(asked.labels))
 
 
 def _object_labels(asked: tuple[str, ...]) -> Labels:
