@@ -67,7 +67,7 @@ def _endpoints(spec: Delivery, trust: SpecTrust) -> Iterator[SpecConflict]:
 
 
 def _credentials(spec: Delivery, trust: SpecTrust) -> Iterator[SpecConflict]:
-    """Of Prometheus: whoever writes the spec says where they are, and to whom they are sent."""
+    """Of Prometheus: the one who writes the spec says where they are, and to whom they are sent."""
     for where, endpoint in _prometheuses(spec):
         for place, source in endpoint.secrets():
             if source.env and not trust.may_read(source.env):

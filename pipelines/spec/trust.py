@@ -125,7 +125,7 @@ class SpecTrust(SpecModel):
     machine and services of a cluster."""
 
     def contradictions(self) -> Iterator[SpecConflict]:
-        """A path of which nobody knows where it begins."""
+        """A path that may begin anywhere."""
         for index, file in enumerate(self.files):
             if not file.is_absolute() or ".." in file.parts:
                 yield SpecConflict(("files", index), str(file), "a path that begins with `/` and has no `..`")

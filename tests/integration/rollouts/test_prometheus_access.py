@@ -51,7 +51,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> Pa
     (folder / "ca.crt").write_bytes(authority.certificate)
     authority.pair("server").write(folder, "server")
     authority.pair("tidegate").write(folder, "client")
-    Authority().pair("somebody").write(folder, "stranger")
+    Authority().pair("somebody").write(folder, "somebody")
     return folder
 
 
@@ -122,13 +122,13 @@ async def test_the_one_who_shows_a_certificate_is_answered(with_certificate: str
     with pytest.raises(PrometheusCredentialRefused, match="in the TLS handshake; it wants a client certificate"):
         await asked(endpoint(with_certificate, ca=ca))
     with pytest.raises(PrometheusCredentialRefused, match="the client certificate in the file"):
-        await asked(endpoint(with_certificate, ca=ca, auth=shown(folder, "stranger")))
+        await asked(endpoint(with_certificate, ca=ca, auth=shown(folder, "somebody")))
 
 
 def test_certificates_that_are_rotated_are_shown_at_once(
     with_certificate: str, folder: Path, authority: Authority, tmp_path: Path
 ) -> None:
-    Authority().pair("stranger").write(tmp_path, "client")
+    Authority().pair("somebody").write(tmp_path, "client")
     at = endpoint(with_certificate, ca={"file": str(folder / "ca.crt")}, auth=shown(tmp_path, "client"))
     client = PrometheusClient(at, timeout_seconds=5)
     with pytest.raises(PrometheusDenied):

@@ -63,7 +63,7 @@ def test_a_name_may_be_a_number() -> None:
     assert said.auth is not None and said.auth.basic is not None and said.auth.basic.username == "123456"
 
 
-def test_an_address_of_the_command_line_has_no_password_beside_a_file() -> None:
+def test_an_address_of_the_command_line_has_no_password() -> None:
     with pytest.raises(UsageError) as caught:
         endpoint_at(f"https://me:{SECRET}@p.example", None)
     assert SECRET not in str(caught.value) and "--prometheus" in str(caught.value)

@@ -63,7 +63,7 @@ def _absolute(value: object) -> object:
 
 
 class CredentialSource(AccessPart):
-    """Where a secret is. Read anew for every request, so that one that was rotated is used at once."""
+    """Where a secret is. Read again for every request, so that one that was rotated is used at once."""
 
     env: Annotated[str, _unquoted(_VARIABLE, "the name of an environment variable")] | None = None
     file: Annotated[Path, BeforeValidator(_absolute)] | None = None
@@ -203,7 +203,7 @@ class PrometheusEndpoint(PrometheusAccess):
 
     @property
     def is_plain(self) -> bool:
-        """Whether whoever is on the way reads what is sent."""
+        """Whether anyone on the way reads what is sent."""
         return urlsplit(self.url).scheme == "http"
 
 

@@ -1,4 +1,4 @@
-"""What a request to a Prometheus carries to say who asks, made anew for each: secrets in files may be rotated."""
+"""What a request to a Prometheus carries to say who asks, made again for each: secrets in files may be rotated."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class Requester:
         return RequestProof(headers)
 
     def tls(self, public: Callable[[], ssl.SSLContext]) -> ssl.SSLContext:
-        """The authorities to believe and the certificate to show; made anew once one of them is another.
+        """The authorities to believe and the certificate to show; made again once one of them is another.
 
         `public` makes one that believes the public authorities, for an access that names none.
 

@@ -50,7 +50,7 @@ class AwsSigner:
         return dict(request.headers.items())
 
     def usual_keys(self) -> AwsKeys:
-        """Those that AWS' own tools would use; those of a role are got anew before they end.
+        """Those that AWS' own tools would use; those of a role are got again before they end.
 
         Raises:
             CredentialMissing: there are none.
