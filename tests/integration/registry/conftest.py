@@ -21,6 +21,12 @@ def tracking_uri(state: Path) -> str:
 
 
 @pytest.fixture(scope="session")
+def library_uri(state: Path) -> str:
+    """The same store, named so that MLflow's own library reads it too."""
+    return f"{embedded_uri(state)}?timeout=20"
+
+
+@pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A tracking server over another store."""
     with mlflow_server(tmp_path_factory.mktemp("mlflow")) as uri:

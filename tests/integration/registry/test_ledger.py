@@ -8,6 +8,7 @@ from typing import Protocol
 import pytest
 from fakes.delivery.ledger import FakeDeliveries, FakeLedger, memory_store
 from fakes.delivery.records import slow
+from fakes.services.mlflow_server import STORES
 
 from registry.adapters.mlflow_deliveries import MlflowDeliveries
 from registry.adapters.mlflow_ledger import MlflowLedger
@@ -32,14 +33,13 @@ def clock() -> FakeClock:
     return FakeClock()
 
 
-@pytest.fixture(params=["fake", "memory", "mlflow", "mlflow server"])
+@pytest.fixture(params=["fake", "memory", *STORES])
 def deliveries(request: pytest.FixtureRequest, clock: FakeClock) -> AnyDeliveries:
     if request.param == "fake":
         return FakeDeliveries(clock)
     if request.param == "memory":
         return MlflowDeliveries("memory:", clock, store=memory_store())
-    uri = request.getfixturevalue("tracking_uri" if request.param == "mlflow" else "server")
-    return MlflowDeliveries(uri, clock)
+    return MlflowDeliveries(request.getfixturevalue(STORES[request.param]), clock)
 
 
 def version(name: str, number: str = "2") -> ModelVersion:

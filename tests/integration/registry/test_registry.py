@@ -7,6 +7,7 @@ from typing import Protocol
 
 import pytest
 from fakes.delivery.registry import FakeRegistry
+from fakes.services.mlflow_server import STORES
 
 from registry.adapters.mlflow_models import MlflowRegistry
 from registry.errors import DigestMismatch, UnfitModel, UnknownAlias, UnknownModel, UnknownVersion
@@ -29,11 +30,11 @@ class AnyRegistry(Protocol):
     def download(self, version: ModelVersion, target: Path) -> Path: ...
 
 
-@pytest.fixture(params=["fake", "mlflow", "mlflow server"])
+@pytest.fixture(params=["fake", *STORES])
 def registry(request: pytest.FixtureRequest) -> AnyRegistry:
     if request.param == "fake":
         return FakeRegistry()
-    return MlflowRegistry(request.getfixturevalue("tracking_uri" if request.param == "mlflow" else "server"))
+    return MlflowRegistry(request.getfixturevalue(STORES[request.param]))
 
 
 def aliases(registry: AnyRegistry, name: str) -> dict[str, str]:
