@@ -41,7 +41,9 @@ class ModelContract(Value):
     files: Digests
     """Weights, tokenizer, chat template: everything that is served."""
     source: str = ""
-    """Where an image without weights pulls the files from, without credentials; empty when nowhere is known."""
+    """Where an image without weights pulls the files from, without credentials; empty when nowhere is known. Of several
+    addresses with blanks between them the first that has a file gives it.
+    """
     sampling: Mapping[str, float] = {}
     """Defaults for requests that say nothing: temperature, top_p, top_k, repetition_penalty, ..."""
 

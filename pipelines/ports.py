@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Protocol
 
-from registry.model import DeliverySummary, ModelVersion
+from registry.model import AdoptionProgress, DeliverySummary, ModelVersion
 from registry.model import Event as Event  # noqa: PLC0414  # re-exported: a part of the port Ledger
 from rollouts.model import Engine, RegionState
 from tidegate.core.model import Value
@@ -53,7 +53,7 @@ class Registry(Protocol):
         ...
 
     def source(self, version: ModelVersion) -> str:
-        """The address below which a plain GET brings each of the version's files; empty when there is none."""
+        """The addresses below which a plain GET brings each of the version's files; empty when there is none."""
         ...
 
     def promote(self, version: ModelVersion) -> None:
@@ -77,7 +77,17 @@ class VersionRegistry(Registry, Protocol):
     """The same, asked which versions there are."""
 
     def resolve(self, name: str, reference: str) -> ModelVersion:
-        """The version behind an alias or a number."""
+        """The version behind an alias or a number, once its files have digests."""
+        ...
+
+    def preview(self, name: str, reference: str) -> ModelVersion:
+        """The same, and without digests where the files have none; nothing is written."""
+        ...
+
+    def adopt(
+        self, name: str, reference: str, *, folder: str | None = None, progress: AdoptionProgress | None = None
+    ) -> ModelVersion:
+        """The same, once this has noted the digests of files that had none."""
         ...
 
     def location(self, version: ModelVersion) -> str:

@@ -4,6 +4,7 @@ UnknownModel, UnknownVersion, UnknownAlias (UsageError)   the name leads nowhere
 UnknownDelivery (UsageError)                              no ledger has that id
 LedgerForged (NotGenuine)                                 the events of a delivery are not what was written
 UnfitModel (UsageError)                                   a folder or version that tidegate will not serve
+└── NotAdopted                                            a version whose digests nobody has noted yet
 DeliveryRuns (Refused)                                    another delivery of the model is alive
 RegistryError (OutsideError)
 ├── StoreUnreachable   the tracking store did not answer
@@ -36,6 +37,10 @@ class UnknownDelivery(UsageError):
 
 class UnfitModel(UsageError):
     """The folder or version is not one that tidegate registers or serves."""
+
+
+class NotAdopted(UnfitModel):
+    """The version was logged by somebody else, and its files have no digests yet."""
 
 
 class LedgerForged(NotGenuine):

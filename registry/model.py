@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import datetime
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
@@ -43,12 +43,16 @@ class ModelVersion(Value):
     name: str
     version: str
     """Its number in MLflow, as text."""
-    digest: Digest
-    """SHA-256 over the sorted list of file digests: one name for all the files together."""
+    digest: Annotated[str, Field(pattern="^([0-9a-f]{64})?$")]
+    """SHA-256 over the sorted list of file digests: one name for all the files together. Empty, with no files, as
+    long as nobody adopted the version: a plan may show such a one, and nothing delivers it.
+    """
     files: Mapping[InnerPath, Digest]
     """Relative path to SHA-256, for every file of the Hugging Face directory."""
     size_bytes: int
     aliases: tuple[str, ...] = ()
+    folders: tuple[Literal[""] | InnerPath, ...] = Field(default=("model",), min_length=1)
+    """Below the version's artifacts: where the files are. The first lies on top; "" is the artifacts themselves."""
 
     @property
     def uri(self) -> str:
@@ -185,6 +189,42 @@ class StoredVersion(Value):
     version: str
     tags: Mapping[str, str]
 
+
+class ModelLayout(Value):
+    """Which of a version's files are served, and under which names."""
+
+    folders: tuple[str, ...]
+    """Laid over each other, the first on top; "" is the version's own folder."""
+    files: Mapping[str, str]
+    """The path among the version's files, by the path that is served."""
+    left_out: tuple[str, ...] = ()
+    """In these folders, and not served: code, and what may hold pickled objects."""
+
+
+class Survey(Value):
+    """What adopting a version would read; nothing was read yet."""
+
+    name: str
+    version: str
+    address: str
+    """Of the version's files, as the store gave it."""
+    layout: ModelLayout
+    sizes: Mapping[str, int]
+    """Bytes of each file, by the path that is served."""
+
+    @property
+    def uri(self) -> str:
+        """As MLflow writes it."""
+        return f"models:/{self.name}/{self.version}"
+
+    @property
+    def size_bytes(self) -> int:
+        """Of all of them."""
+        return sum(self.sizes.values())
+
+
+AdoptionProgress = Callable[[Survey, int], None]
+"""Told by one thread at a time how many bytes of a version were read by now; with 0 before the first."""
 
 Move = tuple[str, str | None]
 """An alias and the number of the version it points at from now on; None takes the alias away."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +69,9 @@ def _digest_file(path: Path) -> str:
 PICKLES = (".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt", ".joblib", ".npy", ".npz", ".msgpack", ".h5")
 """Weights in these formats are, or may contain, pickled objects, or need a loader that tidegate does not trust."""
 
+CODE = ".py"
+TOKENIZERS = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model")
+"""One of these says how a folder's model makes text into tokens."""
 TOKENIZER_FILES = re.compile(r"(tokenizer|special_tokens|added_tokens|vocab|merges|chat_template|config|spiece)[^/]*")
 """What `AutoTokenizer` reads, next to sentencepiece's `*.model`."""
 
@@ -93,16 +96,37 @@ def read_card(folder: Path, paths: Iterable[str]) -> ModelCard:
     """
     paths = sorted(paths)
     _refuse_dangerous(paths)
-    _refuse_incomplete(folder, paths)
-    for path in paths:
-        # Any JSON at the top may carry it: config, tokenizer, processor, generation.
-        if "/" not in path and path.endswith(".json") and "auto_map" in _read_json(folder / path):
-            raise UnfitModel(f"{folder / path}: auto_map asks for custom code, which tidegate never runs")
-    config = _read_json(folder / "config.json")
+    _refuse_incomplete(str(folder), paths)
+    return card_of(str(folder), paths, {path: (folder / path).read_bytes() for path in paths if is_described_by(path)})
+
+
+def is_described_by(path: str) -> bool:
+    """Whether the file says what the model is, and what loading it would run: any JSON at the top may."""
+    return "/" not in path and path.endswith(".json")
+
+
+def card_of(place: str, paths: Sequence[str], described: Mapping[str, bytes]) -> ModelCard:
+    """As `read_card`, of files that are elsewhere.
+
+    Args:
+        place: where they are, for messages.
+        paths: of all that would be served.
+        described: the content of those that `is_described_by` names.
+
+    Raises:
+        UnfitModel: as `read_card`.
+    """
+    _refuse_dangerous(paths)
+    _refuse_incomplete(place, paths)
+    read = {path: _json_of(f"{place}/{path}", content) for path, content in described.items()}
+    for path in sorted(read):
+        if "auto_map" in read[path]:
+            raise UnfitModel(f"{place}/{path}: auto_map asks for custom code, which tidegate never runs")
+    config = read["config.json"]
     architectures = config.get("architectures") or []
     # The flavor names one class; with several, which of them MLflow would load is a guess.
     if len(architectures) != 1:
-        raise UnfitModel(f"{folder / 'config.json'}: found architectures {architectures}; expected exactly one")
+        raise UnfitModel(f"{place}/config.json: found architectures {architectures}; expected exactly one")
     return ModelCard(
         architecture=architectures[0],
         transformers_version=config.get("transformers_version"),
@@ -115,30 +139,30 @@ def tokenizer_files(paths: Iterable[str]) -> list[str]:
     return [path for path in paths if "/" not in path and (TOKENIZER_FILES.fullmatch(path) or path.endswith(".model"))]
 
 
-def _refuse_dangerous(paths: list[str]) -> None:
+def _refuse_dangerous(paths: Sequence[str]) -> None:
     for path in paths:
         if path.lower().endswith(PICKLES):
             raise UnfitModel(f"{path}: may hold pickled objects", hint="convert the weights to safetensors")
-        if path.endswith(".py"):
+        if path.endswith(CODE):
             raise UnfitModel(f"{path}: custom code, which tidegate never runs", hint="remove it from the folder")
         if not _TAGGABLE.fullmatch(path):
             raise UnfitModel(f"{path}: MLflow cannot keep a digest under this name", hint="rename the file")
 
 
-def _refuse_incomplete(folder: Path, paths: list[str]) -> None:
+def _refuse_incomplete(place: str, paths: Sequence[str]) -> None:
     if not paths:
-        raise UnfitModel(f"{folder}: no files there; expected a Hugging Face directory")
+        raise UnfitModel(f"{place}: no files there; expected a Hugging Face directory")
     if "config.json" not in paths:
-        raise UnfitModel(f"{folder}: no config.json; expected a Hugging Face directory")
+        raise UnfitModel(f"{place}: no config.json; expected a Hugging Face directory")
     if not any(path.endswith(".safetensors") for path in paths):
-        raise UnfitModel(f"{folder}: no *.safetensors; tidegate serves no other weights")
-    if not {"tokenizer.json", "tokenizer_config.json", "tokenizer.model"} & set(paths):
-        raise UnfitModel(f"{folder}: no tokenizer; expected tokenizer.json next to config.json")
+        raise UnfitModel(f"{place}: no *.safetensors; tidegate serves no other weights")
+    if not set(TOKENIZERS) & set(paths):
+        raise UnfitModel(f"{place}: no tokenizer; expected tokenizer.json next to config.json")
 
 
-def _read_json(path: Path) -> dict[str, Any]:
+def _json_of(place: str, content: bytes) -> dict[str, Any]:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        found = json.loads(content)
     except ValueError as error:
-        raise UnfitModel(f"{path}: not JSON: {error}") from error
-    return content if isinstance(content, dict) else {}
+        raise UnfitModel(f"{place}: not JSON: {error}") from error
+    return found if isinstance(found, dict) else {}

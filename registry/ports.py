@@ -5,7 +5,7 @@ Every call raises `StoreUnreachable` when the store did not do its part.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -45,7 +45,7 @@ class RunStore(Protocol):
 
 
 class ArtifactStore(Protocol):
-    """Files besides runs and model versions."""
+    """Files besides runs."""
 
     def upload(self, run: StoredRun, path: Path, folder: str) -> None:
         """Keep a file in a folder of the run's artifacts; "" is the top."""
@@ -59,16 +59,24 @@ class ArtifactStore(Protocol):
         """Write one file to `target`, whose folder is there."""
         ...
 
-    def download_tree(self, address: str, target: Path) -> Path:
-        """Every file below an address that the store gave, in a folder of its own below `target`; returns that."""
+
+class ArtifactFiles(Protocol):
+    """The files of model versions, at the address that the store gave for one."""
+
+    def listed(self, address: str) -> Mapping[str, int]:
+        """The size in bytes of every file below it, by its relative path."""
+        ...
+
+    def parts(self, address: str, path: str) -> Iterator[bytes]:
+        """The bytes of one of these files, in order. Nothing keeps more than one file of a version on a disk."""
         ...
 
 
 class ModelCatalogue(Protocol):
     """Registered models and their versions, to look at."""
 
-    def model_names(self) -> Sequence[str]:
-        """Of all models, sorted."""
+    def names_like(self, part: str, most: int) -> Sequence[str]:
+        """Of models that have `part` in their names, sorted; no more than so many, of one page."""
         ...
 
     def model(self, name: str) -> StoredModel | None:
@@ -95,6 +103,6 @@ class ModelStore(ModelCatalogue, Protocol):
         """Point an alias at a version, wherever it pointed before; None takes it away."""
         ...
 
-    def tag_version(self, name: str, version: str, key: str, value: str) -> None:
-        """Write a tag on a version."""
+    def tag_version(self, name: str, version: str, key: str, value: str | None) -> None:
+        """Write a tag on a version; None takes it away."""
         ...

@@ -28,7 +28,7 @@ from pipelines.statements import Prover
 from pipelines.views.status import StatusReport
 from registry.model import Event, ModelVersion
 from tidegate.app.deliver import DeliverOptions, deliver_plan
-from tidegate.app.plan import plan_for, resolve_plan
+from tidegate.app.plan import NotedAdoption, plan_for, resolve_plan
 from tidegate.app.process import TRUST_VARIABLE
 from tidegate.app.resume import ResumeOptions, resume_delivery
 from tidegate.app.rollback import RollbackOptions, RollbackOutcome, take_back
@@ -80,6 +80,30 @@ def register(
     """
     registry = open_registry(_state(state), _tracking(tracking_uri))
     return registry.register(name, Path(folder), description=description, alias=alias)
+
+
+def adopt(
+    name: str,
+    version: str,
+    *,
+    folder: str | None = None,
+    state: str | Path | None = None,
+    tracking_uri: str | None = None,
+) -> ModelVersion:
+    """Note the digests of a version's files as its tags, however it was logged; nothing is copied or moved.
+
+    Args:
+        name: of the registered model.
+        version: its number, or an alias.
+        folder: where the Hugging Face folder lies among the version's artifacts, if there are several.
+        state: the folder of this machine's state; TIDEGATE_STATE or `.tidegate` when None.
+        tracking_uri: of MLflow; MLFLOW_TRACKING_URI, or a store in `state`, when None.
+
+    Raises:
+        UnfitModel: there is no folder that tidegate serves, or there are several.
+    """
+    registry = open_registry(_state(state), _tracking(tracking_uri))
+    return registry.adopt(name, version, folder=folder, progress=NotedAdoption())
 
 
 def plan(

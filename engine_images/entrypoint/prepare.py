@@ -259,10 +259,11 @@ def model_of(settings: ModelSettings, engine: ServedEngine, journal: EventLog) -
         manifest.prove_files(own, engine.files)
         journal.info("model verified", files=len(engine.files), seconds=round(time.monotonic() - began, 2))
         return own
-    where = settings.weights or engine.source
-    if not where:
+    places = [settings.weights] if settings.weights else engine.source.split()
+    if not places:
         raise BadSettings(f"{own} is empty, and neither the manifest nor --weights says where the weights are")
-    source = weights.Source(where, token=os.environ.get(TOKEN_VARIABLE))
+    token = os.environ.get(TOKEN_VARIABLE)
+    source = weights.FirstSource([weights.Source(place, token=token) for place in places])
     return weights.ensure(settings.weights_cache, engine.model_digest, engine.files, source, journal)
 
 

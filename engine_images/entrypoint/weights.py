@@ -13,7 +13,7 @@ import fcntl
 import os
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from http.client import HTTPException, HTTPMessage, HTTPResponse, IncompleteRead
@@ -85,6 +85,10 @@ PARTIAL = "partial"
 _OPENER = careful_opener()
 
 
+class FileAbsent(NotAsBuilt):
+    """The source has no such file."""
+
+
 class Source:
     """An artifact store or a mounted folder: `https://host/path`, `file:///mnt/models/7` or `/mnt/models/7`."""
 
@@ -119,6 +123,8 @@ class Source:
             try:
                 return self._download(path, target)
             except HTTPError as error:
+                if error.code == 404:
+                    raise FileAbsent(f"{self.name} answers 404 for {path}") from error
                 if error.code < 500 and error.code not in {408, 429}:
                     raise NotAsBuilt(f"{self.name} answers {error.code} for {path}") from error
                 problem: Exception = error
@@ -130,6 +136,8 @@ class Source:
     def _copy(self, file: Path, target: Path) -> None:
         try:
             original = file.open("rb")
+        except FileNotFoundError as error:
+            raise FileAbsent(f"{file} cannot be read: {error.strerror}") from error
         except OSError as error:
             raise NotAsBuilt(f"{file} cannot be read: {error.strerror}") from error
         with original, target.open("wb") as stream:
@@ -152,7 +160,29 @@ class Source:
             _pour(response, stream)
 
 
-def ensure(cache: Path, digest: str, files: Mapping[str, str], source: Source, journal: EventLog) -> Path:
+class FirstSource:
+    """Several, of which the first that has a file gives it: a version's tokenizer may lie next to its weights."""
+
+    def __init__(self, sources: Sequence[Source]) -> None:
+        self._sources = sources
+        self.name = " and ".join(source.name for source in sources)
+
+    def fetch(self, path: str, target: Path) -> None:
+        """As that of a `Source`."""
+        for source in self._sources:
+            try:
+                source.fetch(path, target)
+            except FileAbsent:
+                if source is self._sources[-1]:
+                    raise
+            else:
+                return
+
+
+AnySource = Source | FirstSource
+
+
+def ensure(cache: Path, digest: str, files: Mapping[str, str], source: AnySource, journal: EventLog) -> Path:
     """The folder below `cache` with exactly these files, fetched when it is not there yet.
 
     Raises:
@@ -171,7 +201,7 @@ def ensure(cache: Path, digest: str, files: Mapping[str, str], source: Source, j
     return folder
 
 
-def _pull(folder: Path, files: Mapping[str, str], source: Source, journal: EventLog) -> None:
+def _pull(folder: Path, files: Mapping[str, str], source: AnySource, journal: EventLog) -> None:
     began = time.monotonic()
     partial = folder.with_name(f".{folder.name}.{PARTIAL}")
     try:
@@ -186,7 +216,7 @@ def _pull(folder: Path, files: Mapping[str, str], source: Source, journal: Event
     journal.info("weights pulled", source=source.name, folder=folder, seconds=round(time.monotonic() - began, 1))
 
 
-def _fetch_all(partial: Path, files: Mapping[str, str], source: Source) -> None:
+def _fetch_all(partial: Path, files: Mapping[str, str], source: AnySource) -> None:
     _forget_other_models(partial, files)
 
     def fetch(path: str) -> None:

@@ -10,9 +10,7 @@ from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 from registry.adapters.mlflow_sqlite import NotReadHere
-
-UNFINISHED = ".artifact.uploading."
-"""How the names of files begin that MLflow is still writing."""
+from registry.adapters.version_files.folder import UNFINISHED
 
 
 def list_files(address: str, folder: str) -> list[str]:
@@ -38,24 +36,6 @@ def copy_file(address: str, path: str, target: Path) -> None:
         raise NotReadHere(path)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".download-") as folder:
         Path(shutil.copy2(source, folder)).replace(target)
-
-
-def copy_tree(address: str, target: Path) -> Path:
-    """Copy every file below the address into a folder of its own below `target`; returns that.
-
-    Raises:
-        NotReadHere: they are elsewhere, or there is no such folder.
-        OSError: something cannot be read or written.
-    """
-    root = _root(address)
-    if not root.is_dir():
-        raise NotReadHere(address)
-    copied = target / root.name
-    for path in _walk(root):
-        place = copied / path.relative_to(root)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(path, place)
-    return copied
 
 
 def _root(address: str) -> Path:

@@ -62,6 +62,13 @@ def is_server(uri: str) -> bool:
     return urlsplit(uri).scheme in {"http", "https"}
 
 
+def root_on(url: str, address: str) -> str | None:
+    """The path below which that server has the artifacts; None when it does not hand them out."""
+    parts = urlsplit(address)
+    ours = parts.netloc in ("", urlsplit(url).netloc)
+    return parts.path.strip("/") if parts.scheme == PROXIED and ours else None
+
+
 def asked_by_rest(uri: str, environment: Mapping[str, str]) -> bool:
     """Whether we can ask it without MLflow's library."""
     return is_server(uri) and not any(environment.get(name, "").lower() not in {"", "false"} for name in OF_THE_LIBRARY)

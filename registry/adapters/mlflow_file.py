@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
-from registry.adapters.local_artifacts import copy_file, copy_tree, list_files
+from registry.adapters.local_artifacts import copy_file, list_files
 from registry.adapters.mlflow_library import SQLITE, LibraryStore
 from registry.adapters.mlflow_sqlite import NotReadHere, Tables, read
 from registry.errors import StoreUnreachable
@@ -57,12 +57,8 @@ class FileStore(LibraryStore):
         other = super().download
         self._here(lambda: copy_file(run.artifacts, path, target), lambda: other(run, path, target))
 
-    def download_tree(self, address: str, target: Path) -> Path:
-        other = super().download_tree
-        return self._here(lambda: copy_tree(address, target), lambda: other(address, target))
-
-    def model_names(self) -> Sequence[str]:
-        return self._read(Tables.model_names, super().model_names)
+    def names_like(self, part: str, most: int) -> Sequence[str]:
+        return self._read(Tables.names_like, super().names_like, part, most)
 
     def model(self, name: str) -> StoredModel | None:
         return self._read(Tables.model, super().model, name)

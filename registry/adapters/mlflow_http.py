@@ -9,7 +9,7 @@ import logging
 import random
 import ssl
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from math import inf
 from pathlib import Path
@@ -34,6 +34,7 @@ UNTOUCHED = frozenset({429})
 CONNECT_SECONDS = 10.0
 LONGEST_PAUSE_SECONDS = 120.0
 PART_BYTES = 1 << 20
+PARTIAL, RANGE_BEHIND_THE_END = 206, 416
 
 # It logs the URL of every request at the level INFO.
 logging.getLogger("httpx").addFilter(lambda record: record.levelno >= logging.WARNING)
@@ -100,6 +101,31 @@ class MlflowServer:
         """
         self._ask("GET", path, into=target)
 
+    def parts(self, path: str) -> Iterator[bytes]:
+        """The body of an answer, in order. A connection that breaks is gone on with where it broke.
+
+        Raises:
+            StoreRefused, StoreUnreachable: as `get`.
+        """
+        had, tried = 0, 0
+        while True:
+            before = had
+            try:
+                with self._stream("GET", path, into=True, begin=had) as response:
+                    if response.status_code not in PASSING:
+                        for part in _from(response, had, self.url):
+                            had += len(part)
+                            yield part
+                        return
+                    problem = f"answered {response.status_code}: {_said(response)}"
+            except httpx.TransportError as error:
+                problem = f"no answer ({type(error).__name__})"
+            tried = 0 if had > before else tried
+            if tried >= self._access.retries:
+                raise StoreUnreachable(f"MLflow store {self.url}: {problem}", hint="try again")
+            self._sleep(self._pause(tried))
+            tried += 1
+
     def _ask(self, method: str, path: str, *, may_repeat: bool = True, **what: Any) -> httpx.Response:
         # Of files it is unknown how long they take; they only must not stand still.
         until = inf if {"file", "into"} & what.keys() else monotonic() + self._access.timeout_seconds
@@ -138,11 +164,14 @@ class MlflowServer:
     def _stream(self, method: str, path: str, **what: Any) -> AbstractContextManager[httpx.Response]:
         file, query, body = what.get("file"), what.get("query"), what.get("body")
         content = file.read_bytes() if file is not None else None
+        headers = {"Range": f"bytes={what['begin']}-", "Accept-Encoding": "identity"} if what.get("begin") else None
         seconds = self._access.timeout_seconds
         if file is not None or what.get("into") is not None:
             seconds = max(seconds, TRANSFER_SECONDS)
         timeout = httpx.Timeout(seconds, connect=min(CONNECT_SECONDS, self._access.timeout_seconds))
-        return self._client.stream(method, self.url + path, params=query, json=body, content=content, timeout=timeout)
+        return self._client.stream(
+            method, self.url + path, params=query, json=body, content=content, headers=headers, timeout=timeout
+        )
 
     def _pause(self, tried: int) -> float:
         """As MLflow's client waits: the first retry comes at once, the pauses after it double."""
@@ -161,6 +190,20 @@ class MlflowServer:
                 f"MLflow store {self.url}: what answers there is not MLflow", hint="check the tracking URI"
             )
         return content
+
+
+def _from(response: httpx.Response, begin: int, url: str) -> Iterator[bytes]:
+    """The body from that byte on; not every server goes on where it is told to."""
+    if response.status_code == RANGE_BEHIND_THE_END:
+        return
+    if response.is_error:
+        raise _refusal(url, response)
+    skip = 0 if response.status_code == PARTIAL else begin
+    # Not in parts of one size: what waits to fill one would be lost with the connection.
+    for part in response.iter_bytes():
+        if len(part) > skip:
+            yield part[skip:]
+        skip = max(0, skip - len(part))
 
 
 def _keep(response: httpx.Response, into: Path | None) -> None:

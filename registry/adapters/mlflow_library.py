@@ -136,21 +136,10 @@ class LibraryStore:
             # Whether MLflow keeps an artifact's folders depends on the store.
             Path(self._client.download_artifacts(run.id, path, folder)).replace(target)
 
-    def download_tree(self, address: str, target: Path) -> Path:
-        with store_errors(self._uri), files_move():
-            from mlflow.artifacts import download_artifacts
-
-            return Path(download_artifacts(artifact_uri=address, dst_path=str(target), tracking_uri=self._uri))
-
-    def model_names(self) -> Sequence[str]:
+    def names_like(self, part: str, most: int) -> Sequence[str]:
         with store_errors(self._uri):
-            names: list[str] = []
-            token: str | None = None
-            while token != "":
-                page = self._client.search_registered_models(page_token=token)
-                names += (model.name for model in page)
-                token = page.token or ""
-            return sorted(names)
+            wanted = f"name ILIKE {in_filter(f'%{part}%')}" if part else None
+            return [model.name for model in self._client.search_registered_models(wanted, most, ["name ASC"])]
 
     def model(self, name: str) -> StoredModel | None:
         with store_errors(self._uri):
@@ -193,9 +182,12 @@ class LibraryStore:
             else:
                 self._client.set_registered_model_alias(name, alias, version)
 
-    def tag_version(self, name: str, version: str, key: str, value: str) -> None:
+    def tag_version(self, name: str, version: str, key: str, value: str | None) -> None:
         with store_errors(self._uri):
-            self._client.set_model_version_tag(name, version, key, value)
+            if value is None:
+                self._client.delete_model_version_tag(name, version, key)
+            else:
+                self._client.set_model_version_tag(name, version, key, value)
 
     def address(self, name: str, version: str) -> str:
         with store_errors(self._uri):

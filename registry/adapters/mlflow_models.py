@@ -5,17 +5,18 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
+from itertools import takewhile
 from pathlib import Path
-from urllib.parse import urlsplit
-
-from pydantic import ValidationError
+from urllib.parse import quote, urlsplit
 
 from registry.adapters.mlflow_address import ARTIFACTS_API, PROXIED, is_server
 from registry.adapters.mlflow_register import log_version
 from registry.adapters.mlflow_store import Store, open_store
-from registry.conventions import DIGEST, FILE_PREFIX, MODEL_FOLDER, REPLACED, SIZE
-from registry.errors import DigestMismatch, UnfitModel, UnknownAlias, UnknownModel, UnknownVersion
+from registry.adapters.version_files.adopt import adopt, fetch, survey
+from registry.conventions import DIGEST, MODEL_FOLDER, REPLACED
+from registry.errors import DigestMismatch, NotAdopted, UnknownAlias, UnknownModel, UnknownVersion
 from registry.model import (
+    AdoptionProgress,
     ModelVersion,
     Move,
     StoredModel,
@@ -25,12 +26,13 @@ from registry.model import (
     reinstated,
     taken_over_from,
 )
-from registry.model_files import compare, digest_files, read_card, whole_digest
-from tidegate.core.errors import without_credentials
+from registry.model_files import compare, digest_files, read_card
+from registry.version_tags import aliases_of, digest_tags, version_of
+from tidegate.core.errors import UsageError, without_credentials
 from tidegate.core.text import redacted
 
 MOST_NAMES = 10
-"""Models that a message names."""
+"""Models, or versions of one, that a message names."""
 
 
 class MlflowRegistry:
@@ -49,31 +51,73 @@ class MlflowRegistry:
 
         Raises:
             UnknownModel, UnknownVersion, UnknownAlias: there is none; the message lists what there is.
-            UnfitModel: the version was not registered by tidegate and has no digests, or they were changed since.
+            NotAdopted: the version was logged by somebody else, and its files have no digests yet.
+            UnfitModel: its digests were changed since they were written.
             StoreUnreachable: MLflow did not answer.
         """
-        model, versions = self._read(name)
-        number = reference if reference.isdecimal() else model.aliases.get(reference)
-        if number is None:
-            raise _unknown_alias(name, reference, model)
-        found = next((version for version in versions if version.version == str(int(number))), None)
-        if found is None:
-            raise UnknownVersion(f"models:/{name}/{reference}: no such version; {_list_versions(versions)}")
+        model, found = self._found(name, reference)
         if DIGEST not in found.tags:
-            raise UnfitModel(
-                f"models:/{name}/{found.version}: was not registered by tidegate, so its files have no digests",
-                hint="register its folder with tidegate",
-            )
-        return _to_version(found, model)
+            raise _not_adopted(name, found.version)
+        return version_of(found, model)
+
+    def preview(self, name: str, reference: str) -> ModelVersion:
+        """As `resolve`, and without digests and files where nobody adopted the version; nothing is written.
+
+        Raises:
+            UnfitModel: also when such a version could not be adopted.
+        """
+        model, found = self._found(name, reference)
+        if DIGEST in found.tags:
+            return version_of(found, model)
+        seen = survey(self._store, found)
+        return _unproven(found, model, size_bytes=seen.size_bytes, folders=seen.layout.folders)
+
+    def adopt(
+        self, name: str, reference: str, *, folder: str | None = None, progress: AdoptionProgress | None = None
+    ) -> ModelVersion:
+        """Note the digests of a version's files as its tags, however it was logged. Nothing is copied or moved.
+
+        A version that has them already stays as it is, and is not read.
+
+        Args:
+            name: of the registered model.
+            reference: an alias, or the version's number.
+            folder: where the Hugging Face folder lies among the artifacts, if there are several.
+            progress: told what will be read, and how far that is.
+
+        Raises:
+            UnfitModel: there is no folder that tidegate serves, or there are several.
+            UsageError: it was adopted before, with another folder.
+        """
+        model, found = self._found(name, reference)
+        if DIGEST not in found.tags:
+            seen = survey(self._store, found, folder)
+            adopt(self._store, found, seen, progress or (lambda *_: None))
+            return self.resolve(name, found.version)
+        version = version_of(found, model)
+        if folder is not None and folder.strip("/") != version.folders[0]:
+            raise UsageError(f"{version.uri}: its folder {version.folders[0]!r} was adopted before; log a new version")
+        return version
 
     def versions(self, name: str) -> list[ModelVersion]:
-        """Every version that tidegate registered, oldest first.
+        """Every version, oldest first; those that nobody adopted have no digests, and no size.
 
         Raises:
             UnknownModel: no model has that name.
         """
         model, versions = self._read(name)
-        return [_to_version(version, model) for version in versions if DIGEST in version.tags]
+        return [version_of(each, model) if DIGEST in each.tags else _unproven(each, model) for each in versions]
+
+    def newest(self, name: str) -> str:
+        """The number of the version that was registered last.
+
+        Raises:
+            UnknownModel, UnknownVersion: there is none.
+        """
+        _, versions = self._read(name)
+        if not versions:
+            raise UnknownVersion(f"models:/{name}: it has no versions")
+        return versions[-1].version
 
     def register(
         self, name: str, folder: Path, *, description: str | None = None, alias: str | None = None
@@ -88,7 +132,7 @@ class MlflowRegistry:
         files = digest_files(folder)
         card = read_card(folder, files)
         size = sum((folder / path).stat().st_size for path in files)
-        tags = {DIGEST: whole_digest(files), SIZE: str(size)} | {FILE_PREFIX + path: files[path] for path in files}
+        tags = digest_tags(files, size)
         number = log_version(self._uri, name, folder, files, card, tags=tags, description=description)
         if alias is not None:
             self.set_alias(name, alias, number)
@@ -101,8 +145,7 @@ class MlflowRegistry:
             UnknownModel, UnknownVersion: there is nothing to point at.
             UsageError: the champion would be its own `previous`.
         """
-        found = self.resolve(name, version)
-        model, _ = self._read(name)
+        model, found = self._found(name, version)
         self._move(name, pointed(alias, found.version, model.aliases))
 
     def promote(self, version: ModelVersion) -> None:
@@ -148,13 +191,15 @@ class MlflowRegistry:
         Raises:
             DigestMismatch: the store's files are not the registered ones; names each.
         """
+        if not version.digest:
+            raise _not_adopted(version.name, version.version)
         folder = target / MODEL_FOLDER
         if folder.is_dir() and not compare(version.files, digest_files(folder)):
             return folder
         target.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=target, prefix=".download-") as temporary:
-            fetched = self._fetch(version, Path(temporary))
-            difference = compare(version.files, digest_files(fetched))
+            fetched = Path(temporary) / MODEL_FOLDER
+            difference = compare(version.files, fetch(self._store, version, fetched))
             if difference:
                 raise DigestMismatch(
                     f"{version.uri}: files differ from those registered: {difference}",
@@ -171,35 +216,76 @@ class MlflowRegistry:
         return self._store.models.address(version.name, version.version)
 
     def source(self, version: ModelVersion) -> str:
-        """The address below which a plain GET brings each of the version's files; empty when there is none.
+        """The addresses below which a plain GET brings each of the version's files; empty when there is none.
 
-        Only a tracking server that hands out artifacts itself has one; it carries no credentials.
+        They are tried in this order; a blank parts them. Only a tracking server that hands out artifacts itself has
+        one; they carry no credentials.
         """
         artifacts = urlsplit(self.location(version))
         if not is_server(self._uri) or artifacts.scheme != PROXIED:
             return ""
         server = without_credentials(self._uri).rstrip("/")
-        return f"{server}{ARTIFACTS_API}{artifacts.path.rstrip('/')}/{MODEL_FOLDER}"
+        root = f"{server}{ARTIFACTS_API}{artifacts.path.rstrip('/')}"
+        return " ".join(f"{root}/{quote(folder)}".rstrip("/") for folder in version.folders)
 
-    def _fetch(self, version: ModelVersion, target: Path) -> Path:
-        address = self._store.models.address(version.name, version.version)
-        return self._store.artifacts.download_tree(f"{address}/{MODEL_FOLDER}", target)
+    def _found(self, name: str, reference: str) -> tuple[StoredModel, StoredVersion]:
+        """A version is asked for by its number: a model may have thousands."""
+        model = self._model(name)
+        number = reference if reference.isdecimal() else model.aliases.get(reference)
+        if number is None:
+            raise _unknown_alias(name, reference, model)
+        found = self._store.models.version(name, str(int(number)))
+        if found is None:
+            there = _list_versions(self._store.models.versions(name))
+            raise UnknownVersion(f"models:/{name}/{reference}: no such version; {there}")
+        return model, found
 
     def _read(self, name: str) -> tuple[StoredModel, Sequence[StoredVersion]]:
+        return self._model(name), self._store.models.versions(name)
+
+    def _model(self, name: str) -> StoredModel:
         models = self._store.models
         model = models.model(name)
         if model is None:
+            near = models.names_like(_first_word(name), MOST_NAMES) or models.names_like("", MOST_NAMES)
             raise UnknownModel(
-                f"models:/{name}: no such model in {redacted(self._uri)}, which has {_some(models.model_names())}",
+                f"models:/{name}: no such model in {redacted(self._uri)}, which has {_some(near)}",
                 hint="another store: --tracking-uri or MLFLOW_TRACKING_URI; a first version: `tidegate model register`",
             )
-        return model, models.versions(name)
+        return model
+
+
+def _first_word(name: str) -> str:
+    """What may be right in a name that is wrong."""
+    return "".join(takewhile(str.isalnum, name))
 
 
 def _some(names: Sequence[str]) -> str:
     """A few of them: a store may be that of a whole company."""
-    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
-    return f"{', '.join(names[:MOST_NAMES])}{more}" if names else "none"
+    if not names:
+        return "none"
+    return f"{', '.join(names)}{' and more' if len(names) == MOST_NAMES else ''}"
+
+
+def _not_adopted(name: str, version: str) -> NotAdopted:
+    return NotAdopted(
+        f"models:/{name}/{version}: was not registered by tidegate, so its files have no digests",
+        hint=f"run: tidegate model adopt {name} {version}; `deliver` does it by itself",
+    )
+
+
+def _unproven(
+    found: StoredVersion, model: StoredModel, *, size_bytes: int = 0, folders: tuple[str, ...] = (MODEL_FOLDER,)
+) -> ModelVersion:
+    return ModelVersion(
+        name=found.name,
+        version=found.version,
+        digest="",
+        files={},
+        size_bytes=size_bytes,
+        aliases=aliases_of(found, model),
+        folders=folders,
+    )
 
 
 def _registered(versions: Iterable[StoredVersion]) -> Collection[str]:
@@ -212,45 +298,11 @@ def _replaced(version: ModelVersion, versions: Iterable[StoredVersion]) -> str |
     return next((each.tags.get(REPLACED) for each in versions if each.version == version.version), None)
 
 
-def _to_version(found: StoredVersion, model: StoredModel) -> ModelVersion:
-    """What the tags say, when they can be true: anybody who may edit the version may have written them.
-
-    Raises:
-        UnfitModel: they cannot.
-    """
-    try:
-        version = _said(found, model)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        raise _not_ours(found, f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
-    if whole_digest(version.files) != version.digest:
-        raise _not_ours(found, "the digest over all files does not follow from those of the files")
-    return version
-
-
-def _not_ours(found: StoredVersion, why: str) -> UnfitModel:
-    return UnfitModel(
-        f"models:/{found.name}/{found.version}: its tags were changed since it was registered: {why}",
-        hint="register the model again from its source",
-    )
-
-
-def _said(found: StoredVersion, model: StoredModel) -> ModelVersion:
-    files = {key.removeprefix(FILE_PREFIX): value for key, value in found.tags.items() if key.startswith(FILE_PREFIX)}
-    said = {
-        "name": found.name,
-        "version": found.version,
-        "digest": found.tags[DIGEST],
-        "files": files,
-        "size_bytes": found.tags.get(SIZE),
-        "aliases": sorted(alias for alias, holder in model.aliases.items() if holder == found.version),
-    }
-    return ModelVersion.model_validate(said)
-
-
 def _list_versions(versions: Sequence[StoredVersion]) -> str:
-    numbers = ", ".join(version.version for version in versions)
-    return f"there are {numbers}" if numbers else "there are none"
+    """The newest: a model may have thousands."""
+    numbers = [version.version for version in versions]
+    earlier = f" and {len(numbers) - MOST_NAMES} earlier ones" if len(numbers) > MOST_NAMES else ""
+    return f"there are {', '.join(numbers[-MOST_NAMES:])}{earlier}" if numbers else "there are none"
 
 
 def _unknown_alias(name: str, alias: str, model: StoredModel) -> UnknownAlias:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
-from registry.adapters.mlflow_address import API, ARTIFACTS_API, PROXIED
+from registry.adapters.mlflow_address import API, ARTIFACTS_API, root_on
 from registry.adapters.mlflow_http import MlflowServer
 from registry.conventions import in_filter, runs_filter
 from registry.errors import RegistryError, StoreRefused
@@ -119,8 +119,11 @@ class RestModels:
     def __init__(self, server: MlflowServer) -> None:
         self._server = server
 
-    def model_names(self) -> Sequence[str]:
-        return sorted(model["name"] for model in self._pages("registered-models/search", "registered_models", {}))
+    def names_like(self, part: str, most: int) -> Sequence[str]:
+        query = {"max_results": str(most), "order_by": "name ASC"}
+        query |= {"filter": f"name ILIKE {in_filter(f'%{part}%')}"} if part else {}
+        page = self._server.get(f"{API}/registered-models/search", query)
+        return [model["name"] for model in page.get("registered_models", [])]
 
     def model(self, name: str) -> StoredModel | None:
         try:
@@ -152,9 +155,12 @@ class RestModels:
         else:
             self._server.send("POST", place, said | {"version": version})
 
-    def tag_version(self, name: str, version: str, key: str, value: str) -> None:
-        body = {"name": name, "version": version, "key": key, "value": value}
-        self._server.send("POST", f"{API}/model-versions/set-tag", body)
+    def tag_version(self, name: str, version: str, key: str, value: str | None) -> None:
+        said = {"name": name, "version": version, "key": key}
+        if value is None:
+            self._server.send("DELETE", f"{API}/model-versions/delete-tag", said)
+        else:
+            self._server.send("POST", f"{API}/model-versions/set-tag", said | {"value": value})
 
     def address(self, name: str, version: str) -> str:
         query = {"name": name, "version": version}
@@ -202,41 +208,24 @@ class ProxiedArtifacts:
         self._server, self._elsewhere = server, elsewhere
 
     def upload(self, run: StoredRun, path: Path, folder: str) -> None:
-        root = self._root(run.artifacts)
+        root = root_on(self._server.url, run.artifacts)
         if root is None:
             self._elsewhere.upload(run, path, folder)
         else:
             self._server.upload(_place(root, folder, path.name), path)
 
     def files(self, run: StoredRun, folder: str) -> Sequence[str]:
-        root = self._root(run.artifacts)
+        root = root_on(self._server.url, run.artifacts)
         if root is None:
             return self._elsewhere.files(run, folder)
         return sorted(self._below(root, folder))
 
     def download(self, run: StoredRun, path: str, target: Path) -> None:
-        root = self._root(run.artifacts)
+        root = root_on(self._server.url, run.artifacts)
         if root is None:
             self._elsewhere.download(run, path, target)
         else:
             self._server.download(_place(root, path), target)
-
-    def download_tree(self, address: str, target: Path) -> Path:
-        root = self._root(address)
-        if root is None:
-            return self._elsewhere.download_tree(address, target)
-        folder = target / root.rpartition("/")[2]
-        for path in self._below(root, ""):
-            place = folder / path
-            place.parent.mkdir(parents=True, exist_ok=True)
-            self._server.download(_place(root, path), place)
-        return folder
-
-    def _root(self, address: str) -> str | None:
-        """The path below which the server has them; None when it does not hand them out."""
-        parts = urlsplit(address)
-        ours = parts.netloc in ("", urlsplit(self._server.url).netloc)
-        return parts.path.strip("/") if parts.scheme == PROXIED and ours else None
 
     def _below(self, root: str, folder: str) -> Iterator[str]:
         try:

@@ -21,6 +21,7 @@ WORKSPACE = "default"
 """Where MLflow keeps everything unless told otherwise."""
 _TO_THE_LIBRARY = frozenset({sqlite3.SQLITE_READONLY, sqlite3.SQLITE_ERROR})
 """A writer died and left a journal to be played back; and a table or column that is not there."""
+PROMPT = "mlflow.prompt.is_prompt"
 _PROMPTS = "SELECT name FROM {tags} WHERE workspace = ? AND key = 'mlflow.prompt.is_prompt'"
 # By name MLflow refuses what has the tag at all; its lists leave out where it is true.
 _TAGGED_PROMPTS = _PROMPTS.format(tags="registered_model_tags")
@@ -100,10 +101,12 @@ class Tables:
         most = -1 if last is None else last
         return self._runs(f"WHERE {' AND '.join(wanted)} ORDER BY start_time DESC, run_uuid LIMIT ?", *values, most)
 
-    def model_names(self) -> Sequence[str]:
+    def names_like(self, part: str, most: int) -> Sequence[str]:
         prompts = f"{_TAGGED_PROMPTS} AND value = 'true'"
-        asked = f"SELECT name FROM registered_models WHERE workspace = ? AND name NOT IN ({prompts})"
-        return sorted(name for (name,) in self._rows(asked, WORKSPACE, WORKSPACE))
+        # As MLflow asks: a % or _ in the part stands for anything there too.
+        which = f"workspace = ? AND name LIKE ? AND name NOT IN ({prompts}) ORDER BY name LIMIT ?"
+        asked = f"SELECT name FROM registered_models WHERE {which}"
+        return [name for (name,) in self._rows(asked, WORKSPACE, f"%{part}%", WORKSPACE, most)]
 
     def model(self, name: str) -> StoredModel | None:
         known = f"SELECT 1 FROM registered_models WHERE workspace = ? AND name = ? AND name NOT IN ({_TAGGED_PROMPTS})"
@@ -113,7 +116,8 @@ class Tables:
         return StoredModel(name=name, aliases={alias: str(of) for alias, of in self._rows(asked, WORKSPACE, name)})
 
     def version(self, name: str, version: str) -> StoredVersion | None:
-        return next(iter(self._versions(name, "AND version = ?", _number(version))), None)
+        found = next(iter(self._versions(name, "AND version = ?", _number(version))), None)
+        return None if found and PROMPT in found.tags else found
 
     def versions(self, name: str) -> Sequence[StoredVersion]:
         prompts = f"{_PROMPTS.format(tags='model_version_tags')} AND value = 'true'"

@@ -9,7 +9,8 @@ from pathlib import Path
 from registry.adapters.mlflow_address import access_to, asked_by_rest
 from registry.adapters.mlflow_file import FileStore, is_read_here
 from registry.adapters.mlflow_library import SQLITE, LibraryStore
-from registry.ports import ArtifactStore, ModelStore, RunStore
+from registry.adapters.version_files.library import LibraryFiles
+from registry.ports import ArtifactFiles, ArtifactStore, ModelStore, RunStore
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,7 @@ class Store:
     runs: RunStore
     artifacts: ArtifactStore
     models: ModelStore
+    files: ArtifactFiles
 
 
 def embedded_uri(state: Path) -> str:
@@ -37,15 +39,20 @@ def open_store(tracking_uri: str) -> Store:
         return _by_rest(tracking_uri)
     read_here = is_read_here(tracking_uri, os.environ)
     library = FileStore(tracking_uri) if read_here else LibraryStore(tracking_uri)
-    return Store(tracking_uri, library, library, library)
+    return Store(tracking_uri, library, library, library, LibraryFiles(tracking_uri))
 
 
 def _by_rest(tracking_uri: str) -> Store:
     # A third of a second that no file needs.
     from registry.adapters.mlflow_http import MlflowServer
     from registry.adapters.mlflow_rest import ProxiedArtifacts, RestModels, RestRuns
+    from registry.adapters.version_files.server import ServerFiles
 
     server = MlflowServer(access_to(tracking_uri, os.environ, Path.home()))
     return Store(
-        tracking_uri, RestRuns(server), ProxiedArtifacts(server, LibraryStore(tracking_uri)), RestModels(server)
+        tracking_uri,
+        RestRuns(server),
+        ProxiedArtifacts(server, LibraryStore(tracking_uri)),
+        RestModels(server),
+        ServerFiles(server, LibraryFiles(tracking_uri)),
     )

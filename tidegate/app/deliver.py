@@ -25,7 +25,7 @@ from pipelines.spec.trust import Trusted
 from pipelines.state import StateFolder
 from pipelines.statements import Prover
 from pipelines.views.metrics import families
-from tidegate.app.plan import plan_for, refuse_outdated, resolve_plan
+from tidegate.app.plan import adopt_versions, plan_for, refuse_outdated, resolve_plan
 from tidegate.app.process import cancelled_by_signals, note
 from tidegate.app.reports import leave_report, report_path
 from tidegate.app.wiring.backends import open_backends, require_packages
@@ -83,6 +83,7 @@ def deliver(options: DeliverOptions, display: DeliveryDisplay) -> DeliveryOutcom
     inputs = request.inputs
     with delivery_lock(inputs.state.lock):
         # Nothing is opened or started before the lock is held and the plan stands.
+        adopt_versions(inputs.spec, inputs.registry, version=options.version)
         plan = plan_for(inputs.spec, inputs.folder, inputs.registry, version=options.version)
         plan = resolve_plan(plan, inputs.spec, options.spec_path, inputs.registry, inputs.trusted)
         result = asyncio.run(_deliver_recorded(_opened(request, plan), display, cancelled_by_signals))

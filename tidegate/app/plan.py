@@ -8,6 +8,7 @@ import socket
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
+from time import monotonic
 
 from pipelines.authority.engine_images import TrustedImages, pinned_image
 from pipelines.authority.verification import who_asks
@@ -19,17 +20,66 @@ from pipelines.ports import VersionRegistry
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.policy import golden_set
 from pipelines.spec.workflow import SERVER, out_of_reach
+from registry.model import Survey
 from registry.model_files import compare
 from rollouts.manifests.spec import ArgoFleetSpec
-from tidegate.app.process import note
+from tidegate.app.process import note, note_sink
 from tidegate.app.wiring.stores import open_registry
 from tidegate.core.errors import TidegateError, UsageError
+from tidegate.core.text import in_bytes
+
+PROGRESS_SECONDS = 10.0
+"""Between two lines that say how far the reading of a version is."""
 
 
-def plan_for(spec: Delivery, folder: Path, registry: VersionRegistry, *, version: str | None = None) -> Plan:
-    """The plan for what the aliases point at now, or for the version with that number."""
-    champion = registry.resolve(spec.model.name, spec.model.target)
-    wanted = registry.resolve(spec.model.name, version or spec.model.origin)
+class NotedAdoption:
+    """An `AdoptionProgress` that notes what is read, and now and then how much of it."""
+
+    def __init__(self) -> None:
+        self.seen: Survey | None = None
+        """What was read; None where a version had its digests."""
+        # Files are read by threads, which begin without this context.
+        self._note, self._told = note_sink(), 0.0
+
+    def __call__(self, seen: Survey, done_bytes: int) -> None:
+        if self.seen is None:
+            self._begin(seen)
+        elif monotonic() >= self._told + PROGRESS_SECONDS:
+            self._told = monotonic()
+            self._note(f"{seen.uri}: {in_bytes(done_bytes)} of {self._whole(seen)}")
+
+    def _begin(self, seen: Survey) -> None:
+        self.seen, self._told = seen, monotonic()
+        self._note(f"{seen.uri}: its {len(seen.sizes)} files are read once for their digests, {self._whole(seen)}")
+        for path in seen.layout.left_out:
+            self._note(f"{seen.uri}: {path} is not served: code, or what may hold pickled objects")
+
+    @staticmethod
+    def _whole(seen: Survey) -> str:
+        return in_bytes(seen.size_bytes) if seen.size_bytes else "of a size that the store does not say"
+
+
+def adopt_versions(spec: Delivery, registry: VersionRegistry, *, version: str | None = None) -> None:
+    """Note the digests of those versions of a delivery that were logged by others; nothing when they have them.
+
+    Raises:
+        UnfitModel: one cannot be served.
+    """
+    for reference in (spec.model.target, version or spec.model.origin):
+        registry.adopt(spec.model.name, reference, progress=NotedAdoption())
+
+
+def plan_for(
+    spec: Delivery, folder: Path, registry: VersionRegistry, *, version: str | None = None, preview: bool = False
+) -> Plan:
+    """The plan for what the aliases point at now, or for the version with that number.
+
+    Raises:
+        NotAdopted: a version has no digests; with `preview` it is planned all the same.
+    """
+    find = registry.preview if preview else registry.resolve
+    champion = find(spec.model.name, spec.model.target)
+    wanted = find(spec.model.name, version or spec.model.origin)
     return make_plan(spec, wanted, champion, prompts=len(golden_set(spec, folder)))
 
 
@@ -120,7 +170,7 @@ def require_files_for_pods(spec: Delivery, reference: str, state: Path, tracking
     """
     registry = open_registry(state, tracking_uri)
     try:
-        version = registry.resolve(spec.model.name, reference)
+        version = registry.preview(spec.model.name, reference)
         where = registry.location(version)
     except TidegateError as error:
         note(f"whether pods can read the version's files is not known: {error}")

@@ -28,7 +28,7 @@ from registry.model import DeliverySummary
 from rollouts.cluster.carrier import Carrier
 from rollouts.errors import FleetError
 from rollouts.local.watchdog import end_lease, lend
-from tidegate.app.plan import plan_for, resolve_plan
+from tidegate.app.plan import adopt_versions, plan_for, resolve_plan
 from tidegate.app.process import cancelled_by_signals, note, process_name
 from tidegate.app.reports import keep_report
 from tidegate.app.wiring.attached import (
@@ -95,6 +95,7 @@ def _open_delivery(deliveries: Deliveries, options: StageOpenOptions) -> Deliver
     asker, trusted = options.credentials.prover, options.credentials.trusted
     refuse_unanswerable(spec, trusted.trust.approvers, requester_known=asker is not None)
     registry = open_registry(options.state, options.tracking_uri)
+    adopt_versions(spec, registry, version=options.version)
     plan = plan_for(spec, options.spec.parent, registry, version=options.version)
     plan = resolve_plan(plan, spec, options.spec, registry, trusted_images(trusted))
     digest = sha256(options.spec.read_bytes()).hexdigest()

@@ -29,16 +29,6 @@ def at_most(lines: Sequence[str], count: int = 20) -> Iterator[str]:
         yield f"  and {len(lines) - count} more: --output json has them all"
 
 
-def in_bytes(size: int) -> str:
-    """A size as people say it: `1.2 GB`."""
-    value = float(size)
-    for unit in ("B", "kB", "MB"):
-        if value < 1000:
-            return f"{value:.0f} B" if unit == "B" else f"{value:.1f} {unit}"
-        value /= 1000
-    return f"{value:.1f} GB"
-
-
 def short(digest: str) -> str:
     """The first characters of a digest, enough to tell two apart."""
     return digest.removeprefix("sha256:")[:12]

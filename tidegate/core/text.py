@@ -65,3 +65,13 @@ def _code(word: str) -> str:
     fence = "`" * (max(map(len, re.findall("`+", word)), default=0) + 1)
     inside = f" {word} " if "`" in word else word
     return f"{fence}{inside}{fence}"
+
+
+def in_bytes(size: int) -> str:
+    """A size as people say it: `1.2 GB`."""
+    value = float(size)
+    for unit in ("B", "kB", "MB"):
+        if value < 1000:
+            return f"{value:.0f} B" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1000
+    return f"{value:.1f} GB"

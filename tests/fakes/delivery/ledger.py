@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import wraps
 from pathlib import Path
@@ -301,8 +301,11 @@ class NoFiles:
     def download(self, run: StoredRun, path: str, target: Path) -> None:
         raise FileNotFoundError(path)
 
-    def download_tree(self, address: str, target: Path) -> Path:
+    def listed(self, address: str) -> Mapping[str, int]:
         raise FileNotFoundError(address)
+
+    def parts(self, address: str, path: str) -> Iterator[bytes]:
+        raise FileNotFoundError(path)
 
 
 class NoModels:
@@ -315,4 +318,4 @@ class NoModels:
 def memory_store(turn: Callable[[], None] = _at_once, runs: MemoryRuns | None = None) -> Store:
     """A whole store around them, or around new ones."""
     reached = runs.reached_by(turn) if runs else MemoryRuns(turn)
-    return Store("memory:", reached, NoFiles(), NoModels())  # type: ignore[arg-type]
+    return Store("memory:", reached, NoFiles(), NoModels(), NoFiles())  # type: ignore[arg-type]

@@ -9,7 +9,17 @@ from pathlib import Path
 from pipelines.requests import QueuedRequest
 from registry.conventions import REPLACED
 from registry.errors import DigestMismatch, UnknownAlias, UnknownModel, UnknownVersion
-from registry.model import DeliverySummary, Event, ModelVersion, Move, pointed, promoted, reinstated, taken_over_from
+from registry.model import (
+    AdoptionProgress,
+    DeliverySummary,
+    Event,
+    ModelVersion,
+    Move,
+    pointed,
+    promoted,
+    reinstated,
+    taken_over_from,
+)
 from registry.model_files import compare, digest_files, read_card, whole_digest
 from tidegate.core.errors import OutsideError
 
@@ -48,6 +58,15 @@ class FakeRegistry:
             numbers = ", ".join(version.version for version in versions)
             raise UnknownVersion(f"models:/{name}/{number}: no such version; there are {numbers}")
         return found
+
+    def preview(self, name: str, reference: str) -> ModelVersion:
+        return self.resolve(name, reference)
+
+    def adopt(
+        self, name: str, reference: str, *, folder: str | None = None, progress: AdoptionProgress | None = None
+    ) -> ModelVersion:
+        """Every version here was registered with its digests."""
+        return self.resolve(name, reference)
 
     def versions(self, name: str) -> list[ModelVersion]:
         if name not in self._versions:

@@ -20,7 +20,7 @@ from mlflow import MlflowClient
 from mlflow.entities import ViewType
 from mlflow.store.db.utils import _get_latest_schema_revision
 
-from registry.adapters.local_artifacts import copy_file, copy_tree, list_files
+from registry.adapters.local_artifacts import copy_file, list_files
 from registry.adapters.mlflow_file import FileStore, is_read_here
 from registry.adapters.mlflow_library import SQLITE, LibraryStore
 from registry.adapters.mlflow_sqlite import REVISIONS, NotReadHere, read
@@ -37,14 +37,14 @@ STATUSES = ("RUNNING", "FINISHED", "KILLED")
 @pytest.fixture(scope="module")
 def by_library(tracking_uri: str) -> LibraryStore:
     store = LibraryStore(tracking_uri)
-    store.model_names()
+    store.names_like("", 1)
     return store
 
 
 @pytest.fixture
 def never(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fail when MLflow's library is asked."""
-    for question in ("run", "search_runs", "files", "download", "download_tree", "model_names", "model", "versions"):
+    for question in ("run", "search_runs", "files", "download", "names_like", "model", "versions"):
         monkeypatch.setattr(LibraryStore, question, lambda *_, question=question, **__: pytest.fail(question))
 
 
@@ -126,7 +126,7 @@ def address_of(store: LibraryStore, name: str, version: str) -> str:
 
 def said(store: LibraryStore, end: str) -> Iterator[object]:
     """Every answer that a store gives of these names."""
-    yield [name for name in store.model_names() if name.endswith(end)]
+    yield [store.names_like(part, most) for part in (end, f"m{end}", f"no{end}") for most in (1, 10)]
     for name in (each + end for each in NAMES):
         yield store.model(name)
         yield store.versions(name)
@@ -195,10 +195,7 @@ def test_artifacts_are_listed_and_copied_as_by_the_library(
     assert store.files(run, "nowhere") == []
     store.download(run, "report/z.txt", tmp_path / "fetched")
     assert (tmp_path / "fetched").read_text() == "report/z.txt"
-    copied = store.download_tree(f"{run.artifacts}/report", tmp_path / "tree")
-    assert copied == tmp_path / "tree" / "report"
-    assert {path.relative_to(copied).as_posix() for path in copied.rglob("*.txt")} == {"more/a b%20.txt", "z.txt"}
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a b%20.txt", "b.txt", "fetched", "tree", "z.txt"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a b%20.txt", "b.txt", "fetched", "z.txt"]
 
 
 @pytest.mark.parametrize("folder", ["..", "report/../..", "/etc"])
@@ -228,8 +225,6 @@ def test_where_a_link_leads_is_left_to_the_library(tmp_path: Path) -> None:
         for folder in ("", "link"):
             with pytest.raises(NotReadHere):
                 asked(f"{tmp_path}/run", folder)
-    with pytest.raises(NotReadHere):
-        copy_tree(f"{tmp_path}/run", tmp_path / "tree")
 
 
 def test_reading_makes_nothing(tmp_path: Path, never: None) -> None:
@@ -241,14 +236,14 @@ def test_reading_makes_nothing(tmp_path: Path, never: None) -> None:
         [],
         [],
     )
-    assert (store.models.model("m"), store.models.versions("m"), store.models.model_names()) == (None, [], [])
+    assert (store.models.model("m"), store.models.versions("m"), store.models.names_like("", 9)) == (None, [], [])
     assert store.models.version("m", "1") is None
     assert list(tmp_path.iterdir()) == []
 
 
 def test_an_empty_file_is_a_store_without_entries(tmp_path: Path, never: None) -> None:
     (tmp_path / "mlflow.db").touch()
-    assert open_store(embedded_uri(tmp_path)).models.model_names() == []
+    assert open_store(embedded_uri(tmp_path)).models.names_like("", 1000) == []
 
 
 def test_the_installed_mlflow_writes_a_schema_that_is_read_here() -> None:
@@ -267,7 +262,7 @@ def test_another_schema_is_left_to_the_library(copied: Path, change: str) -> Non
     with closing(sqlite3.connect(copied)) as opened:
         opened.executescript(change)
     with pytest.raises(NotReadHere):
-        read(copied, lambda tables: tables.model_names())
+        read(copied, lambda tables: tables.names_like("", 1000))
 
 
 @pytest.mark.parametrize(
@@ -285,10 +280,10 @@ def test_readers_and_a_writer_do_not_wait_for_each_other(copied: Path, never: No
         writer.execute("BEGIN IMMEDIATE")
         writer.execute("INSERT INTO registered_models (name, workspace) VALUES ('new', 'default')")
         before = time.monotonic()
-        assert "new" not in store_of(copied).model_names()
+        assert "new" not in store_of(copied).names_like("", 1000)
         assert time.monotonic() - before < 5
         writer.execute("COMMIT")
-    assert "new" in store_of(copied).model_names()
+    assert "new" in store_of(copied).names_like("", 1000)
 
 
 def test_a_file_that_stays_locked_is_said_in_one_line(
@@ -298,7 +293,7 @@ def test_a_file_that_stays_locked_is_said_in_one_line(
     with closing(sqlite3.connect(copied, isolation_level=None)) as writer:
         writer.execute("BEGIN EXCLUSIVE")
         with pytest.raises(StoreUnreachable, match=f"MLflow store sqlite:///{copied}: database is locked"):
-            store_of(copied).model_names()
+            store_of(copied).names_like("", 1000)
 
 
 def test_a_log_that_is_written_ahead_is_read(copied: Path, never: None) -> None:
@@ -307,8 +302,8 @@ def test_a_log_that_is_written_ahead_is_read(copied: Path, never: None) -> None:
         writer.execute("INSERT INTO registered_models (name, workspace) VALUES ('new', 'default')")
         writer.execute("BEGIN IMMEDIATE")
         writer.execute("INSERT INTO registered_models (name, workspace) VALUES ('newer', 'default')")
-        assert {"new", "newer"} & {*store_of(copied).model_names()} == {"new"}
-    assert "new" in store_of(copied).model_names()
+        assert {"new", "newer"} & {*store_of(copied).names_like("", 1000)} == {"new"}
+    assert "new" in store_of(copied).names_like("", 1000)
 
 
 def test_what_a_killed_writer_left_half_done_is_taken_back_by_the_library(copied: Path) -> None:
@@ -323,17 +318,17 @@ writer.execute("BEGIN IMMEDIATE")
 writer.executemany("INSERT INTO registered_models (name, workspace) VALUES (?, 'default')", rows)
 os._exit(9)
 """
-    before = store_of(copied).model_names()
+    before = store_of(copied).names_like("", 1000)
     subprocess.run([sys.executable, "-c", killed, str(copied)], check=False)
     assert copied.with_name(f"{copied.name}-journal").stat().st_size > 0
     with pytest.raises(NotReadHere):
-        read(copied, lambda tables: tables.model_names())
-    assert store_of(copied).model_names() == before
+        read(copied, lambda tables: tables.names_like("", 1000))
+    assert store_of(copied).names_like("", 1000) == before
 
 
 def test_a_file_that_is_no_database_is_said_in_one_line(tmp_path: Path, never: None) -> None:
     (tmp_path / "mlflow.db").write_text("kind: Delivery\n" * 100)
     with pytest.raises(StoreUnreachable, match=f"^MLflow store sqlite:///{tmp_path}/mlflow.db: file is not a database"):
-        store_of(tmp_path / "mlflow.db").model_names()
+        store_of(tmp_path / "mlflow.db").names_like("", 1000)
     with pytest.raises(StoreUnreachable, match="Is a directory"):
-        store_of(tmp_path).model_names()
+        store_of(tmp_path).names_like("", 1000)

@@ -9,7 +9,7 @@ import pytest
 
 from registry.adapters.mlflow_models import MlflowRegistry
 from registry.adapters.mlflow_store import embedded_uri
-from registry.errors import DigestMismatch, StoreUnreachable, UnfitModel, UnknownAlias, UnknownModel
+from registry.errors import DigestMismatch, NotAdopted, StoreUnreachable, UnfitModel, UnknownAlias, UnknownModel
 from tidegate.core.errors import ExitCode
 from tidegate.testing import write_tiny_model
 
@@ -128,8 +128,8 @@ def test_a_version_made_without_tidegate_is_refused(registry: MlflowRegistry, tr
     client.create_registered_model(name)
     client.create_model_version(name, "file:///nowhere", run_id="0")
 
-    assert registry.versions(name) == []
-    with pytest.raises(UnfitModel, match="was not registered by tidegate"):
+    assert [version.digest for version in registry.versions(name)] == [""]
+    with pytest.raises(NotAdopted, match="was not registered by tidegate"):
         registry.resolve(name, "1")
 
 

@@ -1,7 +1,7 @@
 """Requests to an MLflow server that stumbles, refuses, or is somebody else."""
 
 import base64
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import httpx
@@ -175,3 +175,38 @@ def test_artifacts_are_put_and_fetched_by_their_places(tmp_path: Path) -> None:
     ]
     assert asked.requests[0].content == b"spec"
     assert (tmp_path / "fetched").read_bytes() == b"text"
+
+
+class Broken(httpx.SyncByteStream):
+    """A body whose connection ends in the middle."""
+
+    def __init__(self, part: bytes) -> None:
+        self._part = part
+
+    def __iter__(self) -> Iterator[bytes]:
+        yield self._part
+        raise httpx.ReadError("gone")
+
+
+@pytest.mark.parametrize("rest", [httpx.Response(206, content=b"de"), httpx.Response(200, content=b"abcde")])
+def test_a_file_that_breaks_off_is_gone_on_with_where_it_broke(rest: httpx.Response) -> None:
+    asked = Asked(httpx.Response(200, stream=Broken(b"abc")), rest)
+
+    assert b"".join(asked.server.parts("/x")) == b"abcde"
+    assert [request.headers.get("Range") for request in asked.requests] == [None, "bytes=3-"]
+
+
+def test_a_file_that_never_comes_is_said_in_one_line() -> None:
+    asked = Asked(httpx.ReadError("gone"))
+
+    with pytest.raises(StoreUnreachable, match=r"^MLflow store http://mlflow:5000: no answer"):
+        list(asked.server.parts("/x"))
+    assert len(asked.requests) == 4
+
+
+def test_a_file_that_is_not_there_is_no_fault_that_passes() -> None:
+    asked = Asked(refused(404, "RESOURCE_DOES_NOT_EXIST"))
+
+    with pytest.raises(StoreRefused):
+        list(asked.server.parts("/x"))
+    assert len(asked.requests) == 1

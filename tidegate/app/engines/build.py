@@ -14,6 +14,7 @@ from engine_images.signature import SigningKey
 from pipelines.state import StateFolder
 from registry.conventions import ENGINE, ENGINE_PROOF, name_and_reference
 from tidegate.app.engines.keys import read_key
+from tidegate.app.plan import NotedAdoption
 from tidegate.app.process import note
 from tidegate.app.wiring.engines.images import ImagePlace, base_for_this_machine
 from tidegate.app.wiring.engines.providers import local_engines
@@ -61,7 +62,7 @@ def build_engine(request: EngineBuildOptions, login: RegistryLogin) -> PackedEng
     if base and spec.engine.torch:
         raise UsageError("an image is of an engine that vLLM serves", hint="leave out --base for engine.torch")
     registry = open_registry(request.state, request.tracking_uri)
-    version = registry.resolve(*name_and_reference(request.model))
+    version = registry.adopt(*name_and_reference(request.model), progress=NotedAdoption())
     order, built = asyncio.run(local_engines(spec, state, registry, request.spec.parent).build(version, note))
     registry.mark(version, {ENGINE: built.engine, ENGINE_PROOF: in_one_line(built.record)})
     if base is None:

@@ -11,8 +11,9 @@ from tidegate.app.engines import build, modules
 from tidegate.app.engines.build import EngineBuildOptions
 from tidegate.app.engines.modules import TorchOptions
 from tidegate.app.wiring.engines.registries import RegistryLogin
-from tidegate.cli.engine_images import aligned, in_bytes
+from tidegate.cli.engine_images import aligned
 from tidegate.cli.output import OutputForm, print_data
+from tidegate.core.text import in_bytes
 
 
 def build_engine(request: EngineBuildOptions, login: RegistryLogin, *, output: OutputForm) -> int:

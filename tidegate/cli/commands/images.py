@@ -14,8 +14,9 @@ from tidegate.app.engines import images
 from tidegate.app.engines.images import ToolchainOptions, compare_images, prove_named_image, read_image
 from tidegate.app.process import note
 from tidegate.app.wiring.engines.registries import RegistryLogin
-from tidegate.cli.engine_images import aligned, at_most, in_bytes, short, shortened
+from tidegate.cli.engine_images import aligned, at_most, short, shortened
 from tidegate.cli.output import OutputForm, print_data
+from tidegate.core.text import in_bytes
 
 FILES = 40
 

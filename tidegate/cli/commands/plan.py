@@ -11,6 +11,7 @@ from pipelines.model import Plan
 from pipelines.plan.prebuilt import engine_notes
 from pipelines.plan.region_objects import EngineCount, engine_counts, guard_image, nobody_ends_it
 from pipelines.spec.delivery import Delivery
+from registry.model import ModelVersion
 from rollouts.manifests.spec import ArgoFleetSpec
 from rollouts.model import ForeignObject
 from tidegate.app.plan import images_of, plan_for
@@ -24,6 +25,7 @@ from tidegate.cli.views.plan import (
     refusal_markdown,
 )
 from tidegate.core.errors import ExitCode, TidegateError
+from tidegate.core.text import in_bytes
 
 if TYPE_CHECKING:
     from pipelines.plan.scrapes import Scraped
@@ -38,7 +40,7 @@ def show_plan(spec_path: Path, state: Path, tracking_uri: str | None, *, output:
     try:
         spec = read_delivery(spec_path)
         registry = open_registry(state, tracking_uri)
-        plan = plan_for(spec, spec_path.parent, registry)
+        plan = plan_for(spec, spec_path.parent, registry, preview=True)
         if trusted := trusted_images(trust_next_to(spec_path.parent)):
             images_of(plan, spec, registry, trusted)
     except TidegateError as error:
@@ -50,7 +52,8 @@ def show_plan(spec_path: Path, state: Path, tracking_uri: str | None, *, output:
     if output.is_data:
         print_data(_as_data(plan, spec, seen, foreign_objects), output)
         return code
-    held = [*(_held(each) for each in engine_counts(spec)), *(each.warning for each in seen if each.warning)]
+    held = [_adoption(each) for each in _without_digests(plan)]
+    held += [*(_held(each) for each in engine_counts(spec)), *(each.warning for each in seen if each.warning)]
     held += [line for line in (nobody_ends_it(spec), *engine_notes(spec)) if line]
     held += [f"{region}: {each}: `deliver` refuses" for region, others in foreign_objects.items() for each in others]
     if output is PlanOutput.MARKDOWN:
@@ -92,10 +95,24 @@ def _as_data(
     told = {"steps": steps, "expected_seconds": plan.expected_seconds, "engines": engines}
     told |= {"scraped": [each.as_data() for each in seen]} if seen else {}
     named = {region: [each.model_dump(mode="json") for each in others] for region, others in foreign_objects.items()}
+    unproven = [{"model": each.uri, "size_bytes": each.size_bytes} for each in _without_digests(plan)]
+    told |= {"adopts": unproven} if unproven else {}
     told |= {"foreign_objects": named, "strangers": named} if named else {}  # codespell:ignore strangers
     told |= {"engine_notes": list(engine_notes(spec))} if spec.engine.image else {}
     told |= {"guard": guard_image(spec) or None} if isinstance(spec.fleet, ArgoFleetSpec) else {}
     return plan.model_dump(mode="json") | told
+
+
+def _without_digests(plan: Plan) -> list[ModelVersion]:
+    return [version for version in (plan.champion, plan.version) if not version.digest]
+
+
+def _adoption(version: ModelVersion) -> str:
+    size = f", {in_bytes(version.size_bytes)}" if version.size_bytes else ""
+    return (
+        f"{version.uri} was logged by others and has no digests yet: `deliver` reads its files once{size}; "
+        f"beforehand: tidegate model adopt {version.name} {version.version}"
+    )
 
 
 def _held(count: EngineCount) -> str:

@@ -49,6 +49,40 @@ def model_register(
     return 0
 
 
+@model.command("adopt")
+def model_adopt(
+    name: Annotated[str, typer.Argument(help="Name of the registered model.")],
+    version: Annotated[str, typer.Argument(help="Number of the version, or an alias.", show_default="the newest")] = "",
+    folder: Annotated[
+        str | None, typer.Option(help="The Hugging Face folder among its artifacts; . is their top.")
+    ] = None,
+    state: State = STATE,
+    tracking_uri: Tracking = None,
+    output: As = Output.TEXT,
+) -> int:
+    """Note the digests of a version's files as its tags, however it was logged: its files are read once.
+
+    Copies and moves nothing. Does nothing to a version that has its digests.
+
+    \b
+    Examples:
+      tidegate model adopt support-llm 7
+      tidegate model adopt support-llm 7 --folder artifacts/hf
+    """
+    from tidegate.app.plan import NotedAdoption
+    from tidegate.app.wiring.stores import open_registry
+
+    registry, noted = open_registry(state, tracking_uri), NotedAdoption()
+    adopted = registry.adopt(name, version or registry.newest(name), folder=folder, progress=noted)
+    if output.is_data:
+        left_out = noted.seen.layout.left_out if noted.seen else ()
+        told = {"adopted_now": noted.seen is not None, "left_out": left_out}
+        print_data(adopted.model_dump(mode="json") | told, output)
+    else:
+        say(_line(adopted))
+    return 0
+
+
 @model.command("list")
 def model_list(
     name: Annotated[str, typer.Argument(help="Name of the registered model.")],
@@ -92,7 +126,7 @@ def model_alias(
     _refuse_unknown_alias(alias)
     registry = open_registry(state, tracking_uri)
     registry.set_alias(name, alias, version)
-    say(_line(registry.resolve(name, version)))
+    say(_line(next(each for each in registry.versions(name) if each.version == str(int(version)))))
     return 0
 
 
@@ -132,5 +166,7 @@ def _refuse_unknown_alias(alias: str | None) -> None:
 
 def _line(version: ModelVersion) -> str:
     aliases = f" ({', '.join(version.aliases)})" if version.aliases else ""
+    if not version.digest:
+        return f"{version.uri}{aliases}: no digests yet; run: tidegate model adopt {version.name} {version.version}"
     size = version.size_bytes / 1e6
     return f"{version.uri}{aliases}: {len(version.files)} files, {size:.0f} MB, digest {version.digest[:12]}"

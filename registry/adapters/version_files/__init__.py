@@ -1,0 +1,1 @@
+"""The files of model versions: in folders, behind MLflow servers, in buckets."""

@@ -1,0 +1,96 @@
+import pytest
+
+from registry.errors import UnfitModel
+from registry.layout import find_layout, places_in
+
+HF = ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json")
+TRANSFORMERS = (
+    "MLmodel",
+    "requirements.txt",
+    "model/config.json",
+    "model/generation_config.json",
+    "model/model-00001-of-00002.safetensors",
+    "model/model-00002-of-00002.safetensors",
+    "components/tokenizer/tokenizer.json",
+    "components/tokenizer/tokenizer_config.json",
+)
+
+
+def below(folder: str, names: tuple[str, ...] = HF) -> list[str]:
+    return [f"{folder}/{name}" for name in names]
+
+
+@pytest.mark.parametrize("folder", ["model", "data/export/hf", "artifacts/snapshots/7"])
+def test_the_one_folder_with_a_model_is_found_wherever_it_lies(folder: str) -> None:
+    layout = find_layout([*below(folder), "MLmodel", "notes/readme.md"])
+
+    assert layout.folders == (folder,)
+    assert layout.files == dict(zip(HF, below(folder), strict=True))
+
+
+def test_artifacts_that_are_the_model_themselves_leave_mlflows_own_descriptions_out() -> None:
+    layout = find_layout([*HF, "MLmodel", "conda.yaml", "requirements.txt", "input_example.json"])
+
+    assert layout.folders == ("",)
+    assert set(layout.files) == set(HF)
+
+
+def test_the_tokenizer_that_transformers_logs_next_to_the_model_belongs_to_it() -> None:
+    layout = find_layout(TRANSFORMERS)
+
+    assert layout.folders == ("model", "components/tokenizer")
+    assert layout.files["tokenizer.json"] == "components/tokenizer/tokenizer.json"
+    assert layout.files["config.json"] == "model/config.json"
+    assert len(layout.files) == 6
+
+
+def test_a_folder_with_a_tokenizer_of_its_own_needs_no_other() -> None:
+    assert find_layout([*below("model"), *below("components/tokenizer", ("tokenizer.json",))]).folders == ("model",)
+
+
+def test_what_lies_in_both_folders_is_taken_from_the_first() -> None:
+    paths = ["model/config.json", "tokenizer/config.json", "tokenizer/tokenizer.json"]
+
+    places = places_in(("model", "tokenizer"), paths)
+
+    assert places == {"config.json": "model/config.json", "tokenizer.json": "tokenizer/tokenizer.json"}
+
+
+def test_folders_whose_names_begin_alike_are_two() -> None:
+    assert places_in(("model",), ["model/a", "model-old/b"]) == {"a": "model/a"}
+
+
+def test_code_and_pickles_next_to_the_weights_are_left_out() -> None:
+    layout = find_layout([*below("model"), "model/training_args.bin", "model/rng/state.PT", "model/modeling.py"])
+
+    assert set(layout.files) == set(HF)
+    assert layout.left_out == ("model/modeling.py", "model/rng/state.PT", "model/training_args.bin")
+
+
+def test_checkpoints_below_a_model_are_a_part_of_it() -> None:
+    assert find_layout([*below("model"), *below("model/checkpoint-10")]).folders == ("model",)
+
+
+def test_of_several_folders_none_is_guessed() -> None:
+    paths = [*below("base"), *below("tuned")]
+
+    with pytest.raises(UnfitModel, match=r"^several folders could be served: base, tuned; say which: --folder FOLDER$"):
+        find_layout(paths)
+    assert find_layout(paths, folder="tuned/").folders == ("tuned",)
+    with pytest.raises(UnfitModel, match=r"other is no folder with config.json and \*.safetensors; there are base, tu"):
+        find_layout(paths, folder="other")
+
+
+@pytest.mark.parametrize(
+    ("paths", "said"),
+    [
+        ([], "it has no files"),
+        (["MLmodel", "model.xgb"], r"it has no weights \(\*.safetensors\); .*persist_pretrained_model"),
+        (["model/config.json", "model/pytorch_model.bin"], "may hold pickled objects; .*save_pretrained"),
+        (["peft/adapter_config.json", "peft/adapter_model.safetensors"], "an adapter without its base model; merge"),
+        (["model/model.safetensors"], r"no folder of it has config.json and \*.safetensors"),
+    ],
+)
+def test_what_cannot_be_served_comes_with_advice(paths: list[str], said: str) -> None:
+    with pytest.raises(UnfitModel, match=said):
+        find_layout(paths)
