@@ -55,7 +55,7 @@ LIMITS = WriterLimits(call=2.0, end=2.0)
 class StandIns:
     """`Engines` that are stand-ins, each version another process."""
 
-    async def prepare(self, version: ModelVersion, _: Any) -> Engine:
+    async def prepare(self, version: ModelVersion, _: Any, __: Any = None) -> Engine:
         return stand_in(version.version)
 
     def folder(self, _: ModelVersion) -> Path:

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from gates.model import GateOutcome
 from gates.traffic import GateForecast
-from registry.model import Digest, InnerPath, ModelVersion
+from registry.model import Digest, EngineRecord, InnerPath, ModelVersion
 from tidegate.core.errors import ExitCode
 from tidegate.core.model import Value
 
@@ -95,8 +95,33 @@ class Plan(Value):
     champion: ModelVersion
     regions: tuple[str, ...]
     steps: tuple[PlanStep, ...]
+    engine: EngineRecord | None = None
+    """What is delivered; None in plans of a tidegate that knew engines by their model version alone."""
+    champion_engine: EngineRecord | None = None
+    """What is in production; None where nobody has recorded it."""
     resolved: Resolved | None = None
     """None before a delivery is opened, and of one whose tidegate settled nothing."""
+
+    @property
+    def on_trial(self) -> str:
+        """The name by which regions, metrics and the ledger know what is delivered."""
+        return self.engine.name if self.engine else self.version.version
+
+    @property
+    def in_production(self) -> str:
+        """The same of what serves before."""
+        return self.champion_engine.name if self.champion_engine else self.champion.version
+
+    @property
+    def is_engine_change(self) -> bool:
+        """Whether the model version stays, and its engine alone is another one."""
+        return self.version.version == self.champion.version
+
+    @property
+    def engine_names(self) -> tuple[str, str] | None:
+        """Both names, where one is not the number of its version."""
+        names = self.on_trial, self.in_production
+        return names if names != (self.version.version, self.champion.version) else None
 
     @property
     def expected_seconds(self) -> float:

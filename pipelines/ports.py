@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Protocol
 
-from registry.model import AdoptionProgress, DeliverySummary, ModelVersion
+from registry.model import AdoptionProgress, DeliverySummary, EngineRecord, ModelVersion
 from registry.model import Event as Event  # noqa: PLC0414  # re-exported: a part of the port Ledger
 from rollouts.model import Engine, RegionState
 from tidegate.core.model import Value
@@ -183,6 +183,7 @@ class Deliveries(DeliveryHistory, Protocol):
         spec_digest: str,
         patience: timedelta = timedelta(0),
         key: str | None = None,
+        engines: tuple[str, str] | None = None,
     ) -> DeliveryLedger:
         """Begin the only delivery of the model; one that the same `key` has opened is joined instead."""
         ...
@@ -237,8 +238,13 @@ class Tokenizer(Protocol):
 class EngineProvider(Protocol):
     """Model versions made ready to serve: as commands of this machine, or as images for clusters."""
 
-    async def prepare(self, version: ModelVersion, progress: Callable[[str], None]) -> Engine:
-        """The engine of a version, its files proven; saying it again is cheap. `progress` hears of long steps."""
+    async def prepare(
+        self, version: ModelVersion, progress: Callable[[str], None], record: EngineRecord | None = None
+    ) -> Engine:
+        """The engine of a version, its files proven; saying it again is cheap. `progress` hears of long steps.
+
+        With a `record` that very engine, whatever the spec says by now.
+        """
         ...
 
     def folder(self, version: ModelVersion) -> Path:

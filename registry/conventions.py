@@ -25,6 +25,13 @@ ENGINE_PROOF = "tidegate.engine.proof"
 ENGINE_IMAGE = "tidegate.engine.image"
 """The pushed image of its engine, by digest: what clusters serve the version from."""
 
+ENGINE_SERVING = "tidegate.engine.serving"
+"""Of a model version: the `EngineRecord` that serves it in production, or did when it was champion, as JSON."""
+ENGINE_BEFORE = "tidegate.engine.before"
+"""Of a model version: the `EngineRecord` that served it before `ENGINE_SERVING` did."""
+ON_TRIAL, IN_PRODUCTION = "tidegate.engine.on_trial", "tidegate.engine.in_production"
+"""Of a delivery: the names of its engines, where these are not the numbers of their model versions."""
+
 EVENT_PREFIX = "mlflow.tidegate.event."
 """MLflow's UI does not list tags that begin with `mlflow.`; dozens of events would bury the others."""
 REGION_PREFIX = "tidegate.region."

@@ -7,7 +7,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, JsonValue, ValidationError
 
 from tidegate.core.errors import UsageError
 from tidegate.core.model import Value
@@ -63,6 +63,38 @@ class ModelVersion(Value):
     def uri_of(name: str, version: str) -> str:
         """The same, of a version that is known by its number alone."""
         return f"models:/{name}/{version}"
+
+
+class EngineRecord(Value):
+    """An engine by everything that makes it: two engines of one model version differ in this."""
+
+    name: str
+    """By which regions, metrics and the ledger know it: the number of its model version; for a change of the engine
+    alone `NUMBER-FINGERPRINT`."""
+    fingerprint: Digest
+    """Over settings and image."""
+    settings: Mapping[str, JsonValue]
+    """`engine` of the spec, as far as it says something."""
+    image: str = ""
+    """What clusters run; empty on a machine."""
+
+    @property
+    def json_text(self) -> str:
+        """As the registry keeps it."""
+        return self.model_dump_json(exclude_defaults=True)
+
+    @classmethod
+    def kept(cls, text: str | None) -> EngineRecord | None:
+        """What the registry keeps; None for nothing, and for what anybody has written there instead."""
+        try:
+            return cls.model_validate_json(text) if text else None
+        except ValidationError:
+            return None
+
+
+def number_of(engine: str) -> str:
+    """The number of the model version that an engine of that name serves."""
+    return engine.partition("-")[0]
 
 
 class EventKind(StrEnum):
@@ -133,6 +165,10 @@ class DeliverySummary(Value):
     version: str
     champion: str | None
     """The version that served when it began."""
+    on_trial: str = ""
+    """The name of the engine that it delivers; empty where that is `version`."""
+    in_production: str = ""
+    """The name of the engine that served when it began; empty where that is `champion`."""
     started: datetime
     ended: datetime | None = None
     """None while it runs, and for one that died without a word."""
@@ -149,6 +185,11 @@ class DeliverySummary(Value):
     """Of one that many processes carry: how long nothing may be heard of it; 0 when one process carries it all."""
     key: str | None = None
     """Of the one who opened it, such as a workflow's uid."""
+
+    @property
+    def engines(self) -> tuple[str, str | None]:
+        """As regions name what is delivered and what served before."""
+        return self.on_trial or self.version, self.in_production or self.champion
 
 
 class StoredRun(Value):

@@ -9,7 +9,7 @@ from pathlib import Path
 from pipelines.ports import Registry
 from pipelines.state import StateFolder
 from registry.conventions import ENGINE_IMAGE
-from registry.model import ModelVersion
+from registry.model import EngineRecord, ModelVersion
 from rollouts.model import PORT, Engine
 from tidegate.core.threads import call_in_thread
 
@@ -27,7 +27,9 @@ class DownloadedEngines:
         """Where the version's files are, once prepared."""
         return self.state.engines / version.digest / "model"
 
-    async def prepare(self, version: ModelVersion, progress: Callable[[str], None]) -> Engine:
+    async def prepare(
+        self, version: ModelVersion, progress: Callable[[str], None], record: EngineRecord | None = None
+    ) -> Engine:
         """The image that the version's tags name, or else vLLM's command for its files."""
         progress(f"{version.uri}: bringing its files")
         folder = self.folder(version)
@@ -35,7 +37,7 @@ class DownloadedEngines:
         image = (await call_in_thread(self.registry.tags, version)).get(ENGINE_IMAGE, "")
         command = () if image else ("vllm", "serve", str(folder), "--port", PORT)
         return Engine(
-            version=version.version,
+            version=record.name if record else version.version,
             digest=version.digest,
             model=self.name,
             image=image,

@@ -6,20 +6,21 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from engine_images.spec import EngineSettings
 from pipelines.authority.engine_images import TrustedImages, pinned_image
 from pipelines.ports import Registry
 from pipelines.state import StateFolder
 from registry.conventions import ENGINE_IMAGE
-from registry.model import ModelVersion
+from registry.model import EngineRecord, ModelVersion
 from rollouts.model import Engine, ImageLaunch
 from tidegate.core.threads import call_in_thread
 
 Progress = Callable[[str], None]
-LaunchOf = Callable[[ModelVersion], ImageLaunch | None]
-"""How a version's image is started; None for one that tidegate built."""
+LaunchOf = Callable[[ModelVersion, EngineSettings], ImageLaunch | None]
+"""How a version's image is started by these settings; None for one that tidegate built."""
 
 
-def _known_by_itself(_: ModelVersion) -> None:
+def _known_by_itself(_: ModelVersion, __: EngineSettings) -> None:
     """An image that tidegate built."""
 
 
@@ -35,15 +36,15 @@ class ImageEngines:
     """What the delivery's plan settled, by the version's number; a tag that moved since changes nothing."""
     trusted: TrustedImages | None = None
     """What an image has to be, asked in every region again; anything will do when None."""
-    prebuilt: str = ""
-    """The image that serves all versions; empty where each has its own, which its tags name."""
+    settings: EngineSettings | None = None
+    """Of the spec; None where every version has an image of its own, which its tags name."""
     launch_of: LaunchOf = _known_by_itself
 
     def folder(self, version: ModelVersion) -> Path:
         """Where the version's files are, once prepared: its tokenizer is asked what a conversation's tokens are."""
         return self._workdir(version) / "model"
 
-    async def prepare(self, version: ModelVersion, progress: Progress) -> Engine:
+    async def prepare(self, version: ModelVersion, progress: Progress, record: EngineRecord | None = None) -> Engine:
         """The version's image, and its files in place and proven against their digests.
 
         Raises:
@@ -51,18 +52,27 @@ class ImageEngines:
             UntrustedImage: it is not what the trust file asks for, or an engine of another version.
         """
         tags = await call_in_thread(self.registry.tags, version)
-        image = self.images.get(version.version) or self.prebuilt or pinned_image(version, tags)
+        settings = EngineSettings.model_validate(record.settings) if record else self.settings
+        image = self._image(version, tags, record)
+        prebuilt = settings.image if settings else None
         proven = await call_in_thread(self.trusted.prove, version, image) if self.trusted else ""
-        since = "" if self.prebuilt else _since(image, tags)
+        since = "" if prebuilt else _since(image, tags)
         progress(f"{version.uri} is served from {image}{since}{f', {proven}' if proven else ''}")
         await call_in_thread(self.registry.download, version, self._workdir(version))
         return Engine(
-            version=version.version,
+            version=record.name if record else version.version,
             digest=version.digest,
             model=self.name,
             image=image,
-            launch=self.launch_of(version),
+            launch=self.launch_of(version, settings) if settings and prebuilt else None,
         )
+
+    def _image(self, version: ModelVersion, tags: Mapping[str, str], record: EngineRecord | None) -> str:
+        """Of the record; else as planned, as the spec says, or as the version's tags name it."""
+        if record and record.image:
+            return record.image
+        own = self.settings.image.reference if self.settings and self.settings.image else ""
+        return self.images.get(version.version) or own or pinned_image(version, tags)
 
     def _workdir(self, version: ModelVersion) -> Path:
         return self.state.engines / version.digest

@@ -6,7 +6,7 @@ A build starts engines in order to learn from them, as a fleet starts engines.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from engine_images.adapters.model_version import read_version
@@ -19,7 +19,7 @@ from engine_images.model import EngineEnvironment, LaunchCommand
 from engine_images.spec import EngineSettings
 from pipelines.ports import Registry
 from pipelines.state import StateFolder
-from registry.model import ModelVersion
+from registry.model import EngineRecord, ModelVersion
 from rollouts.adapters.engine_process import EngineProcess, EngineProcesses
 from rollouts.adapters.http import Http
 from rollouts.local import machine
@@ -104,7 +104,14 @@ class LocalEngines:
         """Where the version's files are, once prepared."""
         return self._workdir(version) / "model"
 
-    async def prepare(self, version: ModelVersion, progress: Progress) -> Engine:
+    async def prepare(self, version: ModelVersion, progress: Progress, record: EngineRecord | None = None) -> Engine:
+        """That of the record, or of the spec's settings."""
+        if record is None:
+            return await self._prepare(version, progress, version.version)
+        recorded = replace(self, settings=EngineSettings.model_validate(record.settings))
+        return await recorded._prepare(version, progress, record.name)
+
+    async def _prepare(self, version: ModelVersion, progress: Progress, name: str) -> Engine:
         """Files in place and proven against their digests, the engine built or found, the command that serves it.
 
         Raises:
@@ -121,7 +128,7 @@ class LocalEngines:
             threads=self.threads,
             model_infos=(self.state.builds / "modelinfos").absolute(),
         )
-        return engine_of(launch, version=version.version, digest=version.digest, model=self.name)
+        return engine_of(launch, version=name, digest=version.digest, model=self.name)
 
     async def build(self, version: ModelVersion, progress: Progress) -> tuple[BuildRequest, BuiltEngine]:
         """The engine of a version, and what it was built from.

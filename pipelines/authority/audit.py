@@ -113,9 +113,10 @@ def _refused(where: str, compare: Callable[[], object], *, what: str = "changed"
 
 def _tags(plan: Plan, registry: Registry) -> Iterator[ChainFinding]:
     images = plan.resolved.images if plan.resolved else {}
-    for version in (plan.version, plan.champion):
-        planned = images.get(version.version)
-        if planned is None:
+    for version, name in ((plan.version, plan.on_trial), (plan.champion, plan.in_production)):
+        planned = images.get(name)
+        # Of an engine that was changed alone, the version's tag names one of the two.
+        if planned is None or (plan.is_engine_change and name == plan.in_production):
             continue
         now = registry.tags(version).get(ENGINE_IMAGE)
         if now != planned:

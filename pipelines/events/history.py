@@ -41,6 +41,8 @@ def plan_of(events: Iterable[Event]) -> Plan:
         champion=opening.champion_version,
         regions=opening.regions,
         steps=tuple(PlanStep.model_validate(step.model_dump(exclude={"id"})) for step in opening.steps),
+        engine=opening.engine,
+        champion_engine=opening.champion_engine,
         resolved=opening.resolved,
     )
 

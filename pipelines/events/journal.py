@@ -159,7 +159,9 @@ class Journal:
 
     async def opened(self, plan: Plan, *, spec_file: str | None = None) -> None:
         """The delivery starts; the event carries the whole plan, and where its spec lies among the kept files."""
-        message = f"{plan.version.uri} to {', '.join(plan.regions)}; champion is version {plan.champion.version}"
+        message = f"{plan.version.uri} to {', '.join(plan.regions)}; champion is version {plan.in_production}"
+        if plan.is_engine_change:
+            message = f"engine {plan.on_trial} of {message}"
         await self.say("delivery", opening_of(plan, spec_file), message)
 
     def failed(self, step: PlanStep, ending: Ending, reason: str, exit_code: int) -> None:
@@ -378,12 +380,14 @@ def opening_of(plan: Plan, spec_file: str | None) -> Opening:
     return Opening(
         spec=plan.name,
         model=plan.version.name,
-        version=plan.version.version,
-        champion=plan.champion.version,
+        version=plan.on_trial,
+        champion=plan.in_production,
         regions=tuple(plan.regions),
         steps=tuple(PlanStepRecord.model_validate(step) for step in steps),
         challenger_version=plan.version,
         champion_version=plan.champion,
+        engine=plan.engine,
+        champion_engine=plan.champion_engine,
         spec_file=spec_file,
         resolved=plan.resolved,
         format=FORMAT,

@@ -17,7 +17,7 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 from gates.model import GateOutcome
 from pipelines.model import Ending, Left, Resolved
 from pipelines.statements import Proof
-from registry.model import Event, EventKind, InnerPath, ModelVersion
+from registry.model import EngineRecord, Event, EventKind, InnerPath, ModelVersion
 from tidegate.core.errors import NotGenuine
 
 FORMAT = 1
@@ -79,6 +79,9 @@ class Opening(Payload):
     challenger_version: ModelVersion | None = None
     """`version`, with what proves its files; None in ledgers of a tidegate that kept only its number."""
     champion_version: ModelVersion | None = None
+    engine: EngineRecord | None = None
+    """What is delivered; None in ledgers of a tidegate that knew engines by their model version alone."""
+    champion_engine: EngineRecord | None = None
     spec_file: InnerPath | None = None
     """Where the spec lies below the delivery's kept files; None when it was not kept."""
     resolved: Resolved | None = None

@@ -152,8 +152,8 @@ async def refuse_unseen_death(context: Context, step: PlanStep) -> None:
     if step.stage in (StageName.CANARY, StageName.PROMOTE):
         state = await context.fleet(step).observe()
         # One that was promoted by a process that died is no canary any more, and needs none.
-        if not is_on(state, context.plan.version.version):
-            refuse_dead_canary(state, context.plan.version.version)
+        if not is_on(state, context.plan.on_trial):
+            refuse_dead_canary(state, context.plan.on_trial)
 
 
 async def _recorded(context: Context) -> Sequence[Event] | None:

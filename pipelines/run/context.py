@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -20,6 +21,7 @@ from pipelines.model import Plan, PlanStep, StageName
 from pipelines.ports import Chat, EngineProvider, Fleet, Registry, Tokenizer
 from pipelines.spec.delivery import Delivery
 from pipelines.statements import Identities, Prover
+from rollouts.model import Engine
 from tidegate.core.clock import Clock
 
 
@@ -118,6 +120,15 @@ class Context:
     impatient: asyncio.Event = field(default_factory=asyncio.Event)
     """Set once a person has waited enough for regions that do not let themselves be taken back."""
 
+    async def prepare(self, step: str) -> Engine:
+        """What is delivered, ready to serve; `step` is told of it."""
+        return await self.engines.prepare(self.plan.version, partial(self.journal.note, step), self.plan.engine)
+
+    async def prepare_champion(self, step: str) -> Engine:
+        """What is in production, by the engine that was recorded for it; by the spec's where none was."""
+        plan = self.plan
+        return await self.engines.prepare(plan.champion, partial(self.journal.note, step), plan.champion_engine)
+
     def fleet(self, step: PlanStep) -> Fleet:
         """The fleet of the step's region."""
         assert step.region is not None, f"{step.id} has no region"
@@ -126,8 +137,8 @@ class Context:
     def arms(self, step: PlanStep, *, canary_role: str = "canary") -> tuple[ArmKey, ArmKey]:
         """The keys of stable and canary in the step's region, as metrics know them."""
         assert step.region is not None, f"{step.id} has no region"
-        stable = ArmKey(region=step.region, role="stable", version=self.plan.champion.version)
-        return stable, ArmKey(region=step.region, role=canary_role, version=self.plan.version.version)
+        stable = ArmKey(region=step.region, role="stable", version=self.plan.in_production)
+        return stable, ArmKey(region=step.region, role=canary_role, version=self.plan.on_trial)
 
 
 Stage = Callable[[Context, PlanStep], Awaitable[None]]

@@ -17,6 +17,7 @@ from pipelines.run.approval_gate import refuse_unseen_death, wait_until_allowed
 from pipelines.run.context import Context
 from pipelines.run.regions import refuse_others
 from pipelines.run.rollback import arrived, request_rollbacks, roll_back_late_changes, take_back_the_rest, told
+from registry.conventions import ENGINE_SERVING
 from rollouts.errors import NotPossible, NotTheCarrier, Overruled
 from tidegate.core.errors import ExitCode, TidegateError, UsageError
 from tidegate.core.threads import call_in_thread
@@ -74,7 +75,7 @@ async def to_the_end(context: Context, done: frozenset[str] = frozenset()) -> Re
 
 async def delivered(context: Context) -> Result:
     """Every step is done: close the ledger."""
-    reason = f"version {context.plan.version.version} serves {', '.join(context.plan.regions)}"
+    reason = f"version {context.plan.on_trial} serves {', '.join(context.plan.regions)}"
     return await undisturbed(context.journal.closed(Ending.DELIVERED, reason, ExitCode.DELIVERED))
 
 
@@ -176,14 +177,17 @@ async def _refuse_taken_away(context: Context, step: PlanStep) -> None:
     """
     if step.region is not None:
         with suppress(TidegateError):
-            refuse_others(await context.fleet(step).observe(), context.plan.version.version)
+            refuse_others(await context.fleet(step).observe(), context.plan.on_trial)
 
 
 def _undo_promotion(context: Context) -> None:
     """A delivery that ends while it moves the aliases may have moved some of them; those of others stay as they are."""
     finalize = {step.id for step in context.plan.steps if step.stage is StageName.FINALIZE}
     if finalize & context.journal.begun:
-        context.journal.reinstate(context.plan.champion)
+        plan = context.plan
+        if plan.is_engine_change and plan.champion_engine:
+            context.journal.mark(plan.champion, {ENGINE_SERVING: plan.champion_engine.json_text})
+        context.journal.reinstate(plan.champion)
 
 
 async def abort(
@@ -212,6 +216,8 @@ async def _abort(
         await roll_back_late_changes(context, back)
     _undo_promotion(context)
     # The regions are back already: a tag that is missing must not change how the delivery ended.
-    context.journal.mark(context.plan.version, {"tidegate.outcome": str(ending), "tidegate.reason": reason})
+    whose = f"engine {context.plan.on_trial}: " if context.plan.is_engine_change else ""
+    marks = {"tidegate.outcome": str(ending), "tidegate.reason": f"{whose}{reason}"}
+    context.journal.mark(context.plan.version, marks)
     left = await take_back_the_rest(context, ways, since, f"{ending}: {reason}")
     return await context.journal.closed(ending, reason + told(left), exit_code, left)

@@ -138,7 +138,7 @@ async def watch(context: Context, step: PlanStep, window: WatchWindow, ask: Ask)
     while True:
         # The region first: what gates say of a canary that is gone, or at another weight, is of no use.
         state = await context.fleet(step).observe()
-        refuse_dead_canary(state, context.plan.version.version)
+        refuse_dead_canary(state, context.plan.on_trial)
         _refuse_other_weight(step, state)
         context.journal.check()
         elapsed = context.clock.monotonic() - start

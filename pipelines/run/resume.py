@@ -91,7 +91,7 @@ def _stands(plan: Plan, region: str, done: frozenset[str], state: RegionState) -
     mine = {step.stage for step in plan.steps if step.region == region and step.id in done}
     # A process that died while it promoted may have moved the region before it could say so.
     arms = (state.stable,) if StageName.PROMOTE in mine else (state.canary, state.stable)
-    return not mine & MADE or plan.version.version in {arm.version for arm in arms if arm}
+    return not mine & MADE or plan.on_trial in {arm.version for arm in arms if arm}
 
 
 async def refuse_unproven_heir(context: Context, events: Sequence[Event]) -> None:

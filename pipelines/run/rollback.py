@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -103,7 +102,7 @@ async def roll_back_late_changes(context: Context, regions: Iterable[str]) -> No
     async def again(region: str) -> None:
         with suppress(TidegateError):
             state = await context.fleets[region].observe()
-            if needs_undoing(state, context.plan.champion.version):
+            if needs_undoing(state, context.plan.in_production):
                 await roll_back(context, [region])
 
     await asyncio.gather(*(again(region) for region in regions))
@@ -121,7 +120,7 @@ def _is_touched(context: Context, region: str) -> bool:
 
 async def _ask(context: Context, region: str) -> RegionState:
     """Ask a region that this delivery has touched to go back, without a look first; of others, only look."""
-    fleet, champion = context.fleets[region], context.plan.champion.version
+    fleet, champion = context.fleets[region], context.plan.in_production
     return await (fleet.rollback(champion) if _is_touched(context, region) else fleet.observe())
 
 
@@ -138,7 +137,7 @@ async def _told(context: Context, region: str, asked: asyncio.Task[RegionState])
 
 async def _tried(context: Context, region: str, asked: asyncio.Task[RegionState]) -> RollbackAttempt:
     """What became of it; a region is taken back in another way where what was asked was none."""
-    step, champion = f"undo@{region}", context.plan.champion.version
+    step, champion = f"undo@{region}", context.plan.in_production
     fleet, journal, touched = context.fleets[region], context.journal, _is_touched(context, region)
     try:
         state = await _answered(asked, fleet)
@@ -160,7 +159,7 @@ async def _tried(context: Context, region: str, asked: asyncio.Task[RegionState]
 
 
 def _tell_begun(context: Context, region: str) -> None:
-    champion = context.plan.champion.version
+    champion = context.plan.in_production
     context.journal.tell(f"undo@{region}", StepStarted(), f"{region} goes back to version {champion}")
 
 
@@ -175,10 +174,9 @@ async def _answered(asked: asyncio.Task[RegionState], fleet: Fleet) -> RegionSta
 async def back_to_champion(context: Context, fleet: Fleet) -> RegionState:
     """To the warm champion; one that is no longer warm is started again and takes over when it is ready."""
     try:
-        return await fleet.rollback(context.plan.champion.version)
+        return await fleet.rollback(context.plan.in_production)
     except NotPossible:
-        progress = partial(context.journal.note, "undo")
-        await fleet.deploy(await context.engines.prepare(context.plan.champion, progress))
+        await fleet.deploy(await context.prepare_champion("undo"))
         return await fleet.promote()
 
 
@@ -269,7 +267,7 @@ def _tell(context: Context, left: Mapping[str, Left], so_far: str, *, again: Seq
 def _tell_closed(context: Context, left: Left, tried: RollbackAttempt) -> None:
     """It is back, or somebody else answers for it."""
     took = duration((context.clock.now() - left.since).total_seconds())
-    message = f"{left.region} is back on version {context.plan.champion.version}, {took} after it was asked first"
+    message = f"{left.region} is back on version {context.plan.in_production}, {took} after it was asked first"
     if tried.error is not None:
         message = f"{left.region} is in other hands: {tried.error}"
     context.journal.tell("delivery", Returned(region=left.region), message)
@@ -291,10 +289,10 @@ def last_seen(plan: Plan, event: Event | None) -> str:
         return "nobody has seen how its users are shared out"
     move = TrafficShift.of(event)
     if event.step.startswith("promote@"):
-        shares = f"all users on version {plan.version.version}"
+        shares = f"all users on version {plan.on_trial}"
     elif move.weight:
-        shares = f"{move.weight} % of users on version {plan.version.version}"
+        shares = f"{move.weight} % of users on version {plan.on_trial}"
     else:
-        shares = f"all users on version {plan.champion.version}"
-    mirrored = f", {move.mirror} % copied to version {plan.version.version}" if move.mirror else ""
+        shares = f"all users on version {plan.in_production}"
+    mirrored = f", {move.mirror} % copied to version {plan.on_trial}" if move.mirror else ""
     return f"{shares}{mirrored} when it was last seen, at {event.at:%H:%M:%S} UTC"

@@ -16,9 +16,12 @@ def before(states: Mapping[str, RegionState], last: DeliverySummary | None) -> d
 
     A delivery that is over as delivered is not taken back by this, and nothing is ever moved forward.
     """
-    if last is None or last.champion is None or last.outcome == DELIVERED or last.champion == last.version:
+    if last is None:
         return {}
-    return {name: last.champion for name, state in states.items() if _stable(state) == last.version}
+    delivered, champion = last.engines
+    if champion is None or last.outcome == DELIVERED or champion == delivered:
+        return {}
+    return {name: champion for name, state in states.items() if _stable(state) == delivered}
 
 
 def before_by_others(states: Mapping[str, RegionState]) -> dict[str, str]:

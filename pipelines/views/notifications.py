@@ -87,8 +87,8 @@ def subject_of(plan: Plan, delivery: str) -> DeliverySubject:
     return DeliverySubject(
         delivery=delivery,
         model=plan.version.name,
-        version=plan.version.version,
-        champion=plan.champion.version,
+        version=plan.on_trial,
+        champion=plan.in_production,
         regions=plan.regions,
     )
 

@@ -102,5 +102,7 @@ class WorkflowInput(Value):
     def engine_key(self) -> str:
         """Changes with everything of the spec that an engine image depends on."""
         assert self.settings.build is not None, "nobody builds here"
-        parts = self.spec.engine.model_dump_json(), self.settings.build.model_dump_json(), self.spec.model.name
+        # An engine that is built has neither, and keys of before them stay as they were.
+        engine = self.spec.engine.model_dump_json(exclude={"image", "weights"})
+        parts = engine, self.settings.build.model_dump_json(), self.spec.model.name
         return sha256("\n".join(parts).encode()).hexdigest()[:12]

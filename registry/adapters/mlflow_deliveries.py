@@ -22,9 +22,11 @@ from registry.conventions import (
     CHAMPION,
     HEARTBEAT,
     HOST,
+    IN_PRODUCTION,
     KEY,
     LAST_STEP,
     MODEL,
+    ON_TRIAL,
     OUTCOME,
     OWNER,
     PATIENCE,
@@ -100,6 +102,7 @@ class MlflowDeliveries:
         spec_digest: str,
         patience: timedelta = timedelta(0),
         key: str | None = None,
+        engines: tuple[str, str] | None = None,
     ) -> MlflowLedger:
         """Begin the only delivery of this model, after closing those that died as `interrupted`.
 
@@ -108,6 +111,7 @@ class MlflowDeliveries:
             champion: the version that serves now.
             spec_digest: of the file that describes the delivery.
             patience: how long nothing may be heard of it, when many processes will carry it one after the other.
+            engines: the names of what is delivered and what serves, where these are not their versions' numbers.
             key: of the one who opens; a delivery that it has opened before and that is not over is joined instead.
 
         Raises:
@@ -118,6 +122,7 @@ class MlflowDeliveries:
                 return self.join(other.id)
             raise _refusal(other)
         more = {PATIENCE: f"{patience.total_seconds():g}"} if patience else {}
+        more |= dict(zip((ON_TRIAL, IN_PRODUCTION), engines, strict=True)) if engines else {}
         run = self._create(version, champion, spec_digest, more | ({KEY: key} if key else {}))
         try:
             self._win(run.id, version.name)
@@ -335,6 +340,8 @@ def summary_of(run: StoredRun) -> DeliverySummary:
         name=tags[MODEL],
         version=tags[VERSION],
         champion=tags.get(CHAMPION),
+        on_trial=tags.get(ON_TRIAL, ""),
+        in_production=tags.get(IN_PRODUCTION, ""),
         started=_moment(run.started),
         ended=_moment(run.ended) if run.status != NOT_ENDED and run.ended else None,
         outcome=tags.get(OUTCOME),

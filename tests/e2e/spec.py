@@ -20,6 +20,19 @@ PROMPTS = tuple(f"How much is {number} and {number + 1}?" for number in range(1,
 """Enough for proof that a version which answers all of them wrongly is worse."""
 
 
+GATES: Mapping[str, Any] = {
+    "budget": {"poll_interval": "6s"},
+    "latency": {"quantile": 0.5, "max_increase": "1000%", "tolerance": "300%", "min_requests": 8},
+    "errors": {"max_increase": "60pp", "tolerance": "20pp", "min_requests": 8},
+    "quality": {"scorer": "exact", "max_drop": 0.5, "min_prompts": len(PROMPTS)},
+    "agreement": {"min_similarity": 0.4, "min_coverage": 0.5, "min_pairs": 8},
+}
+SLOWER_IS_WORSE: Mapping[str, Any] = {
+    **GATES,
+    "latency": {"quantile": 0.5, "max_increase": "100%", "tolerance": "30%", "min_requests": 8},
+}
+
+
 def write_spec(folder: Path, *, canary_lasts: str = "0s", **changes: Any) -> Path:
     """Write `folder/delivery.yaml` and what it names; `changes` replace whole keys at its top."""
     golden = folder / "golden.jsonl"
@@ -30,13 +43,7 @@ def write_spec(folder: Path, *, canary_lasts: str = "0s", **changes: Any) -> Pat
         "metadata": {"name": MODEL},
         "model": {"name": MODEL},
         "engine": _engine(),
-        "gates": {
-            "budget": {"poll_interval": "6s"},
-            "latency": {"quantile": 0.5, "max_increase": "1000%", "tolerance": "300%", "min_requests": 8},
-            "errors": {"max_increase": "60pp", "tolerance": "20pp", "min_requests": 8},
-            "quality": {"scorer": "exact", "max_drop": 0.5, "min_prompts": len(PROMPTS)},
-            "agreement": {"min_similarity": 0.4, "min_coverage": 0.5, "min_pairs": 8},
-        },
+        "gates": GATES,
         "stages": _stages(canary_lasts, golden if golden.exists() else None),
         "regions": {"waves": [[REGION]], "bake": "1s"},
         "traffic": {"requests_per_second": 8, "prompts": "prompts.txt", "max_tokens": 4},
@@ -50,6 +57,13 @@ def write_golden(folder: Path, answers: Mapping[str, str]) -> None:
     """What the champion answers becomes what a version is expected to answer."""
     lines = (json.dumps({"prompt": prompt, "expected": answer}) for prompt, answer in answers.items())
     (folder / "golden.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def slow_engine() -> dict[str, Any]:
+    """The same engine, which answers one request at a time and reads a prompt token by token."""
+    engine = _engine()
+    engine["vllm"]["args"] |= {"max-num-seqs": 1, "max-num-batched-tokens": 1}
+    return engine
 
 
 def _engine() -> dict[str, Any]:

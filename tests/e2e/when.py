@@ -10,7 +10,7 @@ from typing import Any
 
 import psutil
 from e2e.machine import until
-from e2e.spec import REGION, write_spec
+from e2e.spec import MODEL, REGION, SLOWER_IS_WORSE, slow_engine, write_spec
 from e2e.story import Story
 from fakes.engines.local_fleet import newest_with, process_of
 
@@ -48,6 +48,12 @@ class When:
             self._story.ended()
         write_spec(self._machine.folder, canary_lasts=canary_lasts, **changes)
         self._story.delivery = self._machine.start("deliver")
+
+    def a_slower_engine_is_delivered(self) -> None:
+        """Of the champion itself: its files stay, an argument of its engine changes."""
+        origin = {"name": MODEL, "from": "champion"}
+        self.a_delivery_runs(canary_lasts="0s", model=origin, engine=slow_engine(), gates=SLOWER_IS_WORSE)
+        self._story.ended()
 
     def weight_reaches(self, percent: int) -> None:
         """So many of the region's users are on the canary."""

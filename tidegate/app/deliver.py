@@ -151,7 +151,9 @@ class _OpenedDelivery:
 def _opened(request: _DeliveryRequest, plan: Plan) -> _OpenedDelivery:
     inputs = request.inputs
     digest = sha256(request.options.spec_path.read_bytes()).hexdigest()
-    ledger = request.deliveries.open_delivery(plan.version, plan.champion, spec_digest=digest)
+    ledger = request.deliveries.open_delivery(
+        plan.version, plan.champion, spec_digest=digest, engines=plan.engine_names
+    )
     request = replace(request, inputs=replace(inputs, carrier=carrier_of(ledger, inputs.spec)))
     return _OpenedDelivery(request, plan, ledger, _keep_spec(ledger, request))
 

@@ -10,16 +10,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pipelines.load import LoadTotals
+from pipelines.plan.engines import engine_changes, record_of
 from pipelines.plan.gates import rules_of
-from pipelines.ports import Fleet
+from pipelines.ports import Fleet, VersionRegistry
 from pipelines.spec.delivery import Delivery
 from pipelines.state import StateFolder
+from registry.conventions import ENGINE_SERVING
+from registry.model import EngineRecord, ModelVersion
 from rollouts.model import Engine
 from tidegate.app.process import cancelled_by_signals, note
 from tidegate.app.wiring.backends import require_local_fleet, start_host, start_users
 from tidegate.app.wiring.engines.providers import local_engines
 from tidegate.app.wiring.fleets import running_host
-from tidegate.app.wiring.specs import on_this_machine, read_delivery
+from tidegate.app.wiring.specs import on_this_machine, read_delivery, read_spec
 from tidegate.app.wiring.stores import open_registry
 from tidegate.core.errors import OutsideError, Refused
 from tidegate.core.threads import call_in_thread
@@ -57,7 +60,8 @@ async def _serve_until_stopped(
     registry = await call_in_thread(open_registry, state.root, options.tracking_uri)
     champion = await call_in_thread(registry.resolve, spec.model.name, spec.model.target)
     note(f"preparing {champion.uri}")
-    engine = await local_engines(spec, state, registry).prepare(champion, note)
+    serving = await call_in_thread(serving_engine, spec, champion, registry)
+    engine = await local_engines(spec, state, registry).prepare(champion, note, serving)
     host = await start_host(spec, state, owned=not options.detach)
     served = False
     try:
@@ -72,6 +76,30 @@ async def _serve_until_stopped(
     finally:
         if not (options.detach and served):
             await host.stop()
+
+
+def serving_engine(spec: Delivery, champion: ModelVersion, registry: VersionRegistry) -> EngineRecord:
+    """The champion's engine as it was recorded; where nobody has, the spec's, which is recorded now.
+
+    What the spec says of `engine` by now reaches users by a delivery alone.
+    """
+    tags = registry.tags(champion)
+    kept, asked = EngineRecord.kept(tags.get(ENGINE_SERVING)), record_of(spec, champion, tags)
+    if kept is None:
+        registry.mark(champion, {ENGINE_SERVING: asked.json_text})
+    elif kept.fingerprint != asked.fingerprint:
+        changed = "; ".join(engine_changes(kept, asked))
+        note(f"{champion.uri} is served by engine {kept.name}; `deliver` brings what the spec changes: {changed}")
+    return kept or asked
+
+
+def record_serving(spec_path: Path, state: Path, tracking_uri: str | None) -> str:
+    """Record the spec's engine as the one that serves the champion; returns what was recorded, in words."""
+    spec, registry = read_spec(spec_path), open_registry(state, tracking_uri)
+    champion = registry.resolve(spec.model.name, spec.model.target)
+    record = record_of(spec, champion, registry.tags(champion))
+    registry.mark(champion, {ENGINE_SERVING: record.json_text})
+    return f"{champion.uri} is served by engine {record.name}, {record.fingerprint[:8]}"
 
 
 async def _serve(fleet: Fleet, champion: Engine, announce: Callable[[str], None]) -> None:

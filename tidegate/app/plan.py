@@ -15,12 +15,14 @@ from pipelines.authority.verification import who_asks
 from pipelines.errors import PlanOutdated
 from pipelines.events.artifacts import digests_of, laid_out
 from pipelines.model import Plan, Resolved
+from pipelines.plan.engines import planned_engines
 from pipelines.plan.planner import make_plan, other_than_planned, settings_digest
 from pipelines.ports import VersionRegistry
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.policy import golden_set
 from pipelines.spec.workflow import SERVER, out_of_reach
-from registry.model import Survey
+from registry.conventions import ENGINE_SERVING
+from registry.model import EngineRecord, Survey
 from registry.model_files import compare
 from rollouts.manifests.spec import ArgoFleetSpec
 from tidegate.app.process import note, note_sink
@@ -75,12 +77,16 @@ def plan_for(
     """The plan for what the aliases point at now, or for the version with that number.
 
     Raises:
+        UsageError: the champion itself is meant, and its engine is the one in production, or nobody recorded that.
         NotAdopted: a version has no digests; with `preview` it is planned all the same.
     """
     find = registry.preview if preview else registry.resolve
     champion = find(spec.model.name, spec.model.target)
     wanted = find(spec.model.name, version or spec.model.origin)
-    return make_plan(spec, wanted, champion, prompts=len(golden_set(spec, folder)))
+    tags = {each.version: registry.tags(each) for each in (wanted, champion)}
+    engine, serving = planned_engines(spec, wanted, champion, tags)
+    plan = make_plan(spec, wanted, champion, prompts=len(golden_set(spec, folder)))
+    return plan.model_copy(update={"engine": engine, "champion_engine": serving})
 
 
 def resolve_plan(
@@ -124,6 +130,9 @@ def _changes_since(plan: Plan, spec: Delivery, spec_path: Path, registry: Versio
     champion = registry.resolve(spec.model.name, spec.model.target)
     if champion.version != plan.champion.version:
         yield f"{spec.model.target} is version {champion.version} now, and was {plan.champion.version}"
+    serving = EngineRecord.kept(registry.tags(champion).get(ENGINE_SERVING))
+    if serving != plan.champion_engine:
+        yield f"another engine serves version {champion.version} now"
     for planned in (plan.version, plan.champion):
         if registry.resolve(planned.name, planned.version).digest != planned.digest:
             yield f"{planned.uri} has other files now"
@@ -138,10 +147,14 @@ def images_of(plan: Plan, spec: Delivery, registry: VersionRegistry, trusted: Tr
     """
     versions = (plan.version, plan.champion) if isinstance(spec.fleet, ArgoFleetSpec) else ()
     own = spec.engine.image.reference if spec.engine.image else ""
-    images = {version.version: own or pinned_image(version, registry.tags(version)) for version in versions}
+    recorded = {plan.in_production: plan.champion_engine.image} if plan.champion_engine else {}
+    named = zip((plan.on_trial, plan.in_production), versions, strict=False)
+    images = {
+        name: recorded.get(name) or own or pinned_image(version, registry.tags(version)) for name, version in named
+    }
     if trusted:
-        for version in versions:
-            trusted.prove(version, images[version.version])
+        for image, version in zip(images.values(), versions, strict=True):
+            trusted.prove(version, image)
     # The spec is kept with the delivery, and settles its own.
     return {} if own else images
 

@@ -460,4 +460,4 @@ async def engine_before(fleet: Fleet, version: str, options: RollbackOptions, re
     found = await records.registered(version)
     registry = await call_in_thread(records.registry)
     provider = options.engines or local_engines(options.spec, StateFolder(options.state), registry)
-    return await provider.prepare(found, note)
+    return await provider.prepare(found, note, await records.recorded(version))

@@ -100,7 +100,12 @@ def _open_delivery(deliveries: Deliveries, options: StageOpenOptions) -> Deliver
     plan = resolve_plan(plan, spec, options.spec, registry, trusted_images(trusted))
     digest = sha256(options.spec.read_bytes()).hexdigest()
     ledger = deliveries.open_delivery(
-        plan.version, plan.champion, spec_digest=digest, patience=options.patience, key=options.key
+        plan.version,
+        plan.champion,
+        spec_digest=digest,
+        patience=options.patience,
+        key=options.key,
+        engines=plan.engine_names,
     )
     # With a key it may have been opened before, by a process that was killed when it had done this or had not.
     if not ledger.recorded():

@@ -75,7 +75,7 @@ async def canary(context: Context, step: PlanStep) -> None:
     assert settings is not None, f"{step.id} without a canary stage"
     assert step.weight is not None, f"{step.id} without a weight"
     fleet = context.fleet(step)
-    refuse_dead_canary(await fleet.observe(), context.plan.version.version)
+    refuse_dead_canary(await fleet.observe(), context.plan.on_trial)
     name = f"canary@{step.region}"
     arms = context.arms(step)
     reference = context.trials.reference(name) or await call_in_thread(drift_reference, context, arms[0])
@@ -146,9 +146,9 @@ def _trial(step: PlanStep, region: str) -> str:
 
 async def _verdicts(context: Context, region: str, compared: _Comparison | None, *, final: bool) -> Sequence[Verdict]:
     state = await context.fleets[region].observe()
-    refuse_others(state, context.plan.version.version)
-    _refuse_way_back(state, context.plan.version.version)
-    verdicts = [_health(state, context.plan.version.version)]
+    refuse_others(state, context.plan.on_trial)
+    _refuse_way_back(state, context.plan.on_trial)
+    verdicts = [_health(state, context.plan.on_trial)]
     if compared:
         await take_new(compared.trial, compared.feeds, context.clock.now(), final=final)
         # There is no deadline by which a promoted region would have to prove anything.
@@ -173,8 +173,8 @@ def _comparison(context: Context, step: PlanStep, region: str) -> _Comparison | 
     if not later or context.spec.gates.errors is None:
         return None
     name = _trial(step, region)
-    control = ArmKey(region=later[0], role="stable", version=context.plan.champion.version)
-    promoted = ArmKey(region=region, role="stable", version=context.plan.version.version)
+    control = ArmKey(region=later[0], role="stable", version=context.plan.in_production)
+    promoted = ArmKey(region=region, role="stable", version=context.plan.on_trial)
     terms = terms_for(context, name, ["errors"], {"errors": counters(context)["errors"]})
     return _Comparison(context.trials.open(name, terms, step.id), evidence_streams(context, (control, promoted)))
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from functools import partial
 from itertools import zip_longest
 from typing import Any, TypeVar
 
@@ -41,7 +40,7 @@ async def canary_is_asked(context: Context, step: PlanStep, gate: str) -> AsyncI
         raise at_fault(context, step, gate, error.message) from error
     except OutsideError:
         # First, because a canary that died is not there either.
-        refuse_dead_canary(await context.fleet(step).observe(), context.plan.version.version)
+        refuse_dead_canary(await context.fleet(step).observe(), context.plan.on_trial)
         raise
 
 
@@ -73,7 +72,7 @@ async def smoke(context: Context, step: PlanStep) -> None:
     """
     # A process of its own has not deployed it, and may not have the files that tell what its tokens should be.
     if not context.engines.folder(context.plan.version).exists():
-        await context.engines.prepare(context.plan.version, partial(context.journal.note, step.id))
+        await context.prepare(step.id)
     _, canary = both_arms(await context.fleet(step).observe())
     model = context.plan.name
     folder = context.engines.folder(context.plan.version)

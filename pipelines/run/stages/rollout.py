@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from functools import partial
 
 from pipelines.errors import Stopped
-from pipelines.model import Ending, PlanStep
+from pipelines.model import Ending, Plan, PlanStep
 from pipelines.ports import Fleet
 from pipelines.run.context import Context
 from pipelines.run.regions import is_on, needs_undoing, refuse_dead_canary, refuse_foreign_objects, refuse_others
 from pipelines.run.rollback import back_to_champion
+from registry.conventions import ENGINE_BEFORE, ENGINE_SERVING
 from rollouts.model import Engine
 
 
@@ -28,8 +28,9 @@ async def build(context: Context, step: PlanStep) -> None:
 
 
 async def _prepare(context: Context, step: PlanStep, which: str) -> Engine:
-    version = context.plan.champion if which == "champion" else context.plan.version
-    engine = await context.engines.prepare(version, partial(context.journal.note, step.id))
+    is_champion = which == "champion"
+    version = context.plan.champion if is_champion else context.plan.version
+    engine = await (context.prepare_champion(step.id) if is_champion else context.prepare(step.id))
     # Said with the digest, so that the ledger proves which files were served.
     message = f"{which} {version.uri} is here, {len(version.files)} files proven, digest {version.digest[:12]}"
     context.journal.note(step.id, message)
@@ -50,7 +51,7 @@ async def _serve_champion(context: Context, step: PlanStep, fleet: Fleet, champi
 async def deploy(context: Context, step: PlanStep) -> None:
     """Start the challenger next to the stable."""
     # Proves every file once more; that takes a while for a large model.
-    engine = await context.engines.prepare(context.plan.version, partial(context.journal.note, step.id))
+    engine = await context.prepare(step.id)
     state = await context.fleet(step).deploy(engine)
     context.journal.traffic(step, state)
 
@@ -60,8 +61,8 @@ async def promote(context: Context, step: PlanStep) -> None:
     fleet = context.fleet(step)
     state = await fleet.observe()
     # Repeated after a crash, the operation may hold already; then there is no canary to look at.
-    if not is_on(state, context.plan.version.version):
-        refuse_dead_canary(state, context.plan.version.version)
+    if not is_on(state, context.plan.on_trial):
+        refuse_dead_canary(state, context.plan.on_trial)
         state = await fleet.promote()
     context.journal.traffic(step, state)
 
@@ -75,18 +76,26 @@ async def finalize(context: Context, step: PlanStep) -> None:
     """
     await _refuse_split(context)
     version = context.plan.version
-    marks = {"tidegate.outcome": "delivered", "tidegate.reason": "every gate passed"}
+    marks = {"tidegate.outcome": "delivered", "tidegate.reason": "every gate passed"} | engine_marks(context.plan)
     # Both by the ledger's thread: what undoes them, should the delivery end here, comes after them.
     await context.journal.insist(lambda: context.registry.mark(version, marks))
     # Last of all: until every wave has baked, the champion is where everything goes back to.
     await context.journal.insist(lambda: context.registry.promote(version))
-    context.journal.note(step.id, f"champion is version {version.version}")
+    context.journal.note(step.id, f"champion is version {context.plan.on_trial}")
+
+
+def engine_marks(plan: Plan) -> dict[str, str]:
+    """What the registry is to keep of the engine that serves now, and of the one before it."""
+    if plan.engine is None:
+        return {}
+    before = plan.champion_engine if plan.is_engine_change else None
+    return {ENGINE_SERVING: plan.engine.json_text, **({ENGINE_BEFORE: before.json_text} if before else {})}
 
 
 async def _refuse_split(context: Context) -> None:
     states = await asyncio.gather(*(context.fleets[region].observe() for region in context.plan.regions))
     for state in states:
-        refuse_others(state, context.plan.version.version)
-        if not is_on(state, context.plan.version.version):
+        refuse_others(state, context.plan.on_trial)
+        if not is_on(state, context.plan.on_trial):
             serves = state.stable.version if state.stable else "none"
             raise Stopped(Ending.FAILED, f"{state.region} serves version {serves} by now")

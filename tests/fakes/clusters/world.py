@@ -24,9 +24,9 @@ from pipelines.run.engine import deliver
 from pipelines.run.stages import STAGES
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.policy import golden_set
-from registry.model import ModelVersion
+from registry.model import EngineRecord, ModelVersion
 from rollouts.manifests.spec import ArgoFleetSpec
-from rollouts.model import Engine
+from rollouts.model import Engine, ImageLaunch
 from tidegate.core.spec import parse_spec
 from tidegate.testing import FakeChat, FakeEvidence, FakeTokenizer
 
@@ -47,8 +47,14 @@ def demo_on_clusters(*waves: tuple[str, ...]) -> Delivery:
 class Images:
     """`Engines` whose images were pushed before."""
 
-    async def prepare(self, version: ModelVersion, progress: Callable[[str], None]) -> Engine:
-        return an_image(version.version, digest=version.digest)
+    async def prepare(
+        self, version: ModelVersion, progress: Callable[[str], None], record: EngineRecord | None = None
+    ) -> Engine:
+        engine = an_image(version.version, digest=version.digest)
+        if record is None:
+            return engine
+        launch = ImageLaunch(arguments=tuple(f"{name}={value}" for name, value in record.settings.items()))
+        return engine.model_copy(update={"version": record.name, "launch": launch})
 
     def folder(self, version: ModelVersion) -> Path:
         return Path("/nowhere")

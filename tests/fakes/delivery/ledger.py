@@ -125,6 +125,7 @@ class FakeDeliveries:
         spec_digest: str,
         patience: timedelta = timedelta(0),
         key: str | None = None,
+        engines: tuple[str, str] | None = None,
     ) -> FakeLedger:
         for other in self.ledgers:
             if other.summary.name != version.name or other.summary.ended is not None:
@@ -139,6 +140,7 @@ class FakeDeliveries:
             id=next(self._ids), name=version.name, version=version.version,
             champion=champion.version if champion else None, started=now, host=self._host, pid=self._pid, heartbeat=now,
             patience_seconds=patience.total_seconds(), key=key,
+            on_trial=engines[0] if engines else "", in_production=engines[1] if engines else "",
         )  # fmt: skip
         self.ledgers.append(FakeLedger(self._clock, summary.id, summary))
         return self.ledgers[-1]

@@ -30,7 +30,7 @@ from pipelines.run.stages import STAGES
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.policy import golden_set
 from pipelines.statements import Prover
-from registry.model import Event, ModelVersion
+from registry.model import EngineRecord, Event, ModelVersion
 from rollouts.model import Engine
 from tidegate.core.errors import OutsideError
 from tidegate.core.spec import parse_spec
@@ -91,8 +91,10 @@ def right(prompt: str) -> str:
 class FakeDownloads:
     """`Engines` of versions that are all here already."""
 
-    async def prepare(self, version: ModelVersion, progress: Callable[[str], None]) -> Engine:
-        return an_engine(version.version, digest=version.digest)
+    async def prepare(
+        self, version: ModelVersion, progress: Callable[[str], None], record: EngineRecord | None = None
+    ) -> Engine:
+        return an_engine(record.name if record else version.version, digest=version.digest)
 
     def folder(self, version: ModelVersion) -> Path:
         return Path("/nowhere")

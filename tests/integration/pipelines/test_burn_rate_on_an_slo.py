@@ -61,7 +61,7 @@ class StandIns:
     def __init__(self, challenger: Sequence[str]) -> None:
         self._arguments = {CHAMPION: (), CHALLENGER: tuple(challenger)}
 
-    async def prepare(self, version: ModelVersion, progress: Callable[[str], None]) -> Engine:
+    async def prepare(self, version: ModelVersion, progress: Callable[[str], None], record: object = None) -> Engine:
         return stand_in(version.version, *self._arguments[version.version])
 
     def folder(self, version: ModelVersion) -> Path:

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from pipelines.events.payloads import Closing, StopRequest
-from registry.model import Alias, DeliverySummary, ModelVersion
+from registry.conventions import ENGINE_BEFORE, ENGINE_SERVING
+from registry.model import Alias, DeliverySummary, EngineRecord, ModelVersion, number_of
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import OutsideError
 from tidegate.core.threads import call_with_timeout
@@ -62,7 +63,7 @@ class RollbackLedger:
 
     async def reinstate(self, version: str) -> None:
         """Make it champion: users are on it."""
-        await self._ask(lambda: self.registry().reinstate(self.registry().resolve(self.model, version)))
+        await self._ask(lambda: self._reinstate(version))
 
     async def previous(self) -> str:
         """The version that the alias `previous` points at."""
@@ -70,7 +71,11 @@ class RollbackLedger:
 
     async def registered(self, version: str) -> ModelVersion:
         """The version as the registry has it."""
-        return await self._ask(lambda: self.registry().resolve(self.model, version))
+        return await self._ask(lambda: self.registry().resolve(self.model, number_of(version)))
+
+    async def recorded(self, engine: str) -> EngineRecord | None:
+        """What the registry keeps of the engine with that name."""
+        return await self._ask(lambda: self._kept(engine).get(engine))
 
     async def engine(self, version: str, name: str) -> Engine:
         """The engine image that a version's tags name; no file is brought here."""
@@ -100,17 +105,34 @@ class RollbackLedger:
         registry = self.registry()
         if last.champion is not None and registry.resolve(self.model, Alias.CHAMPION).version != last.champion:
             registry.reinstate(registry.resolve(self.model, last.champion))
+        if last.in_production and last.champion == last.version:
+            self._reinstate(last.in_production)
         ledger.append(closing.event(at, "delivery", f"interrupted: {reason}"))
         ledger.close("interrupted", reason)
+
+    def _kept(self, engine: str) -> dict[str, EngineRecord]:
+        registry = self.registry()
+        tags = registry.tags(registry.resolve(self.model, number_of(engine)))
+        found = (EngineRecord.kept(tags.get(tag)) for tag in (ENGINE_BEFORE, ENGINE_SERVING))
+        return {each.name: each for each in found if each}
+
+    def _reinstate(self, engine: str) -> None:
+        registry = self.registry()
+        version, kept = registry.resolve(self.model, number_of(engine)), self._kept(engine)
+        if engine in kept:
+            other = next((each for name, each in kept.items() if name != engine), None)
+            before = {ENGINE_BEFORE: other.json_text} if other else {}
+            registry.mark(version, {ENGINE_SERVING: kept[engine].json_text} | before)
+        registry.reinstate(version)
 
     def _engine(self, version: str, name: str) -> Engine:
         from pipelines.authority.engine_images import pinned_image
         from rollouts.model import Engine
 
         registry = self.registry()
-        found = registry.resolve(self.model, version)
+        found = registry.resolve(self.model, number_of(version))
         image = pinned_image(found, registry.tags(found))
-        return Engine(version=found.version, digest=found.digest, model=name, image=image)
+        return Engine(version=version, digest=found.digest, model=name, image=image)
 
     # Nothing of MLflow is loaded before users are back.
     def _ledgers(self) -> MlflowDeliveries:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipelines.model import Plan
+from pipelines.plan.engines import engine_changes
 from pipelines.plan.prebuilt import engine_notes
 from pipelines.plan.region_objects import EngineCount, engine_counts, guard_image, nobody_ends_it
 from pipelines.spec.delivery import Delivery
@@ -55,6 +56,8 @@ def show_plan(spec_path: Path, state: Path, tracking_uri: str | None, *, output:
     held = [_adoption(each) for each in _without_digests(plan)]
     held += [*(_held(each) for each in engine_counts(spec)), *(each.warning for each in seen if each.warning)]
     held += [line for line in (nobody_ends_it(spec), *engine_notes(spec)) if line]
+    if plan.engine and plan.champion_engine:
+        held += [f"engine.{each}" for each in engine_changes(plan.champion_engine, plan.engine)]
     held += [f"{region}: {each}: `deliver` refuses" for region, others in foreign_objects.items() for each in others]
     if output is PlanOutput.MARKDOWN:
         print(plan_markdown(plan, str(spec_path), held), end="")

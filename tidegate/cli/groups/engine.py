@@ -11,14 +11,30 @@ from typing import Annotated
 import typer
 
 from engine_images.choices import CompileMode, DynamicShapes, TorchDevice
-from tidegate.cli.options import SPEC, STATE, As, Insecure, LoginOptions, State, Tracking, spread
-from tidegate.cli.output import Output
+from tidegate.cli.options import SPEC, STATE, As, Insecure, LoginOptions, Spec, State, Tracking, spread
+from tidegate.cli.output import Output, say
 
 engine = typer.Typer(name="engine", help="Engine images: build, inspect, compare, push, verify.")
 
 Image = Annotated[
     str, typer.Argument(help="PATH[:NAME] of an OCI layout, or REGISTRY/REPOSITORY:TAG.", show_default=False)
 ]
+
+
+@engine.command("record")
+def engine_record(spec: Spec = SPEC, state: State = STATE, tracking_uri: Tracking = None) -> int:
+    """Record that the champion is served by the spec's engine, so that a change of it alone can be delivered.
+
+    Deliveries and `fleet up` record it themselves; this is for a champion of before. Changes no region.
+
+    \b
+    Examples:
+      tidegate engine record delivery-as-it-serves.yaml
+    """
+    from tidegate.app.fleet import record_serving
+
+    say(record_serving(spec, state, tracking_uri))
+    return 0
 
 
 @engine.command("build")

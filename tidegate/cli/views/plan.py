@@ -94,6 +94,10 @@ def plan_rows(plan: Plan) -> Iterator[tuple[str, ...]]:
         yield from _rows(step) if place == step.id else [(step.id, _about(step), "as", place)]
 
 
+def _subject(plan: Plan) -> str:
+    return f"engine {plan.on_trial} of {plan.version.uri}" if plan.is_engine_change else plan.version.uri
+
+
 def approvals(plan: Plan) -> Iterator[str]:
     """Which steps wait for people."""
     for step in plan.steps:
@@ -127,8 +131,8 @@ def _rows(step: PlanStep) -> Iterator[tuple[str, ...]]:
 
 def plan_markdown(plan: Plan, spec: str, more: Sequence[str] = ()) -> str:
     """The comment; `spec` is the file's name as it was given, `more` are lines that stand next to the approvals."""
-    head = f"{plan.version.uri} → {', '.join(plan.regions)}"
-    champion = f"{whole_time(plan).capitalize()}. The champion is version {plan.champion.version}."
+    head = f"{_subject(plan)} → {', '.join(plan.regions)}"
+    champion = f"{whole_time(plan).capitalize()}. The champion is version {plan.in_production}."
     parts = [
         [_marker_line(spec), f"### {table_cell(head)}"],
         [table_cell(champion)],
@@ -173,7 +177,7 @@ def print_plan(plan: Plan) -> None:
     for row in plan_rows(plan):
         table.add_row(*row)
     console = PlainConsole(file=sys.stdout, width=None if sys.stdout.isatty() else 150)
-    head = f"{plan.version.uri} -> {', '.join(plan.regions)}; champion is version {plan.champion.version}"
+    head = f"{_subject(plan)} -> {', '.join(plan.regions)}; champion is version {plan.in_production}"
     console.print(head, soft_wrap=True)
     console.print(table)
     for line in approvals(plan):

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from engine_images.spec import EngineSettings
 from pipelines.adapters.image_engines import ImageEngines
 from pipelines.authority.engine_images import TrustedImages
 from pipelines.plan.prebuilt import image_launch
@@ -42,14 +43,12 @@ def engine_provider(
 
 
 def _image_engines(spec: Delivery, fleet: ArgoFleetSpec, engines: ImageEngines) -> ImageEngines:
-    """The same, which know of the spec's own image."""
-    if spec.engine.image is None:
-        return engines
+    """The same, which know of images that tidegate did not build."""
 
-    def launch_of(version: ModelVersion) -> ImageLaunch | None:
-        return image_launch(spec, fleet, spec.engine, version=version.version, digest=version.digest)
+    def launch_of(version: ModelVersion, settings: EngineSettings) -> ImageLaunch | None:
+        return image_launch(spec, fleet, settings, version=version.version, digest=version.digest)
 
-    return replace(engines, prebuilt=spec.engine.image.reference, launch_of=launch_of)
+    return replace(engines, settings=spec.engine, launch_of=launch_of)
 
 
 def local_engines(

@@ -1,0 +1,89 @@
+"""Which engine a delivery brings, and which one is in production: known by everything that makes them. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from hashlib import sha256
+
+from engine_images.spec import EngineSettings
+from pipelines.spec.delivery import Delivery
+from registry.conventions import ENGINE_IMAGE, ENGINE_SERVING
+from registry.model import EngineRecord, ModelVersion
+from rollouts.manifests.spec import ArgoFleetSpec
+from tidegate.core.errors import UsageError
+
+JUDGED_ONLY = ("floor", "tolerance")
+"""Of `compile`: what a build accepts, which changes no engine."""
+
+
+def record_of(spec: Delivery, version: ModelVersion, tags: Mapping[str, str]) -> EngineRecord:
+    """The engine of `version` by the spec as it is now, under the version's number; `tags` are the version's."""
+    settings = spec.engine.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    image = _image(spec.engine, tags) if isinstance(spec.fleet, ArgoFleetSpec) else ""
+    return EngineRecord(name=version.version, fingerprint=_fingerprint(settings, image), settings=settings, image=image)
+
+
+def _image(settings: EngineSettings, tags: Mapping[str, str]) -> str:
+    return settings.image.reference if settings.image else tags.get(ENGINE_IMAGE, "")
+
+
+def _fingerprint(settings: Mapping[str, object], image: str) -> str:
+    compiled = settings.get("compile")
+    kept = dict(settings)
+    if isinstance(compiled, Mapping):
+        kept["compile"] = {name: value for name, value in compiled.items() if name not in JUDGED_ONLY}
+    return sha256(json.dumps([kept, image], sort_keys=True).encode()).hexdigest()
+
+
+def planned_engines(
+    spec: Delivery, version: ModelVersion, champion: ModelVersion, tags: Mapping[str, Mapping[str, str]]
+) -> tuple[EngineRecord, EngineRecord | None]:
+    """What is delivered, and what the registry says is in production; None where nobody has recorded that.
+
+    Args:
+        spec: the delivery.
+        version: what it delivers.
+        champion: what is in production; the same version where the engine alone changes.
+        tags: of both, by their numbers.
+
+    Raises:
+        UsageError: it is the same version, and with the same engine, or with one that is unknown.
+    """
+    wanted = record_of(spec, version, tags[version.version])
+    serving = EngineRecord.kept(tags[champion.version].get(ENGINE_SERVING))
+    if version.version != champion.version:
+        return wanted, serving
+    if serving is None:
+        raise UsageError(
+            f"{version.uri} is the champion, and nobody has recorded which engine serves it",
+            hint="`tidegate engine record SPEC`, with the spec that it was delivered with",
+        )
+    if serving.fingerprint == wanted.fingerprint:
+        raise UsageError(
+            f"{version.uri} is the champion, and this very engine serves it: there is nothing to deliver",
+            hint="change the spec's `engine`, or deliver another version",
+        )
+    name = f"{version.version}-{wanted.fingerprint[:8]}"
+    return wanted.model_copy(update={"name": name}), serving
+
+
+def engine_changes(before: EngineRecord, after: EngineRecord) -> Iterator[str]:
+    """What differs, a phrase for each: `vllm.args.max-num-seqs: 256 -> 8`."""
+    old, new = (dict(_flat(each.settings)) | {"image": each.image} for each in (before, after))
+    for name in sorted(old.keys() | new.keys()):
+        was, now = old.get(name), new.get(name)
+        if was != now:
+            yield f"{name}: {_told(was)} -> {_told(now)}"
+
+
+def _told(value: object) -> str:
+    return "default" if value in (None, "") else str(value)
+
+
+def _flat(part: Mapping[str, object], above: str = "") -> Iterator[tuple[str, object]]:
+    for name, value in part.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{above}{name}.")
+        else:
+            yield f"{above}{name}", value
