@@ -12,7 +12,7 @@ SCHEMAS := delivery trust gates batch answer
 SIDE_BY_SIDE := -n 2 --dist loadfile
 # Where it is set, every command that is started compiles all that it loads anew: three more seconds with MLflow.
 unexport PYTHONDONTWRITEBYTECODE
-TEST_TOOLS := docker-registry skopeo umoci
+TEST_TOOLS := docker-registry skopeo umoci zsh fish
 CLUSTERKIT ?= ../shared/clusterkit
 CLUSTER := .cluster
 GENERATED := $(SCHEMAS:%=schema/%.schema.json) reference/cli.md reference/compatibility.md reference/errors.md

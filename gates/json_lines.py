@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from tidegate.core.model import SpecModel
-from tidegate.core.spec import Problem, SpecError, text_in
+from tidegate.core.spec import Problem, SpecError, bounded_lines
 
 Line = TypeVar("Line", bound=SpecModel)
 
@@ -23,13 +23,15 @@ KINDS = frozenset({"tuple_type", "model_type"})
 """Errors that say that a value is no array, or no object."""
 
 
-def read_json_lines(path: Path, kind: type[Line]) -> tuple[list[tuple[int, Line]], list[Problem]]:
+def read_json_lines(
+    path: Path, kind: type[Line], *, most: int | None = None
+) -> tuple[list[tuple[int, Line]], list[Problem]]:
     """Every line that is a `kind`, with its number, and a problem for everything that is none; blank lines are skipped.
 
     Raises:
-        SpecError: when the file cannot be read, or has no line at all.
+        SpecError: when the file cannot be read, has no line at all, or more than `most`.
     """
-    lines = text_in(path, "a JSON object per line").splitlines()
+    lines = bounded_lines(path, "a JSON object per line", most=most)
     read: list[tuple[int, Line]] = []
     problems: list[Problem] = []
     for at, line in enumerate(lines, start=1):

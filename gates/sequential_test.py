@@ -197,7 +197,10 @@ class SequentialTest:
         """
         last = self._times.get(batch.source)
         if last is not None and batch.time <= last:
-            raise UsageError(f"a batch at {batch.time:.3f} came after one at {last:.3f} from the same source")
+            raise UsageError(
+                f"a batch at {batch.time:.3f} came after one at {last:.3f} from the same source",
+                hint="send batches in the order of their time",
+            )
         for monitor in self._monitors.values():
             monitor.refuse(batch)
         self._times[batch.source] = batch.time

@@ -36,6 +36,16 @@ def delivery_lock(path: Path) -> Iterator[None]:
         yield
 
 
+def refuse_second(path: Path) -> None:
+    """Look whether a delivery runs here, without taking the lock.
+
+    Raises:
+        DeliveryRuns: another process holds it.
+    """
+    if is_locked(path):
+        raise _refusal(path)
+
+
 @asynccontextmanager
 async def one_rollback(state: Path, tell: Callable[[str], None]) -> AsyncIterator[None]:
     """Let rollbacks of this machine go one after the other: the second finds done what the first did.
@@ -68,7 +78,7 @@ def _refusal(path: Path) -> DeliveryRuns:
     owner = holder(path)
     return DeliveryRuns(
         f"another delivery runs here (process {owner})" if owner else "another delivery runs here",
-        hint="see `tidegate status`, wait for it, or take it back with `tidegate rollback`",
+        hint="see `tidegate status`, wait for it, or roll it back with `tidegate rollback`",
     )
 
 

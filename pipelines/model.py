@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 
@@ -87,6 +87,37 @@ class Resolved(Value):
     """Who asked for it, as far as the machine knew that opened it."""
 
 
+def expected_seconds(steps: Sequence[PlanStep]) -> float:
+    """How long they take when every gate answers as soon as it can; regions of a wave run together."""
+    total = sum(step.expected_seconds for step in steps if step.region is None)
+    for wave in {step.wave for step in steps if step.region}:
+        lanes: dict[str, float] = {}
+        for step in steps:
+            if step.region and step.wave == wave:
+                lanes[step.region] = lanes.get(step.region, 0.0) + step.expected_seconds
+        total += max(lanes.values())
+    return total
+
+
+class UnresolvedPlan(Value):
+    """The steps of a delivery whose versions were not looked up, since no registry was asked."""
+
+    name: str
+    model: str
+    """The registered model's name."""
+    origin: str
+    """The alias of the version to deliver."""
+    target: str
+    """The alias that it will get."""
+    regions: tuple[str, ...]
+    steps: tuple[PlanStep, ...]
+
+    @property
+    def expected_seconds(self) -> float:
+        """As `expected_seconds`, of its steps."""
+        return expected_seconds(self.steps)
+
+
 class Plan(Value):
     """What will happen, in order, before anything does."""
 
@@ -125,15 +156,8 @@ class Plan(Value):
 
     @property
     def expected_seconds(self) -> float:
-        """How long it takes when every gate answers as soon as it can; regions of a wave run together."""
-        total = sum(step.expected_seconds for step in self.steps if step.region is None)
-        for wave in {step.wave for step in self.steps if step.region}:
-            lanes: dict[str, float] = {}
-            for step in self.steps:
-                if step.region and step.wave == wave:
-                    lanes[step.region] = lanes.get(step.region, 0.0) + step.expected_seconds
-            total += max(lanes.values())
-        return total
+        """As `expected_seconds`, of its steps."""
+        return expected_seconds(self.steps)
 
 
 class Ending(StrEnum):

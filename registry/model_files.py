@@ -121,12 +121,18 @@ def card_of(place: str, paths: Sequence[str], described: Mapping[str, bytes]) ->
     read = {path: _json_of(f"{place}/{path}", content) for path, content in described.items()}
     for path in sorted(read):
         if "auto_map" in read[path]:
-            raise UnfitModel(f"{place}/{path}: auto_map asks for custom code, which tidegate never runs")
+            raise UnfitModel(
+                f"{place}/{path}: auto_map asks for custom code, which tidegate never runs",
+                hint="remove `auto_map`, if vLLM knows the architecture itself",
+            )
     config = read["config.json"]
     architectures = config.get("architectures") or []
     # The flavor names one class; with several, which of them MLflow would load is a guess.
     if len(architectures) != 1:
-        raise UnfitModel(f"{place}/config.json: found architectures {architectures}; expected exactly one")
+        raise UnfitModel(
+            f"{place}/config.json: found architectures {architectures}; expected exactly one",
+            hint="set `architectures` to one",
+        )
     return ModelCard(
         architecture=architectures[0],
         transformers_version=config.get("transformers_version"),
@@ -151,11 +157,20 @@ def _refuse_dangerous(paths: Sequence[str]) -> None:
 
 def _refuse_incomplete(place: str, paths: Sequence[str]) -> None:
     if not paths:
-        raise UnfitModel(f"{place}: no files there; expected a Hugging Face directory")
+        raise UnfitModel(
+            f"{place}: no files there; expected a Hugging Face directory",
+            hint="name the folder that `save_pretrained` wrote",
+        )
     if "config.json" not in paths:
-        raise UnfitModel(f"{place}: no config.json; expected a Hugging Face directory")
+        raise UnfitModel(
+            f"{place}: no config.json; expected a Hugging Face directory",
+            hint="name the folder that `save_pretrained` wrote",
+        )
     if not any(path.endswith(".safetensors") for path in paths):
-        raise UnfitModel(f"{place}: no *.safetensors; tidegate serves no other weights")
+        raise UnfitModel(
+            f"{place}: no *.safetensors; tidegate serves no other weights",
+            hint="convert them: save_pretrained(..., safe_serialization=True)",
+        )
     if not set(TOKENIZERS) & set(paths):
         raise UnfitModel(f"{place}: no tokenizer; expected tokenizer.json next to config.json")
 
@@ -164,5 +179,5 @@ def _json_of(place: str, content: bytes) -> dict[str, Any]:
     try:
         found = json.loads(content)
     except ValueError as error:
-        raise UnfitModel(f"{place}: not JSON: {error}") from error
+        raise UnfitModel(f"{place}: not JSON: {error}", hint="download or save the file again") from error
     return found if isinstance(found, dict) else {}

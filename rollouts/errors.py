@@ -10,6 +10,7 @@ FleetError (OutsideError)
 ├── QueryRefused          Prometheus cannot evaluate a query
 ├── HostGone              the host of a local fleet has ended, and with it everything that it served
 ├── NoAccess              no credentials for a cluster were found, or they could not be got
+│   └── KubeconfigWrong       there is no kubeconfig, it cannot be read, or it lacks the context (exit code 2)
 ├── ApiError              a Kubernetes API server said no; carries its status and reason
 │   ├── Invalid               400, 422, and 500 for an apply that fits no schema: it is wrong; carries the causes
 │   ├── Unauthorized          401: it does not know who asks
@@ -33,7 +34,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tidegate.core.errors import OutsideError, Refused, TidegateError, UsageError
+from tidegate.core.errors import ExitCode, OutsideError, Refused, TidegateError, UsageError
 from tidegate.core.model import Value
 
 
@@ -69,6 +70,12 @@ class HostGone(FleetError):
 
 class NoAccess(FleetError):
     """No credentials for a cluster: none were found, or what should give them failed."""
+
+
+class KubeconfigWrong(NoAccess):
+    """There is no kubeconfig, it cannot be read, or it lacks the context: wrong before anybody is asked."""
+
+    exit_code = ExitCode.USAGE
 
 
 class NotTheCarrier(FleetError):
@@ -191,6 +198,7 @@ _BY_NAME: dict[str, type[TidegateError]] = {
         NotTheCarrier,
         WouldTakeDown,
         NoAccess,
+        KubeconfigWrong,
         ApiError,
         Invalid,
         Unauthorized,

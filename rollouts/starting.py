@@ -38,7 +38,7 @@ class CancellableStart(Generic[Started]):
             return await task
         except asyncio.CancelledError as error:
             if task.cancelled() and not _being_cancelled():
-                raise NotPossible(f"version {version} was taken back while it started") from error
+                raise NotPossible(f"version {version} was rolled back while it started") from error
             raise
         finally:
             self._task = None

@@ -81,7 +81,7 @@ def with_bytecode(files: Mapping[str, Path], folder: Path) -> dict[str, Path]:
         [sys.executable, "-s", "-S", "-c", COMPILE], input="\n".join(lines), env=environment, text=True, check=False
     )
     if ended.returncode != 0:
-        raise BrokenImage(f"{sys.executable} could not compile the modules", hint="its own words stand above")
+        raise BrokenImage(f"{sys.executable} could not compile the modules", hint="its output is above")
     return {**files, **{cached: path for cached, path in targets.items() if path.exists()}}
 
 

@@ -104,7 +104,7 @@ class OciLayout:
         """
         path = self.root / "blobs" / "sha256" / descriptor.digest.removeprefix("sha256:")
         if not path.is_file():
-            raise BrokenImage(f"{self.root} has no blob {descriptor.digest}")
+            raise BrokenImage(f"{self.root} has no blob {descriptor.digest}", hint="build or pull it again")
         if path.stat().st_size != descriptor.size:
             raise BrokenImage(f"{path} has {path.stat().st_size:,} bytes; expected {descriptor.size:,}")
         return path
@@ -130,7 +130,9 @@ class OciLayout:
         """
         content = self.path(descriptor).read_bytes()
         if Descriptor.of(content, descriptor.media_type).digest != descriptor.digest:
-            raise BrokenImage(f"{self.path(descriptor)} is not what its name says: it was changed")
+            raise BrokenImage(
+                f"{self.path(descriptor)} is not what its name says: it was changed", hint="build or pull it again"
+            )
         return content
 
     def read(self, descriptor: Descriptor) -> dict[str, Any]:
@@ -201,7 +203,10 @@ def split_layout(text: str) -> tuple[Path, str | None] | None:
         if Path(folder, LAYOUT_FILE).is_file():
             return Path(folder), image
     if text.startswith(("oci:", "/", "./", "../")):
-        raise BrokenImage(f"{path} is no OCI layout: it has no file `{LAYOUT_FILE}`")
+        raise BrokenImage(
+            f"{path} is no OCI layout: it has no file `{LAYOUT_FILE}`",
+            hint="name the folder that `tidegate engine build --layout` wrote",
+        )
     return None
 
 

@@ -77,7 +77,8 @@ def push_image(  # noqa: PLR0917
         found, _ = with_retries(partial(repository.manifest, target.tag), sleep)
     if found.digest != image.digest:
         raise RegistryRefused(
-            f"{target} is {found.digest} after the push; expected {image.digest}: somebody else pushed"
+            f"{target} is {found.digest} after the push; expected {image.digest}: somebody else pushed",
+            hint="push again, or to another tag",
         )
     return PushResult(reference=str(target.model_copy(update={"digest": image.digest})), transfers=tuple(transfers))
 
@@ -121,7 +122,10 @@ class _Push:
             )
             return TransferKind.SENT
         if self.base is None:
-            raise BrokenImage(f"{self.layout.root} has no blob {blob.digest}, and names no registry that has it")
+            raise BrokenImage(
+                f"{self.layout.root} has no blob {blob.digest}, and names no registry that has it",
+                hint="build it again with a --base from a registry",
+            )
         with Repository(self.base, self.access(self.base)) as source:
             self.repository.send(
                 Body(blob, partial(source.blob, blob), self._sending(blob, title, TransferKind.COPIED))

@@ -62,17 +62,25 @@ def registry_errors(reference: ImageReference, user: str | None, what: str) -> I
     try:
         yield
     except DXFAuthInsecureError:
-        raise RegistryRefused(f"{reference.registry} wants credentials, which are not sent over plain http") from None
+        raise RegistryRefused(
+            f"{reference.registry} wants credentials, which are not sent over plain http",
+            hint="use https; --insecure never sends a password",
+        ) from None
     except DXFUnauthorizedError:
         said = f"user `{user}` or the password is not accepted" if user else "credentials are wanted"
         raise RegistryRefused(f"{where}: {said}", hint=login) from None
     except DXFDigestMismatchError:
-        raise BrokenImage(f"{where} gives something else for {what}: it was changed") from None
+        raise BrokenImage(
+            f"{where} gives something else for {what}: it was changed", hint="push or pull it again"
+        ) from None
     except HTTPError as error:
         raise _answered(error, where, what, login) from None
     except RequestException as error:
         reason = next((words for kind, words in REASONS if isinstance(error, kind)), type(error).__name__)
-        raise RegistryUnavailable(f"{reference.registry} does not answer: {reason}") from None
+        raise RegistryUnavailable(
+            f"{reference.registry} does not answer: {reason}",
+            hint="check the address, and that it can be reached from here",
+        ) from None
 
 
 def status_of(error: HTTPError) -> int:
@@ -146,7 +154,7 @@ def _read(config: Path) -> dict[str, Any]:
         # What is wrong in a file of secrets is not quoted.
         settings = None
     if not isinstance(settings, dict):
-        raise RegistryRefused(f"{config} is not what `docker login` writes")
+        raise RegistryRefused(f"{config} is not what `docker login` writes", hint="run: docker login")
     return settings
 
 
@@ -179,14 +187,22 @@ def _ask(helper: str, key: str) -> Credentials | None:
     if done.returncode != 0:
         if "not found" in done.stdout + done.stderr:
             return None
-        raise RegistryRefused(f"`{program}` gives no credentials for {key}: exit code {done.returncode}")
+        raise RegistryRefused(
+            f"`{program}` gives no credentials for {key}: exit code {done.returncode}",
+            hint="log in with it again, or give --username and --password-stdin",
+        )
     try:
         answer = json.loads(done.stdout)
         username, password = str(answer["Username"]), str(answer["Secret"])
     except (ValueError, KeyError, TypeError):
-        raise RegistryRefused(f"`{program}` answers with something else than credentials") from None
+        raise RegistryRefused(
+            f"`{program}` answers with something else than credentials", hint="give --username and --password-stdin"
+        ) from None
     if username == TOKEN_USER:
-        raise RegistryRefused(f"`{program}` has an identity token for {key}, which tidegate cannot use")
+        raise RegistryRefused(
+            f"`{program}` has an identity token for {key}, which tidegate cannot use",
+            hint="give --username and --password-stdin",
+        )
     return Credentials(username=username, password=SecretStr(password))
 
 
@@ -225,7 +241,9 @@ class Body:
             size += len(piece)
             # The last piece of something else must not arrive: the registry would keep it.
             if size >= len(self) and (size > len(self) or f"sha256:{seen.hexdigest()}" != self.descriptor.digest):
-                raise BrokenImage(f"{self.descriptor.digest} is not what its name says: it was changed")
+                raise BrokenImage(
+                    f"{self.descriptor.digest} is not what its name says: it was changed", hint="push or pull it again"
+                )
             yield piece
             self.sent(size)
         if size < len(self):
@@ -307,7 +325,10 @@ class Repository:
         content = response.content
         found = Descriptor.of(content, response.headers.get("Content-Type", "").split(";")[0])
         if found.media_type not in (*MANIFESTS, *INDEXES):
-            raise RegistryRefused(f"{self.reference} is {found.media_type or 'of no type'}; expected an image")
+            raise RegistryRefused(
+                f"{self.reference} is {found.media_type or 'of no type'}; expected an image",
+                hint="name an image of one platform",
+            )
         if name.startswith("sha256:") and found.digest != name:
             raise RegistryRefused(f"{self.reference.registry} answers {name} with {found.digest}")
         return found, content

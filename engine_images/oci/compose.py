@@ -132,4 +132,7 @@ def _require_same_names(what: str, written: Mapping[str, str], files: Files) -> 
     odd = sorted(written.keys() ^ files.keys())
     if odd:
         where = "the manifest only" if odd[0] in written else "the folder only"
-        raise BrokenImage(f"manifest and {what} differ in {len(odd)} file(s): {odd[0]} is in {where}")
+        raise BrokenImage(
+            f"manifest and {what} differ in {len(odd)} file(s): {odd[0]} is in {where}",
+            hint="pack it again: tidegate engine build",
+        )

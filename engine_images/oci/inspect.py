@@ -68,7 +68,10 @@ def engine_layer(manifest: Document) -> Descriptor:
     for layer in map(Descriptor.read, manifest.get("layers", ())):
         if layer.annotations.get(TITLE) == ENGINE_LAYER:
             return layer
-    raise BrokenImage("no image of an engine: it has no layer titled `engine`")
+    raise BrokenImage(
+        "no image of an engine: it has no layer titled `engine`",
+        hint="name an image that `tidegate engine build` packed",
+    )
 
 
 def engine_image(digest: str, manifest: Document, config: Document, files: Mapping[str, bytes]) -> EngineImage:
@@ -109,7 +112,9 @@ def manifest_in(files: Mapping[str, bytes]) -> EngineManifest:
     """
     content = files.get(f"{ROOT}/{MANIFEST_FILE}")
     if content is None:
-        raise BrokenImage(f"the engine layer has no {ROOT}/{MANIFEST_FILE}")
+        raise BrokenImage(
+            f"the engine layer has no {ROOT}/{MANIFEST_FILE}", hint="pack it again: tidegate engine build"
+        )
     try:
         return EngineManifest.model_validate_json(content)
     except ValidationError as error:

@@ -93,7 +93,9 @@ def _engine_files(images: Images, manifest: Document) -> dict[str, bytes]:
         with tarfile.open(fileobj=io.BytesIO(content), mode="r:") as tar:
             return dict(_files(tar, len(content)))
     except tarfile.TarError as error:
-        raise BrokenImage(f"the engine layer is not an uncompressed tar: {error}") from error
+        raise BrokenImage(
+            f"the engine layer is not an uncompressed tar: {error}", hint="pack it again: tidegate engine build"
+        ) from error
 
 
 def _content(images: Images, descriptor: Descriptor, what: str, limit: int) -> bytes:

@@ -39,7 +39,7 @@ def engine_errors(url: str) -> Iterator[None]:
     # Of what is no JSON, or not of the form that was asked for: pydantic's ValidationError is one too.
     except ValueError as error:
         raise BadAnswer(
-            f"the engine at {url} answers what nobody can read: {_short(str(error))}", hint="its log says more"
+            f"the engine at {url} answers what is no OpenAI response: {_short(str(error))}", hint="its log says more"
         ) from error
 
 

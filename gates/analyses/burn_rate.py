@@ -189,7 +189,9 @@ class BurnRateTest:
             UsageError: when it is not later than the last one; nothing was learnt then.
         """
         if look.time <= self._time:
-            raise UsageError(f"a look at {look.time:.3f} came after one at {self._time:.3f}")
+            raise UsageError(
+                f"a look at {look.time:.3f} came after one at {self._time:.3f}", hint="ask in the order of time"
+            )
         self._time = look.time
         if isinstance(look.events, NoData):
             self._silence = look.events.reason

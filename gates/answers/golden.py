@@ -117,6 +117,10 @@ Found = tuple[str, str, str]
 """A problem of a line: the field's path, what was found, what would be right."""
 
 
+MOST_PROMPTS = 10_000
+"""Lines of a golden set: each is asked of both versions, about half a second for a pair, before any user is served."""
+
+
 class GoldenPrompt(SpecModel):
     """One line of a golden set."""
 
@@ -141,9 +145,9 @@ def load_golden(path: Path, scorer: Scorer = Scorer.CONTAINS) -> tuple[GoldenPro
     """Read a golden set whose lines are scored by `scorer` where they name no other.
 
     Raises:
-        SpecError: with every problem and its line, when there is one, or when the set is empty.
+        SpecError: with every problem and its line, when there is one, or when the set is empty or too large.
     """
-    lines, problems = read_json_lines(path, GoldenPrompt)
+    lines, problems = read_json_lines(path, GoldenPrompt, most=MOST_PROMPTS)
     first: dict[str, int] = {}
     for at, entry in lines:
         problems += [Problem(str(path), at, *found) for found in _misfits(entry, entry.scored_by(scorer))]

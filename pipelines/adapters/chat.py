@@ -51,7 +51,7 @@ class OpenAIChat:
         """Stream one chat completion from the engine at `url` (without `/v1`).
 
         Raises:
-            BadAnswer: when the engine answers with an error, is too slow, breaks off, or says what nobody can read.
+            BadAnswer: when the engine answers with an error, is too slow, breaks off, or does not speak OpenAI's API.
             OutsideError: when it was not reached.
         """
         async with self._client(f"{url}/v1") as client:

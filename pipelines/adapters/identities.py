@@ -67,7 +67,7 @@ class Issuer:
         if not isinstance(identity, str) or not identity:
             raise Unproven(f"the token has no claim {self._spec.identity_claim} that names somebody")
         if self._spec.identity_claim == "email" and claims.get("email_verified") is False:
-            raise Unproven(f"the issuer has not verified that {identity} is theirs")
+            raise Unproven(f"the issuer has not verified {identity}")
         return Person(identity=identity, how=f"OIDC issuer {self.name}", groups=self._groups(claims), once=not bound)
 
     def _key(self, token: str) -> jwt.PyJWK:
@@ -78,7 +78,11 @@ class Issuer:
             named = jwt.get_unverified_header(token).get("kid")
             keys = jwt.PyJWKSet.from_dict(json.loads(self._file.read_text(encoding="utf-8"))).keys
         except jwt.PyJWKClientConnectionError as error:
-            raise OutsideError(f"{self.name}: its keys cannot be had", detail=str(error)) from None
+            raise OutsideError(
+                f"{self.name}: its keys cannot be had",
+                hint="check the issuer's address, and that it can be reached",
+                detail=str(error),
+            ) from None
         except (OSError, ValueError, jwt.PyJWKSetError) as error:
             raise OutsideError(f"{self._file}: not a file of keys (JWKS)", detail=str(error)) from None
         except jwt.PyJWTError:
@@ -115,12 +119,12 @@ class Issuer:
         issued, ends = _moment(claims, "iat"), _moment(claims, "exp")
         begins = max(issued, _moment(claims, "nbf")) if "nbf" in claims else issued
         if given >= ends:
-            raise Unproven(f"the token ended at {utc(ends)}, before it was given")
+            raise Unproven(f"the token ended at {utc(ends)}, before it was given", hint="get a new token")
         if given < begins - SKEW:
             raise Unproven(f"the token begins at {utc(begins)}, after it was given")
         if bound:
             if issued < statement.at - SKEW:
-                raise Unproven("the token is older than the statement that it is for")
+                raise Unproven("the token is older than the statement that it is for", hint="get a new token")
             return
         last = min(ends, issued + self._spec.max_age)
         if not begins - SKEW <= statement.at < last or given >= last + SKEW:
@@ -194,7 +198,10 @@ def signer_of(statement: str, signature: str, allowed: Path, at: datetime) -> Si
         OutsideError: the file or ssh-keygen is not there.
     """
     if not os.access(allowed, os.R_OK):
-        raise OutsideError(f"{allowed}: the file of allowed signers cannot be read")
+        raise OutsideError(
+            f"{allowed}: the file of allowed signers cannot be read",
+            hint="see `approvers.allowed_signers` in trust.yaml",
+        )
     time = f"-Overify-time={at.astimezone(UTC):%Y%m%d%H%M%S}"
     with TemporaryDirectory(prefix="tidegate-") as folder:
         file = Path(folder) / "statement.sig"
@@ -231,7 +238,9 @@ def _ssh_keygen(
     except FileNotFoundError:
         raise OutsideError("ssh-keygen is not installed here", hint="install openssh-client") from None
     except subprocess.TimeoutExpired:
-        raise OutsideError(f"ssh-keygen said nothing for {seconds:g} s") from None
+        raise OutsideError(
+            f"ssh-keygen said nothing for {seconds:g} s", hint="does an agent wait for a touch or a passphrase?"
+        ) from None
 
 
 def _why(ended: subprocess.CompletedProcess[str]) -> str:
@@ -264,7 +273,10 @@ class ProvenIdentities:
 
     def _signed(self, proof: Proof) -> Person:
         if self._signers is None:
-            raise Unproven("trust.yaml names no `approvers.allowed_signers`, so that no SSH signature proves anything")
+            raise Unproven(
+                "trust.yaml names no `approvers.allowed_signers`, so that no SSH signature proves anything",
+                hint="name the file of allowed signers there",
+            )
         at = read_statement(proof).at
         signer = signer_of(proof.statement, proof.credential, self._signers, at)
         return Person(identity=signer.principal, how=f"SSH key {signer.fingerprint}")
@@ -273,5 +285,5 @@ class ProvenIdentities:
         name = Issuer.claimed(proof.credential)
         issuer = next((each for each in self._issuers if each.name == name), None)
         if issuer is None:
-            raise Unproven(f"trust.yaml names no OIDC issuer {name!r}")
+            raise Unproven(f"trust.yaml names no OIDC issuer {name!r}", hint="add it under `approvers.oidc`")
         return issuer.person(proof.credential, read_statement(proof), proof.statement, given)

@@ -269,13 +269,13 @@ def refuse_useless(plan: Plan, events: Sequence[Event], asked: str) -> None:
     if not waiting:
         known = dict.fromkeys(name for step in plan.steps for name in step.approvals)
         raise UsageError(
-            f"this delivery asks nobody for `{asked}`",
+            f"this delivery has no approval for `{asked}`",
             hint=f"it asks for: {', '.join(known) or 'nothing'}; or {FREEZE}",
         )
     done = done_steps(events)
     begun = done | {event.step for event in events if event.kind == "started"}
     if all(step.id in begun for step in waiting):
-        raise Refused(f"{waiting[0].id} has begun already", hint="`tidegate rollback` takes a delivery back")
+        raise Refused(f"{waiting[0].id} has begun already", hint="`tidegate rollback` rolls a delivery back")
 
 
 class Frozen(Value):

@@ -255,7 +255,10 @@ def refuse_heir(
         )
     if spec.by == NAMES:
         if person is None and by is None:
-            raise UsageError("who carries it on?", hint="give --by NAME, or prove who you are")
+            raise UsageError(
+                "resuming this delivery takes a name or a proof of who you are",
+                hint="give --by NAME, or prove who you are",
+            )
         return
     if person is None:
         raise UsageError(f"the one who resumes this delivery must be {spec.by}", hint=hint)

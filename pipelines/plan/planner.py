@@ -14,7 +14,7 @@ from gates.sequential_test import analysis_plan_of
 from gates.spec import stage_sources
 from gates.traffic import Assumptions, Exposure, GateForecast
 from pipelines.errors import NotAsPlanned, PlanRefused
-from pipelines.model import GatePlan, Plan, PlanStep, Resolved, StageName
+from pipelines.model import GatePlan, Plan, PlanStep, Resolved, StageName, UnresolvedPlan
 from pipelines.plan.approvals import with_approvals
 from pipelines.plan.gates import (
     OFFLINE,
@@ -41,10 +41,31 @@ def make_plan(spec: Delivery, version: ModelVersion, champion: ModelVersion, *, 
     Raises:
         PlanRefused: when a stage could not reach a verdict: too few prompts, or too little time at the stated traffic.
     """
+    steps = _reachable_steps(spec, prompts)
+    return Plan(name=spec.metadata.name, version=version, champion=champion, regions=spec.regions.names, steps=steps)
+
+
+def make_offline_plan(spec: Delivery, *, prompts: int) -> UnresolvedPlan:
+    """As `make_plan`, of whatever versions have the aliases then.
+
+    Raises:
+        PlanRefused: when a stage could not reach a verdict.
+    """
+    return UnresolvedPlan(
+        name=spec.metadata.name,
+        model=spec.model.name,
+        origin=spec.model.origin,
+        target=spec.model.target,
+        regions=spec.regions.names,
+        steps=_reachable_steps(spec, prompts),
+    )
+
+
+def _reachable_steps(spec: Delivery, prompts: int) -> tuple[PlanStep, ...]:
     refuse_small_golden_set(spec, prompts)
     steps = steps_of(spec, prompts=prompts)
     refuse_hopeless(steps)
-    return Plan(name=spec.metadata.name, version=version, champion=champion, regions=spec.regions.names, steps=steps)
+    return steps
 
 
 def steps_of(spec: Delivery, *, prompts: int) -> tuple[PlanStep, ...]:

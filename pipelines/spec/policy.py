@@ -18,7 +18,7 @@ from pipelines.spec.trust import OUR_FILES, OURS, SpecTrust
 from rollouts.manifests.spec import ArgoFleetSpec
 from tidegate.core.access.model import PrometheusEndpoint
 from tidegate.core.model import Loc, SpecConflict
-from tidegate.core.spec import Problem, SpecError, text_in
+from tidegate.core.spec import Problem, SpecError, bounded_lines
 from tidegate.core.text import host_of, redacted
 
 CLUSTER = (".svc", ".svc.cluster.local")
@@ -161,6 +161,14 @@ def files_elsewhere(spec: Delivery, folder: Path, root: Path) -> Iterator[SpecCo
             yield SpecConflict(where, str(path), "a regular file")
 
 
+def missing_files(spec: Delivery, folder: Path) -> Iterator[SpecConflict]:
+    """Every named file that is not there; its path starts from `folder`, where the spec lies."""
+    for where, path in _named(spec):
+        # What is built, and never served, is looked for by the build.
+        if where[0] != "engine" and not (folder / path).exists():
+            yield SpecConflict(where, f"{path}: no such file", "the path of a file, relative to the spec")
+
+
 def _named(spec: Delivery) -> Iterator[tuple[Loc, Path]]:
     if spec.engine.torch and spec.engine.torch.file:
         yield ("engine", "torch", "factory"), spec.engine.torch.file
@@ -171,6 +179,10 @@ def _named(spec: Delivery) -> Iterator[tuple[Loc, Path]]:
         yield ("traffic", "prompts"), spec.traffic.prompts
     if spec.gates.judge and spec.gates.judge.control.labels:
         yield ("gates", "judge", "control", "labels"), spec.gates.judge.control.labels
+
+
+MOST_USER_PROMPTS = 100_000
+"""Lines of what users ask; a shadow stage of a day at one pair a second asks fewer."""
 
 
 def golden_set(spec: Delivery, folder: Path) -> tuple[GoldenPrompt, ...]:
@@ -185,13 +197,13 @@ def user_prompts(spec: Delivery, folder: Path) -> tuple[str, ...]:
     """What users ask, one prompt a line; the golden set's prompts when the spec names no file.
 
     Raises:
-        SpecError: when the file cannot be read or has no prompt.
+        SpecError: when the file cannot be read, has no prompt, or more than `MOST_USER_PROMPTS`.
     """
     # Answers are only compared with each other here, so questions with known answers serve as well.
     if spec.traffic is None or spec.traffic.prompts is None:
         return tuple(entry.prompt for entry in golden_set(spec, folder))
     path = folder / spec.traffic.prompts
-    lines = text_in(path, "one prompt a line").splitlines()
+    lines = bounded_lines(path, "one prompt a line", most=MOST_USER_PROMPTS)
     prompts = tuple(line.strip() for line in lines if line.strip())
     if not prompts:
         raise SpecError([Problem(str(path), 1, "", "no prompts", "one prompt a line")])

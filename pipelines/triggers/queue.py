@@ -143,7 +143,9 @@ class RequestQueue:
                 with self._db:
                     yield self._db
             except sqlite3.Error as error:
-                raise OutsideError(f"the inbox cannot be written: {error}") from error
+                raise OutsideError(
+                    f"the inbox cannot be written: {error}", hint="free space, or make the state folder writable"
+                ) from error
 
 
 def _add(db: sqlite3.Connection, request: DeliveryRequest, since: datetime) -> bool:

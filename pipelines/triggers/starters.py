@@ -43,7 +43,9 @@ class ProcessStarter:
                     start_new_session=True,
                 )
         except OSError as error:
-            raise OutsideError(f"{command[0]} cannot be started: {error.strerror}") from error
+            raise OutsideError(
+                f"{command[0]} cannot be started: {error.strerror}", hint="check that it is installed and on PATH"
+            ) from error
         run = _name(psutil.Process(child.pid))
         # Or it would stay in the process table after its end, for as long as we run.
         threading.Thread(target=child.wait, daemon=True).start()

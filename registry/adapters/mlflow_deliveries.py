@@ -133,6 +133,16 @@ class MlflowDeliveries:
         owner = run.tags[OWNER]
         return MlflowLedger(self._store, run, self._clock, owner=owner, over=frozenset(self._gone), **self._keys)
 
+    def refuse_live(self, name: str) -> None:
+        """Look for a live delivery of the model; those that died stay as they are.
+
+        Raises:
+            DeliveryRuns: as `open_delivery`.
+        """
+        for run in self._runs(name, status=NOT_ENDED):
+            if self.is_alive(found := summary_of(run)):
+                raise _refusal(found)
+
     def join(self, delivery: str, *, carries: bool = True) -> MlflowLedger:
         """The ledger of a delivery that another process opened; events of both stand in it.
 
@@ -157,7 +167,10 @@ class MlflowDeliveries:
         run = self._run(delivery)
         known = summary_of(run)
         if known.ended is not None:
-            raise Refused(f"delivery {delivery} is over: {known.outcome}: {known.reason}")
+            raise Refused(
+                f"delivery {delivery} is over: {known.outcome}: {known.reason}",
+                hint="`tidegate deliver` begins another",
+            )
         # One that many processes carry may have none just now; while one works, it is heard of every few seconds.
         if self.is_alive(known.model_copy(update={"patience_seconds": min(known.patience_seconds, LIVE_SECONDS)})):
             raise _refusal(known)
@@ -197,7 +210,10 @@ class MlflowDeliveries:
         while True:
             run = self._run(known.id)
             if run.status != NOT_ENDED:
-                raise Refused(f"delivery {known.id} is over: {run.tags.get(OUTCOME)}: {run.tags.get(REASON)}")
+                raise Refused(
+                    f"delivery {known.id} is over: {run.tags.get(OUTCOME)}: {run.tags.get(REASON)}",
+                    hint="`tidegate deliver` begins another",
+                )
             where = standing(claim, run.tags, self._clock.now())
             if where is Standing.LOST:
                 raise Refused(
@@ -248,7 +264,7 @@ class MlflowDeliveries:
     def _run(self, delivery: str) -> StoredRun:
         run = self._store.runs.run(delivery)
         if run is None or MODEL not in run.tags:
-            raise UnknownDelivery(f"there is no delivery {delivery}", hint="`tidegate status` names the last one")
+            raise UnknownDelivery(f"there is no delivery {delivery}", hint="`tidegate history` lists them")
         return run
 
     def _create(
@@ -371,5 +387,5 @@ def _refusal(other: DeliverySummary) -> DeliveryRuns:
     return DeliveryRuns(
         f"delivery {other.id} of {other.name} runs since {other.started:%F %T} UTC"
         f" on {other.host} (process {other.pid})",
-        hint="see `tidegate status`, wait for it, or take it back with `tidegate rollback`",
+        hint="see `tidegate status`, wait for it, or roll it back with `tidegate rollback`",
     )

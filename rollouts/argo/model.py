@@ -237,7 +237,7 @@ def target_revision(rollout: Json, replica_sets: Sequence[Json], revision: int) 
             raise NotPossible(f"unable to find specified revision {revision} in history", hint=f"there are: {known}")
         return found
     if len(own) < 2:
-        raise NotPossible(f'no revision found for rollout "{name}"')
+        raise NotPossible(f'no revision found for rollout "{name}"', hint=f"its revisions: tidegate rollout get {name}")
     return own[1]
 
 

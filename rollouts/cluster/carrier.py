@@ -351,5 +351,5 @@ class Fence:
         who = by.who if by and by.who else "another process"
         return NotTheCarrier(
             f"{name} in {region} is carried by {who} now",
-            hint="see `tidegate status`; wait for it, or take its regions back with `tidegate rollback`",
+            hint="see `tidegate status`; wait for it, or roll its regions back with `tidegate rollback`",
         )

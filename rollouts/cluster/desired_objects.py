@@ -54,7 +54,7 @@ def is_deployed(snapshot: RegionSnapshot, engine: Engine) -> bool:
     if asked_now and snapshot.stable is not None and _image(snapshot) != engine.image:
         raise NotPossible(
             f"version {engine.version} is here already, from another image: {_image(snapshot)}",
-            hint="take it back first, or register a new version",
+            hint="roll it back first, or register a new version",
         )
     if asked_now and snapshot.stable is not None and launch_of(_template(snapshot)) != engine.launch:
         raise NotPossible(

@@ -161,7 +161,7 @@ class ArgoFleet:
     async def _bring_up(self, snapshot: RegionSnapshot, engine: Engine, transaction: ApplyTransaction) -> None:
         if snapshot.argo.paused_by_spec:
             name = self._config.name
-            raise NotPossible(f"somebody holds {name}", hint=f"let it go: tidegate rollout promote {name}")
+            raise NotPossible(f"{name} is paused by hand", hint=f"continue it: tidegate rollout promote {name}")
         manifests = self._render(engine)
         await require_headroom(self._cluster, self._config, snapshot, manifests[-1], engine.version)
         if snapshot.mirror:

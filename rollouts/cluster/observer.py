@@ -273,7 +273,7 @@ def refuse_hopeless(snapshot: RegionSnapshot, what: str) -> None:
     """
     name = snapshot.argo.name
     if snapshot.argo.paused_by_spec:
-        raise NotPossible(f"somebody holds {name}: {what} cannot come about", hint=f"tidegate rollout promote {name}")
+        raise NotPossible(f"{name} is paused by hand: {what} cannot happen", hint=f"tidegate rollout promote {name}")
     # An abort stands in the status until the controller sees what was asked for since.
     if snapshot.observed and (back := rollback_reason(snapshot)):
         raise Overruled(back) if abort_by_others(snapshot) else FleetError(back)

@@ -101,7 +101,7 @@ def analysis_query(slo: Slo, stage: AnalysisStage, windows: AlertWindows) -> Ana
         UsageError: when there is none, when bad events are not told from all, or when a query cannot be narrowed.
     """
     if slo.error_budget == 0:
-        raise UsageError(f"{slo.id} has no error budget to burn", hint="promise less than 100 percent")
+        raise UsageError(f"{slo.id} has no error budget to burn", hint="set an objective below 100 %")
     pairs = [pair for pair in scaled(paging(windows), stage.length) if can_burn(pair, slo.error_budget)]
     if not pairs:
         raise UsageError(f"{slo.id} never burns fast enough to be judged: {1 / slo.error_budget:.3g} times at most")

@@ -78,7 +78,10 @@ def approve(answer: ApprovalOptions) -> str:
     deliveries = open_deliveries(answer.state, answer.tracking_uri)
     summary = deliveries.summary(answer.delivery)
     if summary.ended is not None:
-        raise Refused(f"delivery {answer.delivery} is over: {summary.outcome}: {summary.reason}")
+        raise Refused(
+            f"delivery {answer.delivery} is over: {summary.outcome}: {summary.reason}",
+            hint="`tidegate deliver` begins another",
+        )
     # Said from outside: that a person answers does not mean that the delivery's process lives.
     ledger = deliveries.join(answer.delivery, carries=False)
     events = ledger.recorded()
@@ -101,7 +104,10 @@ def _question(spec: Delivery, plan: Plan, answer: ApprovalOptions, events: Seque
     if answer.asked == FREEZE:
         holding = frozen(spec.freeze, now)
         if holding is None:
-            raise Refused("no freeze holds now", hint="the one who lifts one lifts the one that holds, and no other")
+            raise Refused(
+                "there is no freeze to lift now",
+                hint="an answer to a freeze counts for the one that holds, not for a later one",
+            )
         evidence = freeze_digest(holding.until, holding.reason)
         return ApprovalQuestion.model_validate(
             common | {"terms": (holding.terms,), "evidence": evidence, "since": holding.since}
@@ -122,7 +128,10 @@ def _prover(answer: ApprovalOptions) -> Prover | None:
     if answer.by is not None and prover is not None:
         raise UsageError("--by is for a name without proof", hint="leave it out: the key or the token says who it is")
     if answer.by is None and prover is None and answer.write_statement is None:
-        raise UsageError("who decides?", hint="--ssh-key FILE, an OIDC token, or --by NAME where names are enough")
+        raise UsageError(
+            "an answer takes a proof of who you are, or a name where names are enough",
+            hint="--ssh-key FILE, an OIDC token, or --by NAME where names are enough",
+        )
     return prover
 
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 
 from prometheus_client import Metric
 
 from pipelines.authority.verification import refuse_unanswerable
-from pipelines.delivery_lock import delivery_lock
+from pipelines.delivery_lock import delivery_lock, refuse_second
 from pipelines.events.artifacts import Trials, keep_spec
 from pipelines.events.listeners import EventFile, QueuedListener
 from pipelines.events.writer import limits_of
@@ -25,10 +26,18 @@ from pipelines.spec.trust import Trusted
 from pipelines.state import StateFolder
 from pipelines.statements import Prover
 from pipelines.views.metrics import families
-from tidegate.app.plan import adopt_versions, plan_for, refuse_outdated, resolve_plan
+from rollouts.errors import KubeconfigWrong
+from rollouts.manifests.spec import ArgoFleetSpec
+from tidegate.app.plan import adopt_versions, images_of, plan_for, refuse_outdated, resolve_plan
 from tidegate.app.process import cancelled_by_signals, note
 from tidegate.app.reports import leave_report, report_path
-from tidegate.app.wiring.backends import open_backends, require_packages
+from tidegate.app.wiring.backends import (
+    open_backends,
+    refuse_unready_machine,
+    refuse_users_of_clusters,
+    require_packages,
+)
+from tidegate.app.wiring.fleets import require_contexts
 from tidegate.app.wiring.model import BackendsOpener, DeliveryInputs
 from tidegate.app.wiring.running import (
     DeliveryDisplay,
@@ -90,6 +99,67 @@ def deliver(options: DeliverOptions, display: DeliveryDisplay) -> DeliveryOutcom
     return DeliveryOutcome(result, report_path(inputs.state, result.delivery))
 
 
+@dataclass(frozen=True)
+class DryRun:
+    """What `deliver` would do now."""
+
+    plan: Plan
+    refusals: Sequence[TidegateError]
+    """Why it would not, in the order in which it looks."""
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """That of `deliver`, where it would be refused."""
+        return self.refusals[0].exit_code if self.refusals else ExitCode.DELIVERED
+
+
+def dry_run(options: DeliverOptions) -> DryRun:
+    """Make the plan and look at everything that `deliver` looks at before it begins.
+
+    Writes nothing, starts nothing and asks nobody for a proof. Memory, cores and ports of this machine are left to
+    the engines' start.
+
+    Raises:
+        TidegateError: there is no plan, which `deliver` is refused for too.
+    """
+    spec, registry = options.spec, open_registry(options.state, options.tracking_uri)
+    plan = plan_for(spec, options.spec_path.parent, registry, version=options.version, preview=True)
+    checks = (*_checks_of_start(options), lambda: images_of(plan, spec, registry, trusted_images(options.trusted)))
+    refusals = [error for check in checks if (error := _error_of(check))]
+    # A cluster is looked at where its context is there; else its absence is said already.
+    contexts = any(isinstance(error, KubeconfigWrong) for error in refusals)
+    if isinstance(spec.fleet, ArgoFleetSpec) and not contexts:
+        from tidegate.app.wiring.clusters import refuse_foreign_objects_in_clusters
+
+        refusals += filter(None, [_error_of(lambda: asyncio.run(refuse_foreign_objects_in_clusters(spec)))])
+    return DryRun(plan, refusals)
+
+
+def _checks_of_start(options: DeliverOptions) -> tuple[Callable[[], object], ...]:
+    """What is looked at before a plan is made, in the order of `deliver`."""
+    spec, state = options.spec, StateFolder(options.state)
+    approvers = options.trusted.trust.approvers
+    return (
+        partial(require_packages, options.opener, spec),
+        partial(refuse_users_of_clusters, spec, users=options.users),
+        partial(require_contexts, spec, every=True),
+        partial(refuse_unanswerable, spec, approvers, requester_known=options.requester is not None),
+        partial(refuse_second, state.lock),
+        lambda: open_deliveries(
+            options.state, options.tracking_uri, options.spec_path.parent, leftovers=False
+        ).refuse_live(spec.model.name),
+        lambda: asyncio.run(refuse_unready_machine(spec, state)),
+    )
+
+
+def _error_of(check: Callable[[], object]) -> TidegateError | None:
+    try:
+        check()
+    except TidegateError as error:
+        return error
+    return None
+
+
 async def deliver_plan(
     options: DeliverOptions, plan: Plan, display: DeliveryDisplay, interrupts: Interrupts
 ) -> DeliveryOutcome:
@@ -110,6 +180,9 @@ async def deliver_plan(
 
 def _request_of(options: DeliverOptions) -> _DeliveryRequest:
     require_packages(options.opener, options.spec)
+    if options.opener is open_backends:
+        refuse_users_of_clusters(options.spec, users=options.users)
+        require_contexts(options.spec, every=True)
     refuse_unanswerable(options.spec, options.trusted.trust.approvers, requester_known=options.requester is not None)
     state, folder = StateFolder(options.state), options.spec_path.parent
     return _DeliveryRequest(

@@ -14,9 +14,9 @@ from pipelines.authority.engine_images import TrustedImages, pinned_image
 from pipelines.authority.verification import who_asks
 from pipelines.errors import PlanOutdated
 from pipelines.events.artifacts import digests_of, laid_out
-from pipelines.model import Plan, Resolved
+from pipelines.model import Plan, Resolved, UnresolvedPlan
 from pipelines.plan.engines import planned_engines
-from pipelines.plan.planner import make_plan, other_than_planned, settings_digest
+from pipelines.plan.planner import make_offline_plan, make_plan, other_than_planned, settings_digest
 from pipelines.ports import VersionRegistry
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.policy import golden_set
@@ -87,6 +87,15 @@ def plan_for(
     engine, serving = planned_engines(spec, wanted, champion, tags)
     plan = make_plan(spec, wanted, champion, prompts=len(golden_set(spec, folder)))
     return plan.model_copy(update={"engine": engine, "champion_engine": serving})
+
+
+def offline_plan(spec: Delivery, folder: Path) -> UnresolvedPlan:
+    """The steps of a delivery by this spec, from its files alone: no registry and no cluster is asked.
+
+    Raises:
+        PlanRefused: a stage could not reach a verdict.
+    """
+    return make_offline_plan(spec, prompts=len(golden_set(spec, folder)))
 
 
 def resolve_plan(

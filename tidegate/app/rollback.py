@@ -25,7 +25,7 @@ from rollouts.cluster.carrier import Carrier
 from rollouts.errors import FleetError, NotPossible, NotTheCarrier
 from rollouts.model import Engine, RegionState
 from tidegate.app.process import note, process_name
-from tidegate.app.wiring.fleets import FleetsOpener, standing_fleets
+from tidegate.app.wiring.fleets import FleetsOpener, require_contexts, standing_fleets
 from tidegate.app.wiring.records import RollbackLedger
 from tidegate.core.clock import Clock, SystemClock
 from tidegate.core.errors import ExitCode, OutsideError, Refused, TidegateError, UsageError
@@ -93,6 +93,7 @@ def roll_back_regions(options: RollbackOptions) -> RollbackOutcome:
         UsageError: a region is unknown, or the version cannot be moved to as asked.
         OutsideError: no fleet runs here.
     """
+    require_contexts(options.spec, options.regions)
     return asyncio.run(take_back(options))
 
 
@@ -245,7 +246,9 @@ async def wait_for_local_end(process: int | None, rollback: Rollback) -> list[st
         if process is None or holder(rollback.state.lock) != process:
             return []
         await rollback.clock.sleep(LOOK_SECONDS)
-    return [f"the delivery of process {process} was told to end and has not; it may still move users"]
+    return [
+        f"the delivery of process {process} was told to end and has not; it may still move users: end it, and retry"
+    ]
 
 
 async def stop_remote_delivery(rollback: Rollback) -> DeliverySummary | None:
@@ -268,7 +271,9 @@ async def stop_remote_delivery(rollback: Rollback) -> DeliverySummary | None:
         if known.last is None or known.last.ended is not None or not known.alive:
             return known.last
         await rollback.clock.sleep(1.0)
-    raise OutsideError(f"the delivery of {where} was told to end and has not; it may still move users")
+    raise OutsideError(
+        f"the delivery of {where} was told to end and has not; it may still move users", hint="end it there, and retry"
+    )
 
 
 async def _move_regions(rollback: Rollback, wanted: Mapping[str, str]) -> list[str]:
@@ -367,7 +372,7 @@ async def roll_back_to(target: RollbackTarget, rollback: Rollback) -> list[str]:
     """Every region to that version, once a person has said yes; returns what went wrong.
 
     Raises:
-        UsageError: it is not warm everywhere and may not be started, or nobody can be target.
+        UsageError: it is not warm everywhere and may not be started, or nobody can be asked.
         Refused: the person said no; nothing was changed.
         OutsideError: a region cannot be seen, so it is unknown what would become of it.
     """

@@ -218,7 +218,10 @@ def run_stage(options: StageStepOptions, display: DeliveryDisplay) -> StepResult
     if step.id in done_steps(events):
         return StepResult(step=step.id, done=True, reason="done before", exit_code=ExitCode.DELIVERED)
     if summary.ended is not None:
-        raise Refused(f"delivery {delivery} is over: {summary.outcome}: {summary.reason}")
+        raise Refused(
+            f"delivery {delivery} is over: {summary.outcome}: {summary.reason}",
+            hint="`tidegate deliver` begins another",
+        )
     if options.key is not None and summary.key != options.key:
         raise Refused(
             f"delivery {delivery} was carried on by somebody else since: it has another key than {options.key}",

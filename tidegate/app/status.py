@@ -18,7 +18,7 @@ from pipelines.views.status import DeliveryStatus, FleetSnapshot, PastDelivery, 
 from rollouts.errors import FleetError
 from rollouts.model import CarrierHeartbeat, RegionState
 from tidegate.app.process import note
-from tidegate.app.wiring.fleets import CarriedFleet, FleetsOpener, standing_fleets
+from tidegate.app.wiring.fleets import CarriedFleet, FleetsOpener, require_contexts, standing_fleets
 from tidegate.app.wiring.specs import read_delivery
 from tidegate.app.wiring.stores import open_deliveries
 from tidegate.core.errors import TidegateError
@@ -55,6 +55,7 @@ def status(
     """What is known here of the model's last delivery, and one look at the selected regions. Changes nothing."""
     spec, folder = read_delivery(spec_path), StateFolder(state)
     wanted = select(spec)
+    require_contexts(spec, wanted)
     delivery = read_status(open_deliveries(state, tracking_uri), spec.model.name, folder.unwritten)
     return StatusReport(delivery, asyncio.run(_observe(spec, folder, wanted=wanted)), holder(folder.lock))
 

@@ -7,8 +7,16 @@ from enum import StrEnum
 from typing import Any
 
 from typer._completion_classes import completion_init
+from typer._completion_shared import get_completion_script
 from typer.completion import shell_complete
 
+PROGRAM = "tidegate"
+ZSH_SOURCED = "compdef _tidegate_completion tidegate"
+ZSH_EITHER = f"""if [[ "${{zsh_eval_context[-1]}}" == loadautofunc ]]; then
+  _tidegate_completion "$@"
+else
+  {ZSH_SOURCED}
+fi"""
 VARIABLE = "_TIDEGATE_COMPLETE"
 """Set by the scripts while a shell asks what may come next."""
 
@@ -26,11 +34,15 @@ def complete(root: Any) -> int:
     return _ask(root, os.environ[VARIABLE])
 
 
-def print_script(root: Any, shell: Shell) -> int:
+def print_script(shell: Shell) -> int:
     """Print what a shell reads once."""
-    return _ask(root, f"source_{shell.value}")
+    completion_init()
+    script = get_completion_script(prog_name=PROGRAM, complete_var=VARIABLE, shell=shell.value).strip()
+    # Typer's ends with a call that serves a sourced file alone; compinit loads a file in `fpath` at the first Tab.
+    print(script.replace(ZSH_SOURCED, ZSH_EITHER))
+    return 0
 
 
 def _ask(root: Any, instruction: str) -> int:
     completion_init()
-    return shell_complete(root, {}, "tidegate", VARIABLE, instruction)
+    return shell_complete(root, {}, PROGRAM, VARIABLE, instruction)

@@ -142,7 +142,7 @@ def location_of(asked: RolloutOptions, *, named: bool = True) -> RolloutLocation
     """
     if asked.spec is None:
         if asked.region:
-            raise UsageError("--region: a region of which delivery?", hint="give --spec delivery.yaml too")
+            raise UsageError("--region needs the spec of a delivery", hint="give --spec delivery.yaml too")
         if named and not asked.name:
             raise UsageError("which Rollout?", hint="give its NAME, or --spec delivery.yaml")
         return RolloutLocation(asked.name or "", asked.context, asked.namespace)

@@ -57,6 +57,14 @@ WORDS = {
     "tuple_type": "a list",
 }
 """What pydantic calls a dictionary, an instance, a tuple."""
+CHOICES = ("enum", "literal_error")
+"""What pydantic calls a name that is none of those that may stand there."""
+BYTES_A_LINE = 16 * 1024
+"""On average, in a file whose number of lines is bounded: a long prompt has 4,000 tokens."""
+FEW = 3
+"""Names that a person reads at a glance."""
+SHORTEST_PART = 3
+"""Characters of a part of a name by which the whole name is found: `h100` means nvidia-h100-80gb."""
 QUOTED_CHARACTERS = 80
 """Of a value that is wrong: enough to find it by."""
 _SHAPES = {type(None): "empty", list: "a list", dict: "a mapping", int: "a number", float: "a number"}
@@ -128,6 +136,22 @@ def text_in(path: Path, expected: str, *, most_bytes: int | None = None) -> str:
         return read_text(path, most_bytes=most_bytes)
     except Unreadable as error:
         raise SpecError([unreadable(str(path), error, expected)]) from error
+
+
+def bounded_lines(path: Path, expected: str, *, most: int | None) -> list[str]:
+    """The lines of a file that a person names, when they are not more than `most`; None for any number.
+
+    Raises:
+        SpecError: as `text_in`, or when it has more; says how many it may have.
+    """
+    most_bytes = None if most is None else most * BYTES_A_LINE
+    text = text_in(path, expected, most_bytes=most_bytes)
+    lines = text.splitlines()
+    if most is not None and (len(lines) > most or path.stat().st_size > most * BYTES_A_LINE):
+        found = f"{len(lines):,} lines" if len(lines) > most else f"{path.stat().st_size >> 20:,} MiB"
+        allowed = f"at most {most:,} lines and {most * BYTES_A_LINE >> 20:,} MiB"
+        raise SpecError([Problem(str(path), min(len(lines), most + 1), "", found, f"{expected}, {allowed}")])
+    return lines
 
 
 def unreadable(file: str, error: Unreadable, expected: str) -> Problem:
@@ -355,6 +379,8 @@ def _quoted(found: object, *, whole: bool) -> str:
 def _expected(detail: ErrorDetails, context: dict[str, Any]) -> str:
     if detail["type"] == "value_error":
         return str(context["error"])
+    if detail["type"] in CHOICES:
+        return _one_of(str(detail["input"]), str(context["expected"]))
     if detail["type"] in WORDS:
         return WORDS[detail["type"]]
     if detail["type"] == "too_short":
@@ -362,6 +388,14 @@ def _expected(detail: ErrorDetails, context: dict[str, Any]) -> str:
     if detail["type"] == "string_pattern_mismatch":
         return PATTERNS.get(context["pattern"], f"text that matches {context['pattern']}")
     return _DELTA.sub(_as_duration, detail["msg"].removeprefix("Input should be ").removeprefix("Value error, "))
+
+
+def _one_of(found: str, listed: str) -> str:
+    """The names that may stand there, of many the nearest one first; `listed` is pydantic's list, in quotes."""
+    known = re.findall(r"'([^']*)'", listed)
+    within = [name for name in known if len(found) >= SHORTEST_PART and found.lower() in name.lower()]
+    near = within or difflib.get_close_matches(found.lower(), known, n=1)
+    return f"{near[0]} (the nearest known name), or another of {listed}" if near and len(known) > FEW else listed
 
 
 def _as_duration(bound: re.Match[str]) -> str:

@@ -56,4 +56,6 @@ async def call_with_timeout(seconds: float, call: Callable[[], Result], *, what:
     try:
         return await asyncio.wait_for(call_in_thread(call), seconds)
     except TimeoutError:
-        raise OutsideError(f"{what} did not answer in {seconds:g} s") from None
+        raise OutsideError(
+            f"{what} did not answer in {seconds:g} s", hint="check that it runs and can be reached, and retry"
+        ) from None

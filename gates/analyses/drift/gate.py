@@ -199,7 +199,8 @@ class DriftMonitor:
                 found = len(arm.get(feature, bins.reference))
                 if found != len(bins.reference):
                     raise UsageError(
-                        f"a batch counts {feature} in {found} bins; the reference has {len(bins.reference)}"
+                        f"a batch counts {feature} in {found} bins; the reference has {len(bins.reference)}",
+                        hint="count with the bins of the reference",
                     )
 
     def take(self, batch: Batch, seconds: float) -> None:

@@ -28,7 +28,7 @@ from rollouts.adapters.kube.kubeconfig import (
     read_kubeconfig,
     service_account_credential,
 )
-from rollouts.errors import NoAccess
+from rollouts.errors import KubeconfigWrong, NoAccess
 from tidegate.core.adapters.extras import install_command
 from tidegate.core.clock import Clock
 from tidegate.core.threads import call_in_thread
@@ -96,6 +96,8 @@ SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 BROKEN = (BrokenKubeconfig, OSError, ValueError, KeyError, TypeError, AttributeError, yaml.YAMLError)
 """What comes of a file that is not as it should be, here and in the official client, which checks little."""
 
+OTHER_FILE = "set KUBECONFIG, or give --kubeconfig FILE"
+
 SECRET = re.compile(
     r"""(?<![^\s'"])(?!/)(?=[^\s'"]*\d)(?=[^\s'"]*[A-Z])(?=[^\s'"]*[a-z])[^\s'"]{20,}|(?=[^\s'"/]*\d)[^\s'"/]{20,}"""
 )
@@ -125,7 +127,7 @@ def namespace_of(context: str | None, *, kubeconfig: str | None = None) -> str:
     """The namespace that a context names, or that our pod is in; `default` when neither says.
 
     Raises:
-        NoAccess: when there is no such context.
+        KubeconfigWrong: when there is no such context.
     """
     files = _files(kubeconfig)
     if files is None:
@@ -135,6 +137,23 @@ def namespace_of(context: str | None, *, kubeconfig: str | None = None) -> str:
         return _context(_merged(files), context, files).namespace or "default"
     except BROKEN as error:
         raise _no_access(context, files, error) from None
+
+
+def require_context(context: str | None) -> None:
+    """Be sure, before anybody is asked, that the kubeconfig has that context, or a current one, or that this is a pod.
+
+    Raises:
+        KubeconfigWrong: it has not; names those that it has.
+    """
+    files = _files(None)
+    if files is None:
+        if context or "KUBERNETES_SERVICE_HOST" not in os.environ:
+            raise KubeconfigWrong("there is no kubeconfig, and this is no pod", hint=OTHER_FILE)
+        return
+    try:
+        _context(_merged(files), context, files)
+    except BrokenKubeconfig as error:
+        raise KubeconfigWrong(f"the kubeconfig cannot be used: {files}: {error}", hint=OTHER_FILE) from None
 
 
 def _files(kubeconfig: str | None) -> str | None:
@@ -151,7 +170,7 @@ def _read(context: str | None, files: str | None, now: datetime) -> Credential:
     try:
         if files is None:
             if context or "KUBERNETES_SERVICE_HOST" not in os.environ:
-                raise NoAccess("there is no kubeconfig, and this is no pod", hint="set KUBECONFIG")
+                raise KubeconfigWrong("there is no kubeconfig, and this is no pod", hint=OTHER_FILE)
             return service_account_credential(SERVICE_ACCOUNT, os.environ, good_until=now + REREAD)
         found = _context(_merged(files), context, files)
         if found.needs_plugin:
@@ -175,9 +194,12 @@ def _by_plugin(files: str, context: str) -> Credential:
 
 
 def _merged(files: str) -> Kubeconfig:
-    found = read_kubeconfig(files)
+    try:
+        found = read_kubeconfig(files)
+    except BrokenKubeconfig as error:
+        raise KubeconfigWrong(f"the kubeconfig cannot be used: {error}", hint=OTHER_FILE) from None
     if found is None:
-        raise NoAccess(f"none of the files {files} exists", hint="set KUBECONFIG")
+        raise KubeconfigWrong(f"there is no kubeconfig at {files}", hint=OTHER_FILE)
     return found
 
 
@@ -186,7 +208,9 @@ def _context(found: Kubeconfig, name: str | None, files: str) -> KubeContext:
     wanted = name or found.current
     if wanted is None or wanted not in found.contexts:
         names = ", ".join(sorted(found.contexts)) or "none"
-        raise NoAccess(f"no context {wanted} in {files}", hint=f"it has {names}")
+        if wanted is None:
+            raise KubeconfigWrong(f"{files} has no current context", hint=f"choose one with --context: {names}")
+        raise KubeconfigWrong(f"no context {wanted} in {files}", hint=f"it has {names}")
     return found.context(wanted)
 
 

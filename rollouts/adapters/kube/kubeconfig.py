@@ -22,6 +22,8 @@ from urllib.request import getproxies, proxy_bypass
 
 import yaml
 
+from tidegate.core.files import Unreadable, read_text
+
 
 @dataclass(frozen=True)
 class ApiServer:
@@ -82,6 +84,9 @@ class KubeContext:
         return bool(self.user.get("exec")) and not (self.user.get("token") or self.user.get("tokenFile"))
 
 
+PARTS = ("contexts", "clusters", "users")
+
+
 @dataclass(frozen=True)
 class Kubeconfig:
     """All files of `KUBECONFIG` as one: of entries with one name the first counts."""
@@ -108,22 +113,41 @@ def read_kubeconfig(files: str) -> Kubeconfig | None:
     """Read the files; None when none of them exists.
 
     Raises:
-        BrokenKubeconfig, yaml.YAMLError, OSError: one of them is no kubeconfig.
+        BrokenKubeconfig: one of them is no kubeconfig, or cannot be read.
     """
     current: str | None = None
-    parts: dict[str, dict[str, KubeconfigEntry]] = {"contexts": {}, "clusters": {}, "users": {}}
+    parts: dict[str, dict[str, KubeconfigEntry]] = {part: {} for part in PARTS}
     paths = [Path(each).expanduser() for each in files.split(os.pathsep) if each]
     there = [path for path in paths if path.exists()]
     for path in there:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-        if not isinstance(content, dict):
-            raise BrokenKubeconfig(f"{path} is no kubeconfig")
+        content = _content(path)
         for part, entries in parts.items():
             for entry in content.get(part) or []:
+                if not isinstance(entry, dict) or "name" not in entry:
+                    raise BrokenKubeconfig(f"{path}: `{part}` has an entry without a name")
                 of = entry.get(part.removesuffix("s")) or {}
                 entries.setdefault(entry["name"], KubeconfigEntry(of, path.absolute().parent))
         current = content.get("current-context") or current
     return Kubeconfig(current, **parts) if there else None
+
+
+def _content(path: Path) -> dict[str, Any]:
+    """What a file holds; an error says where it is wrong, and never what stands there."""
+    try:
+        content = yaml.safe_load(read_text(path))
+    except Unreadable as error:
+        raise BrokenKubeconfig(f"{path}: {error}") from None
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        where = f"{path}:{mark.line + 1}: not YAML at column {mark.column + 1}" if mark else f"{path}: not YAML"
+        raise BrokenKubeconfig(where) from None
+    except yaml.YAMLError:
+        raise BrokenKubeconfig(f"{path}: not YAML") from None
+    if content is None:
+        raise BrokenKubeconfig(f"{path}: an empty file")
+    if not isinstance(content, dict) or not any(isinstance(content.get(part), list) for part in PARTS):
+        raise BrokenKubeconfig(f"{path}: a file without contexts, clusters and users")
+    return content
 
 
 def credential_of(context: KubeContext, *, good_until: datetime | None) -> Credential:

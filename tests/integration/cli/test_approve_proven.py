@@ -110,7 +110,7 @@ def test_whose_word_would_not_count_is_told_so_and_writes_nothing(tidegate: Tide
         (["--ssh-key", str(opened.keys["mallory"])], "no key of allowed_signers made the signature"),
         (["--ssh-key", str(opened.keys["cy"])], "who asked for the delivery does not count"),
         (["--ssh-key", str(opened.keys["ann"]), "--by", "bob"], "--by is for a name without proof"),
-        ([], "who decides?"),
+        ([], "an answer takes a proof of who you are, or a name where names are enough"),
     ):
         said = tidegate("approve", opened.id, "wave@2", *words)
         assert (said.code, why in said.err) == (2, True), said.err
@@ -125,7 +125,7 @@ def test_an_answer_that_is_copied_counts_once_and_for_nothing_else(tidegate: Tid
     heard = opened.heard()
     assert (len(heard.heard), heard.enough) == (1, False)
     verdict = {"gate": "latency", "outcome": "fail", "reason": "", "numbers": {}, "region": "eu-west-1"}
-    opened.append(Event(at=now(), step="canary@eu-west-1/10", kind="verdict", message="", data=verdict))
+    opened.append(Event(at=now(), step="canary@eu-west-1/50", kind="verdict", message="", data=verdict))
     assert [each.why for each in opened.heard().ignored] == ["it was signed for another evidence"] * 2
 
 

@@ -48,12 +48,56 @@ def test_a_plan_as_a_comment_is_told_whether_there_is_one_or_not(
     assert (said.code, said.err) == (0, "")
     mark, head = said.out.splitlines()[:2]
     assert (mark, head) == ("<!-- tidegate plan delivery.yaml -->", f"### models:/{name}/2 → eu-west-1, us-east-1")
-    registered.write_text(registered.read_text().replace("requests_per_second: 20,", "requests_per_second: 2,"))
+    registered.write_text(registered.read_text().replace("within: 10m", "within: 20s"))
     said = tidegate("plan", "delivery.yaml", "--output", "markdown")
     assert said.code == 2
     assert said.out.splitlines()[:2] == [mark, "### No plan for delivery.yaml"]
     assert "but the stage ends after" in said.out
     assert "but the stage ends after" in said.err
+
+
+def test_a_plan_offline_asks_no_registry(tidegate: Tidegate, registered: Path, tmp_path: Path) -> None:
+    online = tidegate("plan", "delivery.yaml", "-o", "json").json
+    said = tidegate("plan", "delivery.yaml", "--offline", "-o", "json", "--tracking-uri", "http://127.0.0.1:1")
+    assert (said.code, said.err) == (0, "")
+    assert said.json["steps"] == online["steps"]
+    assert "version" not in said.json
+    text = tidegate("plan", "delivery.yaml", "--offline", "--state", str(tmp_path / "fresh"))
+    assert text.out.splitlines()[0].endswith("; champion was not looked up (--offline)")
+    assert not (tmp_path / "fresh").exists()
+
+
+def test_a_dry_run_makes_nothing(tidegate: Tidegate, delivery: Path, tmp_path: Path) -> None:
+    said = tidegate("deliver", "delivery.yaml", "--dry-run", "--state", str(tmp_path / "fresh"))
+    assert said.code == 2
+    assert not (tmp_path / "fresh").exists()
+
+
+def test_the_champion_is_not_delivered_again(tidegate: Tidegate, registered: Path, name: str) -> None:
+    for words in (["deliver"], ["deliver", "--dry-run"]):
+        said = tidegate(*words, "delivery.yaml", "--version", "1")
+        assert (said.code, said.out) == (2, "")
+        assert f"models:/{name}/1 is the champion, and nobody has recorded which engine serves it" in said.err
+
+
+def test_a_dry_run_says_that_another_delivery_runs(tidegate: Tidegate, registered: Path, state: Path) -> None:
+    uri = embedded_uri(state)
+    plan = plan_for(read_delivery(registered), registered.parent, MlflowRegistry(uri))
+    ledger = MlflowDeliveries(uri).open_delivery(plan.version, plan.champion, spec_digest="d")
+    dry = tidegate("deliver", "delivery.yaml", "--dry-run")
+    said = tidegate("deliver", "delivery.yaml")
+    ledger.close("rolled-back", "gate quality: worse")
+    assert (dry.code, said.code) == (2, 2)
+    assert f"`deliver` would not begin: {said.err.split(': ', 1)[1]}" in dry.out
+    assert tidegate("history", "delivery.yaml", "-o", "name").out.count("\n") == 1
+
+
+def test_a_dry_run_of_what_may_begin_is_its_plan(tidegate: Tidegate, registered: Path) -> None:
+    before = tidegate("history", "delivery.yaml").out
+    said = tidegate("deliver", "delivery.yaml", "--dry-run", "-o", "json")
+    assert (said.code, said.json["refusals"]) == (0, [])
+    assert said.json["steps"] == tidegate("plan", "delivery.yaml", "-o", "json").json["steps"]
+    assert tidegate("history", "delivery.yaml").out == before
 
 
 def test_planning_changes_no_alias(tidegate: Tidegate, registered: Path, name: str) -> None:
@@ -69,10 +113,10 @@ def test_a_plan_without_a_challenger_says_what_is_missing(tidegate: Tidegate, de
 
 
 def test_a_plan_that_could_never_decide_is_refused(tidegate: Tidegate, registered: Path) -> None:
-    registered.write_text(registered.read_text().replace("requests_per_second: 20,", "requests_per_second: 2,"))
+    registered.write_text(registered.read_text().replace("within: 10m", "within: 20s"))
     said = tidegate("plan", "delivery.yaml")
     assert said.code == 2
-    refused = r"tidegate: \w+@eu-west-1[/\d]*: gate errors needs about [\d,]+ requests .* but the stage ends after \d+m"
+    refused = r"tidegate: \w+@eu-west-1[/\d]*: gate \w+ needs about [\d,]+ \w+ .* but the stage ends after \d+s"
     assert re.match(refused, said.err)
     assert "one of: `within` of at least " in said.err
 

@@ -59,6 +59,28 @@ def heard(monkeypatch: pytest.MonkeyPatch) -> Iterator[Posted]:
         yield receiver
 
 
+def test_a_plan_and_a_dry_run_say_what_a_delivery_refuses(
+    tidegate: Tidegate, servers: FakeServers, name: str, state: Path
+) -> None:
+    assert tidegate("deliver", "delivery.yaml", "--dry-run").code == 0
+    registry = MlflowRegistry(embedded_uri(state))
+    registry.mark(registry.resolve(name, "2"), {ENGINE_IMAGE: "registry.example/llm:2"})
+    said = tidegate("deliver", "delivery.yaml")
+    reason = said.err.split(": ", 1)[1]
+    assert (said.code, "names its engine image by a tag" in reason) == (2, True)
+    for words in (["plan"], ["deliver", "--dry-run"]):
+        told = tidegate(*words, "--file", "delivery.yaml")
+        assert (told.code, f"`deliver` would not begin: {reason}" in told.out) == (2, True), told
+    mark_images(registry, name)
+
+
+def test_a_dry_run_says_that_a_region_is_away(tidegate: Tidegate, servers: FakeServers) -> None:
+    servers.vanish("us-east-1")
+    told = tidegate("deliver", "delivery.yaml", "--dry-run")
+    assert told.code == 4
+    assert f"`deliver` would not begin: {servers.urls['us-east-1']} cannot be reached" in told.out
+
+
 def test_a_delivery_to_clusters_and_back(
     tidegate: Tidegate, servers: FakeServers, heard: Posted, name: str, page: Path
 ) -> None:

@@ -44,8 +44,8 @@ def test_a_step_does_nothing_for_the_one_who_has_another_key(tidegate: Tidegate,
 
 
 def test_a_delivery_names_its_version(tidegate: Tidegate, registered: Path) -> None:
-    said = tidegate("stage", "open", "-f", "delivery.yaml", "--version", "1", "--output", "json")
-    assert said.json["version"] == "1"
+    said = tidegate("stage", "open", "-f", "delivery.yaml", "--version", "2", "--output", "json")
+    assert said.json["version"] == "2"
 
 
 def test_a_step_needs_a_fleet_that_stays(tidegate: Tidegate, opened: str) -> None:
@@ -59,7 +59,7 @@ def test_a_step_needs_a_fleet_that_stays(tidegate: Tidegate, opened: str) -> Non
 @pytest.mark.parametrize(
     ("step", "complaint"),
     [
-        ("canary@mars/10", "`canary@mars/10` is no step of this delivery; one of: canary@eu-west-1/10,"),
+        ("canary@mars/10", "`canary@mars/10` is no step of this delivery; one of: canary@eu-west-1/50,"),
         ("canry --region eu-west-1", "`canry` is no stage; one of: build, deploy"),
         ("canary --region mars --weight 10", "`canary@mars/10` is no step"),
         ("bake --wave 3", "`bake@3` is no step of this delivery; one of: bake@1, bake@2"),
@@ -82,7 +82,7 @@ def test_an_answer_stands_in_the_ledger(tidegate: Tidegate, opened: str, name: s
 
 
 def test_an_answer_that_helps_nobody_is_refused(tidegate: Tidegate, opened: str) -> None:
-    assert "asks nobody for `wave@3`" in tidegate("approve", opened, "wave@3", "--by", "ann").err
+    assert "has no approval for `wave@3`" in tidegate("approve", opened, "wave@3", "--by", "ann").err
     assert "a refusal needs a reason" in tidegate("approve", opened, "wave@2", "--refuse", "--by", "ann").err
 
 
@@ -101,4 +101,4 @@ def test_what_is_alive_is_not_resumed_and_what_is_over_neither(tidegate: Tidegat
 
 def test_a_delivery_that_nobody_opened_is_told(tidegate: Tidegate, registered: Path) -> None:
     said = tidegate("stage", "build", "--delivery", "abc")
-    assert (said.code, said.err) == (2, "tidegate: there is no delivery abc; `tidegate status` names the last one\n")
+    assert (said.code, said.err) == (2, "tidegate: there is no delivery abc; `tidegate history` lists them\n")

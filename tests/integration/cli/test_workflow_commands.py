@@ -148,7 +148,11 @@ def test_watch_tells_every_step_and_exits_as_the_delivery_ended(tidegate: Tidega
 
 def test_watch_of_what_is_not_there(tidegate: Tidegate, hub: Hub) -> None:
     said = tidegate("workflow", "watch", "support-llm-9-abcde", "-f", SPEC)
-    assert (said.code, said.err) == (2, "tidegate: there is no workflow support-llm-9-abcde here\n")
+    assert (said.code, said.err) == (
+        2,
+        "tidegate: there is no workflow support-llm-9-abcde here; "
+        "see `kubectl get workflows`, or name another --context\n",
+    )
 
 
 def test_a_spec_without_a_workflow_says_so(tidegate: Tidegate, delivery: Path) -> None:

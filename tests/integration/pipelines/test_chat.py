@@ -29,8 +29,8 @@ BY_THE_ENGINE = {
     "cut": "broke off its answer",
     "vanish": "broke off its answer",
     "hang": "took too long to answer",
-    "nonsense": "answers what nobody can read",
-    "other-form": "answers what nobody can read",
+    "nonsense": "answers what is no OpenAI response",
+    "other-form": "answers what is no OpenAI response",
     "page": "broke off its answer after 0 tokens",
     "mid-error": "broke off its answer with: out of memory",
 }

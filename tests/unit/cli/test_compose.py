@@ -58,7 +58,9 @@ def test_a_golden_set_that_is_wrong_is_told_when_the_spec_is_read(started: Path)
 
 def test_prompts_that_are_missing_are_told_when_the_spec_is_read(started: Path) -> None:
     (started / "prompts.txt").unlink()
-    with pytest.raises(SpecError, match=r"prompts.txt: found no such file; expected one prompt a line"):
+    with pytest.raises(
+        SpecError, match=r"traffic.prompts: found prompts.txt: no such file; expected the path of a file"
+    ):
         read_delivery(started / "delivery.yaml")
 
 
@@ -66,5 +68,5 @@ def test_nobody_plays_users_whose_questions_are_unknown(tmp_path: Path) -> None:
     spec = parse_spec(NO_PROMPTS, Delivery, file="delivery.yaml")
     with pytest.raises(UsageError) as caught:
         start_users(spec, tmp_path, StateFolder(tmp_path), NoHost())  # type: ignore[arg-type]
-    assert str(caught.value) == "the spec does not say what users ask; set traffic.prompts"
+    assert str(caught.value) == "--users needs prompts to send; set traffic.prompts"
     assert list(tmp_path.iterdir()) == []

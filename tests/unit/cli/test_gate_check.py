@@ -87,7 +87,7 @@ def test_a_file_with_wrong_lines_is_not_judged_and_every_line_is_named(
         ([], "the evidence is in a file or in Prometheus; give either --evidence or --prometheus"),
         (["--evidence", "a", "--prometheus", "http://b"], "the evidence is in a file or in Prometheus"),
         (["--evidence", "nowhere.jsonl"], "nowhere.jsonl: found no such file"),
-        (["--prometheus", "http://localhost:1"], "--prometheus needs to know whom to ask about"),
+        (["--prometheus", "http://localhost:1"], "--prometheus needs a region and two versions"),
     ],
 )
 def test_what_cannot_be_asked_is_a_usage_error(

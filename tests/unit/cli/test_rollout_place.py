@@ -47,7 +47,7 @@ def test_what_is_said_overrules_the_spec() -> None:
     ("what", "complaint"),
     [
         (asked(), "which Rollout"),
-        (asked("chat", region="eu-west-1"), "a region of which delivery"),
+        (asked("chat", region="eu-west-1"), "--region needs the spec of a delivery"),
         (asked(spec=CLUSTERS), "found no region; expected one of eu-west-1, us-east-1, ap-south-1"),
         (asked(spec=CLUSTERS, region="mars"), "found region 'mars'; expected one of"),
         (asked(spec=LOCAL, region="eu-west-1"), "the fleet of this delivery is no cluster"),

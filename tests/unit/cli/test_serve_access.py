@@ -27,7 +27,7 @@ def test_webhooks_from_elsewhere_leave_the_page_on_the_loopback() -> None:
 
 
 def test_a_page_for_others_needs_a_login(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"would be shown to the one who reaches it; give --page-token FILE"):
+    with pytest.raises(UsageError, match=r"would be open to anyone who can reach it; give --page-token FILE"):
         places(ListenOptions("127.0.0.1:0", page="0.0.0.0:0"))
     (tmp_path / "token").write_text(f"{TOKEN}\n")
     assert places(ListenOptions("127.0.0.1:0", page="0.0.0.0:0", token=tmp_path / "token"))[1] == "0.0.0.0"

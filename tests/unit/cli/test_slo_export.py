@@ -101,7 +101,7 @@ def test_a_wrong_option_is_one_line(
 
 def test_a_delivery_without_promises_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert export(spec(tmp_path, slos=""), tmp_path / "slo") == 2
-    assert "has no `slos`; add what it promises under `slos`" in capsys.readouterr().err
+    assert "has no `slos`; add objectives under `slos`" in capsys.readouterr().err
 
 
 def test_a_file_is_no_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

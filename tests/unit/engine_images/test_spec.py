@@ -109,8 +109,9 @@ def test_a_vllm_whose_arguments_nobody_described_is_not_built() -> None:
 
 
 def test_an_unknown_accelerator_is_refused_with_the_known_ones() -> None:
-    assert "accelerator: found 'nvidia-h1000'; expected 'cpu', 'nvidia-t4'" in problem(
-        "vllm: {version: 0.32.0}\naccelerator: nvidia-h1000"
+    assert (
+        "accelerator: found 'nvidia-h1000'; expected nvidia-h100-80gb (the nearest known name), or another of 'cpu', "
+        in problem("vllm: {version: 0.32.0}\naccelerator: nvidia-h1000")
     )
 
 
@@ -142,8 +143,9 @@ def test_batch_sizes_to_warm_are_written_once_and_in_order(sizes: str) -> None:
 
 
 def test_an_unknown_way_to_compile_is_refused_with_the_known_ones() -> None:
-    assert "expected 'default', 'none', 'reduce-overhead' or 'max-autotune'" in problem(
-        "vllm: {version: 0.32.0}\ncompile: {mode: max}"
+    assert (
+        "expected max-autotune (the nearest known name), or another of 'default', 'none', 'reduce-overhead'"
+        in problem("vllm: {version: 0.32.0}\ncompile: {mode: max}")
     )
 
 

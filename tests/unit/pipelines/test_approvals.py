@@ -202,7 +202,7 @@ def test_an_answer_that_nobody_waits_for_is_refused(tmp_path: Path) -> None:
     plan, started = world.plan, Event(at=world.now(), step="deploy@us-east-1", kind="started", message="")
     refuse_useless(plan, [], "wave@2")
     refuse_useless(plan, [], "freeze")
-    with pytest.raises(UsageError, match="asks nobody for `wave@3`; it asks for: wave@2; or freeze"):
+    with pytest.raises(UsageError, match="has no approval for `wave@3`; it asks for: wave@2; or freeze"):
         refuse_useless(plan, [], "wave@3")
     with pytest.raises(Refused, match="deploy@us-east-1 has begun already"):
         refuse_useless(plan, [started], "wave@2")

@@ -335,4 +335,4 @@ def test_somebody_elses_delivery_is_carried_on_by_those_whom_the_spec_names() ->
     assert "cy is not of risk" in heir("{by: {groups: [risk]}}", requester=ANN, person=CY)
     assert "must be one of risk" in heir("{by: {groups: [risk]}}", requester=ANN, by="bob")
     assert heir("{by: names}", by="bob") == ""
-    assert "who carries it on?" in heir("{by: names}")
+    assert "resuming this delivery takes a name or a proof of who you are" in heir("{by: names}")

@@ -94,7 +94,9 @@ def test_everybody_who_asks_prometheus_gets_the_address_that_he_can_reach(
 def test_an_address_that_is_none_is_told() -> None:
     with pytest.raises(SpecError, match=r"fleet.regions.us-east-1.prometheus.url: found 'nowhere'; expected text that"):
         delivery(("https://prometheus.us-east-1.example.com", "nowhere"))
-    with pytest.raises(SpecError, match=r"prometheus.argo: found an unknown key; expected one of tenant, ca, auth, url,"):
+    with pytest.raises(
+        SpecError, match=r"prometheus.argo: found an unknown key; expected one of tenant, ca, auth, url,"
+    ):
         delivery(("https://prometheus.us-east-1.example.com", "{url: http://a:1, argo: http://b:1}"))
 
 

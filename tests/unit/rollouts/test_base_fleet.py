@@ -135,7 +135,7 @@ async def test_a_rollback_does_not_wait_for_an_engine_that_starts() -> None:
     deploying = asyncio.create_task(fleet.deploy(an_engine("2")))
     await begun.wait()
     assert versions(await fleet.rollback(None)) == ("1", None, None)
-    with pytest.raises(NotPossible, match="version 2 was taken back while it started"):
+    with pytest.raises(NotPossible, match="version 2 was rolled back while it started"):
         await deploying
 
 

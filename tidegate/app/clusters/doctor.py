@@ -19,7 +19,7 @@ from rollouts.manifests.manifest import Release
 from rollouts.manifests.spec import ArgoFleetSpec
 from tidegate.app.plan import require_files_for_pods
 from tidegate.app.process import note
-from tidegate.app.wiring.fleets import cluster_client, prometheus_of
+from tidegate.app.wiring.fleets import cluster_client, prometheus_of, require_contexts
 from tidegate.app.wiring.specs import read_spec
 from tidegate.app.wiring.stores import open_deliveries
 from tidegate.app.wiring.trust import trust_next_to, trusted_images
@@ -104,6 +104,7 @@ def examine(spec_path: Path, asked: DoctorOptions) -> Examination:
             "`doctor` examines clusters; this spec has its fleet on this machine", hint="set `fleet.kind: argo`"
         )
     wanted = asked.select(spec) or tuple(fleet.regions)
+    require_contexts(spec, wanted)
     given = _Spec(spec, fleet, trust_next_to(spec_path.parent), _last_delivery(spec, asked))
     return Examination(spec, asyncio.run(_look(given, wanted, asked.controller_namespace)))
 

@@ -129,7 +129,9 @@ async def _follow(client: Cluster, name: str, tell: Tell) -> WorkflowState:
             if change.kind is WatchEventType.DELETED:
                 raise OutsideError(f"workflow {name} was deleted", hint="its delivery's ledger says how far it came")
             if change.kind is WatchEventType.SYNCED and last is None:
-                raise UsageError(f"there is no workflow {name} here")
+                raise UsageError(
+                    f"there is no workflow {name} here", hint="see `kubectl get workflows`, or name another --context"
+                )
             if change.kind not in (WatchEventType.ADDED, WatchEventType.MODIFIED):
                 continue
             now = workflow_state(change.object)

@@ -32,7 +32,7 @@ from rollouts.errors import FleetError
 from rollouts.manifests.spec import ArgoFleetSpec
 from slo.kubernetes.pod_monitor import scrape_timeout
 from tidegate.app.process import note
-from tidegate.app.wiring.engines.providers import engine_provider
+from tidegate.app.wiring.engines.providers import engine_provider, require_engine_environment
 from tidegate.app.wiring.fleets import running_host
 from tidegate.app.wiring.model import Backends, BackendsOpener, DeliveryInputs, file_tokenizer
 from tidegate.app.wiring.specs import on_this_machine
@@ -85,14 +85,37 @@ def require_packages(opener: BackendsOpener, spec: Delivery | None = None) -> No
     require("openai", "tokenizers")
 
 
+def refuse_users_of_clusters(spec: Delivery, *, users: bool) -> None:
+    """Users are played for a fleet on this machine only.
+
+    Raises:
+        UsageError: they are asked for, and the fleet is clusters.
+    """
+    if users and isinstance(spec.fleet, ArgoFleetSpec):
+        raise UsageError(
+            "--users generates load for a fleet on this machine only",
+            hint="leave it out: a cluster's gateway does not say which version answered",
+        )
+
+
+async def refuse_unready_machine(spec: Delivery, state: StateFolder) -> None:
+    """Look whether engines could be started here, in the regions of the spec; nothing of clusters.
+
+    Raises:
+        OutsideError: the engine environment is not there.
+        Refused: the fleet that runs here has other regions.
+    """
+    if isinstance(spec.fleet, ArgoFleetSpec):
+        return
+    require_engine_environment()
+    if host := await running_host(state.root):
+        _require_regions(host, spec.regions.names)
+
+
 @asynccontextmanager
 async def _cluster_backends(wanted: DeliveryInputs, fleet: ArgoFleetSpec) -> AsyncIterator[Backends]:
     """Clusters that are there already, each with its own Prometheus."""
-    if wanted.users:
-        raise UsageError(
-            "users are played for a fleet on this machine only",
-            hint="leave --users out: a cluster's gateway does not say which version answered",
-        )
+    refuse_users_of_clusters(wanted.spec, users=wanted.users)
     # Not above: most of it is Kubernetes' client, which a fleet on this machine never needs.
     from tidegate.app.wiring.clusters import open_clusters
 
@@ -242,7 +265,7 @@ def start_users(spec: Delivery, folder: Path, state: StateFolder, host: FleetHos
         UsageError: when the spec has no users' prompts.
     """
     if spec.traffic is None or spec.traffic.prompts is None:
-        raise UsageError("the spec does not say what users ask", hint="set traffic.prompts")
+        raise UsageError("--users needs prompts to send", hint="set traffic.prompts")
     prompts, records = folder / spec.traffic.prompts, state.traffic / f"{spec.metadata.name}.jsonl"
     _freeze_topics(spec, prompts, records)
     return start_load(

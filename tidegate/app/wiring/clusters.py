@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 
 from pipelines.plan.region_objects import place_of, rendering, routes_of
-from pipelines.run.regions import foreign_objects_in
+from pipelines.run.regions import foreign_objects_in, refuse_foreign_objects
 from pipelines.spec.delivery import Delivery
 from rollouts.adapters.kube.client import connect
 from rollouts.cluster.carrier import Carrier
@@ -129,6 +129,18 @@ def foreign_objects_in_clusters(spec: Delivery, fleet: ArgoFleetSpec) -> Mapping
     except TidegateError as error:
         note(f"the clusters were not looked at: {error}")
         return {}
+
+
+async def refuse_foreign_objects_in_clusters(spec: Delivery) -> None:
+    """Look once at every region, as a delivery does before its first write; nothing of a fleet on this machine.
+
+    Raises:
+        NotOurs: objects of others stand where the delivery's would be.
+        FleetError: a region does not answer.
+    """
+    if isinstance(spec.fleet, ArgoFleetSpec):
+        async with open_clusters(spec, spec.fleet, patience=timedelta(0), counted=False) as fleets:
+            await refuse_foreign_objects(fleets.values())
 
 
 async def _foreign_objects_by_region(spec: Delivery, fleet: ArgoFleetSpec) -> Mapping[str, Sequence[ForeignObject]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -12,6 +12,7 @@ from pipelines.ports import Fleet
 from pipelines.spec.delivery import Delivery
 from pipelines.state import StateFolder
 from rollouts.cluster.carrier import Carrier
+from rollouts.errors import KubeconfigWrong
 from rollouts.manifests.spec import ArgoFleetSpec
 from rollouts.model import CarrierHeartbeat
 from tidegate.core.clock import SystemClock
@@ -57,6 +58,36 @@ async def standing_fleets(
         return
     host = await running_host(state.root)
     yield {region: host.fleet(region) for region in host.regions()} if host else {}
+
+
+def require_contexts(spec: Delivery, regions: Collection[str] = (), *, every: bool = False) -> None:
+    """Look for the contexts of the regions in the kubeconfig before anybody is asked; nothing of a fleet here.
+
+    Args:
+        spec: the delivery.
+        regions: only these; none for all.
+        every: whether each of them must be there; else one is enough, and the others are reported as out of reach.
+
+    Raises:
+        KubeconfigWrong: one that must be there is not.
+    """
+    fleet = spec.fleet
+    if not isinstance(fleet, ArgoFleetSpec):
+        return
+    from rollouts.adapters.kube.credentials import require_context
+
+    wrong: dict[str, KubeconfigWrong] = {}
+    wanted = regions or spec.regions.names
+    for region in wanted:
+        try:
+            require_context(fleet.regions[region].context or None)
+        except KubeconfigWrong as error:
+            wrong[region] = error
+    if wrong and (every or len(wrong) == len(wanted)):
+        region, first = next(iter(wrong.items()))
+        # Of a file that is wrong as a whole, no region is to be named.
+        same = len(wanted) > 1 and len({str(each) for each in wrong.values()}) == 1 and len(wrong) == len(wanted)
+        raise first if same else KubeconfigWrong(f"{region}: {first.message}", hint=first.hint)
 
 
 async def running_host(state: Path) -> FleetHost | None:

@@ -12,7 +12,7 @@ from pipelines.events.history import plan_of, spec_file_of
 from pipelines.plan.planner import refuse_other_files
 from pipelines.ports import Deliveries
 from pipelines.spec.delivery import Delivery, LocalFleet
-from pipelines.spec.policy import files_elsewhere, golden_set, not_for_a_spec, root_of, user_prompts
+from pipelines.spec.policy import files_elsewhere, golden_set, missing_files, not_for_a_spec, root_of, user_prompts
 from registry.adapters.mlflow_address import limit_calls
 from registry.model import Event
 from registry.model_files import digest_files
@@ -29,7 +29,7 @@ ROOT_VARIABLE = "TIDEGATE_ROOT"
 
 def read_delivery(path: Path, *, kept_below: Path | None = None) -> Delivery:
     """As `read_spec`, and with it every file that it names: what is wrong is said before anything starts."""
-    spec = read_spec(path, kept_below=kept_below)
+    spec = read_spec(path, kept_below=kept_below, files_needed=True)
     limit_calls(spec.patience.call.total_seconds())
     golden_set(spec, path.parent)
     user_prompts(spec, path.parent)
@@ -38,7 +38,9 @@ def read_delivery(path: Path, *, kept_below: Path | None = None) -> Delivery:
     return spec
 
 
-def read_spec(path: Path, *, kept_below: Path | None = None, served: bool = True) -> Delivery:
+def read_spec(
+    path: Path, *, kept_below: Path | None = None, served: bool = True, files_needed: bool = False
+) -> Delivery:
     """The spec, when everything in it is its author's to say: its files, variables, addresses and plugins.
 
     Args:
@@ -46,6 +48,7 @@ def read_spec(path: Path, *, kept_below: Path | None = None, served: bool = True
         kept_below: the folder to which a delivery's own copy was brought. A trust file that came with it is none:
             then the one in the working folder is read, where TIDEGATE_TRUST names none.
         served: whether its engine is to be served, which a torch module is not.
+        files_needed: whether the files that it names must be there.
 
     Raises:
         SpecError: with every problem, each with its line.
@@ -58,6 +61,8 @@ def read_spec(path: Path, *, kept_below: Path | None = None, served: bool = True
     def odds(spec: Delivery) -> Iterator[SpecConflict]:
         yield from not_for_a_spec(spec, trusted.trust.spec)
         yield from files_elsewhere(spec, path.parent, root)
+        if files_needed:
+            yield from missing_files(spec, path.parent)
 
     spec = load_spec(path, Delivery, also=odds)
     if served:

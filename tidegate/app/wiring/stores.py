@@ -25,7 +25,9 @@ LEDGER_KEY = "TIDEGATE_LEDGER_KEY"
 """The path of the private key that signs what this process writes into ledgers."""
 
 
-def open_deliveries(state: Path, tracking_uri: str | None, spec_folder: Path | None = None) -> MlflowDeliveries:
+def open_deliveries(
+    state: Path, tracking_uri: str | None, spec_folder: Path | None = None, *, leftovers: bool = True
+) -> MlflowDeliveries:
     """The ledgers of all deliveries, signed and believed as the environment says.
 
     What a process before this one could not write is written first.
@@ -35,13 +37,14 @@ def open_deliveries(state: Path, tracking_uri: str | None, spec_folder: Path | N
         tracking_uri: of MLflow.
         spec_folder: where a person's own spec lies, with a trust file next to it if there is one; never where one
             lies that came from MLflow: without it the one in the working folder is read, if there is one.
+        leftovers: whether to write what a process before this one could not.
     """
     from registry.adapters.mlflow_deliveries import MlflowDeliveries
 
     seal = seal_from(os.environ.get(LEDGER_KEY))
     believed = believed_by(trust_next_to(spec_folder or Path()))
     deliveries = MlflowDeliveries(registry_uri(state, tracking_uri), seal=seal, believed=believed)
-    if (unwritten := StateFolder(state).unwritten).exists():
+    if leftovers and (unwritten := StateFolder(state).unwritten).exists():
         write_leftovers(unwritten, deliveries, open_registry(state, tracking_uri), note)
     return deliveries
 

@@ -103,7 +103,7 @@ def listening_sockets(listen: ListenOptions) -> Iterator[Listeners]:
     page = host_and_port(listen.page) if listen.page else (host, port) if _is_loopback(host) else _next_port(port)
     if not _is_loopback(page[0]) and not listen.login.required:
         raise UsageError(
-            f"the page at {page[0]}:{page[1]} would be shown to the one who reaches it",
+            f"the page at {page[0]}:{page[1]} would be open to anyone who can reach it",
             hint="give --page-token FILE or --page-user-header NAME, or --page 127.0.0.1:PORT",
         )
     with ExitStack() as stack:

@@ -194,7 +194,7 @@ def _of_prometheus(judged: GateSet, url: str, asked: PrometheusTarget) -> CheckR
     from tidegate import PrometheusSource
 
     if not (asked.region and asked.stable and asked.canary):
-        raise UsageError("--prometheus needs to know whom to ask about", hint="give --region, --stable and --canary")
+        raise UsageError("--prometheus needs a region and two versions", hint="give --region, --stable and --canary")
     if not url.startswith(("http://", "https://")):
         raise UsageError(f"--prometheus: found {url!r}; expected an address such as http://localhost:9090")
     # A name and password in the address is how it was asked before there was a file for them.

@@ -49,7 +49,7 @@ def try_notifications(
         return _show(spec, environment, output=output)
     unset = [each.variable for each in spec.notify if not environment.get(each.variable)]
     if unset:
-        raise UsageError(f"not set: {', '.join(unset)}", hint="or look with --dry-run")
+        raise UsageError(f"not set: {', '.join(unset)}", hint="or use --dry-run, which needs none")
     return _try(spec, sender or http_sender(), environment, output=output)
 
 

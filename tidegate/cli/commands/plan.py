@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,57 +17,99 @@ from pipelines.spec.delivery import Delivery
 from registry.model import ModelVersion
 from rollouts.manifests.spec import ArgoFleetSpec
 from rollouts.model import ForeignObject
-from tidegate.app.plan import images_of, plan_for
+from tidegate.app.plan import images_of, offline_plan, plan_for
 from tidegate.app.wiring.specs import read_delivery
 from tidegate.app.wiring.stores import open_registry
 from tidegate.app.wiring.trust import trust_next_to, trusted_images
-from tidegate.cli.output import PlanOutput, print_data
-from tidegate.cli.views.plan import (
-    plan_markdown,
-    print_plan,
-    refusal_markdown,
-)
-from tidegate.core.errors import ExitCode, TidegateError
+from tidegate.cli.output import OutputForm, PlanOutput, print_data, say
+from tidegate.cli.views.plan import AnyPlan, plan_markdown, print_plan, refusal_markdown
+from tidegate.core.errors import ExitCode, Refused, TidegateError
 from tidegate.core.text import in_bytes
 
 if TYPE_CHECKING:
     from pipelines.plan.scrapes import Scraped
 
 
-def show_plan(spec_path: Path, state: Path, tracking_uri: str | None, *, output: PlanOutput) -> int:
-    """Print the plan with what stands in its way where clusters can be reached.
+@dataclass(frozen=True)
+class _Shown:
+    """A plan, and what stands in its way."""
+
+    spec: Delivery
+    plan: AnyPlan
+    refusals: Sequence[TidegateError] = ()
+    """Why `deliver` would not begin."""
+    scraped: Sequence[Scraped] = ()
+    foreign_objects: Mapping[str, Sequence[ForeignObject]] = field(default_factory=dict)
+
+    @property
+    def exit_code(self) -> int:
+        """That of `deliver`, where it would be refused."""
+        if self.refusals:
+            return int(self.refusals[0].exit_code)
+        return int(ExitCode.USAGE if self.foreign_objects else ExitCode.DELIVERED)
+
+
+def show_plan(spec_path: Path, state: Path, tracking_uri: str | None, *, offline: bool, output: PlanOutput) -> int:
+    """Print the plan with what stands in its way where clusters can be reached; `offline` asks nobody.
 
     Raises:
         TidegateError: there is no plan; as Markdown that is printed too, since a comment must say so.
     """
-    try:
+    with _no_plan_told(spec_path, output):
         spec = read_delivery(spec_path)
-        registry = open_registry(state, tracking_uri)
-        plan = plan_for(spec, spec_path.parent, registry, preview=True)
-        if trusted := trusted_images(trust_next_to(spec_path.parent)):
-            images_of(plan, spec, registry, trusted)
+        if offline:
+            found = _Shown(spec, offline_plan(spec, spec_path.parent))
+        else:
+            found = _planned(spec, spec_path, state, tracking_uri)
+    return _show(found, spec_path, output)
+
+
+def show_dry_run(
+    spec: Delivery, spec_path: Path, plan: Plan, refusals: Sequence[TidegateError], output: OutputForm
+) -> int:
+    """Print the plan of a delivery, and every reason for which it would not begin now."""
+    return _show(_Shown(spec, plan, refusals), spec_path, output)
+
+
+def _planned(spec: Delivery, spec_path: Path, state: Path, tracking_uri: str | None) -> _Shown:
+    registry = open_registry(state, tracking_uri)
+    plan = plan_for(spec, spec_path.parent, registry, preview=True)
+    refusals: list[TidegateError] = []
+    try:
+        images_of(plan, spec, registry, trusted_images(trust_next_to(spec_path.parent)))
+    except Refused as error:
+        refusals.append(error)
+    return _Shown(spec, plan, refusals, _scraped(spec), _foreign_objects(spec))
+
+
+@contextmanager
+def _no_plan_told(spec_path: Path, output: PlanOutput) -> Iterator[None]:
+    try:
+        yield
     except TidegateError as error:
         if output is PlanOutput.MARKDOWN:
             print(refusal_markdown(str(spec_path), str(error)), end="")
         raise
-    seen, foreign_objects = _scraped(spec), _foreign_objects(spec)
-    code = int(ExitCode.USAGE if foreign_objects else ExitCode.DELIVERED)
+
+
+def _show(found: _Shown, spec_path: Path, output: OutputForm) -> int:
     if output.is_data:
-        print_data(_as_data(plan, spec, seen, foreign_objects), output)
-        return code
-    held = [_adoption(each) for each in _without_digests(plan)]
-    held += [*(_held(each) for each in engine_counts(spec)), *(each.warning for each in seen if each.warning)]
-    held += [line for line in (nobody_ends_it(spec), *engine_notes(spec)) if line]
-    if plan.engine and plan.champion_engine:
-        held += [f"engine.{each}" for each in engine_changes(plan.champion_engine, plan.engine)]
-    held += [f"{region}: {each}: `deliver` refuses" for region, others in foreign_objects.items() for each in others]
-    if output is PlanOutput.MARKDOWN:
-        print(plan_markdown(plan, str(spec_path), held), end="")
-        return code
-    print_plan(plan)
-    for line in held:
-        print(line)
-    return code
+        print_data(_as_data(found), output)
+        return found.exit_code
+    spec = found.spec
+    lines = [_adoption(each) for each in _without_digests(found.plan)]
+    lines += [*(_held(each) for each in engine_counts(spec)), *(each.warning for each in found.scraped if each.warning)]
+    lines += [line for line in (nobody_ends_it(spec), *engine_notes(spec)) if line]
+    lines += _engine_lines(found.plan)
+    lines += [f"{region}: {each}: `deliver` refuses" for region, all_ in found.foreign_objects.items() for each in all_]
+    lines += [f"`deliver` would not begin: {error}" for error in found.refusals]
+    if output.value == PlanOutput.MARKDOWN.value:
+        print(plan_markdown(found.plan, str(spec_path), lines), end="")
+        return found.exit_code
+    print_plan(found.plan)
+    for line in lines:
+        say(line)
+    return found.exit_code
 
 
 def _foreign_objects(spec: Delivery) -> Mapping[str, Sequence[ForeignObject]]:
@@ -90,24 +134,34 @@ def _scraped(spec: Delivery) -> Sequence[Scraped]:
     return asyncio.run(scraped(spec, {region: prometheus_of(fleet, region) for region in fleet.regions}))
 
 
-def _as_data(
-    plan: Plan, spec: Delivery, seen: Sequence[Scraped], foreign_objects: Mapping[str, Sequence[ForeignObject]]
-) -> dict[str, object]:
+def _as_data(found: _Shown) -> dict[str, object]:
+    plan, spec = found.plan, found.spec
     steps = [step.model_dump(mode="json") | {"id": step.id} for step in plan.steps]
     engines = [each.model_dump(mode="json") for each in engine_counts(spec)]
     told = {"steps": steps, "expected_seconds": plan.expected_seconds, "engines": engines}
-    told |= {"scraped": [each.as_data() for each in seen]} if seen else {}
-    named = {region: [each.model_dump(mode="json") for each in others] for region, others in foreign_objects.items()}
     unproven = [{"model": each.uri, "size_bytes": each.size_bytes} for each in _without_digests(plan)]
     told |= {"adopts": unproven} if unproven else {}
+    told |= {"refusals": [str(error) for error in found.refusals]}
+    told |= {"scraped": [each.as_data() for each in found.scraped]} if found.scraped else {}
+    others = found.foreign_objects
+    named = {region: [each.model_dump(mode="json") for each in there] for region, there in others.items()}
     told |= {"foreign_objects": named, "strangers": named} if named else {}  # codespell:ignore strangers
     told |= {"engine_notes": list(engine_notes(spec))} if spec.engine.image else {}
     told |= {"guard": guard_image(spec) or None} if isinstance(spec.fleet, ArgoFleetSpec) else {}
     return plan.model_dump(mode="json") | told
 
 
-def _without_digests(plan: Plan) -> list[ModelVersion]:
+def _without_digests(plan: AnyPlan) -> list[ModelVersion]:
+    if not isinstance(plan, Plan):
+        return []
     return [version for version in (plan.champion, plan.version) if not version.digest]
+
+
+def _engine_lines(plan: AnyPlan) -> list[str]:
+    """What differs between the engine in production and the one to deliver."""
+    if isinstance(plan, Plan) and plan.engine and plan.champion_engine:
+        return [f"engine.{each}" for each in engine_changes(plan.champion_engine, plan.engine)]
+    return []
 
 
 def _adoption(version: ModelVersion) -> str:

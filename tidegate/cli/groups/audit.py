@@ -49,7 +49,7 @@ def verify(
       tidegate audit verify c28ef0c2fd4347d8a6cec0bb904568a8 --head 9f86d081884c7d65...
     """
     if (delivery is None) != every or (every and spec is None):
-        raise UsageError("which delivery?", hint="name one, or say --all with --file and the spec")
+        raise UsageError("which delivery?", hint="name one, or give --all and --file SPEC")
     if head and every:
         raise UsageError("--head is of one delivery", hint="name it")
     from tidegate.app.audit import NotedChain

@@ -39,6 +39,9 @@ def deliver(
     state: State = STATE,
     tracking_uri: Tracking = None,
     output: As = Output.TEXT,
+    dry: Annotated[
+        bool, typer.Option("--dry-run", help="Print the plan and what would be refused now; write and start nothing.")
+    ] = False,
     users: Annotated[
         bool, typer.Option("--users", help="Generate the load that `traffic` in the spec describes.")
     ] = False,
@@ -59,11 +62,13 @@ def deliver(
     """Deliver the challenger to all regions, or roll it back.
 
     Starts engines, shifts user traffic, moves MLflow aliases. When a gate fails, on an error and on
-    Ctrl-C, all regions go back to the champion. Changes no files of a model version.
+    Ctrl-C, all regions go back to the champion. Changes no files of a model version. With --dry-run the exit code is
+    that of the refusal, or 0.
 
     \b
     Examples:
       tidegate deliver delivery.yaml
+      tidegate deliver delivery.yaml --dry-run
       tidegate deliver delivery.yaml --users --output json
       tidegate deliver delivery.yaml --metrics-address 0.0.0.0:9464
       tidegate deliver delivery.yaml --ci
@@ -72,6 +77,7 @@ def deliver(
     from tidegate.app.process import host_and_port
     from tidegate.app.wiring.specs import read_delivery
     from tidegate.cli.ci import errors_told, reports_wanted
+    from tidegate.cli.commands.plan import show_dry_run
     from tidegate.cli.credentials import prover_of
     from tidegate.cli.views.console import PlainConsole
     from tidegate.cli.views.delivery import follow
@@ -82,7 +88,7 @@ def deliver(
     with errors_told(reports, lambda: display.story):
         delivery = read_delivery(spec)
         # Not above: a wrong spec is reported before anything heavy is imported.
-        from tidegate.app.deliver import DeliverOptions
+        from tidegate.app.deliver import DeliverOptions, dry_run
         from tidegate.app.deliver import deliver as run
 
         options = DeliverOptions(
@@ -97,6 +103,9 @@ def deliver(
             metrics=host_and_port(metrics_address),
             requester=prover_of(proof),
         )
+        if dry:
+            found = dry_run(options)
+            return show_dry_run(delivery, spec, found.plan, found.refusals, output)
         outcome = run(options, display)
     reports.tell(display.story, outcome.result.delivery)
     return print_outcome(outcome, display, output=output)
@@ -196,24 +205,33 @@ def approve(
     return 0
 
 
+@spread
 def plan(
+    *,
     spec: Spec = SPEC,
     state: State = STATE,
     tracking_uri: Tracking = None,
     trust: TrustFile = None,  # noqa: ARG001 - its callback passes it on
+    offline: Annotated[
+        bool, typer.Option("--offline", help="Use the spec and its files only; ask no registry and no cluster.")
+    ] = False,
     output: Annotated[PlanOutput, typer.Option("-o", "--output", help="Output format.")] = PlanOutput.TEXT,
 ) -> int:
     """Show each step, what its gates need, and how long it takes. Changes nothing.
 
+    Exits with 2 when the plan, or a version or an object in a cluster, is one that `deliver` refuses.
+    `deliver --dry-run` also checks this machine and whether another delivery runs.
+
     \b
     Examples:
       tidegate plan delivery.yaml
+      tidegate plan delivery.yaml --offline
       tidegate plan delivery.yaml --output json
       tidegate plan delivery.yaml --output markdown > comment.md
     """
     from tidegate.cli.commands.plan import show_plan
 
-    return show_plan(spec, state, tracking_uri, output=output)
+    return show_plan(spec, state, tracking_uri, offline=offline, output=output)
 
 
 @spread
@@ -354,10 +372,12 @@ def confirm_move(question: str) -> None:
         Refused: the answer is no.
     """
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise UsageError(f"production would move ({question}), and nobody can be asked here", hint="add --yes")
+        raise UsageError(
+            f"production would move ({question}), and there is no terminal to confirm it on", hint="add --yes"
+        )
     print(f"{question}\nMove production? [y/N] ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise Refused("nothing was changed")
+        raise Refused("not confirmed: nothing was changed")
 
 
 def print_outcome(outcome: DeliveryOutcome, display: DeliveryDisplay, *, output: OutputForm) -> int:

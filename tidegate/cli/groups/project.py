@@ -120,9 +120,7 @@ def schema(kind: Annotated[str, typer.Argument(help="delivery, trust, gates, bat
     return print_schema(kind)
 
 
-def completion(
-    ctx: typer.Context, shell: Annotated[Shell, typer.Argument(help="The shell.", show_default=False)]
-) -> int:
+def completion(shell: Annotated[Shell, typer.Argument(help="The shell.", show_default=False)]) -> int:
     """Print the completion script of a shell.
 
     \b
@@ -131,7 +129,7 @@ def completion(
       tidegate completion zsh > "${fpath[1]}/_tidegate"
       tidegate completion fish > ~/.config/fish/completions/tidegate.fish
     """
-    return print_script(ctx.find_root().command, shell)
+    return print_script(shell)
 
 
 @spread

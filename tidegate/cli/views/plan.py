@@ -8,7 +8,7 @@ from math import exp
 
 from gates.planning.forecast import LIKELY
 from gates.traffic import Assumptions, GateForecast
-from pipelines.model import GatePlan, Plan, PlanStep
+from pipelines.model import GatePlan, Plan, PlanStep, UnresolvedPlan
 from tidegate.core.durations import duration
 from tidegate.core.text import table_cell
 
@@ -86,7 +86,17 @@ def _mark(forecast: GateForecast) -> str:
 PLAN_COLUMNS = ("step", "about", *COLUMNS)
 
 
-def plan_rows(plan: Plan) -> Iterator[tuple[str, ...]]:
+AnyPlan = Plan | UnresolvedPlan
+
+
+def _versions(plan: AnyPlan) -> tuple[str, str]:
+    """What is delivered, and what it is compared with."""
+    if isinstance(plan, Plan):
+        return _subject(plan), f"champion is version {plan.in_production}"
+    return f"models:/{plan.model}@{plan.origin}", f"{plan.target} was not looked up (--offline)"
+
+
+def plan_rows(plan: AnyPlan) -> Iterator[tuple[str, ...]]:
     """One for each gate of each step, at most as long as `PLAN_COLUMNS`; gates like those of another step once."""
     told: dict[tuple[GatePlan, ...], str] = {}
     for step in plan.steps:
@@ -98,19 +108,19 @@ def _subject(plan: Plan) -> str:
     return f"engine {plan.on_trial} of {plan.version.uri}" if plan.is_engine_change else plan.version.uri
 
 
-def approvals(plan: Plan) -> Iterator[str]:
+def approvals(plan: AnyPlan) -> Iterator[str]:
     """Which steps wait for people."""
     for step in plan.steps:
         if step.approvals:
             yield f"{step.id} waits for an approval of {', '.join(step.approvals)}"
 
 
-def whole_time(plan: Plan) -> str:
+def whole_time(plan: AnyPlan) -> str:
     """How long all of it takes."""
     return f"about {duration(plan.expected_seconds)} when every gate answers as soon as it can"
 
 
-def plan_notes(plan: Plan) -> list[str]:
+def plan_notes(plan: AnyPlan) -> list[str]:
     """What a reader must know to read the rows."""
     shown = [forecast for step in plan.steps for gate in step.gates for forecast in gate.forecasts]
     return forecast_notes(shown, Assumptions()) if shown else []
@@ -129,10 +139,11 @@ def _rows(step: PlanStep) -> Iterator[tuple[str, ...]]:
         yield first
 
 
-def plan_markdown(plan: Plan, spec: str, more: Sequence[str] = ()) -> str:
+def plan_markdown(plan: AnyPlan, spec: str, more: Sequence[str] = ()) -> str:
     """The comment; `spec` is the file's name as it was given, `more` are lines that stand next to the approvals."""
-    head = f"{_subject(plan)} → {', '.join(plan.regions)}"
-    champion = f"{whole_time(plan).capitalize()}. The champion is version {plan.in_production}."
+    version, champion = _versions(plan)
+    head = f"{version} → {', '.join(plan.regions)}"
+    champion = f"{whole_time(plan).capitalize()}. The {champion}."
     parts = [
         [_marker_line(spec), f"### {table_cell(head)}"],
         [table_cell(champion)],
@@ -157,7 +168,7 @@ def _marker_line(spec: str) -> str:
     return f"<!-- tidegate plan {spec} -->"
 
 
-def _table(plan: Plan) -> Iterator[str]:
+def _table(plan: AnyPlan) -> Iterator[str]:
     yield f"| {' | '.join(PLAN_COLUMNS)} |"
     yield "|---" * len(PLAN_COLUMNS) + "|"
     for row in plan_rows(plan):
@@ -165,7 +176,7 @@ def _table(plan: Plan) -> Iterator[str]:
         yield f"| {' | '.join(table_cell(cell) for cell in filled)} |"
 
 
-def print_plan(plan: Plan) -> None:
+def print_plan(plan: AnyPlan) -> None:
     """The plan as a table on stdout."""
     from rich.table import Table
 
@@ -177,7 +188,8 @@ def print_plan(plan: Plan) -> None:
     for row in plan_rows(plan):
         table.add_row(*row)
     console = PlainConsole(file=sys.stdout, width=None if sys.stdout.isatty() else 150)
-    head = f"{_subject(plan)} -> {', '.join(plan.regions)}; champion is version {plan.in_production}"
+    version, champion = _versions(plan)
+    head = f"{version} -> {', '.join(plan.regions)}; {champion}"
     console.print(head, soft_wrap=True)
     console.print(table)
     for line in approvals(plan):

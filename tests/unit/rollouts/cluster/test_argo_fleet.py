@@ -403,7 +403,7 @@ class TestEnginesThatDoNotCome:
     async def test_a_rollout_that_somebody_holds_is_left_alone(self, region: ClusterRegion) -> None:
         await region.fleet.deploy(an_image("1"))
         region.edit_rollout(lambda rollout: rollout["spec"].update(paused=True))
-        with pytest.raises(NotPossible, match="somebody holds"):
+        with pytest.raises(NotPossible, match="is paused by hand"):
             await region.fleet.deploy(an_image("2"))
 
     async def test_an_object_that_the_server_will_never_take_is_refused_at_once(self) -> None:

@@ -20,9 +20,15 @@ from fakes.kube.server import FakeTransport
 
 from rollouts.adapters.kube import credentials
 from rollouts.adapters.kube.client import KubeClient
-from rollouts.adapters.kube.credentials import SECRET, CredentialProvider, credential_provider, namespace_of
+from rollouts.adapters.kube.credentials import (
+    SECRET,
+    CredentialProvider,
+    credential_provider,
+    namespace_of,
+    require_context,
+)
 from rollouts.adapters.kube.kubeconfig import ApiServer, Credential, KubeconfigEntry, KubeContext, credential_of
-from rollouts.errors import NoAccess, Unauthorized
+from rollouts.errors import KubeconfigWrong, NoAccess, Unauthorized
 from rollouts.kube.resources import CONFIG_MAPS, PODS
 
 SERVER = ApiServer("https://x", proxy="http://user:hunter2@proxy")
@@ -282,12 +288,48 @@ async def test_an_unknown_context_is_told_with_the_known_ones(both: str, time: S
 
 
 async def test_without_any_kubeconfig(tmp_path: Path, time: SimulatedTime) -> None:
-    with pytest.raises(NoAccess, match="no kubeconfig, and this is no pod; set KUBECONFIG"):
+    with pytest.raises(KubeconfigWrong, match="no kubeconfig, and this is no pod; set KUBECONFIG"):
         await credential_provider(None, clock=time).credential()
-    with pytest.raises(NoAccess, match="exists; set KUBECONFIG"):
+    with pytest.raises(KubeconfigWrong, match=r"there is no kubeconfig at .*/none; set KUBECONFIG"):
         await credential_provider(None, clock=time, kubeconfig=str(tmp_path / "none")).credential()
-    with pytest.raises(NoAccess):
+    with pytest.raises(KubeconfigWrong):
         namespace_of(None, kubeconfig=str(tmp_path / "none"))
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "config: an empty file"),
+        (b"a: [s3cret", "config:1: not YAML at column 11"),
+        (b"just words", "config: a file without contexts, clusters and users"),
+        (b"\xff\xfea\x00", "config: UTF-16 text"),
+        (b"contexts: [words]", "config: `contexts` has an entry without a name"),
+    ],
+    ids=["empty", "no-yaml", "words", "utf-16", "no-name"],
+)
+def test_a_file_that_is_no_kubeconfig_is_wrong_usage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes, said: str
+) -> None:
+    (tmp_path / "config").write_bytes(content)
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
+    with pytest.raises(KubeconfigWrong) as caught:
+        require_context(None)
+    assert caught.value.message == f"the kubeconfig cannot be used: {tmp_path}/{said}"
+    assert caught.value.exit_code == 2
+
+
+def test_a_context_is_looked_for_before_anybody_is_asked(both: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBECONFIG", both)
+    require_context("eu")
+    with pytest.raises(KubeconfigWrong, match=f"no context ap in {both}; it has eu, us"):
+        require_context("ap")
+
+
+def test_without_a_current_context_one_is_to_be_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    content = config(eu={}, us={}) | {"current-context": ""}
+    monkeypatch.setenv("KUBECONFIG", written(tmp_path / "config", content))
+    with pytest.raises(KubeconfigWrong, match="no current context; choose one with --context: eu, us"):
+        require_context(None)
 
 
 @pytest.mark.parametrize(

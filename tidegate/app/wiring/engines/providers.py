@@ -82,6 +82,17 @@ def local_engines(
     )
 
 
+def require_engine_environment() -> None:
+    """Look whether the environment of engines on this machine is there.
+
+    Raises:
+        OutsideError: it is not; the hint says how to make it.
+    """
+    from engine_images.adapters.environment import find_engine_environment
+
+    find_engine_environment()
+
+
 def torch_builds(timeout_seconds: float) -> tuple[EngineEnvironment, BuildRunner]:
     """The engine environment, and what builds torch modules in it.
 

@@ -63,7 +63,7 @@ def export_slos(spec_path: Path, target: Path, asked: ExportOptions, *, output: 
 
 def _export_request(spec: Delivery, path: Path, asked: ExportOptions) -> ExportRequest:
     if not spec.slos:
-        raise UsageError(f"{path} has no `slos`", hint="add what it promises under `slos`")
+        raise UsageError(f"{path} has no `slos`", hint="add objectives under `slos`")
     return ExportRequest(
         delivery=spec.metadata.name,
         promises=spec.slos,
