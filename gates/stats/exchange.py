@@ -183,7 +183,7 @@ def _exact(log_h: Array, pool: Array, drawn: Array) -> Array:
     h = np.exp(log_h)
     mean = np.einsum("djk,dk->dj", h, pool) / total
     excess = h / mean[..., None] - 1
-    degree = int(drawn.max())
+    degree = max(int(drawn.max()), 1)
     sums = [np.zeros_like(mean)]
     power = excess * pool[:, None, :]
     for _ in range(degree):
@@ -199,7 +199,12 @@ def _exact(log_h: Array, pool: Array, drawn: Array) -> Array:
         # The share of choices that hold `order` given requests; 0 once that is more than are drawn.
         ratio = ratio * np.maximum(drawn[:, None] - order + 1, 0) / np.maximum(total - order + 1, 1)
         answer = answer + ratio * symmetric[order]
-    return np.asarray(drawn[:, None] * np.log(mean) + np.log(answer))
+    # A forecast feeds parts of requests, for which the identities may leave nothing; real counts never do.
+    none = (answer <= 0).any(axis=-1)
+    logs = drawn[:, None] * np.log(mean) + np.log(np.where(none[:, None], 1, answer))
+    if none.any():
+        logs[none] = _saddlepoint(log_h[none], pool[none], drawn[none])
+    return np.asarray(logs)
 
 
 def _saddlepoint(log_h: Array, pool: Array, drawn: Array) -> Array:

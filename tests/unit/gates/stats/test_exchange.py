@@ -152,6 +152,19 @@ def test_nasty_counts_give_numbers(canary: list[float], stable: list[float], odd
     assert np.isfinite(found).all()
 
 
+@given(
+    pool=st.lists(st.floats(0.01, 4), min_size=3, max_size=6),
+    share=st.floats(0.05, 1),
+    data=st.data(),
+)
+def test_parts_of_requests_lie_between_the_weights(pool: list[float], share: float, data: st.DataObject) -> None:
+    """As a forecast feeds them, where users are few."""
+    log_h = np.asarray(data.draw(st.lists(LOG_WEIGHT, min_size=len(pool), max_size=len(pool))))
+    drawn = share * sum(pool)
+    found = log_mean(log_h[None], np.asarray(pool), np.asarray(drawn))
+    assert drawn * log_h.min() - 0.5 <= found[0] <= drawn * log_h.max() + 0.5
+
+
 def test_one_arm_alone_is_no_evidence() -> None:
     log_h = np.log([[0.5, 1, 3]])
     for counts in ([0.0, 0, 7], [4.0, 0, 30], [0.0, 0, 0]):
