@@ -15,7 +15,7 @@ UNFINISHED = ".artifact.uploading."
 
 
 class FolderFiles:
-    """A `ArtifactFiles` of addresses that `folder_of` takes."""
+    """An `ArtifactFiles` of addresses that `folder_of` takes."""
 
     def listed(self, address: str) -> Mapping[str, int]:
         folder = folder_of(address)

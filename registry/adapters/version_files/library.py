@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class LibraryFiles:
-    """A `ArtifactFiles`."""
+    """An `ArtifactFiles`."""
 
     def __init__(self, uri: str) -> None:
         """`uri` is that of the store, which knows where runs have their artifacts."""

@@ -12,7 +12,7 @@ from registry.ports import ArtifactFiles
 
 
 class ServerFiles:
-    """A `ArtifactFiles`. What lies elsewhere, such as in a bucket, is left to another one."""
+    """An `ArtifactFiles`. What lies elsewhere, such as in a bucket, is left to another one."""
 
     def __init__(self, server: MlflowServer, elsewhere: ArtifactFiles) -> None:
         self._server, self._elsewhere = server, elsewhere

@@ -98,7 +98,7 @@ def test_a_plan_that_is_edited_or_taken_out_is_found(tidegate: Tidegate, opened:
 def test_a_swapped_spec_is_in_the_audit(tidegate: Tidegate, opened: str, client: Any, tmp_path: Path) -> None:
     lax = tmp_path / "lax" / "delivery.yaml"
     lax.parent.mkdir()
-    lax.write_text((tmp_path / "delivery.yaml").read_text().replace("max_increase: 1pp", "max_increase: 99pp"))
+    lax.write_text((tmp_path / "delivery.yaml").read_text().replace("max_increase: 10pp", "max_increase: 99pp"))
     client.log_artifact(opened, str(lax), "spec")
     said = tidegate("audit", "verify", opened)
     assert said.code == 5

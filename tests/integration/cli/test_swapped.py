@@ -29,7 +29,7 @@ def test_a_spec_that_was_swapped_is_not_run(
 ) -> None:
     lax = tmp_path / "lax" / "delivery.yaml"
     lax.parent.mkdir()
-    lax.write_text(registered.read_text().replace("max_increase: 1pp", "max_increase: 99pp"))
+    lax.write_text(registered.read_text().replace("max_increase: 10pp", "max_increase: 99pp"))
     assert lax.read_text() != registered.read_text()
     log(state, opened, lax, "spec")
     for command in ("build", "close"):

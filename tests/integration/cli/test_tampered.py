@@ -6,7 +6,8 @@ One row for each: what is done, what the next step says, and what `tidegate audi
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -55,17 +56,28 @@ class Scene:
     def audit(self) -> Said:
         return self.tidegate("audit", "verify", self.delivery)
 
-    def tags(self, step: str, kind: str) -> list[tuple[str, str]]:
-        """The events of that step and kind, as MLflow keeps them."""
+    def events(self, step: str, kind: str) -> list[dict[str, str]]:
+        """The events of that step and kind, each as MLflow keeps it: in one tag, or in several where it is long."""
         tags = self.client.get_run(self.delivery).data.tags
-        mine = [(key, text) for key, text in sorted(tags.items()) if key.startswith(EVENT)]
-        return [pair for pair in mine if (told := _event(pair[1])) and (told["step"], told["kind"]) == (step, kind)]
+        found: dict[str, dict[str, str]] = {}
+        for key in sorted(key for key in tags if key.startswith(EVENT)):
+            found.setdefault(re.sub(r"\.\d+of", ".of", key), {})[key] = tags[key]
+        told = [(parts, _event("".join(parts.values()))) for parts in found.values()]
+        return [parts for parts, event in told if event and (event["step"], event["kind"]) == (step, kind)]
 
     def edit(self, step: str, kind: str, old: str, new: str) -> None:
         """Change an event by hand, where it says `old`."""
-        key, text = next(pair for pair in self.tags(step, kind) if old in pair[1])
-        self.client.set_tag(self.delivery, key, text.replace(old, new))
-        self.undo.append(lambda: self.client.set_tag(self.delivery, key, text))
+        parts = next(parts for parts in self.events(step, kind) if old in "".join(parts.values()))
+        text = "".join(parts.values()).replace(old, new)
+        for key, before in list(parts.items())[:-1]:
+            self.client.set_tag(self.delivery, key, text[: len(before)])
+            text = text[len(before) :]
+        self.client.set_tag(self.delivery, list(parts)[-1], text)
+        self.undo.append(lambda: self.put_back(parts))
+
+    def put_back(self, parts: Mapping[str, str]) -> None:
+        for key, text in parts.items():
+            self.client.set_tag(self.delivery, key, text)
 
     def add(self, step: str, kind: str, **data: object) -> None:
         """An event of the right look, behind all others."""
@@ -76,9 +88,10 @@ class Scene:
 
     def take_out(self, step: str, kind: str) -> None:
         """Delete the first event of that step and kind."""
-        key, text = self.tags(step, kind)[0]
-        self.client.delete_tag(self.delivery, key)
-        self.undo.append(lambda: self.client.set_tag(self.delivery, key, text))
+        parts = self.events(step, kind)[0]
+        for key in parts:
+            self.client.delete_tag(self.delivery, key)
+        self.undo.append(lambda: self.put_back(parts))
 
     def swap(self, path: str, text: str) -> None:
         """Put another file in the place of one that was kept."""
@@ -190,8 +203,8 @@ def swapped_image(scene: Scene) -> None:
 
 def swapped_terms(scene: Scene) -> None:
     """The digest of the gates' settings, so that other settings would fit."""
-    (_, started) = scene.tags("delivery", "started")[0]
-    gates = _event(started)["data"]["resolved"]["gates"]  # type: ignore[index]  # it was read a moment ago
+    started = scene.events("delivery", "started")[0]
+    gates = _event("".join(started.values()))["data"]["resolved"]["gates"]  # type: ignore[index]  # it was read a moment ago
     scene.edit("delivery", "started", gates, "0" * 64)
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from engine_images.accelerators import GIBIBYTE, Accelerator
 from engine_images.arguments.values import ArgumentValue
-from engine_images.checks.files import ArtifactFiles
+from engine_images.checks.files import VersionFiles
 from engine_images.checks.servable import obstacles
 from engine_images.choices import CompileMode
 from engine_images.memory import Tensor
@@ -30,8 +30,8 @@ WHOLE = {
 }
 
 
-def version(config: dict[str, Any] = LLAMA_8B, **changes: Any) -> ArtifactFiles:
-    whole = ArtifactFiles(
+def version(config: dict[str, Any] = LLAMA_8B, **changes: Any) -> VersionFiles:
+    whole = VersionFiles(
         sizes=WHOLE,
         documents={"config.json": config, "tokenizer_config.json": {}},
         tensors={"model.safetensors": tuple(tensors_of(config))},
@@ -40,7 +40,7 @@ def version(config: dict[str, Any] = LLAMA_8B, **changes: Any) -> ArtifactFiles:
     return replace(whole, **changes)
 
 
-def found(files: ArtifactFiles, *, on: Accelerator = Accelerator.H100, **args: ArgumentValue) -> list[str]:
+def found(files: VersionFiles, *, on: Accelerator = Accelerator.H100, **args: ArgumentValue) -> list[str]:
     named = {"max-model-len": 8192} | {name.replace("_", "-"): value for name, value in args.items()}
     settings = EngineSettings(vllm=VllmSpec(version="0.32.0", args=named), accelerator=on)
     return [str(obstacle) for obstacle in obstacles(files, settings, machine_bytes=64 * GIBIBYTE)]

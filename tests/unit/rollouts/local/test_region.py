@@ -171,7 +171,7 @@ async def test_a_rollback_does_not_wait_for_an_engine_that_starts() -> None:
         await asyncio.sleep(0)
     state = await region.rollback("6")
     assert state.phase is RegionPhase.STEADY
-    with pytest.raises(NotPossible, match="taken back while it started"):
+    with pytest.raises(NotPossible, match="rolled back while it started"):
         await deploy
     assert not region.on_trial
 
