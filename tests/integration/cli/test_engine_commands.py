@@ -97,13 +97,21 @@ def test_inspect_of_an_image_that_is_no_engine_is_one_line(tidegate: Tidegate, t
 
     said = tidegate("engine", "inspect", "base")
 
-    assert (said.code, said.err) == (2, "tidegate: no image of an engine: it has no layer titled `engine`\n")
+    assert (said.code, said.err) == (
+        2,
+        "tidegate: no image of an engine: it has no layer titled `engine`;"
+        " name an image that `tidegate engine build` packed\n",
+    )
 
 
 def test_a_path_without_a_layout_is_one_line(tidegate: Tidegate) -> None:
     said = tidegate("engine", "inspect", "./nowhere:7")
 
-    assert (said.code, said.err) == (2, "tidegate: ./nowhere is no OCI layout: it has no file `oci-layout`\n")
+    assert (said.code, said.err) == (
+        2,
+        "tidegate: ./nowhere is no OCI layout: it has no file `oci-layout`;"
+        " name the folder that `tidegate engine build --layout` wrote\n",
+    )
 
 
 def test_diff_tells_what_differs(tidegate: Tidegate, layout: Path) -> None:

@@ -151,8 +151,8 @@ def test_further_back_has_to_be_said_and_confirmed(spec: Path, there: Clusters) 
     refused = rollback(spec, there, "--to", "previous")
     assert (refused.returncode, refused.stdout) == (2, "")
     assert refused.stderr == (
-        "tidegate: production would move (eu-west-1: 2 -> 1 (warm); us-east-1: 2 -> 1 (warm)), and nobody can be asked"
-        " here; add --yes\n"
+        "tidegate: production would move (eu-west-1: 2 -> 1 (warm); us-east-1: 2 -> 1 (warm)), and there is no"
+        " terminal to confirm it on; add --yes\n"
     )
     assert there.versions() == ["2", "2"]
     said = rollback(spec, there, "--to", "previous", "--yes")

@@ -92,5 +92,5 @@ def test_a_context_that_no_one_knows_is_told(
         "KUBECONFIG", str(write_kubeconfig(tmp_path / "kubeconfig", {"elsewhere": "http://127.0.0.1:9"}, b""))
     )
     said = rollout(tidegate, "diff")
-    assert said.code == 4
+    assert said.code == 2
     assert "prod-eu-west-1" in said.err
