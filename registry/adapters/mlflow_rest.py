@@ -212,39 +212,55 @@ class ProxiedArtifacts:
         if root is None:
             self._elsewhere.upload(run, path, folder)
         else:
-            self._server.upload(_place(root, folder, path.name), path)
+            self._server.upload(artifact_path(root, folder, path.name), path)
 
     def files(self, run: StoredRun, folder: str) -> Sequence[str]:
         root = root_on(self._server.url, run.artifacts)
         if root is None:
             return self._elsewhere.files(run, folder)
-        return sorted(self._below(root, folder))
+        return sorted(path for path, _ in files_below(self._server, root, folder, may_lack=True))
 
     def download(self, run: StoredRun, path: str, target: Path) -> None:
         root = root_on(self._server.url, run.artifacts)
         if root is None:
             self._elsewhere.download(run, path, target)
         else:
-            self._server.download(_place(root, path), target)
-
-    def _below(self, root: str, folder: str) -> Iterator[str]:
-        try:
-            listed = self._server.get(ARTIFACTS_API, {"path": "/".join(filter(None, (root, folder)))}).get("files", [])
-        except StoreRefused as error:
-            if error.status != HTTP_NOT_FOUND:
-                raise
-            return
-        for file in listed:
-            name = file["path"]
-            # What a server names is written here: nothing of it may lead out of the folder.
-            if name in ("", ".", "..") or "/" in name or "\\" in name:
-                raise RegistryError(f"MLflow store {self._server.url} lists an artifact named {name!r}")
-            path = f"{folder}/{name}" if folder else name
-            if file.get("is_dir"):
-                yield from self._below(root, path)
-            else:
-                yield path
+            self._server.download(artifact_path(root, path), target)
 
 
-def _place(*parts: str) -> str:
+def files_below(
+    server: MlflowServer, root: str, folder: str = "", *, may_lack: bool = False
+) -> Iterator[tuple[str, int]]:
+    """Each file that the server has below `folder` of `root`: its path from `root`, and its bytes.
+
+    Args:
+        server: hands out artifacts itself.
+        root: as `root_on` gives it.
+        folder: of `root`; empty for all of it.
+        may_lack: a folder that the server does not know is an empty one.
+
+    Raises:
+        RegistryError: what the server names is no name of a file.
+        StoreRefused, StoreUnreachable: as `MlflowServer.get`.
+    """
+    try:
+        listed = server.get(ARTIFACTS_API, {"path": "/".join(filter(None, (root, folder)))}).get("files", [])
+    except StoreRefused as error:
+        if not may_lack or error.status != HTTP_NOT_FOUND:
+            raise
+        return
+    for file in listed:
+        name = file["path"]
+        # What a server names is asked for and written here: nothing of it may lead out of the folder.
+        if name in ("", ".", "..") or "/" in name or "\\" in name:
+            raise RegistryError(f"MLflow store {server.url} lists an artifact named {name!r}")
+        path = f"{folder}/{name}" if folder else name
+        if file.get("is_dir"):
+            yield from files_below(server, root, path, may_lack=may_lack)
+        else:
+            yield path, int(file.get("file_size") or 0)
+
+
+def artifact_path(*parts: str) -> str:
+    """Of an artifact, on a server that hands it out itself."""
     return f"{ARTIFACTS_API}/{quote('/'.join(part for part in parts if part not in ('', '.')))}"
