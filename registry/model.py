@@ -231,6 +231,19 @@ class StoredVersion(Value):
     tags: Mapping[str, str]
 
 
+class PendingVersion(Value):
+    """A logged model of MLflow whose files are on their way."""
+
+    id: str
+    artifacts: str
+    """The address of its artifacts."""
+
+    @property
+    def source(self) -> str:
+        """As the version that it becomes names it."""
+        return f"models:/{self.id}"
+
+
 class ModelLayout(Value):
     """Which of a version's files are served, and under which names."""
 

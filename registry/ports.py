@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from registry.model import StoredMetric, StoredModel, StoredRun, StoredVersion
+from registry.model import PendingVersion, StoredMetric, StoredModel, StoredRun, StoredVersion
 
 
 class RunStore(Protocol):
@@ -105,4 +105,20 @@ class ModelStore(ModelCatalogue, Protocol):
 
     def tag_version(self, name: str, version: str, key: str, value: str | None) -> None:
         """Write a tag on a version; None takes it away."""
+        ...
+
+
+class VersionLog(Protocol):
+    """Where a folder becomes a version, in these three steps; what is cut off before the last never becomes one."""
+
+    def begin(self, experiment: str, name: str, kind: str) -> PendingVersion:
+        """A logged model in the experiment of that name, which is made when there is none; `kind` is shown with it."""
+        ...
+
+    def upload(self, pending: PendingVersion, folder: Path) -> None:
+        """Keep all files below `folder` as its artifacts; links are followed."""
+        ...
+
+    def finish(self, pending: PendingVersion, name: str, tags: Mapping[str, str], description: str | None) -> str:
+        """Make it the next version of the registered model, which is made when there is none; returns its number."""
         ...

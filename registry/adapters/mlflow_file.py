@@ -1,4 +1,5 @@
-"""A store that is a SQLite file: what it says is read here, what is written goes through MLflow's own library.
+"""A store that is a SQLite file: what it says is read here, and aliases; what else is written goes through MLflow's
+own library.
 
 The library takes two seconds to load and to open the file, which most commands only read.
 """
@@ -6,16 +7,16 @@ The library takes two seconds to load and to open the file, which most commands 
 from __future__ import annotations
 
 import re
-import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
 from registry.adapters.local_artifacts import copy_file, list_files
 from registry.adapters.mlflow_library import SQLITE, LibraryStore
-from registry.adapters.mlflow_sqlite import NotReadHere, Tables, read
+from registry.adapters.mlflow_sqlite import NotReadHere, Tables, here_or_by_library, read
+from registry.adapters.mlflow_sqlite_writes import write
 from registry.errors import StoreUnreachable
-from registry.model import StoredModel, StoredRun, StoredVersion
+from registry.model import Alias, StoredModel, StoredRun, StoredVersion
 from tidegate.core.text import redacted
 
 WORKSPACES = "MLFLOW_ENABLE_WORKSPACES"
@@ -69,6 +70,19 @@ class FileStore(LibraryStore):
     def versions(self, name: str) -> Sequence[StoredVersion]:
         return self._read(Tables.versions, super().versions, name)
 
+    def set_alias(self, name: str, alias: str, version: str | None) -> None:
+        def here() -> None:
+            # Of other names MLflow refuses some.
+            if alias not in set(Alias):
+                raise NotReadHere(alias)
+            if version is None:
+                write(self._path, lambda tables: tables.take_away(name, alias))
+            else:
+                write(self._path, lambda tables: tables.point(name, alias, version))
+
+        other = super().set_alias
+        self._here(here, lambda: other(name, alias, version))
+
     def address(self, name: str, version: str) -> str:
         found = self._read(Tables.address, super().address, name, version)
         if found is None:
@@ -87,12 +101,4 @@ class FileStore(LibraryStore):
         )
 
     def _here(self, here: Callable[[], Answer], by_library: Callable[[], Answer]) -> Answer:
-        try:
-            return here()
-        except NotReadHere:
-            return by_library()
-        except (OSError, sqlite3.Error) as error:
-            reason = getattr(error, "strerror", None) or str(error)
-            raise StoreUnreachable(
-                f"MLflow store {self._shown}: {reason}", hint="check the tracking URI", detail=str(error)
-            ) from error
+        return here_or_by_library(self._uri, here, by_library)

@@ -163,8 +163,9 @@ class MlflowServer:
 
     def _stream(self, method: str, path: str, **what: Any) -> AbstractContextManager[httpx.Response]:
         file, query, body = what.get("file"), what.get("query"), what.get("body")
-        content = file.read_bytes() if file is not None else None
-        headers = {"Range": f"bytes={what['begin']}-", "Accept-Encoding": "identity"} if what.get("begin") else None
+        content = _Body(file) if file is not None else None
+        headers = {"Range": f"bytes={what['begin']}-", "Accept-Encoding": "identity"} if what.get("begin") else {}
+        headers |= {"Content-Length": str(file.stat().st_size)} if file is not None else {}
         seconds = self._access.timeout_seconds
         if file is not None or what.get("into") is not None:
             seconds = max(seconds, TRANSFER_SECONDS)
@@ -190,6 +191,18 @@ class MlflowServer:
                 f"MLflow store {self.url}: what answers there is not MLflow", hint="check the tracking URI"
             )
         return content
+
+
+class _Body:
+    """A file's bytes in parts, from the first one on whenever it is sent again."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    def __iter__(self) -> Iterator[bytes]:
+        with self._file.open("rb") as opened:
+            while part := opened.read(PART_BYTES):
+                yield part
 
 
 def _from(response: httpx.Response, begin: int, url: str) -> Iterator[bytes]:

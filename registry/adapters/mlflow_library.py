@@ -237,7 +237,7 @@ def experiment_id(client: MlflowClient, name: str) -> str:
     found = client.get_experiment_by_name(name)
     if found is None:
         try:
-            return str(client.create_experiment(name, artifact_location=_artifact_location(client.tracking_uri)))
+            return str(client.create_experiment(name, artifact_location=_own_location(client.tracking_uri)))
         except MlflowException as error:
             if error.error_code != "RESOURCE_ALREADY_EXISTS":
                 raise
@@ -331,10 +331,13 @@ def _make_parent(tracking_uri: str) -> None:
         ) from error
 
 
-def _artifact_location(tracking_uri: str) -> str | None:
-    """Next to a SQLite file; a server decides for itself."""
-    if is_server(tracking_uri) or not tracking_uri.startswith(SQLITE):
-        return None
+def _own_location(tracking_uri: str) -> str | None:
+    """What decides for itself gets none."""
+    return None if is_server(tracking_uri) or not tracking_uri.startswith(SQLITE) else artifact_location(tracking_uri)
+
+
+def artifact_location(tracking_uri: str) -> str:
+    """Where a SQLite file's experiments have their artifacts: next to it."""
     return (Path(tracking_uri.removeprefix(SQLITE)).absolute().parent / "artifacts").as_uri()
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from urllib.parse import quote, urlsplit
 
 from registry.adapters.mlflow_address import ARTIFACTS_API, PROXIED, is_server
-from registry.adapters.mlflow_register import log_version
 from registry.adapters.mlflow_store import Store, open_store
+from registry.adapters.registering.log import log_version
 from registry.adapters.version_files.adopt import adopt, fetch, survey
 from registry.conventions import DIGEST, MODEL_FOLDER, REPLACED
 from registry.errors import DigestMismatch, NotAdopted, UnknownAlias, UnknownModel, UnknownVersion
@@ -133,7 +133,7 @@ class MlflowRegistry:
         card = read_card(folder, files)
         size = sum((folder / path).stat().st_size for path in files)
         tags = digest_tags(files, size)
-        number = log_version(self._uri, name, folder, files, card, tags=tags, description=description)
+        number = log_version(self._store.log, name, folder, files, card, tags=tags, description=description)
         if alias is not None:
             self.set_alias(name, alias, number)
         return self.resolve(name, number)

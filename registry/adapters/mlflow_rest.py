@@ -22,25 +22,65 @@ PAGE_RUNS = 1000
 PAGE_VERSIONS = 1000
 
 
+class RestExperiments:
+    """Numbers of experiments. Each is asked for once: experiments keep them."""
+
+    def __init__(self, server: MlflowServer) -> None:
+        self._server = server
+        self._known: dict[str, str] = {}
+
+    def made(self, name: str) -> str:
+        """Its number; it is made when there is none."""
+        number = self.known(name)
+        if number is not None:
+            return number
+        try:
+            made = self._server.send("POST", f"{API}/experiments/create", {"name": name})
+        except StoreRefused as error:
+            # Somebody else made it meanwhile.
+            if error.code != EXISTS:
+                raise
+        else:
+            return str(made["experiment_id"])
+        number = self.known(name)
+        if number is None:
+            raise RegistryError(f"MLflow experiment {name} is there and is not", hint="try again")
+        return number
+
+    def known(self, name: str) -> str | None:
+        """Its number; None when there is none."""
+        if name not in self._known:
+            try:
+                found = self._server.get(f"{API}/experiments/get-by-name", {"experiment_name": name})["experiment"]
+            except StoreRefused as error:
+                if error.code != NOT_FOUND:
+                    raise
+                return None
+            if found["lifecycle_stage"] != "active":
+                raise RegistryError(f"MLflow experiment {name} is deleted", hint="restore it in MLflow, or purge it")
+            self._known[name] = str(found["experiment_id"])
+        return self._known[name]
+
+
 class RestRuns:
     """A `RunStore`."""
 
     def __init__(self, server: MlflowServer) -> None:
         self._server = server
-        self._experiments: dict[str, str] = {}
+        self._experiments = RestExperiments(server)
 
     def create_run(
         self, experiment: str, *, name: str, started: int, tags: Mapping[str, str], params: Mapping[str, str]
     ) -> StoredRun:
         body = {
-            "experiment_id": self._experiment_made(experiment),
+            "experiment_id": self._experiments.made(experiment),
             "start_time": started,
             "run_name": name,
-            "tags": _pairs(tags),
+            "tags": key_value_pairs(tags),
         }
         # Carried out twice it would be two deliveries, of which one never moves and is waited for.
         run = self._server.send("POST", f"{API}/runs/create", body, may_repeat=False)["run"]
-        self._log(run["info"]["run_id"], params=_pairs(params))
+        self._log(run["info"]["run_id"], params=key_value_pairs(params))
         return _to_run(run)
 
     def run(self, run: str) -> StoredRun | None:
@@ -55,7 +95,7 @@ class RestRuns:
     def search_runs(
         self, experiment: str, tags: Mapping[str, str], *, status: str | None = None, last: int | None = None
     ) -> Sequence[StoredRun]:
-        number = self._experiment(experiment)
+        number = self._experiments.known(experiment)
         if number is None:
             return []
         most = min(last or PAGE_RUNS, PAGE_RUNS)
@@ -70,7 +110,7 @@ class RestRuns:
 
     def log(self, run: str, *, tags: Mapping[str, str] | None = None, metrics: Sequence[StoredMetric] = ()) -> None:
         points = [{"key": each.name, "value": each.value, "timestamp": each.at, "step": each.step} for each in metrics]
-        self._log(run, tags=_pairs(tags or {}), metrics=points)
+        self._log(run, tags=key_value_pairs(tags or {}), metrics=points)
 
     def end_run(self, run: str, status: str, *, ended: int) -> None:
         self._server.send("POST", f"{API}/runs/update", {"run_id": run, "status": status, "end_time": ended})
@@ -80,37 +120,6 @@ class RestRuns:
 
     def _log(self, run: str, **what: Any) -> None:
         self._server.send("POST", f"{API}/runs/log-batch", {"run_id": run, **what})
-
-    def _experiment_made(self, name: str) -> str:
-        number = self._experiment(name)
-        if number is not None:
-            return number
-        try:
-            made = self._server.send("POST", f"{API}/experiments/create", {"name": name})
-        except StoreRefused as error:
-            # Somebody else made it meanwhile.
-            if error.code != EXISTS:
-                raise
-        else:
-            return str(made["experiment_id"])
-        number = self._experiment(name)
-        if number is None:
-            raise RegistryError(f"MLflow experiment {name} is there and is not", hint="try again")
-        return number
-
-    def _experiment(self, name: str) -> str | None:
-        """Its number; None when there is none. It is asked for once: experiments keep their numbers."""
-        if name not in self._experiments:
-            try:
-                found = self._server.get(f"{API}/experiments/get-by-name", {"experiment_name": name})["experiment"]
-            except StoreRefused as error:
-                if error.code != NOT_FOUND:
-                    raise
-                return None
-            if found["lifecycle_stage"] != "active":
-                raise RegistryError(f"MLflow experiment {name} is deleted", hint="restore it in MLflow, or purge it")
-            self._experiments[name] = str(found["experiment_id"])
-        return self._experiments[name]
 
 
 class RestModels:
@@ -174,7 +183,8 @@ class RestModels:
             token = page.get("next_page_token", "")
 
 
-def _pairs(values: Mapping[str, str]) -> list[dict[str, str]]:
+def key_value_pairs(values: Mapping[str, str]) -> list[dict[str, str]]:
+    """As MLflow takes tags and parameters."""
     return [{"key": key, "value": value} for key, value in values.items()]
 
 

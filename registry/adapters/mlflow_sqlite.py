@@ -6,12 +6,14 @@ Each question opens the file again, to read only: it sees what any process has w
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+from registry.errors import StoreUnreachable
 from registry.model import StoredModel, StoredRun, StoredVersion
+from tidegate.core.text import redacted
 
 REVISIONS = frozenset({"dc11669786a5"})
 """Schemas that are read here, by Alembic's names of them: that of MLflow 3.17."""
@@ -43,17 +45,43 @@ def read(path: Path, question: Callable[[Tables], Answer]) -> Answer:
     if not _is_written(path):
         return question(Tables(None))
     address = f"{path.absolute().as_uri()}?mode=ro"
+    with (
+        leave_to_library(),
+        closing(sqlite3.connect(address, uri=True, timeout=PATIENCE_SECONDS, isolation_level=None)) as opened,
+    ):
+        # All that is read belongs to one moment.
+        opened.execute("BEGIN")
+        tables = Tables(opened)
+        tables.check()
+        return question(tables)
+
+
+@contextmanager
+def leave_to_library() -> Iterator[None]:
+    """Raise `NotReadHere` instead of what MLflow's library may have a way around."""
     try:
-        with closing(sqlite3.connect(address, uri=True, timeout=PATIENCE_SECONDS, isolation_level=None)) as opened:
-            # All that is read belongs to one moment.
-            opened.execute("BEGIN")
-            tables = Tables(opened)
-            tables.check()
-            return question(tables)
+        yield
     except sqlite3.Error as error:
         if getattr(error, "sqlite_errorcode", 0) & 0xFF in _TO_THE_LIBRARY:
             raise NotReadHere(str(error)) from error
         raise
+
+
+def here_or_by_library(uri: str, here: Callable[[], Answer], by_library: Callable[[], Answer]) -> Answer:
+    """What is said or done here; by MLflow's library where only that can.
+
+    Raises:
+        StoreUnreachable: the file of that address, or one next to it, cannot be read or written.
+    """
+    try:
+        return here()
+    except NotReadHere:
+        return by_library()
+    except (OSError, sqlite3.Error) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise StoreUnreachable(
+            f"MLflow store {redacted(uri)}: {reason}", hint="check the tracking URI", detail=str(error)
+        ) from error
 
 
 def _is_written(path: Path) -> bool:

@@ -9,8 +9,10 @@ from pathlib import Path
 from registry.adapters.mlflow_address import access_to, asked_by_rest
 from registry.adapters.mlflow_file import FileStore, is_read_here
 from registry.adapters.mlflow_library import SQLITE, LibraryStore
+from registry.adapters.registering.file import FileVersions
+from registry.adapters.registering.library import LibraryVersions
 from registry.adapters.version_files.library import LibraryFiles
-from registry.ports import ArtifactFiles, ArtifactStore, ModelStore, RunStore
+from registry.ports import ArtifactFiles, ArtifactStore, ModelStore, RunStore, VersionLog
 
 
 @dataclass(frozen=True)
@@ -22,6 +24,7 @@ class Store:
     artifacts: ArtifactStore
     models: ModelStore
     files: ArtifactFiles
+    log: VersionLog
 
 
 def embedded_uri(state: Path) -> str:
@@ -37,15 +40,19 @@ def open_store(tracking_uri: str) -> Store:
     """
     if asked_by_rest(tracking_uri, os.environ):
         return _by_rest(tracking_uri)
-    read_here = is_read_here(tracking_uri, os.environ)
-    library = FileStore(tracking_uri) if read_here else LibraryStore(tracking_uri)
-    return Store(tracking_uri, library, library, library, LibraryFiles(tracking_uri))
+    files, log = LibraryFiles(tracking_uri), LibraryVersions(tracking_uri)
+    if is_read_here(tracking_uri, os.environ):
+        file = FileStore(tracking_uri)
+        return Store(tracking_uri, file, file, file, files, FileVersions(tracking_uri, log))
+    library = LibraryStore(tracking_uri)
+    return Store(tracking_uri, library, library, library, files, log)
 
 
 def _by_rest(tracking_uri: str) -> Store:
     # A third of a second that no file needs.
     from registry.adapters.mlflow_http import MlflowServer
     from registry.adapters.mlflow_rest import ProxiedArtifacts, RestModels, RestRuns
+    from registry.adapters.registering.server import ServerVersions
     from registry.adapters.version_files.server import ServerFiles
 
     server = MlflowServer(access_to(tracking_uri, os.environ, Path.home()))
@@ -55,4 +62,5 @@ def _by_rest(tracking_uri: str) -> Store:
         ProxiedArtifacts(server, LibraryStore(tracking_uri)),
         RestModels(server),
         ServerFiles(server, LibraryFiles(tracking_uri)),
+        ServerVersions(server, LibraryVersions(tracking_uri)),
     )

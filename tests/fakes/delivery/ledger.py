@@ -311,7 +311,7 @@ class NoFiles:
 
 
 class NoModels:
-    """A `ModelStore` that nobody asks."""
+    """A `ModelStore`, and a `VersionLog`, that nobody asks."""
 
     def __getattr__(self, name: str) -> object:
         raise AssertionError(f"a delivery's ledger asked for {name} of model versions")
@@ -320,4 +320,4 @@ class NoModels:
 def memory_store(turn: Callable[[], None] = _at_once, runs: MemoryRuns | None = None) -> Store:
     """A whole store around them, or around new ones."""
     reached = runs.reached_by(turn) if runs else MemoryRuns(turn)
-    return Store("memory:", reached, NoFiles(), NoModels(), NoFiles())  # type: ignore[arg-type]
+    return Store("memory:", reached, NoFiles(), NoModels(), NoFiles(), NoModels())  # type: ignore[arg-type]

@@ -52,6 +52,10 @@ def test_a_registered_folder_is_found_by_number_and_alias(registry: AnyRegistry,
     assert registry.resolve(name, "1") == registry.resolve(name, "champion") == version
 
 
+def test_a_name_may_have_a_dot(registry: AnyRegistry, name: str, folder: Path) -> None:
+    assert registry.register(f"{name}-3.1", folder, alias="champion").uri == f"models:/{name}-3.1/1"
+
+
 def test_versions_count_up(registry: AnyRegistry, name: str, folder: Path) -> None:
     registry.register(name, folder, alias="champion")
     registry.register(name, folder, alias="challenger")

@@ -1,6 +1,6 @@
 """Opens MLflow: the registry of model versions, and the ledgers of deliveries with their keys.
 
-The adapters are imported when they are opened: most commands start without them.
+What opens them is imported when they are opened: most commands start without it.
 """
 
 from __future__ import annotations
@@ -9,11 +9,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipelines.adapters.ledger_keys import believed_by, seal_from
-from pipelines.events.spool import write_leftovers
 from pipelines.state import StateFolder
 from tidegate.app.process import note
-from tidegate.app.wiring.trust import trust_next_to
 
 if TYPE_CHECKING:
     from pipelines.adapters.mlflow_triggers import MlflowTriggers
@@ -39,7 +36,10 @@ def open_deliveries(
             lies that came from MLflow: without it the one in the working folder is read, if there is one.
         leftovers: whether to write what a process before this one could not.
     """
+    from pipelines.adapters.ledger_keys import believed_by, seal_from
+    from pipelines.events.spool import write_leftovers
     from registry.adapters.mlflow_deliveries import MlflowDeliveries
+    from tidegate.app.wiring.trust import trust_next_to
 
     seal = seal_from(os.environ.get(LEDGER_KEY))
     believed = believed_by(trust_next_to(spec_folder or Path()))

@@ -1,0 +1,66 @@
+"""New versions on an MLflow server, by its REST API 2.0 and its mlflow-artifacts API."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from registry.adapters.mlflow_address import API, root_on
+from registry.adapters.mlflow_http import MlflowServer
+from registry.adapters.mlflow_rest import EXISTS, RestExperiments, artifact_path, key_value_pairs
+from registry.errors import StoreRefused
+from registry.model import PendingVersion
+from registry.ports import VersionLog
+
+SERVER_INFO = "/api/3.0/mlflow/server-info"
+LARGE_BYTES = 500 << 20
+"""From which size on MLflow's own client sends a file in parts, straight into the server's bucket, if it has one."""
+
+
+class ServerVersions:
+    """A `VersionLog`. Files that do not go through the server are left to another one."""
+
+    def __init__(self, server: MlflowServer, elsewhere: VersionLog) -> None:
+        self._server, self._elsewhere = server, elsewhere
+        self._experiments = RestExperiments(server)
+
+    def begin(self, experiment: str, name: str, kind: str) -> PendingVersion:
+        body = {"experiment_id": self._experiments.made(experiment), "name": name, "model_type": kind}
+        made = self._server.send("POST", f"{API}/logged-models", body, may_repeat=False)["model"]["info"]
+        return PendingVersion(id=made["model_id"], artifacts=made["artifact_uri"])
+
+    def upload(self, pending: PendingVersion, folder: Path) -> None:
+        files = sorted(path for path in folder.rglob("*") if path.is_file())
+        root = root_on(self._server.url, pending.artifacts)
+        if root is None or self._in_parts(files):
+            self._elsewhere.upload(pending, folder)
+            return
+        for file in files:
+            self._server.upload(artifact_path(root, file.relative_to(folder).as_posix()), file)
+
+    def finish(self, pending: PendingVersion, name: str, tags: Mapping[str, str], description: str | None) -> str:
+        ready = {"model_id": pending.id, "status": "LOGGED_MODEL_READY"}
+        self._server.send("PATCH", f"{API}/logged-models/{pending.id}", ready)
+        self._make_model(name)
+        body = {"name": name, "source": pending.source, "model_id": pending.id, "tags": key_value_pairs(tags)}
+        body |= {"description": description} if description is not None else {}
+        # Carried out twice it would be two versions.
+        made = self._server.send("POST", f"{API}/model-versions/create", body, may_repeat=False)
+        return str(made["model_version"]["version"])
+
+    def _make_model(self, name: str) -> None:
+        try:
+            self._server.send("POST", f"{API}/registered-models/create", {"name": name})
+        except StoreRefused as error:
+            # Every version but the first finds its model there.
+            if error.code != EXISTS:
+                raise
+
+    def _in_parts(self, files: list[Path]) -> bool:
+        if all(file.stat().st_size < LARGE_BYTES for file in files):
+            return False
+        try:
+            return bool(self._server.get(SERVER_INFO).get("multipart_uploads_enabled"))
+        except StoreRefused:
+            # Servers before 3.17 do not say it.
+            return False

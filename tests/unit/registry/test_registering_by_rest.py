@@ -1,0 +1,105 @@
+"""What is sent to an MLflow server to register a version, and what is left to MLflow's library."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import httpx
+import pytest
+
+from registry.adapters.mlflow_address import MlflowAccess
+from registry.adapters.mlflow_http import MlflowServer
+from registry.adapters.registering import server as registering
+from registry.adapters.registering.server import ServerVersions
+from registry.errors import StoreUnreachable
+from registry.model import PendingVersion
+
+PROXIED = PendingVersion(id="m-1", artifacts="mlflow-artifacts:/1/models/m-1/artifacts")
+IN_A_BUCKET = PendingVersion(id="m-1", artifacts="s3://bucket/1/models/m-1/artifacts")
+
+
+class Elsewhere:
+    """A `VersionLog` that notes what it is given."""
+
+    def __init__(self) -> None:
+        self.uploaded: list[Path] = []
+
+    def begin(self, experiment: str, name: str, kind: str) -> PendingVersion:
+        raise AssertionError
+
+    def upload(self, pending: PendingVersion, folder: Path) -> None:
+        self.uploaded.append(folder)
+
+    def finish(self, pending: PendingVersion, name: str, tags: Mapping[str, str], description: str | None) -> str:
+        raise AssertionError
+
+
+class Scene:
+    """A server that gives one answer after the other, the last one for ever."""
+
+    def __init__(self, *answers: httpx.Response | Exception) -> None:
+        self._answers, self.requests, self.elsewhere = list(answers), list[httpx.Request](), Elsewhere()
+        transport, access = httpx.MockTransport(self._answer), MlflowAccess(url="http://mlflow:5000")
+        self.log = ServerVersions(MlflowServer(access, transport=transport, sleep=lambda _: None), self.elsewhere)
+
+    def _answer(self, request: httpx.Request) -> httpx.Response:
+        self.requests.append(request)
+        answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "weights").write_bytes(b"0123456789")
+    return tmp_path
+
+
+def test_a_file_is_sent_whole_again_after_a_fault(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("registry.adapters.mlflow_http.PART_BYTES", 4)
+    scene = Scene(httpx.ReadError("gone"), httpx.Response(503), httpx.Response(200, json={}))
+    scene.log.upload(PROXIED, folder)
+    assert [(each.method, each.url.path) for each in scene.requests] == [
+        ("PUT", "/api/2.0/mlflow-artifacts/artifacts/1/models/m-1/artifacts/model/weights")
+    ] * 3
+    assert [each.content for each in scene.requests] == [b"0123456789"] * 3
+    assert {each.headers["Content-Length"] for each in scene.requests} == {"10"}
+    assert "Transfer-Encoding" not in scene.requests[0].headers
+
+
+def test_what_lies_in_a_bucket_goes_there_by_mlflows_library(folder: Path) -> None:
+    scene = Scene(httpx.Response(200, json={}))
+    scene.log.upload(IN_A_BUCKET, folder)
+    assert (scene.elsewhere.uploaded, scene.requests) == ([folder], [])
+
+
+@pytest.mark.parametrize(
+    ("answer", "by_library"),
+    [
+        (httpx.Response(200, json={"multipart_uploads_enabled": True}), True),
+        (httpx.Response(200, json={"multipart_uploads_enabled": False}), False),
+        (httpx.Response(404), False),
+    ],
+)
+def test_large_files_go_past_the_server_where_it_lets_them(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, answer: httpx.Response, by_library: bool
+) -> None:
+    monkeypatch.setattr(registering, "LARGE_BYTES", 10)
+    scene = Scene(answer, httpx.Response(200, json={}))
+    scene.log.upload(PROXIED, folder)
+    assert scene.requests[0].url.path == "/api/3.0/mlflow/server-info"
+    assert (scene.elsewhere.uploaded == [folder], len(scene.requests) == 2) == (by_library, not by_library)
+
+
+def test_a_version_is_never_made_twice() -> None:
+    scene = Scene(httpx.Response(200, json={}), httpx.Response(200, json={}), httpx.ReadTimeout("slow"))
+    with pytest.raises(StoreUnreachable, match="ReadTimeout"):
+        scene.log.finish(PROXIED, "m", {"a": "1"}, None)
+    *_, made = scene.requests
+    assert [each.url.path for each in scene.requests].count(made.url.path) == 1
+    body = {"name": "m", "source": "models:/m-1", "model_id": "m-1", "tags": [{"key": "a", "value": "1"}]}
+    assert json.loads(made.content) == body
