@@ -83,6 +83,15 @@ def test_rules_of_slos_are_made_without_what_a_delivery_needs() -> None:
     assert loaded.split() == []
 
 
+def test_versions_are_listed_and_registered_without_what_a_delivery_needs() -> None:
+    code = "import sys, tidegate.cli.groups.model, tidegate.app.wiring.stores as stores\n"
+    code += "from pathlib import Path; stores.open_registry(Path('state'), None)\n"
+    code += "print(*(name for name in sys.argv[1:] if name in sys.modules))"
+    unneeded = [*OF_A_STEP, "cryptography", "gates", "httpx", "numpy", "pipelines.spec"]
+    loaded = subprocess.run([sys.executable, "-c", code, *unneeded], capture_output=True, text=True, check=True).stdout
+    assert loaded.split() == []
+
+
 def test_core_commands_load_nothing_of_an_extra() -> None:
     requires = {canonicalize_name(each.name): each.requires or [] for each in distributions()}
     core = packed_distributions(PackingList(extras=(), without=frozenset()), requires)
