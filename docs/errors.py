@@ -52,15 +52,20 @@ def page() -> str:
     trees = dict(_trees())
     classes = {name: found for tree in trees.values() for name, found in _classes(tree)}
     found: dict[ExitCode, set[Message]] = defaultdict(set)
+    constants = {name: text for tree in trees.values() for name, text in _constants(tree)}
     for path, tree in trees.items():
-        for name, call in _made(tree, classes):
-            text, hint = _texts(call)
+        for name, call, around in _made(tree, classes):
+            text, hint = _texts(call, _Advice(constants, tree, around))
             # What is put together elsewhere stands there.
             if len(_words(text)) > 1:
                 package = path.relative_to(ROOT).parts[0]
-                found[_code(name, classes)].add(Message(text, hint if _words(hint) else "", name, package))
+                found[_code(name, classes)].add(
+                    Message(text, hint or _AS_IT_SAYS * ("expected" in text), name, package)
+                )
     return "\n".join([*HEAD, *(line for code in sorted(found) for line in _section(code, found[code]))])
 
+
+_AS_IT_SAYS = "as the message says"
 
 HEAD = (
     "# Error messages",
@@ -123,17 +128,80 @@ def _code(name: str, classes: Mapping[str, ErrorClass]) -> ExitCode:
     return own.code or next(_code(base, classes) for base in own.bases if _is_error(base, classes))
 
 
-def _made(tree: ast.Module, classes: Mapping[str, ErrorClass]) -> Iterator[tuple[str, ast.Call]]:
-    """Every call that makes an error with a message of its own."""
+def _made(tree: ast.Module, classes: Mapping[str, ErrorClass]) -> Iterator[tuple[str, ast.Call, ast.AST]]:
+    """Every call that makes an error with a message of its own, and the innermost function that it stands in."""
+    innermost: dict[ast.AST, ast.AST] = {}
     for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            # Outer ones come first, and are overwritten.
+            innermost.update(dict.fromkeys(ast.walk(node), node))
         match node:
             case ast.Call(func=ast.Name(id=name), args=[_, *_]) if _is_error(name, classes):
-                yield name, node
+                yield name, node, innermost.get(node, tree)
 
 
-def _texts(call: ast.Call) -> tuple[str, str]:
+def _texts(call: ast.Call, advice: _Advice) -> tuple[str, str]:
     hint = next((each.value for each in call.keywords if each.arg == "hint"), None)
-    return _text(call.args[0]), _text(hint) if hint else ""
+    return _text(call.args[0]), advice.text(hint) if hint else ""
+
+
+def _constants(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    for line in tree.body:
+        match line:
+            case ast.Assign(targets=[ast.Name(id=name)], value=value) if name.isupper():
+                yield name, _text(value)
+
+
+@dataclass(frozen=True)
+class _Advice:
+    """Finds the words of a hint that is put together a little before the error, or by a function next to it."""
+
+    constants: Mapping[str, str]
+    tree: ast.Module
+    around: ast.AST
+
+    def text(self, hint: ast.expr) -> str:
+        """All that it may be, with ` / ` between."""
+        found = list(dict.fromkeys(self._of(hint)))
+        return " / ".join(filter(_words, found)) or " / ".join(found) or _text(hint)
+
+    def _of(self, hint: ast.expr) -> Iterator[str]:
+        match hint:
+            case ast.Name(id=name) if name in self.constants:
+                yield self.constants[name]
+            case ast.Name(id=name):
+                for value in _assigned(self.around, name, hint.lineno):
+                    yield from self._of(value)
+            case ast.IfExp(body=body, orelse=other):
+                yield from (*self._of(body), *self._of(other))
+            case ast.BinOp(left=left, right=right):
+                yield "".join((*self._of(left), *self._of(right)))
+            case ast.Await(value=value):
+                yield from self._of(value)
+            case ast.BoolOp(values=values):
+                yield from (text for value in values for text in self._of(value))
+            case ast.Call(func=ast.Attribute(value=ast.Dict(values=values), attr="get"), args=[_, *default]):
+                yield from (text for value in (*values, *default) for text in self._of(value))
+            case ast.Call(func=ast.Name(id=name)):
+                yield from (text for value in _returned(self.tree, name) for text in self._of(value))
+            case _:
+                yield _text(hint)
+
+
+def _assigned(function: ast.AST, name: str, before: int) -> list[ast.expr]:
+    """What was given to the name last, above that line."""
+    found = {}
+    for node in ast.walk(function):
+        match node:
+            case ast.Assign(targets=[ast.Name(id=given)], value=value) if given == name and node.lineno <= before:
+                found[node.lineno] = value
+    return [found[max(found)]] if found else []
+
+
+def _returned(tree: ast.Module, function: str) -> Iterator[ast.expr]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == function:
+            yield from (line.value for line in ast.walk(node) if isinstance(line, ast.Return) and line.value)
 
 
 def _text(node: ast.expr) -> str:

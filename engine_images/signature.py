@@ -61,9 +61,14 @@ def read_public_key(pem: bytes) -> ec.EllipticCurvePublicKey:
     try:
         key = load_pem_public_key(pem)
     except (ValueError, UnsupportedAlgorithm):
-        raise BadKey("the public key cannot be read: no PEM") from None
+        raise BadKey(
+            "the public key cannot be read: no PEM", hint="write it with `openssl ec -in engine.key -pubout`"
+        ) from None
     if not isinstance(key, ec.EllipticCurvePublicKey):
-        raise BadKey("the public key is of another kind than ECDSA on P-256")
+        raise BadKey(
+            "the public key is of another kind than ECDSA on P-256",
+            hint="name the public half of such a key (openssl ec -pubout)",
+        )
     return key
 
 
@@ -77,4 +82,6 @@ def verify(public_pem: bytes, content: bytes, signature: bytes) -> None:
     try:
         read_public_key(public_pem).verify(base64.b64decode(signature, validate=True), content, ec.ECDSA(SHA256()))
     except (InvalidSignature, binascii.Error):
-        raise BadSignature("signed by another key, or changed since it was signed") from None
+        raise BadSignature(
+            "signed by another key, or changed since it was signed", hint="build and push it again with --sign-key"
+        ) from None

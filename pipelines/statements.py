@@ -94,7 +94,9 @@ def read_statement(proof: Proof) -> Statement:
     try:
         return Statement.model_validate_json(proof.statement)
     except ValueError:
-        raise Unproven("its statement cannot be read") from None
+        raise Unproven(
+            "its statement cannot be read", hint="sign the statement as `tidegate approve --write-statement` writes it"
+        ) from None
 
 
 def utc(at: datetime) -> str:

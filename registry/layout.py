@@ -36,7 +36,7 @@ def find_layout(paths: Iterable[str], *, folder: str | None = None) -> ModelLayo
     if folder is not None:
         wanted = folder.strip("/").removeprefix("./") if folder != "." else ""
         if wanted not in candidates:
-            raise UnfitModel(f"{wanted or TOP} is no folder with {CONFIG} and *{WEIGHTS}; {_told(candidates)}")
+            raise UnfitModel(f"{wanted or TOP} is no folder with {CONFIG} and *{WEIGHTS}", hint=_told(candidates))
         return _laid_out(wanted, known)
     outer = [each for each in candidates if not any(_is_below(each, other) for other in candidates)]
     if not outer:
@@ -79,7 +79,7 @@ def _nothing_to_serve(paths: frozenset[str]) -> UnfitModel:
     """What is there instead, and what its owner can do."""
     names = {path.rpartition("/")[2] for path in paths}
     if not paths:
-        return UnfitModel("it has no files")
+        return UnfitModel("it has no files", hint="log a Hugging Face folder")
     if ADAPTER in names:
         advice = "merge the adapter into its base model (merge_and_unload) and log that"
         return UnfitModel("it holds an adapter without its base model", hint=advice)

@@ -158,7 +158,11 @@ class Arms(Generic[Arm]):
         # The canary is not asked: going back to what is on trial is no way back.
         if self.previous and self.previous.engine.version == to:
             if not self.previous.alive:
-                raise NotPossible(f"version {to} is down, being restarted", detail=self.previous.tail())
+                raise NotPossible(
+                    f"version {to} is down, being restarted",
+                    hint="wait until it is up again: `tidegate status`",
+                    detail=self.previous.tail(),
+                )
             return Arms(stable=self.previous)
         warm = " and ".join(running.engine.version for role, running in self if role is not Role.CANARY)
         raise NotPossible(
@@ -170,7 +174,11 @@ class Arms(Generic[Arm]):
             raise NotPossible(f"there is no canary to {operation}", hint="deploy one first")
         if not self.canary.alive:
             version = self.canary.engine.version
-            raise NotPossible(f"the canary, version {version}, died: cannot {operation} it", detail=self.canary.tail())
+            raise NotPossible(
+                f"the canary, version {version}, died: cannot {operation} it",
+                hint="roll it back: `tidegate rollback`; --debug shows the end of its log",
+                detail=self.canary.tail(),
+            )
         return self.canary
 
 

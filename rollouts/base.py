@@ -169,7 +169,8 @@ class BaseFleet(ABC):
         running = _by_version(reading).get(engine.version)
         if running is None or not running.alive:
             raise NotConfirmed(
-                f"{self.region}: version {engine.version} was started, and `read` does not find it ready"
+                f"{self.region}: version {engine.version} was started, and `read` does not find it ready",
+                hint="see its log",
             )
         # A stable that had died has its role still.
         if not is_stable:
@@ -195,7 +196,8 @@ class BaseFleet(ABC):
             if self._clock.monotonic() >= deadline:
                 raise NotConfirmed(
                     f"{self.region}: traffic does not follow after {self.confirm_seconds:.0f} s: "
-                    f"asked for {wanted}, found {reading.split}"
+                    f"asked for {wanted}, found {reading.split}",
+                    hint="see `tidegate doctor`, or the log of the proxy",
                 )
             await self._clock.sleep(CONFIRM_POLL_SECONDS)
 

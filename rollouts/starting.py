@@ -38,7 +38,9 @@ class CancellableStart(Generic[Started]):
             return await task
         except asyncio.CancelledError as error:
             if task.cancelled() and not _being_cancelled():
-                raise NotPossible(f"version {version} was rolled back while it started") from error
+                raise NotPossible(
+                    f"version {version} was rolled back while it started", hint="deliver it again"
+                ) from error
             raise
         finally:
             self._task = None

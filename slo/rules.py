@@ -163,7 +163,7 @@ def _error_ratio(slo: Slo, window: timedelta) -> str:
 
 def _events(slo: Slo) -> EventSli:
     if not isinstance(slo.sli, EventSli):
-        raise UsageError(f"{slo.id} is denominator-corrected but counts no events")
+        raise UsageError(f"{slo.id} is denominator-corrected but counts no events", hint="give the SLI `events`")
     return slo.sli
 
 

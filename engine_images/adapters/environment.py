@@ -123,7 +123,7 @@ def _install_packages(install: list[str], progress: Progress) -> str:
 def _install_offline(install: list[str], wheels: Path) -> str:
     """As `_install_packages`, all of it from one folder."""
     if not wheels.is_dir():
-        raise EnvironmentMissing(f"{wheels} is no folder of wheels")
+        raise EnvironmentMissing(f"{wheels} is no folder of wheels", hint="name one with --wheels")
     release = PYPI_TORCH.replace("==", "-")
     torch = CPU_TORCH if any(wheels.glob(f"{release}+cpu-*.whl")) else PYPI_TORCH
     return _install([*install, "--offline", "--no-index", f"--find-links={wheels.absolute()}"], torch)

@@ -52,7 +52,10 @@ class FileTokenizer:
         try:
             tokenizer = Tokenizer.from_str(content)
         except Exception as error:  # `tokenizers` has no error of its own.
-            raise NotAModel(f"{folder / TOKENIZER_FILE} is not a tokenizer: {error}") from error
+            raise NotAModel(
+                f"{folder / TOKENIZER_FILE} is not a tokenizer: {error}",
+                hint="register the version again from a whole Hugging Face folder",
+            ) from error
         # The template has written the special tokens already.
         return list(tokenizer.encode(prompt, add_special_tokens=False).ids)
 
@@ -74,7 +77,10 @@ class FileTokenizer:
         try:
             return _rendered(work)
         except TemplateError as error:
-            raise NotAModel(f"the chat template of {folder} fails: {error}") from error
+            raise NotAModel(
+                f"the chat template of {folder} fails: {error}",
+                hint="register the version again with a template that renders",
+            ) from error
 
 
 def _rendered(work: Work) -> str:
@@ -132,9 +138,13 @@ def _read_json(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(_read(path))
     except ValueError as error:
-        raise NotAModel(f"{path} is not JSON: {error}") from error
+        raise NotAModel(
+            f"{path} is not JSON: {error}", hint="register the version again from a whole Hugging Face folder"
+        ) from error
     if not isinstance(content, dict):
-        raise NotAModel(f"{path} is not a JSON object")
+        raise NotAModel(
+            f"{path} is not a JSON object", hint="register the version again from a whole Hugging Face folder"
+        )
     return content
 
 

@@ -193,7 +193,10 @@ def contents_in(root: Path, *, with_weights: bool, sbom: bytes = b"") -> Content
     try:
         manifest = EngineManifest.model_validate_json((root / MANIFEST_FILE).read_bytes())
     except (FileNotFoundError, ValidationError) as error:
-        raise BrokenImage(f"{root} is no engine: {MANIFEST_FILE} is missing or cannot be read") from error
+        raise BrokenImage(
+            f"{root} is no engine: {MANIFEST_FILE} is missing or cannot be read",
+            hint="name a folder that `tidegate engine build` wrote",
+        ) from error
     return Contents(
         manifest=manifest,
         entrypoint={path: file for path, file in _files(root / ENTRYPOINT_FOLDER).items() if file.suffix != ".pyc"},
@@ -229,7 +232,7 @@ def _link(blob: Path, layout: OciLayout, descriptor: Descriptor) -> None:
     with layout.writing() as copy, blob.open("rb") as file:
         shutil.copyfileobj(file, copy, 1 << 20)
         if copy.digest != descriptor.digest:
-            raise BrokenImage(f"{blob} is not what its name says: it was changed")
+            raise BrokenImage(f"{blob} is not what its name says: it was changed", hint="build it again")
 
 
 def build_toolchain(layout: OciLayout, *, name: str, base: Base, files: Mapping[str, Path]) -> Descriptor:

@@ -106,7 +106,9 @@ class OciLayout:
         if not path.is_file():
             raise BrokenImage(f"{self.root} has no blob {descriptor.digest}", hint="build or pull it again")
         if path.stat().st_size != descriptor.size:
-            raise BrokenImage(f"{path} has {path.stat().st_size:,} bytes; expected {descriptor.size:,}")
+            raise BrokenImage(
+                f"{path} has {path.stat().st_size:,} bytes; expected {descriptor.size:,}", hint="build or pull it again"
+            )
         return path
 
     def has(self, descriptor: Descriptor) -> bool:
@@ -214,9 +216,9 @@ def _json(content: bytes, path: Path) -> dict[str, Any]:
     try:
         document: Document = json.loads(content)
     except ValueError as error:
-        raise BrokenImage(f"{path} is not JSON: {error}") from error
+        raise BrokenImage(f"{path} is not JSON: {error}", hint="build or pull it again") from error
     if not isinstance(document, dict):
-        raise BrokenImage(f"{path} is not a JSON object")
+        raise BrokenImage(f"{path} is not a JSON object", hint="build or pull it again")
     return document
 
 

@@ -63,5 +63,8 @@ class InRegistry:
         layers = [Descriptor.read(layer) for layer in json.loads(content).get("layers", ())]
         found = [layer for layer in layers if layer.media_type == PAYLOAD and SIGNATURE in layer.annotations]
         if any(layer.size > DOCUMENT_LIMIT for layer in found) or len(found) > SIGNATURES_LIMIT:
-            raise BrokenImage(f"the signatures of {digest} are larger or more than signatures are")
+            raise BrokenImage(
+                f"the signatures of {digest} are larger or more than signatures are",
+                hint="remove what other programs attached to the image",
+            )
         return tuple((b"".join(self._repository.blob(layer)), layer.annotations[SIGNATURE].encode()) for layer in found)

@@ -91,12 +91,17 @@ def status_of(error: HTTPError) -> int:
 def _answered(error: HTTPError, where: str, what: str, login: str) -> RegistryRefused | RegistryUnavailable:
     status = status_of(error)
     if status in AWAY:
-        return RegistryUnavailable(f"{where} answers {status} for {what}{_reason(error.response)}")
+        return RegistryUnavailable(
+            f"{where} answers {status} for {what}{_reason(error.response)}",
+            hint="try again later, or ask who runs the registry",
+        )
     if status == 403:
         return RegistryRefused(f"{where}: not allowed", hint=login)
     if status == 404:
-        return NotThere(f"{where} has no {what}")
-    return RegistryRefused(f"{where} answers {status} for {what}{_reason(error.response)}")
+        return NotThere(f"{where} has no {what}", hint="check the name and the tag, or push it first")
+    return RegistryRefused(
+        f"{where} answers {status} for {what}{_reason(error.response)}", hint="ask who runs the registry"
+    )
 
 
 def _reason(response: Response | None) -> str:
@@ -247,7 +252,9 @@ class Body:
             yield piece
             self.sent(size)
         if size < len(self):
-            raise BrokenImage(f"{self.descriptor.digest} has {size:,} bytes; expected {len(self):,}")
+            raise BrokenImage(
+                f"{self.descriptor.digest} has {size:,} bytes; expected {len(self):,}", hint="push or pull it again"
+            )
 
 
 class Repository:
@@ -315,7 +322,10 @@ class Repository:
             for piece in self._client.blob_pieces(descriptor.digest):
                 seen += len(piece)
                 if seen > descriptor.size:
-                    raise BrokenImage(f"{descriptor.digest} has more than the {descriptor.size:,} bytes it should have")
+                    raise BrokenImage(
+                        f"{descriptor.digest} has more than the {descriptor.size:,} bytes it should have",
+                        hint="push or pull it again",
+                    )
                 yield piece
 
     def manifest(self, name: str) -> tuple[Descriptor, bytes]:
@@ -330,7 +340,10 @@ class Repository:
                 hint="name an image of one platform",
             )
         if name.startswith("sha256:") and found.digest != name:
-            raise RegistryRefused(f"{self.reference.registry} answers {name} with {found.digest}")
+            raise RegistryRefused(
+                f"{self.reference.registry} answers {name} with {found.digest}",
+                hint="ask who runs the registry: it or a proxy gives other content",
+            )
         return found, content
 
     def publish(self, name: str, manifest: bytes) -> None:

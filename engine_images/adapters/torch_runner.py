@@ -84,7 +84,11 @@ class TorchProcesses:
             raise NoRoom("the kernel killed the trial, most likely for its memory", hint="try smaller shapes")
         if code != 0:
             last = printed[-1] if printed else "it printed nothing"
-            raise RunFailed(f"the trial died with exit code {code}: {last}", detail="\n".join(printed))
+            raise RunFailed(
+                f"the trial died with exit code {code}: {last}",
+                hint="--debug shows all that it printed",
+                detail="\n".join(printed),
+            )
 
     @asynccontextmanager
     async def _process(self, own: Path) -> AsyncIterator[Process]:

@@ -59,7 +59,9 @@ async def _one(client: AsyncOpenAI, model: str, prompt: str) -> ScoredPrompt:
             extra_body={"prompt_logprobs": 0, "return_tokens_as_token_ids": True},
         )
     except APIError as error:
-        raise OutsideError(f"the engine at {client.base_url} gives no log-probabilities: {error.message}") from error
+        raise OutsideError(
+            f"the engine at {client.base_url} gives no log-probabilities: {error.message}", hint="see its log"
+        ) from error
     return _scored(answer.choices[0], time.perf_counter() - began)
 
 

@@ -61,8 +61,14 @@ def read_header(file: Path) -> tuple[dict[str, TensorEntry], int]:
         with file.open("rb") as stream:
             (length,) = _LENGTH.unpack(stream.read(_LENGTH.size))
             if length > HEADER_LIMIT_BYTES:
-                raise NotAModel(f"{file} is not a safetensors file: its header would be {length} bytes")
+                raise NotAModel(
+                    f"{file} is not a safetensors file: its header would be {length} bytes",
+                    hint="register the version again from a whole Hugging Face folder",
+                )
             header = _HEADER.validate_json(stream.read(length))
     except (struct.error, ValueError) as error:
-        raise NotAModel(f"{file} is not a safetensors file: its header cannot be read") from error
+        raise NotAModel(
+            f"{file} is not a safetensors file: its header cannot be read",
+            hint="register the version again from a whole Hugging Face folder",
+        ) from error
     return {name: entry for name, entry in header.items() if isinstance(entry, TensorEntry)}, _LENGTH.size + length

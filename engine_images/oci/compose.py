@@ -124,7 +124,10 @@ def _inside(path: str) -> str:
     """
     parts = PurePosixPath(path)
     if parts.is_absolute() or ".." in parts.parts or str(parts) != path:
-        raise BrokenImage(f"{path!r} is no path below a folder of the image")
+        raise BrokenImage(
+            f"{path!r} is no path below a folder of the image",
+            hint="name it relative to the root of the image, without `..`",
+        )
     return path
 
 

@@ -72,7 +72,9 @@ class Descriptor(Value):
                 annotations=document.get("annotations") or {},
             )
         except (KeyError, TypeError, AttributeError, ValidationError):
-            raise BrokenImage(f"no descriptor of a blob with a SHA-256 digest: {str(document)[:200]}") from None
+            raise BrokenImage(
+                f"no descriptor of a blob with a SHA-256 digest: {str(document)[:200]}", hint="push or pull it again"
+            ) from None
 
     def to_dict(self) -> dict[str, Any]:
         """With the specification's keys."""

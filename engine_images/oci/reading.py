@@ -100,7 +100,10 @@ def _engine_files(images: Images, manifest: Document) -> dict[str, bytes]:
 
 def _content(images: Images, descriptor: Descriptor, what: str, limit: int) -> bytes:
     if descriptor.size > limit:
-        raise BrokenImage(f"the {what} has {descriptor.size:,} bytes; expected at most {limit:,}")
+        raise BrokenImage(
+            f"the {what} has {descriptor.size:,} bytes; expected at most {limit:,}",
+            hint="it is no engine image: name another",
+        )
     return images.content(descriptor)
 
 
@@ -113,7 +116,10 @@ def _files(tar: tarfile.TarFile, limit: int) -> Iterator[tuple[str, bytes]]:
         if member.isdir():
             continue
         if not member.isfile() or member.issparse() or not _ours(path) or path in seen or limit < 0:
-            raise BrokenImage(f"the engine layer has {path[:200]!r}; expected plain files below {ROOT}, each once")
+            raise BrokenImage(
+                f"the engine layer has {path[:200]!r}; expected plain files below {ROOT}, each once",
+                hint="build it again",
+            )
         seen.add(path)
         file = tar.extractfile(member)
         yield path, file.read() if file else b""

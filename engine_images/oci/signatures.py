@@ -123,8 +123,14 @@ def signer_of_image(digest: str, signatures: Sequence[Signed], keys: Mapping[str
                 return name
             others.add(of)
     if others:
-        raise BadSignature(f"the image {digest} carries a signature of {', '.join(sorted(others))}")
-    raise BadSignature(f"the image {digest} is signed by none of the keys {', '.join(keys)}")
+        raise BadSignature(
+            f"the image {digest} carries a signature of {', '.join(sorted(others))}",
+            hint="sign it: `tidegate engine push --sign-key`",
+        )
+    raise BadSignature(
+        f"the image {digest} is signed by none of the keys {', '.join(keys)}",
+        hint="sign it with one of these keys (`tidegate engine push --sign-key`), or trust its key in the trust file",
+    )
 
 
 def signer_of_manifest(files: Mapping[str, bytes], keys: Mapping[str, bytes]) -> str:
@@ -136,14 +142,20 @@ def signer_of_manifest(files: Mapping[str, bytes], keys: Mapping[str, bytes]) ->
     """
     signature = files.get(f"{ROOT}/{SIGNATURE_FILE}")
     if signature is None:
-        raise BadSignature(f"the engine's manifest is not signed: no {ROOT}/{SIGNATURE_FILE}")
+        raise BadSignature(
+            f"the engine's manifest is not signed: no {ROOT}/{SIGNATURE_FILE}",
+            hint="build and push it again with --sign-key",
+        )
     for name, key in keys.items():
         try:
             verify(key, files.get(f"{ROOT}/{MANIFEST_FILE}", b""), signature)
         except BadSignature:
             continue
         return name
-    raise BadSignature("the engine's manifest is signed by another key, or was changed since it was signed")
+    raise BadSignature(
+        "the engine's manifest is signed by another key, or was changed since it was signed",
+        hint="build and push it again with --sign-key",
+    )
 
 
 def _digest_in(payload: bytes) -> str:

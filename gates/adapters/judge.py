@@ -100,7 +100,10 @@ def _key(settings: JudgeGate, environment: Mapping[str, str]) -> str:
     key = environment.get(settings.api_key_env, "").strip()
     if not key:
         # Not the name: who mistook the field for the key's own place must not find it in a log.
-        raise UsageError("the judge's key is missing: the environment variable that `api_key_env` names is not set")
+        raise UsageError(
+            "the judge's key is missing: the environment variable that `api_key_env` names is not set",
+            hint="set it to the key",
+        )
     return key
 
 

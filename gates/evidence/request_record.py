@@ -90,7 +90,10 @@ class RecordReader:
                 file.seek(self.offset)
                 data = file.read()
         except OSError as error:
-            raise OutsideError(f"cannot read the load's records {self.path}: {error.strerror}") from error
+            raise OutsideError(
+                f"cannot read the load's records {self.path}: {error.strerror}",
+                hint="check that the state folder is there and readable",
+            ) from error
         # The load writes while we read: its last line may be half there.
         for line in data[: data.rfind(b"\n") + 1].splitlines(keepends=True):
             if line.strip():

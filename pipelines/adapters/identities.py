@@ -51,7 +51,7 @@ class Issuer:
         try:
             return str(jwt.decode(token, options={"verify_signature": False}).get("iss", ""))
         except jwt.InvalidTokenError:
-            raise Unproven("what was given is no OIDC token") from None
+            raise Unproven("what was given is no OIDC token", hint="give the ID token whole") from None
 
     def person(self, token: str, statement: Statement, text: str, given: datetime) -> Person:
         """Who the token says made the statement.
@@ -65,9 +65,15 @@ class Issuer:
         self._in_date(claims, statement, given, bound=bound)
         identity = claims.get(self._spec.identity_claim)
         if not isinstance(identity, str) or not identity:
-            raise Unproven(f"the token has no claim {self._spec.identity_claim} that names somebody")
+            raise Unproven(
+                f"the token has no claim {self._spec.identity_claim} that names somebody",
+                hint="name another `identity_claim` in the trust file",
+            )
         if self._spec.identity_claim == "email" and claims.get("email_verified") is False:
-            raise Unproven(f"the issuer has not verified {identity}")
+            raise Unproven(
+                f"the issuer has not verified {identity}",
+                hint="have the issuer verify it, or name another `identity_claim`",
+            )
         return Person(identity=identity, how=f"OIDC issuer {self.name}", groups=self._groups(claims), once=not bound)
 
     def _key(self, token: str) -> jwt.PyJWK:
@@ -84,12 +90,22 @@ class Issuer:
                 detail=str(error),
             ) from None
         except (OSError, ValueError, jwt.PyJWKSetError) as error:
-            raise OutsideError(f"{self._file}: not a file of keys (JWKS)", detail=str(error)) from None
+            raise OutsideError(
+                f"{self._file}: not a file of keys (JWKS)",
+                hint="write what the issuer's `jwks_uri` gives",
+                detail=str(error),
+            ) from None
         except jwt.PyJWTError:
-            raise Unproven(f"the token is not signed by a key that {self.name} has now") from None
+            raise Unproven(
+                f"the token is not signed by a key that {self.name} has now",
+                hint="get a new token, or check the issuer in the trust file",
+            ) from None
         found = next((key for key in keys if key.key_id == named), keys[0] if len(keys) == 1 and not named else None)
         if found is None:
-            raise Unproven(f"the token is not signed by a key that {self.name} has now")
+            raise Unproven(
+                f"the token is not signed by a key that {self.name} has now",
+                hint="get a new token, or check the issuer in the trust file",
+            )
         return found
 
     def _claims(self, token: str, key: jwt.PyJWK) -> Mapping[str, Any]:
@@ -99,7 +115,7 @@ class Issuer:
         try:
             return jwt.decode(token, key, algorithms=ALGORITHMS, issuer=self.name, options=options)
         except jwt.InvalidTokenError as error:
-            raise Unproven(f"the token proves nothing: {str(error).lower()}") from None
+            raise Unproven(f"the token proves nothing: {str(error).lower()}", hint="get a new token") from None
 
     def _is_bound(self, claims: Mapping[str, Any], digest: str) -> bool:
         """Whether it was issued for this very statement."""
@@ -108,11 +124,17 @@ class Issuer:
         if f"{self._spec.audience}:{digest}" in audiences:
             return True
         if self._spec.audience not in audiences:
-            raise Unproven(f"the token is for {', '.join(audiences)}; expected {self._spec.audience}")
+            raise Unproven(
+                f"the token is for {', '.join(audiences)}; expected {self._spec.audience}",
+                hint="ask for a token with this audience",
+            )
         if claims.get("nonce") == digest:
             return True
         if self._spec.binding == "statement":
-            raise Unproven("the token was not issued for this statement: neither `nonce` nor `aud` has its digest")
+            raise Unproven(
+                "the token was not issued for this statement: neither `nonce` nor `aud` has its digest",
+                hint="ask for a token with the digest as nonce or audience",
+            )
         return False
 
     def _in_date(self, claims: Mapping[str, Any], statement: Statement, given: datetime, *, bound: bool) -> None:
@@ -121,14 +143,17 @@ class Issuer:
         if given >= ends:
             raise Unproven(f"the token ended at {utc(ends)}, before it was given", hint="get a new token")
         if given < begins - SKEW:
-            raise Unproven(f"the token begins at {utc(begins)}, after it was given")
+            raise Unproven(f"the token begins at {utc(begins)}, after it was given", hint="set the clocks")
         if bound:
             if issued < statement.at - SKEW:
                 raise Unproven("the token is older than the statement that it is for", hint="get a new token")
             return
         last = min(ends, issued + self._spec.max_age)
         if not begins - SKEW <= statement.at < last or given >= last + SKEW:
-            raise Unproven(f"the token counts from {utc(begins)} to {utc(last)}, and what it is for was said outside")
+            raise Unproven(
+                f"the token counts from {utc(begins)} to {utc(last)}, and what it is for was said outside",
+                hint="get a new token, and answer again",
+            )
 
     def _groups(self, claims: Mapping[str, Any]) -> frozenset[str]:
         found = claims.get(self._spec.groups_claim, ()) if self._spec.groups_claim else ()
@@ -138,11 +163,13 @@ class Issuer:
 def _moment(claims: Mapping[str, Any], name: str) -> datetime:
     value = claims[name]
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise Unproven(f"the token's {name} is no time")
+        raise Unproven(f"the token's {name} is no time", hint="its issuer must give `iat` and `exp` as numbers")
     try:
         return datetime.fromtimestamp(value, UTC)
     except (ValueError, OverflowError, OSError):
-        raise Unproven(f"the token's {name} is no time") from None
+        raise Unproven(
+            f"the token's {name} is no time", hint="its issuer must give `iat` and `exp` as numbers"
+        ) from None
 
 
 NAMESPACE = "tidegate"
@@ -173,7 +200,10 @@ def sign(statement: str, key: Path) -> str:
     # Its standard streams stay a person's: it may ask for a passphrase, which goes over the terminal.
     ended = _ssh_keygen(["sign", "-n", NAMESPACE, "-f", str(key)], statement, TOUCH_SECONDS)
     if ended.returncode != 0:
-        raise UsageError(f"{key}: ssh-keygen did not sign: {_last_line(ended.stderr)}")
+        raise UsageError(
+            f"{key}: ssh-keygen did not sign: {_last_line(ended.stderr)}",
+            hint="check the key, its passphrase and the agent",
+        )
     return ended.stdout
 
 
@@ -209,14 +239,23 @@ def signer_of(statement: str, signature: str, allowed: Path, at: datetime) -> Si
         named = _ssh_keygen(["find-principals", "-s", str(file), "-f", str(allowed), time])
         principal = next(iter(named.stdout.split()), "")
         if named.returncode != 0 or not principal:
-            raise Unproven(f"no key of {allowed.name} made the signature: {_why(named)}")
+            raise Unproven(
+                f"no key of {allowed.name} made the signature: {_why(named)}",
+                hint="an administrator adds the key to that file",
+            )
         if _PATTERN & set(principal):
-            raise Unproven(f"{allowed.name} has the pattern {principal} for that key, which names nobody")
+            raise Unproven(
+                f"{allowed.name} has the pattern {principal} for that key, which names nobody",
+                hint="write a name in its place",
+            )
         words = ["verify", "-f", str(allowed), "-I", principal, "-n", NAMESPACE, "-s", str(file), time]
         checked = _ssh_keygen(words, statement)
     good = _GOOD.search(checked.stdout)
     if checked.returncode != 0 or good is None:
-        raise Unproven(f"the signature is not that of {principal} on this statement: {_why(checked)}")
+        raise Unproven(
+            f"the signature is not that of {principal} on this statement: {_why(checked)}",
+            hint="sign this very statement: `ssh-keygen -Y sign -n tidegate`",
+        )
     return Signer(principal, good[1])
 
 

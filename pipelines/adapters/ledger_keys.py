@@ -89,4 +89,6 @@ def _read(path: Path, what: str) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise UsageError(f"{what} cannot be read from {path}: {error.strerror}") from error
+        raise UsageError(
+            f"{what} cannot be read from {path}: {error.strerror}", hint="check its path and its permissions"
+        ) from error

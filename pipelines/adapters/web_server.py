@@ -152,6 +152,9 @@ async def answering(
     try:
         config.load()
     except OSError as error:
-        raise UsageError(f"the certificate or its key cannot be used: {error.strerror or error}") from error
+        raise UsageError(
+            f"the certificate or its key cannot be used: {error.strerror or error}",
+            hint="name both as PEM files that this user can read",
+        ) from error
     async with serving(config, listener):
         yield

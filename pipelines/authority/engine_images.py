@@ -39,7 +39,10 @@ class TrustedImages:
         reference = ImageReference.parse(image)
         if self.repositories and not any(_is_below(reference, each) for each in self.repositories):
             allowed = ", ".join(self.repositories)
-            raise UntrustedImage(f"{version.uri}: {image} is from none of the allowed repositories: {allowed}")
+            raise UntrustedImage(
+                f"{version.uri}: {image} is from none of the allowed repositories: {allowed}",
+                hint="push it to one of them, or add its repository to the trust file",
+            )
         if not self.keys:
             return ""
         try:
@@ -50,7 +53,10 @@ class TrustedImages:
         model = proof.image.engine.model
         if (model.name, model.version, model.digest) != (version.name, version.version, version.digest):
             served = f"{model.name} {model.version}, digest {model.digest[:12]}"
-            raise UntrustedImage(f"{version.uri}, digest {version.digest[:12]}: {image} is an engine of {served}")
+            raise UntrustedImage(
+                f"{version.uri}, digest {version.digest[:12]}: {image} is an engine of {served}",
+                hint="build this version, and `tidegate engine push --mark` it",
+            )
         return f"signed by {proof.manifest_by}"
 
 

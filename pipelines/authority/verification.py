@@ -265,7 +265,7 @@ def refuse_heir(
     heard = ValidAnswer(person=person, proven=True, approves=True, reason="")
     objection = objection_to(ApprovalRule(by=spec.by), heard, None)
     if objection:
-        raise UsageError(f"the one who resumes this delivery must be {spec.by}: {objection}")
+        raise UsageError(f"the one who resumes this delivery must be {spec.by}: {objection}", hint="ask one who is")
 
 
 REQUESTED_BY = "TIDEGATE_REQUESTED_BY"

@@ -148,7 +148,10 @@ class Trials:
         if trial is None:
             trial = self._open[name] = RecordedTrial.begun(terms, self._path(name))
         elif asked_of(trial.terms) != asked_of(terms):
-            raise NotAsPlanned(f"the evidence of {name} was judged by other terms than those of the spec")
+            raise NotAsPlanned(
+                f"the evidence of {name} was judged by other terms than those of the spec",
+                hint="resume with the spec that it began with, or deliver again",
+            )
         trial.begin(step)
         return trial
 
@@ -228,7 +231,10 @@ def refuse_shorter(trial: str, found: int, least: int) -> None:
         NotAsPlanned: it does.
     """
     if found < least:
-        raise NotAsPlanned(f"the evidence of {trial} is shorter than what its verdicts were told of; it was cut off")
+        raise NotAsPlanned(
+            f"the evidence of {trial} is shorter than what its verdicts were told of; it was cut off",
+            hint="find out who changed it: `tidegate audit verify`; then deliver the version again",
+        )
 
 
 def proven(trial: str, content: bytes, states: Iterable[Written]) -> int:
@@ -244,7 +250,10 @@ def proven(trial: str, content: bytes, states: Iterable[Written]) -> int:
         digest.update(content[size : state.bytes])
         size = state.bytes
         if digest.hexdigest() != state.sha256:
-            raise NotAsPlanned(f"the evidence of {trial} is not what its verdicts were told of; it was changed since")
+            raise NotAsPlanned(
+                f"the evidence of {trial} is not what its verdicts were told of; it was changed since",
+                hint="find out who changed it: `tidegate audit verify`; then deliver the version again",
+            )
     return size
 
 

@@ -324,7 +324,7 @@ class Journal:
         done, _ = await asyncio.wait([answer], timeout=seconds)
         if not done:
             self._writer.overdue()
-            raise StoreUnreachable(f"MLflow has not answered within {seconds:g} s")
+            raise StoreUnreachable(f"MLflow has not answered within {seconds:g} s", hint="bring MLflow back, and retry")
         return answer.result()
 
     async def _durable(self, future: Future[None], patience: float, meanwhile: Look | None = None) -> None:
@@ -396,7 +396,9 @@ def opening_of(plan: Plan, spec_file: str | None) -> Opening:
 
 def _too_long(silence: StoreSilence, patience: float) -> StoreUnreachable:
     silent = format_duration(timedelta(seconds=patience))
-    return StoreUnreachable(f"MLflow has been silent for {silent}: {silence.reason}")
+    return StoreUnreachable(
+        f"MLflow has been silent for {silent}: {silence.reason}", hint="bring MLflow back, then `tidegate resume`"
+    )
 
 
 def _heard(future: asyncio.Future[Answer]) -> None:

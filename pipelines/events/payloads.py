@@ -41,7 +41,10 @@ class Payload(BaseModel):
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
             where = ".".join(map(str, (event.step, event.kind, *first["loc"])))
-            raise NotGenuine(f"an event in this delivery's ledger is none: {where}: {first['msg']}") from error
+            raise NotGenuine(
+                f"an event in this delivery's ledger is none: {where}: {first['msg']}",
+                hint="use the tidegate that wrote it, or deliver the version again",
+            ) from error
 
     def event(self, at: datetime, step: str, message: str = "") -> Event:
         """The event that carries it."""

@@ -201,10 +201,16 @@ def refuse_other_files(resolved: Resolved | None, found: Mapping[str, str], spec
             f"delivery {delivery} was opened by a tidegate that settled nothing", hint="deliver the version again"
         )
     if spec_file not in resolved.files:
-        raise NotAsPlanned(f"delivery {delivery}: its spec {spec_file!r} is none of the files it was opened with")
+        raise NotAsPlanned(
+            f"delivery {delivery}: its spec {spec_file!r} is none of the files it was opened with",
+            hint="resume with the spec that it was opened with",
+        )
     difference = compare(resolved.files, found)
     if difference:
-        raise NotAsPlanned(f"delivery {delivery}: its kept files are not those it was opened with: {difference}")
+        raise NotAsPlanned(
+            f"delivery {delivery}: its kept files are not those it was opened with: {difference}",
+            hint="deliver the version again",
+        )
 
 
 def refuse_other_plan(plan: Plan, spec: Delivery, *, prompts: int, delivery: str) -> None:

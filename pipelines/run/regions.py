@@ -22,7 +22,11 @@ def both_arms(state: RegionState) -> tuple[EngineSet, EngineSet]:
     """
     if state.stable is None or state.canary is None:
         missing = "stable" if state.stable is None else "canary"
-        raise NotPossible(f"{state.region}: there is no {missing} engine", detail=state.problem)
+        raise NotPossible(
+            f"{state.region}: there is no {missing} engine",
+            hint="see `tidegate status` and the log of the engine",
+            detail=state.problem,
+        )
     return state.stable, state.canary
 
 

@@ -63,6 +63,10 @@ class Starter(Protocol):
         """Whether what was started for the entry still runs, also when it was started by a process before this one."""
         ...
 
+    def last_words(self, entry: QueuedRequest) -> str:
+        """What the one that was started for the entry said last, or where to look; empty when nothing is known."""
+        ...
+
 
 SOON = timedelta(seconds=5)
 """Until the next look while something was started that the ledger does not show yet."""
@@ -167,7 +171,9 @@ class Reconciler:
         if found is not None:
             self._update(entry, _answered(entry, found, alive=found.id in deliveries.alive))
         elif entry.state is RequestState.STARTED and not await self._world.starter.runs(entry):
-            self._update(entry, after_failed_attempt(entry, self._world.clock.now()))
+            failed = after_failed_attempt(entry, self._world.clock.now())
+            said = ": ".join(filter(None, (failed.note, self._world.starter.last_words(entry))))
+            self._update(entry, failed.model_copy(update={"note": said}))
 
     async def _begin_next(self, deliveries: _Run) -> None:
         queued = self._standing(RequestState.QUEUED)

@@ -30,7 +30,7 @@ class ProcessStarter:
 
     async def start(self, entry: QueuedRequest) -> str:
         self._logs.mkdir(parents=True, exist_ok=True)
-        log = self._logs / f"{entry.number}-{entry.tries}.log"
+        log = self._log(entry)
         command = [*self._command, "--version", entry.request.version]
         try:
             with log.open("wb") as output:
@@ -63,6 +63,16 @@ class ProcessStarter:
         except psutil.NoSuchProcess:
             return False
 
+    def last_words(self, entry: QueuedRequest) -> str:
+        try:
+            lines = self._log(entry).read_text(encoding="utf-8", errors="replace").splitlines()
+        except FileNotFoundError:
+            return ""
+        return lines[-1].removeprefix("tidegate: ") if lines else ""
+
+    def _log(self, entry: QueuedRequest) -> Path:
+        return self._logs / f"{entry.number}-{entry.tries}.log"
+
 
 def _name(process: psutil.Process) -> str:
     """A process and when it began: the system uses numbers again."""
@@ -91,6 +101,9 @@ class WorkflowStarter:
         # By version, not by name: this also finds one whose name was never written down, because a process died.
         listed = await self._client.list(WORKFLOWS, labels=f"{DELIVERY}={self._template}")
         return any(_version(each) == entry.request.version and not workflow_state(each).over for each in listed.items)
+
+    def last_words(self, entry: QueuedRequest) -> str:
+        return f"see {entry.run}" if entry.run else ""
 
 
 def _version(found: Json) -> str | None:

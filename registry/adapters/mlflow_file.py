@@ -86,7 +86,9 @@ class FileStore(LibraryStore):
     def address(self, name: str, version: str) -> str:
         found = self._read(Tables.address, super().address, name, version)
         if found is None:
-            raise StoreUnreachable(f"MLflow store {self._shown}: there is no models:/{name}/{version}")
+            raise StoreUnreachable(
+                f"MLflow store {self._shown}: there is no models:/{name}/{version}", hint="see `tidegate model list`"
+            )
         return found
 
     def _read(

@@ -63,7 +63,10 @@ class MlflowServer:
                 transport=transport,
             )
         except OSError as error:
-            raise StoreUnreachable(f"MLflow store {self.url}: a certificate cannot be read: {error.strerror}") from None
+            raise StoreUnreachable(
+                f"MLflow store {self.url}: a certificate cannot be read: {error.strerror}",
+                hint="check MLFLOW_TRACKING_SERVER_CERT_PATH and MLFLOW_TRACKING_CLIENT_CERT_PATH",
+            ) from None
 
         # Anyone who holds this never says that it is done; connections end with it all the same.
         finalize(self, self._client.close)
@@ -155,7 +158,9 @@ class MlflowServer:
                 _keep(response, what.get("into"))
                 return response, True, None
         except (httpx.InvalidURL, httpx.UnsupportedProtocol, httpx.TooManyRedirects) as error:
-            raise StoreUnreachable(f"MLflow store {self.url}: {type(error).__name__}") from None
+            raise StoreUnreachable(
+                f"MLflow store {self.url}: {type(error).__name__}", hint="check the tracking URI"
+            ) from None
         except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError) as error:
             return f"no answer ({error or type(error).__name__})", True, None
         except httpx.TransportError as error:

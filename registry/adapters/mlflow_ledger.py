@@ -234,5 +234,8 @@ class MlflowLedger:
                 hint="see `tidegate status`",
             )
         if run.tags.get(OWNER) != self._owner:
-            raise DeliveryLost(f"delivery {self.delivery} is carried on by another process")
+            raise DeliveryLost(
+                f"delivery {self.delivery} is carried on by another process",
+                hint="see `tidegate status`; this process stops",
+            )
         return run

@@ -327,7 +327,8 @@ def _make_parent(tracking_uri: str) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise StoreUnreachable(
-            f"MLflow store {redacted(tracking_uri)}: cannot make {folder}: {error.strerror}"
+            f"MLflow store {redacted(tracking_uri)}: cannot make {folder}: {error.strerror}",
+            hint="make the folder writable, or name another store with --tracking-uri",
         ) from error
 
 

@@ -96,7 +96,9 @@ class MlflowRegistry:
             return self.resolve(name, found.version)
         version = version_of(found, model)
         if folder is not None and folder.strip("/") != version.folders[0]:
-            raise UsageError(f"{version.uri}: its folder {version.folders[0]!r} was adopted before; log a new version")
+            raise UsageError(
+                f"{version.uri}: its folder {version.folders[0]!r} was adopted before", hint="log a new version"
+            )
         return version
 
     def versions(self, name: str) -> list[ModelVersion]:
@@ -116,7 +118,9 @@ class MlflowRegistry:
         """
         _, versions = self._read(name)
         if not versions:
-            raise UnknownVersion(f"models:/{name}: it has no versions")
+            raise UnknownVersion(
+                f"models:/{name}: it has no versions", hint="register one with `tidegate model register`"
+            )
         return versions[-1].version
 
     def register(
@@ -179,7 +183,10 @@ class MlflowRegistry:
         """What is written on a version now, by us and by others."""
         found = self._store.models.version(version.name, version.version)
         if found is None:
-            raise UnknownVersion(f"{version.uri} is no longer in {redacted(self._uri)}")
+            raise UnknownVersion(
+                f"{version.uri} is no longer in {redacted(self._uri)}",
+                hint="register it again, or name a version that is there: `tidegate model list`",
+            )
         return dict(found.tags)
 
     def download(self, version: ModelVersion, target: Path) -> Path:
@@ -237,7 +244,7 @@ class MlflowRegistry:
         found = self._store.models.version(name, str(int(number)))
         if found is None:
             there = _list_versions(self._store.models.versions(name))
-            raise UnknownVersion(f"models:/{name}/{reference}: no such version; {there}")
+            raise UnknownVersion(f"models:/{name}/{reference}: no such version", hint=there)
         return model, found
 
     def _read(self, name: str) -> tuple[StoredModel, Sequence[StoredVersion]]:

@@ -263,7 +263,10 @@ def files_below(
         name = file["path"]
         # What a server names is asked for and written here: nothing of it may lead out of the folder.
         if name in ("", ".", "..") or "/" in name or "\\" in name:
-            raise RegistryError(f"MLflow store {server.url} lists an artifact named {name!r}")
+            raise RegistryError(
+                f"MLflow store {server.url} lists an artifact named {name!r}",
+                hint="log the version again with plain file names",
+            )
         path = f"{folder}/{name}" if folder else name
         if file.get("is_dir"):
             yield from files_below(server, root, path, may_lack=may_lack)

@@ -220,7 +220,10 @@ async def _host_lives(layout: Layout) -> AsyncIterator[None]:
         # What the kernel takes from a process that dies it takes one after the other.
         for _ in range(ENDING_POLLS):
             if not is_up(layout):
-                raise HostGone(f"{error.message}: the fleet host has ended, and all that it served with it") from error
+                raise HostGone(
+                    f"{error.message}: the fleet host has ended, and all that it served with it",
+                    hint="see its log; `tidegate fleet up` starts another",
+                ) from error
             await asyncio.sleep(POLL_SECONDS)
         raise
 

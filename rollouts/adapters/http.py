@@ -64,7 +64,9 @@ class Http:
         try:
             response = await self._client.request(method, url, json=body, timeout=timeout_seconds)
         except httpx.TransportError as error:
-            raise Unreachable(f"{url} did not answer", detail=repr(error)) from error
+            raise Unreachable(
+                f"{url} did not answer", hint="check that it runs, and its address", detail=repr(error)
+            ) from error
         return HttpReply(response.status_code, response.text)
 
     async def close(self) -> None:

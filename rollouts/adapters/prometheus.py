@@ -181,7 +181,10 @@ class PrometheusProcess:
         while (now := await self._loaded()).at <= before.at:
             found = _REFUSED.findall(self._child.log.read_bytes()[read:].decode(errors="replace"))
             if not now.well and (before.well or found):
-                raise RulesRefused(f"prometheus refuses the rules: {self._words(found) or 'see its log'}")
+                raise RulesRefused(
+                    f"prometheus refuses the rules: {self._words(found) or 'see its log'}",
+                    hint="mend the SLO that they come from",
+                )
             if loop.time() > deadline:
                 raise Unreachable("prometheus did not read its rules", hint=f"see {self._child.log}")
             await asyncio.sleep(POLL_SECONDS)

@@ -314,7 +314,10 @@ def _elsewhere(now: Json) -> bool:
 def _same_trial(before: Json, now: Json) -> tuple[Rollout, Rollout]:
     was, ro = Rollout(before), Rollout(now)
     if ro.pod_hash != was.pod_hash:
-        raise NotPossible(f"{ro.name} was given another version meanwhile: {ro.pod_hash}, not {was.pod_hash}")
+        raise NotPossible(
+            f"{ro.name} was given another version meanwhile: {ro.pod_hash}, not {was.pod_hash}",
+            hint=f"see: tidegate rollout get {ro.name}",
+        )
     if ro.aborted and not was.aborted:
         raise NotPossible(f"{ro.name} was aborted meanwhile", hint=f"see: tidegate rollout get {ro.name}")
     return was, ro

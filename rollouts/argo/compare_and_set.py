@@ -84,7 +84,7 @@ def skip_step(rollout: Json, expected: Precondition = ANY_STATE) -> Requests:
     """
     ro = Rollout(rollout)
     if ro.steps and ro.step is None:
-        raise NotPossible(f"{ro.name} is past its last step")
+        raise NotPossible(f"{ro.name} is past its last step", hint=f"see: tidegate rollout status {ro.name}")
     return to_step(rollout, next_step(ro), expected)
 
 
@@ -102,7 +102,10 @@ def to_step(rollout: Json, index: int, expected: Precondition = ANY_STATE) -> Re
     _require_progress(ro, "move")
     _refuse_aborted(ro, "move")
     if ro.promoting_in_full:
-        raise NotPossible(f"{ro.name} is being promoted in full: its steps do not count any more")
+        raise NotPossible(
+            f"{ro.name} is being promoted in full: its steps do not count any more",
+            hint=f"wait for it: tidegate rollout status {ro.name}",
+        )
     if ro.step_index == index:
         return ()
     status = {"pauseConditions": None, "controllerPause": False, "currentStepIndex": index}
@@ -120,7 +123,10 @@ def abort(rollout: Json, expected: Precondition = ANY_STATE) -> Requests:
     if ro.aborted:
         return ()
     if not ro.stable_hash:
-        raise NotPossible(f"{ro.name} was never promoted: there is no stable version to go back to")
+        raise NotPossible(
+            f"{ro.name} was never promoted: there is no stable version to go back to",
+            hint="wait for its first version, or delete the Rollout",
+        )
     _require_progress(ro, "abort")
     if ro.promoting_in_full:
         # A controller that promotes in full forgets an abort (`rollout/canary.go`, `syncRolloutStatusCanary`).
@@ -138,7 +144,9 @@ def retry(rollout: Json, expected: Precondition = ANY_STATE) -> Requests:
     if not ro.aborted and has_aborted_condition(ro):
         return ()  # somebody said so, and the controller has not seen it yet
     if not ro.aborted:
-        raise NotPossible(f"{ro.name} was not aborted: there is nothing to retry")
+        raise NotPossible(
+            f"{ro.name} was not aborted: there is nothing to retry", hint=f"see: tidegate rollout status {ro.name}"
+        )
     return with_resource_version(patches.retry(rollout), ro.resource_version)
 
 
@@ -218,7 +226,9 @@ def set_image(
     ro = _at(rollout, expected)
     ref = ro.workload_ref or {}
     if ref and ref.get("kind") != "Deployment":
-        raise NotPossible(f"{ro.name} has its template from {ref.get('kind')} {ref.get('name')}: change it there")
+        raise NotPossible(
+            f"{ro.name} has its template from {ref.get('kind')} {ref.get('name')}", hint="change it there"
+        )
     requests = patches.set_image(rollout, container, image, workload=workload)
     holder = workload if ref and workload else rollout
     same = containers_of(with_image(holder, container, image)) == containers_of(holder)
@@ -267,7 +277,10 @@ def _at(rollout: Json, expected: Precondition) -> Rollout:
 
 def _require_progress(ro: Rollout, verb: str) -> None:
     if not ro.in_progress:
-        raise NotPossible(f"nothing is in progress in {ro.name}: there is nothing to {verb}")
+        raise NotPossible(
+            f"nothing is in progress in {ro.name}: there is nothing to {verb}",
+            hint=f"see: tidegate rollout status {ro.name}",
+        )
 
 
 def _refuse_aborted(ro: Rollout, verb: str) -> None:

@@ -139,7 +139,9 @@ def _holder(ro: Rollout, workload: Json | None) -> Json:
         return ro.object
     if workload is None:
         ref = ro.workload_ref
-        raise NotPossible(f"{ro.name} has its template from {ref.get('kind')} {ref.get('name')}, which was not read")
+        raise NotPossible(
+            f"{ro.name} has its template from {ref.get('kind')} {ref.get('name')}, which was not read", hint="try again"
+        )
     return workload
 
 

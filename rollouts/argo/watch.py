@@ -160,7 +160,7 @@ async def observations(
     async with aclosing(follow(cluster, clock, [targets], every_seconds=POLL_SECONDS)) as states:
         async for state in states:
             if not state[ROLLOUTS]:
-                raise NotPossible(f"{name} was deleted")
+                raise NotPossible(f"{name} was deleted", hint="find out who deleted it, and apply it again")
             observation, lag = await observe(
                 cluster, clock, state[ROLLOUTS][0], before=lag, stuck_after_seconds=stuck_after_seconds
             )
@@ -248,7 +248,7 @@ async def rollout_views(
     async with aclosing(follow(cluster, clock, targets, every_seconds=POLL_SECONDS)) as states:
         async for state in states:
             if not state[ROLLOUTS]:
-                raise NotPossible(f"{name} was deleted")
+                raise NotPossible(f"{name} was deleted", hint="find out who deleted it, and apply it again")
             observation, lag = await observe(
                 cluster, clock, state[ROLLOUTS][0], before=lag, stuck_after_seconds=stuck_after_seconds
             )

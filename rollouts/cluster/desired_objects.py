@@ -294,7 +294,12 @@ class ApplyTransaction:
         identity = {key: after["metadata"][key] for key in ("name", "namespace") if key in after["metadata"]}
         # What a manager applies no more goes, and what others said stays.
         await self._cluster.apply({**bare, "metadata": identity})
-        raise Conflict(f"{after['kind']} {identity['name']} came about meanwhile", status=409, reason="AlreadyExists")
+        raise Conflict(
+            f"{after['kind']} {identity['name']} came about meanwhile",
+            hint="try again",
+            status=409,
+            reason="AlreadyExists",
+        )
 
     async def _back(self, applied: AppliedObject) -> bool:
         """Put one object back; true when it shows that all was said although no answer came."""
@@ -311,7 +316,7 @@ class ApplyTransaction:
             await self._delete(now)
         elif undone := _merge_patch(_ours(now), _ours(applied.before)):
             if (writer := last_writer(now)) != MANAGER:
-                raise NotPossible(f"written by {writer or 'somebody'} since")
+                raise NotPossible(f"written by {writer or 'somebody'} since", hint="put it back by hand")
             version = {"resourceVersion": now["metadata"]["resourceVersion"]}
             undone["metadata"] = {**undone.get("metadata", {}), **version}
             await self._cluster.patch(resource, name, undone, kind=PatchKind.MERGE)

@@ -329,7 +329,11 @@ def _both(snapshot: RegionSnapshot, operation: str) -> tuple[str, str]:
         "" if snapshot.trial.available else f"none of its {snapshot.trial.wanted} engines is ready"
     )
     if why:
-        raise NotPossible(f"the canary, version {snapshot.trial.version}, is down: cannot {operation} it", detail=why)
+        raise NotPossible(
+            f"the canary, version {snapshot.trial.version}, is down: cannot {operation} it",
+            hint="--debug shows why; roll it back with `tidegate rollback`",
+            detail=why,
+        )
     return snapshot.stable.version, snapshot.trial.version
 
 

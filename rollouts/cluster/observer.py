@@ -280,12 +280,18 @@ def refuse_hopeless(snapshot: RegionSnapshot, what: str) -> None:
     coming = snapshot.trial or (None if snapshot.stable else snapshot.revisions[0] if snapshot.revisions else None)
     died = start_failure(snapshot.pods_of(coming))
     if coming and died:
-        raise EngineDidNotStart(f"version {coming.version} does not start: {died.splitlines()[-1]}", detail=died)
+        raise EngineDidNotStart(
+            f"version {coming.version} does not start: {died.splitlines()[-1]}",
+            hint="--debug shows the end of its log",
+            detail=died,
+        )
     if snapshot.health.state is HealthState.DEGRADED:
         words = (
             f"{snapshot.health.message}: {snapshot.health.cause}" if snapshot.health.cause else snapshot.health.message
         )
-        raise EngineDidNotStart(f"{name} is degraded: {words}", detail=pod_problems(snapshot.pods) or None)
+        raise EngineDidNotStart(
+            f"{name} is degraded: {words}", hint="--debug shows its pods", detail=pod_problems(snapshot.pods) or None
+        )
 
 
 def timeout_error(snapshot: RegionSnapshot, what: str, within: float) -> FleetError:
@@ -295,4 +301,6 @@ def timeout_error(snapshot: RegionSnapshot, what: str, within: float) -> FleetEr
     if missing:
         return EngineDidNotStart(f"{message}: {missing.splitlines()[-1]}", detail=missing)
     said = "; ".join(part for part in (snapshot.health.message, snapshot.health.cause) if part)
-    return FleetError(f"{message}; it says: {said or snapshot.health.state}")
+    return FleetError(
+        f"{message}; it says: {said or snapshot.health.state}", hint="`tidegate doctor` looks for the cause"
+    )

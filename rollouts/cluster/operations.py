@@ -87,7 +87,10 @@ class RegionOperations:
         if snapshot.mirror == percent:
             return snapshot
         if snapshot.route is None:
-            raise NotPossible(f"{self._routes.resource.kind} {self._config.name} is gone: nothing can be mirrored")
+            raise NotPossible(
+                f"{self._routes.resource.kind} {self._config.name} is gone: nothing can be mirrored",
+                hint="apply it again: the set-up part of `tidegate rollout render`",
+            )
         refuse_foreign(self._config.region, *snapshot.foreign_objects)
         await self._cluster.replace(
             self._routes.resource, self._routes.mirrored(snapshot.route, self._config.name, percent)

@@ -67,7 +67,7 @@ def _engine(template: Json, wanted: str) -> Json:
     """The one that is asked for; else the one that runs vLLM, has an accelerator, or stands first."""
     known = containers_of(template)
     if not known:
-        raise UsageError("its pod template has no container")
+        raise UsageError("its pod template has no container", hint="name a workload that serves")
     if wanted:
         named = [each for each in known if each.get("name") == wanted]
         if not named:

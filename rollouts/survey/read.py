@@ -183,7 +183,10 @@ async def _template(cluster: ClusterReader, body: Json) -> tuple[Json, Json]:
         return found, at(body, "spec", "selector", default={})
     reference = at(body, "spec", "workloadRef", default={})
     if reference.get("kind") != DEPLOYMENTS.kind or not reference.get("name"):
-        raise UsageError(f"Rollout {name_of(body)} borrows the pods of a {reference.get('kind')}, not of a Deployment")
+        raise UsageError(
+            f"Rollout {name_of(body)} borrows the pods of a {reference.get('kind')}, not of a Deployment",
+            hint="move its template into the Rollout or a Deployment",
+        )
     owned = await cluster.get(DEPLOYMENTS, str(reference["name"]), namespace=at(body, "metadata", "namespace"))
     return at(owned, "spec", "template", default={}), at(owned, "spec", "selector", default={})
 

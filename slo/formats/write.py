@@ -103,7 +103,10 @@ def _openslo(slo: Slo) -> Part:
     else:
         known = good_and_total(slo.sli.error_ratio_query)
         if known is None:
-            raise UnsupportedByFormat(f"{slo.id}: OpenSLO counts good and total events; this SLI is a ratio already")
+            raise UnsupportedByFormat(
+                f"{slo.id}: OpenSLO counts good and total events; this SLI is a ratio already",
+                hint="write it with `events` of errors and totals, or export to another format",
+            )
         good, total = known
     queries = {
         key: {"source": "prometheus", "queryType": "promql", "query": query}

@@ -104,7 +104,10 @@ def analysis_query(slo: Slo, stage: AnalysisStage, windows: AlertWindows) -> Ana
         raise UsageError(f"{slo.id} has no error budget to burn", hint="set an objective below 100 %")
     pairs = [pair for pair in scaled(paging(windows), stage.length) if can_burn(pair, slo.error_budget)]
     if not pairs:
-        raise UsageError(f"{slo.id} never burns fast enough to be judged: {1 / slo.error_budget:.3g} times at most")
+        raise UsageError(
+            f"{slo.id} never burns fast enough to be judged: {1 / slo.error_budget:.3g} times at most",
+            hint="set a higher objective",
+        )
     try:
         events = _events(slo.sli)
         arm = arm_of(events)
@@ -117,7 +120,10 @@ def analysis_query(slo: Slo, stage: AnalysisStage, windows: AlertWindows) -> Ana
     long_enough = tuple(pair for pair in pairs if pair.long >= stage.least_looks * step)
     if not long_enough:
         length, every = prometheus_duration(stage.length), prometheus_duration(step)
-        raise UsageError(f"{slo.id}: {length} is too short for {stage.least_looks} looks, one every {every}")
+        raise UsageError(
+            f"{slo.id}: {length} is too short for {stage.least_looks} looks, one every {every}",
+            hint="make the stage longer, or set a shorter interval",
+        )
     return AnalysisQuery(events=events, arm=arm, pairs=long_enough, enough=("least-looks", stage.least_looks))
 
 

@@ -44,3 +44,9 @@ def test_a_message_stands_there_with_what_to_do() -> None:
 
 def test_nothing_but_words_of_the_moment_is_no_message() -> None:
     assert "| &lt;problems&gt; |" not in PAGE
+
+
+def test_every_message_has_a_next_step() -> None:
+    rows = [re.split(r"(?<!\\)\|", line)[1:-1] for line in PAGE.splitlines() if line.startswith("| ")]
+    assert len(rows) > 400
+    assert [message for message, todo, _ in rows if not todo.strip()] == []

@@ -176,7 +176,9 @@ def _write_statement(answer: ApprovalOptions, text: str, to: Path) -> str:
     try:
         to.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise UsageError(f"{to}: cannot be written: {error.strerror}") from None
+        raise UsageError(
+            f"{to}: cannot be written: {error.strerror}", hint="name another file with --write-statement"
+        ) from None
     note(
         f"sign it with `ssh-keygen -Y sign -n tidegate -f KEY {to}`, or have a token issued with this digest as nonce;"
     )
@@ -192,7 +194,7 @@ def _record_proven(
     event = answer.answer(proof=proof).event(SystemClock().now(), answer.asked)
     heard = _evaluate(question, event, ledger, trusted) if trusted.trust.approvers.anybody else None
     if isinstance(heard, str):
-        raise UsageError(f"this would not count: {heard}")
+        raise UsageError(f"this would not count: {heard}", hint="answer with a proof that the spec asks for")
     who = str(heard.person) if heard else "not checked here"
     message = f"{who}: {said.reason}" if said.reason else who
     by = heard.person.identity if heard else ""
@@ -223,4 +225,7 @@ def _statement_text(path: Path) -> str:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not text"
-        raise UsageError(f"{path}: cannot be read as a statement: {reason}") from None
+        raise UsageError(
+            f"{path}: cannot be read as a statement: {reason}",
+            hint="`tidegate approve --write-statement FILE` writes it",
+        ) from None

@@ -70,7 +70,7 @@ def export(delivery: str, to: Path, state: Path, tracking_uri: str | None) -> Se
     try:
         to.write_text("".join(lines), encoding="utf-8")
     except OSError as error:
-        raise UsageError(f"{to} cannot be written: {error.strerror}") from error
+        raise UsageError(f"{to} cannot be written: {error.strerror}", hint="name another file with --to") from error
     note(f"{to}: {len(lines)} events of delivery {delivery}")
     for finding in found:
         note(f"not genuine: {finding}")
@@ -86,7 +86,9 @@ def _exported_entries(path: Path) -> Iterator[ChainEntry]:
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} cannot be read: {error}") from error
+        raise UsageError(
+            f"{path} cannot be read: {error}", hint="name a file that `tidegate audit export` wrote"
+        ) from error
     for number, line in enumerate(lines, 1):
         try:
             said = json.loads(line)

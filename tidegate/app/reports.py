@@ -61,7 +61,9 @@ def report_of(delivery: str, spec: Delivery, state: StateFolder, ledgers: Delive
         UnknownDelivery: the model has none with that id.
     """
     if ledgers.summary(delivery).name != spec.model.name:
-        raise UnknownDelivery(f"there is no delivery {delivery} of {spec.model.name}")
+        raise UnknownDelivery(
+            f"there is no delivery {delivery} of {spec.model.name}", hint="`tidegate history` lists them"
+        )
     return _rendered(spec, state, [(delivery, events_of(delivery, state, ledgers))], back=back)
 
 

@@ -159,6 +159,8 @@ class Rollback:
     """What served a version before, to be started again."""
     clock: Clock = field(default_factory=SystemClock)
     end_own: Callable[[], bool] = _never
+    noted: dict[str, str] = field(default_factory=dict)
+    """What was said last of each region: regions are asked more than once, and what is not new is not repeated."""
 
     async def now(self) -> dict[str, RegionState | TidegateError]:
         """Take whatever is on trial away, in every region at once."""
@@ -200,7 +202,9 @@ async def _roll_back_region(rollback: Rollback, region: str) -> RegionState | Ti
     except FleetError as error:
         note(f"{region}: could not be taken back: {error}")
         return error
-    note(f"{region}: {_state_text(state)}")
+    if rollback.noted.get(region) != (text := _state_text(state)):
+        note(f"{region}: {text}")
+    rollback.noted[region] = text
     return state
 
 

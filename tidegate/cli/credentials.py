@@ -77,10 +77,14 @@ class TokenCommandProver:
             ended = subprocess.run(words, stdout=subprocess.PIPE, text=True, timeout=COMMAND_SECONDS, check=False)
         except (OSError, subprocess.TimeoutExpired, IndexError):
             raise UsageError(
-                f"--oidc-token-command: {self.command.split(' ')[0]} cannot be run, or did not end"
+                f"--oidc-token-command: {self.command.split(' ')[0]} cannot be run, or did not end",
+                hint="try it by hand: it must print a token",
             ) from None
         if ended.returncode != 0 or not ended.stdout.strip():
-            raise UsageError(f"--oidc-token-command: no token; it ended with {ended.returncode}")
+            raise UsageError(
+                f"--oidc-token-command: no token; it ended with {ended.returncode}",
+                hint="try it by hand: it must print a token",
+            )
         return TokenProver(ended.stdout).prove(statement)
 
 
@@ -105,4 +109,6 @@ def read_named_text(path: Path, what: str) -> str:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not text"
-        raise UsageError(f"{path}: cannot be read as {what}: {reason}") from None
+        raise UsageError(
+            f"{path}: cannot be read as {what}: {reason}", hint="check its path and its permissions"
+        ) from None

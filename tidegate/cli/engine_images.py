@@ -46,7 +46,7 @@ def login_of(login: LoginOptions, *images: str) -> RegistryLogin:
         UsageError: a user without a password, the reverse, or one user for several registries.
     """
     if (login.username is None) is login.password_stdin:
-        raise UsageError("--username and --password-stdin belong together")
+        raise UsageError("--username and --password-stdin belong together", hint="give both, or neither")
     if login.username is None:
         return RegistryLogin(login.insecure)
     registry = one_registry(images)

@@ -87,13 +87,19 @@ class RegionOptions:
 
         fleet = on_clusters(spec)
         if self.namespace not in {None, fleet.namespace}:
-            raise UsageError(f"--namespace: found {self.namespace!r}; the spec says {fleet.namespace!r}")
+            raise UsageError(
+                f"--namespace: found {self.namespace!r}; the spec says {fleet.namespace!r}",
+                hint="leave it out, or give another --spec",
+            )
         if self.context is None:
             return wanted
         contexts = {name: there.context or "the current one" for name, there in fleet.regions.items()}
         reached = tuple(each for each in wanted or known if contexts[each] == self.context)
         if not reached:
-            raise UsageError(f"--context: found {self.context!r}; the spec says {_listed(contexts)}")
+            raise UsageError(
+                f"--context: found {self.context!r}; the spec says {_listed(contexts)}",
+                hint="leave it out, or give another --spec",
+            )
         return reached
 
 

@@ -135,6 +135,8 @@ def _require_prompts(prompts: Path) -> None:
     try:
         text = prompts.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"cannot read the prompts {prompts}: {error}") from error
+        raise UsageError(
+            f"cannot read the prompts {prompts}: {error}", hint="name a text file of UTF-8, one prompt per line"
+        ) from error
     if not text.strip():
         raise UsageError(f"{prompts} has no prompts", hint="write one per line")

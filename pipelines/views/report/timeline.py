@@ -26,7 +26,9 @@ MARKERS = {
     GateOutcome.FAIL: ("X", BAD),
 }
 LABEL_SHARE_PER_LETTER = 0.0085
-"""Share of the figure's width that a letter of a step's name takes; names that do not fit are left out."""
+"""Share of the figure's width that a letter of a step's name takes; in a region, names that do not fit are left out."""
+TICKS_SECONDS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 28800, 86400)
+MOST_TICKS = 9
 
 
 def timeline(name: str, story: DeliveryState) -> str:
@@ -63,10 +65,11 @@ def _lanes(region: RegionTraffic, story: DeliveryState) -> list[str]:
 
 
 def _time_axis(axes: Axes, end: float) -> None:
-    from matplotlib.ticker import MaxNLocator
+    from matplotlib.ticker import MultipleLocator
 
     axes.set_xlim(0, end)
-    axes.xaxis.set_major_locator(MaxNLocator(nbins=9, steps=[1, 1.5, 3, 6, 10]))
+    apart = next((each for each in TICKS_SECONDS if end / each <= MOST_TICKS), end / MOST_TICKS)
+    axes.xaxis.set_major_locator(MultipleLocator(apart))
     axes.xaxis.set_major_formatter(lambda seconds, _: stopwatch(seconds))
     axes.tick_params(bottom=True)
 
@@ -74,7 +77,11 @@ def _time_axis(axes: Axes, end: float) -> None:
 def _strip(axes: Axes, story: DeliveryState, end: float) -> None:
     """The topmost row: the steps and verdicts that belong to no region."""
     steps = [step for step in story.steps if step.region is None]
-    _bands(axes, story, steps, end, height=0.65)
+    _bands(axes, story, steps)
+    for text, start in strip_labels([(step.stage, seconds_into(story, step.started)) for step in _begun(steps)], end):
+        # The widths are estimates: what was moved to the left ends where the axis ends.
+        at, side = (end, "right") if 0 < start == _latest_start(text, end) else (start, "left")
+        axes.text(at, 0.65, text, ha=side, va="center", fontsize=7.5, color=MUTED)
     names = {region.name for region in story.regions}
     for gate in story.gates:
         if _place(gate) not in names:
@@ -89,7 +96,8 @@ def _strip(axes: Axes, story: DeliveryState, end: float) -> None:
 def _weights(axes: Axes, story: DeliveryState, region: RegionTraffic, end: float) -> None:
     """Percent of a region's users on the new version, filled; percent mirrored to it, dashed."""
     steps = [step for step in story.steps if step.region == region.name]
-    _bands(axes, story, steps, end, height=112)
+    _bands(axes, story, steps)
+    _names_inside(axes, story, steps, end)
     moments = [0.0, *(seconds_into(story, change.at) for change in region.history), end]
     weights = _series(region, "weight")
     axes.step(moments, weights, where="post", color=CANARY, linewidth=1.8)
@@ -111,16 +119,52 @@ def _series(region: RegionTraffic, field: str) -> list[int]:
     return [*values, values[-1]]
 
 
-def _bands(axes: Axes, story: DeliveryState, steps: list[StepState], end: float, *, height: float) -> None:
-    """One shade per step, every second one darker, with the step's name where it fits."""
-    begun = [step for step in steps if step.started]
-    for index, step in enumerate(begun):
-        start = seconds_into(story, step.started)
-        stop = seconds_into(story, step.ended or story.ended or last_moment(story))
+def strip_labels(steps: list[tuple[str, float]], end: float) -> list[tuple[str, float]]:
+    """Names of steps and where each text begins, in seconds; names that would run into each other share one text.
+
+    No text goes past `end`. The steps come in the order in which they began.
+    """
+    placed: list[tuple[str, float]] = []
+    for name, start in steps:
+        text, at = name, min(start, _latest_start(name, end))
+        while placed and placed[-1][1] + _width(placed[-1][0] + "  ", end) > at:
+            before, at = placed.pop()
+            text = f"{before}, {text}"
+            at = min(at, _latest_start(text, end))
+        placed.append((text, at))
+    return placed
+
+
+def _width(text: str, end: float) -> float:
+    return len(text) * LABEL_SHARE_PER_LETTER * end
+
+
+def _latest_start(text: str, end: float) -> float:
+    return max(0.0, end - _width(text, end))
+
+
+def _begun(steps: list[StepState]) -> list[StepState]:
+    return [step for step in steps if step.started]
+
+
+def _span(story: DeliveryState, step: StepState) -> tuple[float, float]:
+    return seconds_into(story, step.started), seconds_into(story, step.ended or story.ended or last_moment(story))
+
+
+def _bands(axes: Axes, story: DeliveryState, steps: list[StepState]) -> None:
+    """One shade per step, every second one darker."""
+    for index, step in enumerate(_begun(steps)):
+        start, stop = _span(story, step)
         axes.axvspan(start, stop, color=BAND, alpha=0.9 if index % 2 else 0.45, linewidth=0)
+
+
+def _names_inside(axes: Axes, story: DeliveryState, steps: list[StepState], end: float) -> None:
+    """The name of each step above its band, where it fits."""
+    for step in _begun(steps):
+        start, stop = _span(story, step)
         name = f"{step.stage} {step.weight}%" if step.weight is not None else step.stage
-        if len(name) * LABEL_SHARE_PER_LETTER < (stop - start) / end:
-            axes.text((start + stop) / 2, height, name, ha="center", va="center", fontsize=7.5, color=MUTED)
+        if _width(name, end) < stop - start:
+            axes.text((start + stop) / 2, 112, name, ha="center", va="center", fontsize=7.5, color=MUTED)
 
 
 def _verdicts(axes: Axes, story: DeliveryState, region: RegionTraffic, lanes: list[str]) -> None:

@@ -102,7 +102,10 @@ class _Reader:
 
     def content(self, path: str) -> bytes:
         if self._seen.sizes[path] > MOST_DESCRIBED_BYTES:
-            raise UnfitModel(f"{self._seen.uri}: {path} is larger than a description is")
+            raise UnfitModel(
+                f"{self._seen.uri}: {path} is larger than a description is",
+                hint="log the version again with a plain Hugging Face folder",
+            )
         return b"".join(self._parts(path))
 
     def _parts(self, path: str) -> Iterator[bytes]:

@@ -36,7 +36,10 @@ class FolderFiles:
                 while part := file.read(PART_BYTES):
                     yield part
         except OSError as error:
-            raise StoreUnreachable(f"{address}/{path}: cannot be read: {error.strerror}") from error
+            raise StoreUnreachable(
+                f"{address}/{path}: cannot be read: {error.strerror}",
+                hint="check that the folder is mounted and readable",
+            ) from error
 
 
 def folder_of(address: str) -> Path | None:

@@ -127,7 +127,10 @@ class KubeClient:
                     raise
                 items, page = [], await self.send(whole)
             if "items" not in page or "metadata" not in page:
-                raise Unreachable(f"{_describe(whole)}: something answered that is no list")
+                raise Unreachable(
+                    f"{_describe(whole)}: something answered that is no list",
+                    hint="check the server in the kubeconfig: a proxy answers",
+                )
             items += page["items"] or ()
             after = page["metadata"].get("continue", "")
             if not after:
@@ -161,7 +164,10 @@ def _json(body: str | bytes, description: str) -> Json:
         answer = None
     if not isinstance(answer, dict):
         # A proxy or a login page in between.
-        raise Unreachable(f"{description}: something answered that is no API server")
+        raise Unreachable(
+            f"{description}: something answered that is no API server",
+            hint="check the server in the kubeconfig: a proxy or a login page answers",
+        )
     return answer
 
 

@@ -117,7 +117,8 @@ def credential_provider(context: str | None, *, clock: Clock, kubeconfig: str | 
                 return await call_in_thread(_read, context, files, clock.now())
         except TimeoutError:
             raise NoAccess(
-                f"the plugin of context {context or 'in use'} gave nothing in {PLUGIN_SECONDS:g} s"
+                f"the plugin of context {context or 'in use'} gave nothing in {PLUGIN_SECONDS:g} s",
+                hint="run it by hand: does it wait for a login?",
             ) from None
 
     return CredentialProvider(read, clock)

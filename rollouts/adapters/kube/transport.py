@@ -172,13 +172,27 @@ def _as_fleet_errors(server: ApiServer, seconds: float) -> Iterator[None]:
     try:
         yield
     except httpx.InvalidURL as error:
-        raise NoAccess(f"{server.url} is no address of an API server", detail=repr(error)) from error
+        raise NoAccess(
+            f"{server.url} is no address of an API server", hint="mend `server` in the kubeconfig", detail=repr(error)
+        ) from error
     except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError) as error:
-        raise NoConnection(f"{server.url} cannot be reached", detail=repr(error)) from error
+        raise NoConnection(
+            f"{server.url} cannot be reached",
+            hint="check its address in the kubeconfig, and the network, VPN or proxy to it",
+            detail=repr(error),
+        ) from error
     except httpx.ReadTimeout as error:
-        raise Unreachable(f"{server.url} said nothing for {seconds:g} s", detail=repr(error)) from error
+        raise Unreachable(
+            f"{server.url} said nothing for {seconds:g} s",
+            hint="try again; if it lasts, ask who runs the cluster",
+            detail=repr(error),
+        ) from error
     except httpx.RequestError as error:
-        raise Unreachable(f"{server.url} did not answer to the end", detail=repr(error)) from error
+        raise Unreachable(
+            f"{server.url} did not answer to the end",
+            hint="try again; if it lasts, ask who runs the cluster",
+            detail=repr(error),
+        ) from error
 
 
 def _trust(server: ApiServer) -> ssl.SSLContext | bool:
@@ -189,7 +203,10 @@ def _trust(server: ApiServer) -> ssl.SSLContext | bool:
         if server.certificate_file:
             trust.load_cert_chain(server.certificate_file, server.key_file)
     except OSError as error:
-        raise NoAccess(f"the certificates for {server.url} cannot be used: {error}") from error
+        raise NoAccess(
+            f"the certificates for {server.url} cannot be used: {error}",
+            hint="log in again, or mend the files that the kubeconfig names",
+        ) from error
     # From Python 3.13 on strict: authorities of clusters often lack what it asks for, and kubectl takes them.
     trust.verify_flags &= ~ssl.VERIFY_X509_STRICT
     if not server.verify:

@@ -212,7 +212,7 @@ def _changes(cache: WatchCache, line: bytes, whole: Request) -> list[WatchEvent]
         if event["type"] != "ERROR":
             return cache.apply(event["type"], event["object"])
     except (ValueError, KeyError, TypeError) as error:
-        raise Unreachable(f"the watch of {whole.resource.plural} was cut within an event") from error
+        raise Unreachable(f"the watch of {whole.resource.plural} was cut within an event", hint="try again") from error
     failure = error_of(f"the watch of {whole.resource.plural}", event["object"])
     if not isinstance(failure, TooManyRequests):
         # The stream failed at an event: from the same version it would fail at it again.

@@ -180,3 +180,6 @@ class FakeStarter:
 
     async def runs(self, entry: QueuedRequest) -> bool:
         return self.running
+
+    def last_words(self, entry: QueuedRequest) -> str:
+        return "nobody knows who asks"

@@ -195,7 +195,10 @@ def test_a_password_comes_from_stdin_and_goes_nowhere(
 def test_user_and_password_belong_together(tidegate: Tidegate, layout: Path, options: tuple[str, ...]) -> None:
     said = tidegate("engine", "inspect", str(layout), *options)
 
-    assert (said.code, said.err) == (2, "tidegate: --username and --password-stdin belong together\n")
+    assert (said.code, said.err) == (
+        2,
+        "tidegate: --username and --password-stdin belong together; give both, or neither\n",
+    )
 
 
 def test_a_password_is_for_the_registry_that_a_person_named_and_not_for_the_base_s(

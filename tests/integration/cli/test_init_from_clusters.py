@@ -86,7 +86,10 @@ def test_a_file_that_is_there_stays_and_no_cluster_is_asked(
         (("--from-rollout", "other", "--context", CONTEXTS[0]), (2, "there is no Rollout other in serving")),
         (("--from-deployment", "support-llm", "--context", CONTEXTS[0]), (2, "give --from-rollout")),
         (("--from-rollout", "support-llm", "--context", "mars"), (2, "no context mars")),
-        (("--from-rollout", "a", "--from-deployment", "b"), (2, "not both")),
+        (
+            ("--from-rollout", "a", "--from-deployment", "b"),
+            (2, "--from-rollout and --from-deployment are two sources"),
+        ),
         (("--context", CONTEXTS[0]), (2, "--context: only with --from-rollout or --from-deployment")),
         (("-o", "json"), (2, "--output: only with --from-rollout or --from-deployment")),
         ((*FROM[1:], "--context", CONTEXTS[0]), (2, "expected each context once")),

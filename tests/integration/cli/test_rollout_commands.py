@@ -134,9 +134,12 @@ def test_a_trial_that_is_aborted_and_undone(trial: Tidegate) -> None:
 
 def test_what_is_refused_is_told_in_one_line_and_changes_nothing(tidegate: Tidegate) -> None:
     for words, reason in [
-        (("abort", NAME), "nothing is in progress in llm: there is nothing to abort"),
-        (("promote", NAME), "nothing is in progress in llm: there is nothing to promote"),
-        (("retry", NAME), "llm was not aborted: there is nothing to retry"),
+        (("abort", NAME), "nothing is in progress in llm: there is nothing to abort; see: tidegate rollout status llm"),
+        (
+            ("promote", NAME),
+            "nothing is in progress in llm: there is nothing to promote; see: tidegate rollout status llm",
+        ),
+        (("retry", NAME), "llm was not aborted: there is nothing to retry; see: tidegate rollout status llm"),
         (("undo", NAME, "--to-revision", "9"), "unable to find specified revision 9 in history; there are: 1"),
         (("set-image", NAME, "proxy=x"), 'unable to find container named "proxy"; there are: engine'),
     ]:

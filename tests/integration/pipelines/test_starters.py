@@ -43,6 +43,8 @@ async def test_a_process_gets_the_version_and_its_words_are_kept(tmp_path: Path)
     starter = ProcessStarter([sys.executable, "-c", "import sys; print(*sys.argv[1:])"], {}, tmp_path)
     await over(starter, named(await starter.start(ENTRY)))
     assert (tmp_path / "1-1.log").read_text() == "--version 7\n"
+    assert starter.last_words(ENTRY) == "--version 7"
+    assert starter.last_words(ENTRY.model_copy(update={"tries": 2})) == ""
 
 
 async def test_a_process_is_known_again_by_the_one_who_comes_after(tmp_path: Path) -> None:

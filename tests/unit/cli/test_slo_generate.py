@@ -177,7 +177,7 @@ def test_old_rules_stay_when_new_ones_cannot_be_written(capsys: pytest.CaptureFi
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["-i", "nowhere.yaml"], "nowhere.yaml: no such file or directory"),
+        (["-i", "nowhere.yaml"], "nowhere.yaml: no such file or directory; name the SLO spec with --input"),
         (["-i", "slos"], "slos is a directory and - is not; name a directory with --out"),
         (["-i", "slos", "-o", "a.yaml"], "slos is a directory and a.yaml is not; name a directory with --out"),
         (["-i", "slos", "-o", "./slos"], "slos is the input itself; name another directory with --out"),

@@ -15,6 +15,7 @@ from gates.evidence.request_record import RequestRecord
 from pipelines.events.state import state_of
 from pipelines.views.report import DeliveryRecord, render_report
 from pipelines.views.report.figures import CURVE_POINTS, curve, during, per_version, quantile, side_by_side
+from pipelines.views.report.timeline import strip_labels
 from registry.model import Event
 
 VOID = {"meta", "br", "hr", "img", "link", "input"}
@@ -205,3 +206,19 @@ def test_a_delivery_that_died_before_its_first_event_is_still_on_the_page() -> N
     html = render_report([record([], "run-9")], records=[], title="Nothing")
     assert "nothing was recorded of this delivery" in html
     assert "run-9" in html
+
+
+def test_every_step_of_the_whole_delivery_is_named_in_the_strip() -> None:
+    assert strip_labels([("build", 0.0), ("bake", 500.0), ("finalize", 800.0)], 1000.0) == [
+        ("build", 0.0),
+        ("bake", 500.0),
+        ("finalize", 800.0),
+    ]
+    (build, text) = strip_labels([("build", 0.0), ("bake", 980.0), ("finalize", 999.0)], 1000.0)
+    assert (build, text[0]) == (("build", 0.0), "bake, finalize")
+    assert 800 < text[1] < 980
+
+
+def test_names_that_do_not_fit_beside_each_other_share_one_text_that_stays_within() -> None:
+    steps = [("build", 0.0), ("bake", 2.0), ("bake", 4.0), ("finalize", 6.0)]
+    assert strip_labels(steps, 1000.0) == [("build, bake, bake, finalize", 0.0)]

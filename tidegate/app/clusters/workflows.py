@@ -139,4 +139,4 @@ async def _follow(client: Cluster, name: str, tell: Tell) -> WorkflowState:
             last = now
             if now.over:
                 return now
-    raise OutsideError(f"lost the watch on workflow {name}")
+    raise OutsideError(f"lost the watch on workflow {name}", hint="the workflow goes on: run the command again")

@@ -136,7 +136,9 @@ def _token(path: Path | None) -> str | None:
         token = path.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "no text"
-        raise UsageError(f"--page-token {path}: {str(reason).lower()}") from error
+        raise UsageError(
+            f"--page-token {path}: {str(reason).lower()}", hint="name a file with the token in its first line"
+        ) from error
     if weak := weakness(token):
         raise UsageError(f"--page-token {path}: {weak}", hint="for instance what `openssl rand -hex 32` prints")
     return token

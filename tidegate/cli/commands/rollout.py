@@ -199,7 +199,7 @@ def promote(
 ) -> int:
     """On, past one step, to a step, or past all."""
     if full + skip_step + (to_step is not None) > 1:
-        raise UsageError("--full, --skip-step and --to-step: only one of them")
+        raise UsageError("--full, --skip-step and --to-step: only one of them", hint="leave out the others")
     if to_step is not None:
         return _act_on(asked, "moved", lambda rollouts, name: rollouts.to_step(name, to_step, expected), output=output)
     if full:

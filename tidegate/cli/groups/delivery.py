@@ -377,7 +377,7 @@ def confirm_move(question: str) -> None:
         )
     print(f"{question}\nMove production? [y/N] ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise Refused("not confirmed: nothing was changed")
+        raise Refused("not confirmed: nothing was changed", hint="answer y, or give --yes")
 
 
 def print_outcome(outcome: DeliveryOutcome, display: DeliveryDisplay, *, output: OutputForm) -> int:

@@ -56,12 +56,14 @@ class WorkloadOptions:
             UsageError: both kinds, or an option that means nothing without one of them.
         """
         if self.from_rollout and self.from_deployment:
-            raise UsageError("give --from-rollout or --from-deployment, not both")
+            raise UsageError("--from-rollout and --from-deployment are two sources", hint="give one of them")
         if self.from_rollout or self.from_deployment:
             return True
         alone = next((name for name, value in vars(self).items() if value), None)
         if alone:
-            raise UsageError(f"--{alone}: only with --from-rollout or --from-deployment")
+            raise UsageError(
+                f"--{alone}: only with --from-rollout or --from-deployment", hint="give one of them, or leave it out"
+            )
         return False
 
 
@@ -87,7 +89,9 @@ def init(
     """
     if not workload.is_asked:
         if output is not Output.TEXT:
-            raise UsageError("--output: only with --from-rollout or --from-deployment")
+            raise UsageError(
+                "--output: only with --from-rollout or --from-deployment", hint="give one of them, or leave it out"
+            )
         from tidegate.cli.commands.init import write_example
 
         return write_example(folder)

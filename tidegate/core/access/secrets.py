@@ -61,7 +61,9 @@ class SecretStore:
             )
         found = self.environment.get(source.env, "").strip()
         if not found:
-            raise CredentialMissing(f"the environment variable {source.env}, which holds a credential, is not set")
+            raise CredentialMissing(
+                f"the environment variable {source.env}, which holds a credential, is not set", hint="set it"
+            )
         return found
 
     def _of_file(self, path: Path) -> str:
@@ -69,9 +71,13 @@ class SecretStore:
             # A device or a pipe would be waited for.
             found = read_text(path, most_bytes=MOST_BYTES).strip() if path.is_file() or not path.exists() else ""
         except Unreadable as error:
-            raise CredentialMissing(f"the credential in the file {path} cannot be read: {error}") from error
+            raise CredentialMissing(
+                f"the credential in the file {path} cannot be read: {error}", hint="check its path and its permissions"
+            ) from error
         if not found:
-            raise CredentialMissing(f"the file {path}, which holds a credential, is empty or no file")
+            raise CredentialMissing(
+                f"the file {path}, which holds a credential, is empty or no file", hint="write the credential into it"
+            )
         return found
 
 

@@ -77,7 +77,9 @@ class PrometheusClient:
         """
         answer = self._answer({"query": query} | ({"time": str(at.timestamp())} if at else {}))
         if answer["status"] != "success":
-            raise PrometheusRefused(f"Prometheus at {self._url} refused {query}", detail=str(answer.get("error")))
+            raise PrometheusRefused(
+                f"Prometheus at {self._url} refused {query}", hint="--debug shows why", detail=str(answer.get("error"))
+            )
         return InstantResult(answer["data"]["resultType"], answer["data"]["result"])
 
     def _answer(self, parameters: dict[str, str]) -> dict[str, Any]:

@@ -138,7 +138,8 @@ class Requester:
             raise CredentialMissing(
                 f"what {places} holds is no certificate with its key in PEM"
                 if len(sources) > 1
-                else f"what {places} holds is no certificate in PEM"
+                else f"what {places} holds is no certificate in PEM",
+                hint="write it as PEM",
             ) from error
 
     def _with_password(self, basic: BasicAuth, headers: Mapping[str, str]) -> RequestProof:
@@ -151,7 +152,10 @@ class Requester:
         text = self._store.text(source)
         # The library that would refuse it would quote it.
         if not text.isascii() or not text.isprintable() or " " in text:
-            raise CredentialMissing(f"what {self._store.where(source)} holds is no token: it has spaces or line ends")
+            raise CredentialMissing(
+                f"what {self._store.where(source)} holds is no token: it has spaces or line ends",
+                hint="write the token alone, in one line",
+            )
         return text
 
     def _keys(self, aws: SigV4) -> AwsKeys | None:

@@ -63,7 +63,7 @@ class AwsSigner:
                 self._found = Session(profile=self._profile).get_credentials()
             frozen = self._found.get_frozen_credentials() if self._found else None
         except BotoCoreError as error:
-            raise CredentialMissing(f"no AWS credentials: {error}") from error
+            raise CredentialMissing(f"no AWS credentials: {error}", hint="check the profile and its files") from error
         if frozen is None:
             raise CredentialMissing(
                 "no AWS credentials were found", hint="name `access_key` and `secret_key`, or give this process a role"

@@ -62,7 +62,9 @@ class StoredImage:
         """
         found = split_layout(source)
         if found is None:
-            raise BrokenImage(f"{source} is no OCI layout")
+            raise BrokenImage(
+                f"{source} is no OCI layout", hint="name FOLDER:NAME of what `tidegate engine build --layout` wrote"
+            )
         layout = OciLayout(found[0])
         return cls(layout, layout.manifest(found[1]))
 

@@ -103,7 +103,9 @@ def _state(path: Path, file: ExportedFile) -> FileState:
     except FileNotFoundError:
         return "new"
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} cannot be read as what was exported before") from error
+        raise UsageError(
+            f"{path} cannot be read as what was exported before", hint="move it away, or export to another folder"
+        ) from error
     if file.mark not in there:
         raise UsageError(f"{path} was not written by tidegate", hint="move it away, or export to another folder")
     return "unchanged" if there == file.text else "changed"

@@ -160,7 +160,7 @@ def generate_rules(asked: SloInput, target: Path, *, recordings: bool, alerts: b
 
 def _refuse_targets(source: Path, target: Path) -> None:
     if source != STDIN and not source.exists():
-        raise UsageError(f"{source}: no such file or directory")
+        raise UsageError(f"{source}: no such file or directory", hint="name the SLO spec with --input")
     if not source.is_dir():
         if target.is_dir():
             raise UsageError(f"{target} is a directory and {source} is not", hint="name a file with --out")
