@@ -226,3 +226,11 @@ def broken_off(story: DeliveryState, reason: str) -> DeliveryState:
     if story.outcome is not None:
         return story
     return story.model_copy(update={"outcome": "failed" if story.started else "refused", "reason": reason})
+
+
+def by_reason(silent: Mapping[str, str]) -> dict[str, list[str]]:
+    """Regions by the reason why they cannot be seen: what is the same of several is told once."""
+    found: dict[str, list[str]] = {}
+    for name, reason in silent.items():
+        found.setdefault(reason, []).append(name)
+    return found

@@ -80,6 +80,7 @@ class Examination:
 
     spec: Delivery
     regions: Mapping[str, RegionCheck]
+    registry_answers: bool
 
     @property
     def exit_code(self) -> ExitCode:
@@ -105,18 +106,19 @@ def examine(spec_path: Path, asked: DoctorOptions) -> Examination:
         )
     wanted = asked.select(spec) or tuple(fleet.regions)
     require_contexts(spec, wanted)
-    given = _Spec(spec, fleet, trust_next_to(spec_path.parent), _last_delivery(spec, asked))
-    return Examination(spec, asyncio.run(_look(given, wanted, asked.controller_namespace)))
+    last, answers = _last_delivery(spec, asked)
+    given = _Spec(spec, fleet, trust_next_to(spec_path.parent), last)
+    return Examination(spec, asyncio.run(_look(given, wanted, asked.controller_namespace)), answers)
 
 
-def require_files_of_workflow(spec: Delivery, asked: DoctorOptions) -> None:
-    """Ask the registry, where it is known, whether the pods of the spec's workflow can read the next version's files.
+def require_files_of_workflow(seen: Examination, asked: DoctorOptions) -> None:
+    """Ask the registry, where it answers, whether the pods of the spec's workflow can read the next version's files.
 
     Raises:
         UsageError: they cannot.
     """
-    if spec.workflow and asked.tracking_uri:
-        require_files_for_pods(spec, spec.model.origin, asked.state, asked.tracking_uri)
+    if seen.spec.workflow and asked.tracking_uri and seen.registry_answers:
+        require_files_for_pods(seen.spec, seen.spec.model.origin, asked.state, asked.tracking_uri)
 
 
 async def _look(given: _Spec, regions: tuple[str, ...], controller_namespace: str) -> Mapping[str, RegionCheck]:
@@ -160,13 +162,13 @@ def _objects(spec: Delivery, fleet: ArgoFleetSpec, region: str, trusted: Trusted
         return ()
 
 
-def _last_delivery(spec: Delivery, asked: DoctorOptions) -> datetime | None:
-    """When the registry last saw one begin; where there is no registry here, no one knows."""
+def _last_delivery(spec: Delivery, asked: DoctorOptions) -> tuple[datetime | None, bool]:
+    """When the registry last saw one begin, and whether it answers; where there is no registry here, no one knows."""
     if asked.tracking_uri is None and not (asked.state / "mlflow.db").exists():
-        return None
+        return None, True
     try:
         last = next(iter(open_deliveries(asked.state, asked.tracking_uri).deliveries(spec.model.name, last=1)), None)
     except TidegateError as error:
-        note(f"when the last delivery was is not known: {error}")
-        return None
-    return last.started if last else None
+        note(f"neither the last delivery nor the place of the version's files is known: {error}")
+        return None, False
+    return last.started if last else None, True

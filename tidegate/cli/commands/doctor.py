@@ -19,7 +19,7 @@ def show_findings(spec_path: Path, asked: DoctorOptions, *, output: OutputForm) 
         told = {region: (one.findings, one.problem) for region, one in seen.regions.items()}
         PlainConsole(soft_wrap=True).print(findings_text(told))
     # Last: what is wrong with the regions is worth knowing all the same.
-    require_files_of_workflow(seen.spec, asked)
+    require_files_of_workflow(seen, asked)
     return seen.exit_code
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
 from pipelines.views.status import DeliveryStatus, FleetSnapshot, PastDelivery, StatusReport
-from pipelines.views.wording import people
+from pipelines.views.wording import by_reason, people
 from registry.model import DeliverySummary
 from rollouts.model import CarrierHeartbeat, RegionPhase, RegionState
 from tidegate.core.durations import duration
@@ -95,8 +95,8 @@ def _lines(seen: FleetSnapshot, now: datetime) -> Iterator[str]:
         yield from _unattended_lines(region)
         if region.region in seen.carried:
             yield carrier_line(region.region, seen.carried[region.region], now)
-    for name, reason in seen.silent.items():
-        yield f"{name}: cannot be seen: {reason}"
+    for reason, names in by_reason(seen.silent).items():
+        yield f"{', '.join(names)}: cannot be seen: {reason}"
     if not seen.regions and not seen.silent:
         yield "no fleet runs here"
 

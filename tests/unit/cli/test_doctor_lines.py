@@ -1,0 +1,24 @@
+"""What is wrong with several regions for one reason is told once."""
+
+from __future__ import annotations
+
+from pipelines.views.wording import by_reason
+from rollouts.doctor import Finding, Severity
+from tidegate.cli.views.doctor import findings_text
+
+FINDING = Finding(
+    code="clock-skew", severity=Severity.WARNING, what="the clock is ahead", evidence=("39 s",), cause="c",
+    remediation="set it",
+)  # fmt: skip
+AWAY = "https://10.0.0.1:6443 cannot be reached"
+
+
+def test_regions_that_are_away_for_one_reason_stand_in_one_line_after_the_others() -> None:
+    told = findings_text({"a": ((), AWAY), "b": ((FINDING,), ""), "c": ((), AWAY), "d": ((), "no context d")}).plain
+    assert told.splitlines()[0] == "b: 1 warning"
+    assert told.splitlines()[-2:] == [f"a, c: {AWAY}", "d: no context d"]
+    assert told.count(AWAY) == 1
+
+
+def test_reasons_keep_the_order_in_which_they_came() -> None:
+    assert by_reason({"b": "y", "a": "x", "c": "y"}) == {"y": ["b", "c"], "x": ["a"]}
