@@ -182,4 +182,4 @@ class FakeStarter:
         return self.running
 
     def last_words(self, entry: QueuedRequest) -> str:
-        return "nobody knows who asks"
+        return "it is unknown who asks"

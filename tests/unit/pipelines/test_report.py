@@ -219,6 +219,6 @@ def test_every_step_of_the_whole_delivery_is_named_in_the_strip() -> None:
     assert 800 < text[1] < 980
 
 
-def test_names_that_do_not_fit_beside_each_other_share_one_text_that_stays_within() -> None:
+def test_names_that_do_not_fit_next_to_each_other_share_one_text_that_stays_within() -> None:
     steps = [("build", 0.0), ("bake", 2.0), ("bake", 4.0), ("finalize", 6.0)]
     assert strip_labels(steps, 1000.0) == [("build, bake, bake, finalize", 0.0)]

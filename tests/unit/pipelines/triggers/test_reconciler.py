@@ -169,8 +169,8 @@ async def test_a_delivery_that_never_opens_is_tried_three_times(ground: Ground) 
     for _ in range(12):
         await ground.look()
     assert (ground.starter.started, ground.states) == (["7"] * 3, {"7": RequestState.OVER})
-    assert any(said.endswith("try 1 ended without a delivery: nobody knows who asks") for said in ground.said)
-    assert ground.said[-1].endswith("given up: 3 tries, no delivery: nobody knows who asks")
+    assert any(said.endswith("try 1 ended without a delivery: it is unknown who asks") for said in ground.said)
+    assert ground.said[-1].endswith("given up: 3 tries, no delivery: it is unknown who asks")
 
 
 async def test_what_cannot_be_started_is_told_and_tried_again(ground: Ground) -> None:
