@@ -8,8 +8,8 @@ PYTHON ?= $(shell for python in python3.11 python3.12 python3.13 python3; do \
 	"$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$python" && break; done)
 SOURCES := tidegate pipelines rollouts gates registry engine_images slo
 SCHEMAS := delivery trust gates batch answer
-# Servers mostly wait; more than two files at once might need more memory than a machine has, for real engines.
-SIDE_BY_SIDE := -n 2 --dist loadfile
+# Servers mostly wait; real engines, for which memory might not do, are two at a time (tests/integration/conftest.py).
+SIDE_BY_SIDE := -n 4 --dist loadfile --no-loadscope-reorder
 # Where it is set, every command that is started compiles all that it loads anew: three more seconds with MLflow.
 unexport PYTHONDONTWRITEBYTECODE
 TEST_TOOLS := docker-registry skopeo umoci zsh fish
@@ -23,7 +23,8 @@ help: ## Show this list.
 demo: setup ## Deliver a real model on this machine and take back two bad ones.
 	@$(BIN)/python examples/demo/run.py
 
-test: lint type check-gen docs setup test-tools ## Everything that must hold: lint, types, generated files, docs, all tests.
+test: setup test-tools ## Everything that must hold: lint, types, generated files, docs, all tests.
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync lint type check-gen docs
 	@$(BIN)/pytest -n logical tests/unit
 	@$(BIN)/pytest $(SIDE_BY_SIDE) tests/integration
 	@$(BIN)/pytest tests/e2e
