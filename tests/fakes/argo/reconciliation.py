@@ -359,13 +359,14 @@ def inject(body: Json, desired: Json | None) -> bool:
 
 def relabel(metadata: Json, old: Json | None, desired: Json | None) -> bool:
     """`SyncEphemeralPodMetadata`."""
-    before = copy.deepcopy(metadata)
-    for part in ("labels", "annotations"):
+    parts = ("labels", "annotations")
+    before = {part: metadata.get(part) for part in parts}
+    for part in parts:
         gone = set((old or {}).get(part, {})) - set((desired or {}).get(part, {}))
         kept = {key: text for key, text in metadata.get(part, {}).items() if key not in gone}
         if kept or (desired or {}).get(part):
             metadata[part] = kept | (desired or {}).get(part, {})
-    return metadata != before
+    return {part: metadata.get(part) for part in parts} != before
 
 
 def sync_metadata(r: Reconciliation) -> None:

@@ -222,7 +222,7 @@ class Verbs:
         return served
 
     def _get(self, resource: Resource, call: Call, asked: Asked) -> Served:
-        return 200, self._cluster.get(resource, call.name, namespace=call.namespace), ()
+        return 200, self._cluster.shared(resource, call.name, namespace=call.namespace), ()
 
     def _list(self, resource: Resource, call: Call, asked: Asked) -> Served:
         """Items of a typed list have no apiVersion and kind of their own; those of custom resources do."""
@@ -232,14 +232,14 @@ class Verbs:
             items, metadata = self._pages.following(token, limit=limit)
         else:
             query = asked.query
-            found = self._cluster.list(
+            found = self._cluster.all_shared(
                 resource,
                 labels=query.get("labelSelector", ""),
                 fields=query.get("fieldSelector", ""),
                 namespace=call.namespace,
             )
             chosen = query.get("labelSelector") or query.get("fieldSelector")
-            items, metadata = self._pages.page(found, limit=limit, counts=not chosen)
+            items, metadata = self._pages.page(list(found), limit=limit, counts=not chosen)
         if not self._cluster.served(resource.group, resource.plural).custom:
             items = [{key: part for key, part in item.items() if key not in ("apiVersion", "kind")} for item in items]
         body = {"apiVersion": resource.api_version, "kind": f"{resource.kind}List", "metadata": metadata}

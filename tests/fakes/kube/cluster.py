@@ -209,8 +209,16 @@ class FakeCluster:
         Raises:
             Refusal: there is none (404).
         """
+        return copied(self.shared(resource, name, namespace=namespace))
+
+    def shared(self, resource: Resource, name: str, *, namespace: str | None = None) -> Json:
+        """One object as the store has it, to be read only: an answer that is written out at once needs no copy.
+
+        Raises:
+            Refusal: there is none (404).
+        """
         kind = self.served(resource.group, resource.plural)
-        return copied(self._writes.existing(kind, name, self._where(kind, namespace)))
+        return self._writes.existing(kind, name, self._where(kind, namespace))
 
     def find(self, resource: Resource, name: str, *, namespace: str | None = None) -> Json | None:
         """One object, or None."""
@@ -221,9 +229,15 @@ class FakeCluster:
         self, resource: Resource, *, labels: str = "", fields: str = "", namespace: str | None = None
     ) -> list[Json]:
         """All that match, by namespace and name; namespace "" is all of them."""
+        return [copied(found) for found in self.all_shared(resource, labels=labels, fields=fields, namespace=namespace)]
+
+    def all_shared(
+        self, resource: Resource, *, labels: str = "", fields: str = "", namespace: str | None = None
+    ) -> Iterator[Json]:
+        """As `list`, of objects to be read only."""
         kind = self.served(resource.group, resource.plural)
         chosen = reads.both(labels, fields, kind.plural)
-        return [copied(found) for found in self.store.all(kind, self._where(kind, namespace)) if chosen(found)]
+        return filter(chosen, self.store.all(kind, self._where(kind, namespace)))
 
     def existing(self) -> Iterator[Event]:
         """Everything that is there, as if it had just come."""
