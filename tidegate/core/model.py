@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
-import textwrap
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -27,14 +27,31 @@ def meanings(cls: type) -> dict[str, str]:
 
 @cache
 def _written_in(cls: type) -> Mapping[str, str]:
-    """Remembered: finding a class reads all of its module, and the bases of all models are the same few."""
+    """Remembered: the bases of all models are the same few."""
+    body = _classes_in(cls.__module__).get(cls.__qualname__)
+    return {} if body is None else dict(_described(body))
+
+
+@cache
+def _classes_in(module: str) -> Mapping[str, ast.ClassDef]:
+    """By qualified name; read at once, because `inspect` parses the whole module for each class."""
     try:
-        source = textwrap.dedent(inspect.getsource(cls))
-    except (OSError, TypeError):
+        tree = ast.parse(inspect.getsource(sys.modules[module]))
+    except (KeyError, OSError, TypeError):
         return {}
-    (body,) = ast.parse(source).body
-    assert isinstance(body, ast.ClassDef), "the source of a class is a class"
-    return dict(_described(body))
+    return dict(_classes_of(tree, ""))
+
+
+def _classes_of(node: ast.AST, outer: str) -> Iterator[tuple[str, ast.ClassDef]]:
+    for child in ast.iter_child_nodes(node):
+        match child:
+            case ast.ClassDef(name=name):
+                yield f"{outer}{name}", child
+                yield from _classes_of(child, f"{outer}{name}.")
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                yield from _classes_of(child, f"{outer}{name}.<locals>.")
+            case _:
+                yield from _classes_of(child, outer)
 
 
 def _described(body: ast.ClassDef) -> Iterator[tuple[str, str]]:
