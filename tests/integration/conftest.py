@@ -1,4 +1,4 @@
-"""Which files run beside which: what takes longest begins first, and real engines two files at a time."""
+"""Which files run at the same time: what takes longest begins first, and real engines two files at a time."""
 
 from __future__ import annotations
 
