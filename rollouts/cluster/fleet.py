@@ -22,7 +22,7 @@ from rollouts.cluster.snapshot import RegionSnapshot
 from rollouts.cluster.traffic_verification import RequestCounter, TrafficVerifier
 from rollouts.errors import EngineDidNotStart, FleetError, NotConfirmed, NotOurs, NotPossible
 from rollouts.kube.ports import Cluster
-from rollouts.kube.retry import RetryPolicy, deadline
+from rollouts.kube.retry import RetryPolicy, deadline, urgent
 from rollouts.model import CarrierHeartbeat, Engine, ForeignObject, RegionState, require_percent
 from tidegate.core.clock import Clock
 from tidegate.core.errors import TidegateError
@@ -93,6 +93,10 @@ class ArgoFleet:
         return self._state(await self._retries.run(self._promote))
 
     async def rollback(self, to: str | None) -> RegionState:
+        with urgent():
+            return await self._taken_back(to)
+
+    async def _taken_back(self, to: str | None) -> RegionState:
         if to is not None:
             return self._state(await self._retries.run(lambda: self._rollback(to)))
         with deadline(self._clock, self._config.operation_seconds):

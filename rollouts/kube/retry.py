@@ -46,6 +46,8 @@ class Backoff:
 
 
 BACKOFF = Backoff()
+URGENT = Backoff(first_seconds=0.05, most_seconds=5.0)
+"""On the way back."""
 
 
 def may_repeat(error: FleetError, *, changes_nothing: bool) -> bool:
@@ -101,6 +103,22 @@ def time_left() -> float:
         return math.inf
     clock, ends = current
     return ends - clock.monotonic()
+
+
+_URGENT: ContextVar[bool] = ContextVar("urgent", default=False)
+
+
+@contextmanager
+def urgent() -> Iterator[None]:
+    """In this block failures are retried after short pauses, also where the server asks for longer ones.
+
+    One request that the server refuses costs it nothing, and users wait for it.
+    """
+    token = _URGENT.set(True)
+    try:
+        yield
+    finally:
+        _URGENT.reset(token)
 
 
 def _never() -> float:
@@ -174,9 +192,12 @@ class Attempts:
             self._since, self._failures = now, 0
         self._failures += 1
         left = min(self._since + policy.seconds - now, time_left())
+        backoff = policy.backoff
+        if _URGENT.get():
+            backoff, least_seconds = URGENT, 0.0
         if left <= 0 or least_seconds > left:
             return False
-        pause = policy.backoff.pause(self._failures, policy.chance())
+        pause = backoff.pause(self._failures, policy.chance())
         await policy.clock.sleep(min(max(pause, least_seconds), left))
         self._began = policy.clock.monotonic()
         return True

@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 from cluster.engine.image import ROOT, pins
 from e2e.machine import TIDEGATE
 
-STEPS = ROOT / "engine_images" / "oci" / "steps.toml"
-
 
 def push_toolchain(base: str, work: Path, target: str) -> str:
-    """Install tidegate and what its steps need into a folder, pack it, push it; the image by digest."""
+    """Install tidegate with the extra of its steps into a folder, pack it, push it; the image by digest."""
     installed, layout = work / "installed", work / "toolchain"
     constraints = work / "steps-constraints.txt"
     constraints.write_text(pins(), encoding="utf-8")
     uv = [Path(sys.executable).with_name("uv"), "pip", "install", "--quiet", "--python", sys.executable]
-    needs = tomllib.loads(STEPS.read_text(encoding="utf-8"))["needs"]
-    subprocess.run([*uv, "--target", installed, "--constraints", constraints, *needs], check=True)
-    subprocess.run([*uv, "--target", installed, "--no-deps", ROOT], check=True)
+    subprocess.run([*uv, "--target", installed, "--constraints", constraints, f"{ROOT}[deliver]"], check=True)
     words = [
         "workflow",
         "image",

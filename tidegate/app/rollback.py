@@ -9,7 +9,7 @@ import asyncio
 import os
 import signal
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -39,7 +39,7 @@ ENDS_WITHIN_SECONDS = 120.0
 
 
 AGAIN_SECONDS = 1.0
-"""Until a delivery that could not be closed is looked at again."""
+"""Until a delivery that could not be closed, or a region that goes back, is looked at again."""
 
 
 PATIENCE = timedelta(seconds=30)
@@ -162,10 +162,16 @@ class Rollback:
     noted: dict[str, str] = field(default_factory=dict)
     """What was said last of each region: regions are asked more than once, and what is not new is not repeated."""
 
-    async def now(self) -> dict[str, RegionState | TidegateError]:
-        """Take whatever is on trial away, in every region at once."""
-        found = await asyncio.gather(*(_roll_back_region(self, region) for region in self.fleets))
+    async def now(self, to: str | None = None) -> dict[str, RegionState | TidegateError]:
+        """Take whatever is on trial away, in every region at once; those that do not serve `to` go there next."""
+        found = await asyncio.gather(*(_roll_back_region(self, region, to) for region in self.fleets))
         return dict(zip(self.fleets, found, strict=True))
+
+    def say(self, region: str, text: str) -> None:
+        """Note it, unless it is what was said last of the region."""
+        if self.noted.get(region) != text:
+            note(f"{region}: {text}")
+        self.noted[region] = text
 
 
 async def roll_back(rollback: Rollback) -> list[str]:
@@ -192,20 +198,35 @@ async def roll_back(rollback: Rollback) -> list[str]:
             await rollback.clock.sleep(AGAIN_SECONDS)
 
 
-async def _roll_back_region(rollback: Rollback, region: str) -> RegionState | TidegateError:
+async def _roll_back_region(rollback: Rollback, region: str, to: str | None) -> RegionState | TidegateError:
+    telling = asyncio.create_task(_tell_once_back(rollback, region, to))
     try:
-        try:
-            state = await rollback.fleets[region].rollback(None)
-        except NotTheCarrier:
-            note(f"{region}: somebody else is taking it back at this moment")
-            state = await _until(rollback, region, is_back)
+        state = await _taken_back(rollback, region)
     except FleetError as error:
         note(f"{region}: could not be taken back: {error}")
         return error
-    if rollback.noted.get(region) != (text := _state_text(state)):
-        note(f"{region}: {text}")
-    rollback.noted[region] = text
+    finally:
+        telling.cancel()
+    rollback.say(region, _state_text(state, to))
     return state
+
+
+async def _taken_back(rollback: Rollback, region: str) -> RegionState:
+    try:
+        return await rollback.fleets[region].rollback(None)
+    except NotTheCarrier:
+        note(f"{region}: somebody else is taking it back at this moment")
+        return await _until(rollback, region, is_back)
+
+
+async def _tell_once_back(rollback: Rollback, region: str, to: str | None) -> None:
+    """Say when users are back, which is before the canary's engines have ended."""
+    while True:
+        await rollback.clock.sleep(AGAIN_SECONDS)
+        with suppress(TidegateError):
+            state = await rollback.watched[region].observe()
+            if state.stable and is_back(state) and not state.problem:
+                return rollback.say(region, _state_text(state, to))
 
 
 async def _until(rollback: Rollback, region: str, holds: Callable[[RegionState], bool]) -> RegionState:
@@ -218,12 +239,14 @@ async def _until(rollback: Rollback, region: str, holds: Callable[[RegionState],
         await rollback.clock.sleep(LOOK_SECONDS)
 
 
-def _state_text(state: RegionState) -> str:
+def _state_text(state: RegionState, to: str | None = None) -> str:
     if state.foreign_objects:
         return f"nothing was taken back: {'; '.join(map(str, state.foreign_objects))}"
     if state.stable is None:
         return "serves nobody"
     left = f"; {state.problem}" if state.problem else ""
+    if to not in (None, state.stable.version) and is_back(state):
+        return f"goes from version {state.stable.version} to version {to}{left}"
     return f"all users are on version {state.stable.version}{left}" if is_back(state) else f"is not back yet{left}"
 
 
@@ -282,6 +305,8 @@ async def stop_remote_delivery(rollback: Rollback) -> DeliverySummary | None:
 
 async def _move_regions(rollback: Rollback, wanted: Mapping[str, str]) -> list[str]:
     """Regions that were promoted already, to where they were before; returns what went wrong."""
+    for region, to in wanted.items():
+        rollback.say(region, f"was promoted already, goes back to version {to}")
     found = await asyncio.gather(
         *(move_region(rollback, region, to) for region, to in wanted.items()), return_exceptions=True
     )
@@ -314,6 +339,7 @@ async def move_region(rollback: Rollback, region: str, to: str) -> None:
         note(f"{region}: version {to} is no longer warm and is started again")
         await fleet.deploy(await rollback.engine_before(fleet, to))
         await fleet.promote()
+    rollback.say(region, f"all users are on version {to}")
 
 
 async def _close_abandoned(records: RollbackLedger, last: DeliverySummary) -> bool:
@@ -388,7 +414,7 @@ async def roll_back_to(target: RollbackTarget, rollback: Rollback) -> list[str]:
     if target.confirm:
         target.confirm(in_words(states, version))
     process = stop_local_delivery(rollback)
-    await rollback.now()
+    await rollback.now(version)
     async with one_rollback(rollback.state.root, note):
         wrong = await wait_for_local_end(process, rollback)
         try:

@@ -129,7 +129,7 @@ def test_nothing_was_delivered_yet(tidegate: Tidegate, delivery: Path) -> None:
     as_json = tidegate("status", "delivery.yaml", "--output", "json").json
     assert as_json == {
         "delivery": None, "alive": False, "process": None, "regions": [], "silent": {}, "carried": {},
-        "requester": "", "approvals": [], "left": [], "unwritten": 0, "unreadable": None,
+        "requester": "", "approvals": [], "steps": {}, "left": [], "unwritten": 0, "unreadable": None,
     }  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from fakes.delivery.world import a_spec
 from pipelines.ports import Fleet
 from pipelines.state import StateFolder
 from rollouts.errors import EngineDidNotStart
-from rollouts.model import Engine
+from rollouts.model import Engine, RegionState
 from tidegate.app.rollback import Rollback, move_region
 from tidegate.app.wiring.records import RollbackLedger
 from tidegate.testing import FakeFleet, an_engine
@@ -71,7 +72,10 @@ async def test_one_that_is_no_longer_warm_starts_before_users_move(
     state = await fleet.observe()
     assert state.stable
     assert state.stable.version == "2"
-    assert caplog.messages == ["eu-west-1: version 2 is no longer warm and is started again"]
+    assert caplog.messages == [
+        "eu-west-1: version 2 is no longer warm and is started again",
+        "eu-west-1: all users are on version 2",
+    ]
     swaps = [route.stable.version for route in fleet.proxy.swaps if route.stable]
     assert swaps[-1] == "2"
     assert "2" in fleet.engines.running()
@@ -99,3 +103,45 @@ async def test_users_go_back_to_whatever_is_stable_and_nothing_else_changes(flee
 async def test_a_region_that_serves_nobody_has_nothing_to_go_back_from(caplog: pytest.LogCaptureFixture) -> None:
     await rollback_of(FakeFleet()).now()
     assert caplog.messages == ["eu-west-1: serves nobody"]
+
+
+class SlowToDrain(FakeFleet):
+    """Its canary's engine ends long after it has lost its users."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.drained = asyncio.Event()
+
+    async def rollback(self, to: str | None) -> RegionState:
+        state = await super().rollback(to)
+        await self.drained.wait()
+        return state
+
+
+async def test_that_users_are_back_is_said_before_the_canary_has_drained(caplog: pytest.LogCaptureFixture) -> None:
+    fleet = SlowToDrain()
+    fleet.drained.set()
+    for version in ("1", "2"):
+        await fleet.deploy(an_engine(version))
+    await fleet.shift(50)
+    fleet.drained.clear()
+    going_back = asyncio.ensure_future(rollback_of(fleet).now())
+    async with asyncio.timeout(5):
+        while not caplog.messages:
+            await asyncio.sleep(0.01)
+    assert not going_back.done()
+    fleet.drained.set()
+    await going_back
+    assert caplog.messages == ["eu-west-1: all users are on version 1"]
+
+
+async def test_on_the_way_to_another_version_it_says_where_users_go(
+    fleet: FakeFleet, caplog: pytest.LogCaptureFixture
+) -> None:
+    rollback = rollback_of(fleet)
+    await rollback.now("1")
+    await move_region(rollback, fleet.region, "1")
+    assert caplog.messages == [
+        "eu-west-1: goes from version 2 to version 1",
+        "eu-west-1: all users are on version 1",
+    ]

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pipelines.views.status import PastDelivery, _exit_code
+from gates.model import GateOutcome, Verdict
+from pipelines.events.state import DeliveryState, GateState, StepState, StepStatus, TimedVerdict
+from pipelines.views.status import DeliveryStatus, PastDelivery, _exit_code
 from registry.errors import StoreUnreachable
 from registry.model import DeliverySummary
 from rollouts.model import CarrierHeartbeat, EngineSet, ForeignObject, RegionPhase, RegionState, Role
@@ -183,6 +186,30 @@ def test_a_store_that_is_away_is_said_and_hides_nothing_else(tmp_path: Path) -> 
     records = read_status(away, "support-llm", tmp_path)
     assert (records.last, records.unreadable) == (None, "MLflow store http://mlflow: no answer")
     assert list(_record_lines(records)) == ["2 events are not yet written: MLflow has not taken them"]
+
+
+def test_what_steps_wait_for_is_told_while_somebody_carries_the_delivery() -> None:
+    def a_step(step: str, state: StepStatus, message: str) -> StepState:
+        return StepState(id=step, stage=step.partition("@")[0], state=state, message=message)
+
+    blind = Verdict(gate="latency", outcome=GateOutcome.ERROR, reason="Prometheus does not answer")
+    steps = (
+        a_step("build", StepStatus.DONE, "built"),
+        a_step("canary@eu-west-1/10", StepStatus.RUNNING, "10 % of users"),
+        a_step("canary@us-east-1/10", StepStatus.RUNNING, ""),
+        a_step("promote@eu-west-1", StepStatus.WAITING, "for an approval by one of risk"),
+        a_step("bake@1", StepStatus.WAITING, ""),
+    )
+    gates = tuple(
+        GateState(name=blind.gate, step=f"{step}", history=(TimedVerdict(at=NOON, verdict=blind),))
+        for step in ("build", "canary@eu-west-1/10")
+    )
+    records = DeliveryStatus(a_delivery(), alive=True, story=DeliveryState(steps=steps, gates=gates))
+    assert list(_record_lines(records)) == [
+        "canary@eu-west-1/10: 10 % of users; gate latency cannot see: Prometheus does not answer",
+        "promote@eu-west-1: for an approval by one of risk",
+    ]
+    assert list(_record_lines(replace(records, alive=False))) == []
 
 
 def test_the_history_is_a_table_newest_first() -> None:

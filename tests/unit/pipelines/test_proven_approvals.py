@@ -245,6 +245,59 @@ async def test_a_freeze_is_lifted_by_whom_the_spec_names_and_by_nobody_else(tmp_
     assert begun < datetime(2026, 1, 1, 6, tzinfo=begun.tzinfo)
 
 
+@pytest.mark.parametrize(
+    ("terms", "answers", "why"),
+    [
+        ("{groups: [risk]}", [("forged", {})], "no key of allowed_signers made the signature"),
+        ("{groups: [risk]}", [(ANN, {"hours": -2})], "it was signed at 2025-12-31 22:00:00 UTC, before it was asked"),
+        ("{groups: [risk]}", [(ANN, {"delivery": "2"})], "it was signed for another delivery"),
+        ("{groups: [risk]}", [(ANN, {"question": "wave@2"})], "it was signed for another question"),
+        ("{groups: [risk]}", [(f"{ANN} once t", {"evidence": "0" * 64})], "it was signed for another evidence"),
+        ("{groups: [risk], count: 2}", [(ANN, {}), ("ANN of risk", {})], ""),
+        (
+            "{groups: [risk], count: 2}",
+            [(f"{ANN} once t", {}), (f"{ANN} once t", {"reason": "me too"})],
+            "its token was used for another answer before",
+        ),
+        (
+            "{groups: [risk]}, not_the_requester: true",
+            [("eve of risk", {})],
+            "who asked for the delivery does not count",
+        ),
+    ],
+    ids=[
+        "wrong key",
+        "early",
+        "other delivery",
+        "other question",
+        "other freeze",
+        "one person twice",
+        "replayed",
+        "requester",
+    ],
+)
+async def test_what_does_not_prove_it_lifts_no_freeze(
+    tmp_path: Path, terms: str, answers: list[tuple[str, dict[str, Any]]], why: str
+) -> None:
+    frozen = FROZEN.replace("{groups: [risk]}", terms)
+    world = World(tmp_path, a_spec(traffic=f"traffic: {{requests_per_second: 200}}{frozen}"))
+    world.asker = FakeProver("eve of risk")
+    step = "deploy@eu-west-1"
+
+    def all_say() -> None:
+        for credential, changed in answers:
+            more = {name: value for name, value in changed.items() if name != "hours"}
+            if hours := changed.get("hours"):
+                more["at"] = world.now() + timedelta(hours=hours)
+            signs(world, credential, waiting=step, **more)
+
+    world.when(step, "waiting", all_say)
+    assert (await world.deliver()).ending is Ending.DELIVERED
+    assert ignored(world) == ([why] if why else [])
+    begun = next(event.at for event in world.recorder.events if (event.step, event.kind) == (step, "started"))
+    assert begun >= datetime(2026, 1, 1, 6, tzinfo=begun.tzinfo)
+
+
 async def test_a_freeze_without_a_word_about_it_is_lifted_by_no_name(tmp_path: Path) -> None:
     line = FROZEN.replace(", lift: {groups: [risk]}", "")
     world = World(tmp_path, a_spec(traffic=f"traffic: {{requests_per_second: 200}}{line}"))

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
+from gates.model import GateOutcome
+from pipelines.events.state import StepStatus
 from pipelines.views.status import DeliveryStatus, FleetSnapshot, PastDelivery, StatusReport
 from pipelines.views.wording import by_reason, people
 from registry.model import DeliverySummary
@@ -30,6 +32,7 @@ def status_data(report: StatusReport) -> dict[str, object]:
         "alive": delivery.alive,
         "requester": delivery.story.requester,
         "approvals": list(delivery.story.allowed),
+        "steps": steps_at_work(delivery),
         "left": [each.model_dump(mode="json") for each in delivery.story.left],
         "unwritten": delivery.unwritten,
         "unreadable": delivery.unreadable,
@@ -75,10 +78,27 @@ def _record_lines(delivery: DeliveryStatus) -> Iterator[str]:
     """Below the line of the delivery itself."""
     for what, who in people(delivery.story):
         yield f"{what.lower()}: {who}"
+    for step, said in steps_at_work(delivery).items():
+        yield f"{step}: {said}"
     for each in delivery.story.left:
         yield f"still open: {each}"
     if delivery.unwritten:
         yield f"{delivery.unwritten} events are not yet written: MLflow has not taken them"
+
+
+def steps_at_work(delivery: DeliveryStatus) -> dict[str, str]:
+    """What each step that runs, or waits for a person or a freeze, said last; with the gates that cannot see."""
+    if not delivery.alive:
+        return {}
+    at_work = {
+        step.id: [step.message]
+        for step in delivery.story.steps
+        if step.state is StepStatus.RUNNING or (step.state is StepStatus.WAITING and step.message)
+    }
+    for gate in delivery.story.gates:
+        if gate.step in at_work and gate.latest.outcome is GateOutcome.ERROR:
+            at_work[gate.step].append(f"gate {gate.name} cannot see: {gate.latest.reason}")
+    return {step: "; ".join(filter(None, said)) for step, said in at_work.items() if any(said)}
 
 
 def _first_line(records: DeliveryStatus) -> str:
