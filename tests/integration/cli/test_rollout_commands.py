@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
+from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
+from e2e.machine import TIDEGATE
 from fakes.argo.scene import NAME, canary, http_route, rollout, service
 from fakes.argo.simulation import Simulation
 from fakes.kube.server import FakeServers, one_region
 from fakes.terminal import Said, Tidegate
 
 from rollouts.kube.resources import (
-    ANALYSIS_RUNS,
-    EXPERIMENTS,
     HTTP_ROUTES,
-    PODS,
-    REPLICA_SETS,
     ROLLOUTS,
     SERVICES,
 )
@@ -59,11 +58,6 @@ class Stage:
     def patch(self, **spec: Any) -> None:
         """As `change`, from the thread of the cluster."""
         self.cluster.patch(ROLLOUTS, NAME, {"spec": spec})
-
-    def once_watched(self, action: Callable[[], None]) -> Future[None]:
-        """Run it, in the thread of the cluster, when `rollout watch` has listed all that it shows."""
-        watched = (ROLLOUTS, REPLICA_SETS, PODS, ANALYSIS_RUNS, EXPERIMENTS)
-        return self.servers.once_watched(REGION, watched, action)
 
 
 @pytest.fixture
@@ -202,13 +196,33 @@ def test_time_that_is_over_is_told(stage: Stage, tidegate: Tidegate) -> None:
     assert (said.code, said.out.startswith(f"{NAME}: not there after 2s: progressing")) == (4, True)
 
 
-def test_watch_tells_each_change_once(stage: Stage, tidegate: Tidegate) -> None:
+@contextmanager
+def watching(*options: str) -> Iterator[IO[str]]:
+    """What `rollout watch` writes, line by line."""
+    with subprocess.Popen([TIDEGATE, "rollout", "watch", NAME, *options], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        try:
+            yield process.stdout
+        finally:
+            process.terminate()
+
+
+@pytest.mark.usefixtures("tidegate")
+def test_watch_tells_each_change_once(stage: Stage) -> None:
     image = {"spec": {"containers": [{"name": "engine", "image": "registry.example/engine:2"}]}}
-    changed = stage.once_watched(lambda: stage.patch(template=image))
-    said = tidegate("watch", NAME, "--timeout", "8s", "--output", "json")
-    changed.result()
-    states = [json.loads(line)["health"]["state"] for line in said.out.splitlines()]
-    assert said.code == 0
-    assert (states[0], states[-1], "progressing" in states) == ("healthy", "paused", True)
-    lines = tidegate("watch", NAME, "--timeout", "2s").out.splitlines()
-    assert lines == [f"{NAME}: paused (CanaryPauseStep): step 2 of 7: pause, step 1/7, weight 0 %, 3 of 2 available"]
+    with watching("--output", "json") as told:
+        lines = [told.readline()]
+        stage.change(template=image)
+        while json.loads(lines[-1])["health"]["state"] != "paused":
+            lines.append(told.readline())
+    states = [json.loads(line)["health"]["state"] for line in lines]
+    assert (states[0], "progressing" in states) == ("healthy", True)
+    assert all(line != before for before, line in pairwise(lines))
+    with watching() as told:
+        line = f"{NAME}: paused (CanaryPauseStep): step 2 of 7: pause, step 1/7, weight 0 %, 3 of 2 available\n"
+        while (now := told.readline()) != line:
+            assert now.startswith(f"{NAME}: ")
+
+
+def test_watch_ends_with_its_timeout(tidegate: Tidegate) -> None:
+    assert tidegate("watch", NAME, "--timeout", "1s").code == 0
