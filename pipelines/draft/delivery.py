@@ -12,7 +12,7 @@ from pipelines.draft.misfits import note_misfits
 from pipelines.draft.model import Draft, DraftNoteKind, Sketch
 from pipelines.draft.regions import named_regions, put_waves
 from rollouts.manifests.conventions import LONGEST_NAME, canary_service, stable_service
-from rollouts.survey.model import ServingSurvey
+from rollouts.survey.model import Router, ServingSurvey, WorkloadKind
 from tidegate.core.errors import UsageError
 from tidegate.core.spec import NAME
 
@@ -32,27 +32,31 @@ _TRAFFIC = (
 )
 
 
-def draft_delivery(surveys: Sequence[ServingSurvey], *, name: str = "") -> Draft:
+def draft_delivery(surveys: Sequence[ServingSurvey], *, name: str = "", adopting: bool = False) -> Draft:
     """A delivery to where these workloads are, next to them.
 
     Args:
         surveys: of one workload in each cluster; the first one's values count where a spec has one for all.
         name: of the delivery; chosen when empty.
+        adopting: whether it is to take them over instead; then it has their name.
 
     Raises:
         UsageError: the name is none, is too long, or is taken.
     """
     sketch, regions = Sketch(), named_regions(surveys)
     lead = surveys[0]
-    chosen = _named(name, surveys) if name else _chosen(surveys)
+    free = _named(name, surveys) if name and not adopting else ""
+    chosen = _adopted(name, lead) if adopting else free or _chosen(surveys)
     sketch.put("apiVersion", "tidegate/v1")
     sketch.put("kind", "Delivery")
-    _put_names(sketch, chosen, lead)
+    _put_names(sketch, chosen, lead, adopting=adopting)
     put_engine(sketch, lead)
     _put_gates(sketch)
     _put_stages(sketch, lead)
     put_waves(sketch, list(regions))
     put_fleet(sketch, regions, chosen)
+    if adopting and lead.traffic.router is Router.HTTP_ROUTE and lead.traffic.route != chosen:
+        sketch.put("fleet.gateway.route", lead.traffic.route, f"users of {lead.subject} are led by it, and stay there")
     sketch.below("fleet", ("", *_TRAFFIC))
     _note_unread(sketch, regions)
     note_misfits(sketch, lead)
@@ -70,6 +74,18 @@ def _named(name: str, surveys: Sequence[ServingSurvey]) -> str:
             hint="give a name that nothing has there",
         )
     return name
+
+
+def _adopted(name: str, lead: ServingSurvey) -> str:
+    """The name of what is taken over: a delivery and its Rollout have the same."""
+    if lead.kind is not WorkloadKind.ROLLOUT:
+        raise UsageError(f"--adopt: found {lead.subject}; expected a Rollout")
+    if name not in {"", lead.name}:
+        raise UsageError(f"--name: found {name!r}; expected {lead.name}, the Rollout's own, with --adopt")
+    if len(lead.name) > _LONGEST_NAME:
+        expected = f"a name of at most {_LONGEST_NAME} characters, which Services get an end of"
+        raise UsageError(f"--adopt: found {lead.subject}; expected {expected}")
+    return lead.name
 
 
 def _taken(name: str, surveys: Sequence[ServingSurvey]) -> str:
@@ -98,13 +114,11 @@ def _candidates(lead: ServingSurvey) -> Iterator[str]:
     yield from (f"{stem}-tidegate-{number}" for number in range(2, 100))
 
 
-def _put_names(sketch: Sketch, name: str, lead: ServingSurvey) -> None:
+def _put_names(sketch: Sketch, name: str, lead: ServingSurvey, *, adopting: bool) -> None:
     command = served_by(lead.pod.engine).command
-    sketch.put(
-        "metadata.name",
-        name,
-        f"tidegate's objects get this name, in {lead.namespace} next to {lead.subject}, which it does not touch",
-    )
+    beside = f"tidegate's objects get this name, in {lead.namespace} next to {lead.subject}, which it does not touch"
+    over = f"that of {lead.subject} in {lead.namespace}, which `tidegate rollout adopt` takes over"
+    sketch.put("metadata.name", name, over if adopting else beside)
     asked = command.served_name or command.model or "(not said by the pod)"
     if asked != name:
         sketch.unsupported(

@@ -17,12 +17,14 @@ class NextStep(Value):
     command: str = ""
 
 
-def next_steps(draft: Draft, surveys: Sequence[ServingSurvey], path: Path) -> tuple[NextStep, ...]:
-    """From a draft to a delivery that serves."""
-    return tuple(_steps(draft, surveys[0], path))
+def next_steps(
+    draft: Draft, surveys: Sequence[ServingSurvey], path: Path, *, adopting: bool = False
+) -> tuple[NextStep, ...]:
+    """From a draft to a delivery that serves: next to what serves, or once that is taken over."""
+    return tuple(_steps(draft, surveys[0], path, adopting=adopting))
 
 
-def _steps(draft: Draft, lead: ServingSurvey, path: Path) -> Iterator[NextStep]:
+def _steps(draft: Draft, lead: ServingSurvey, path: Path, *, adopting: bool) -> Iterator[NextStep]:
     model, name = draft.document["model"]["name"], draft.document["metadata"]["name"]
     region = next(iter(draft.document["fleet"]["regions"]))
     yield NextStep(what=f"look at every TODO in {path}")
@@ -36,6 +38,13 @@ def _steps(draft: Draft, lead: ServingSurvey, path: Path) -> Iterator[NextStep]:
     )
     yield NextStep(what="find what would break a delivery there", command=f"tidegate doctor {path}")
     yield NextStep(what="see the requests and the time that each gate needs", command=f"tidegate plan {path}")
+    if adopting:
+        yield NextStep(
+            what=f"look how {lead.subject} is taken over, then take it over",
+            command=f"tidegate rollout adopt {path} --region {region} --dry-run",
+        )
+        yield NextStep(what="deliver the next version", command=f"tidegate deliver {path}")
+        return
     yield NextStep(
         what=f"serve next to {lead.subject}, under the name {name}: tidegate takes over no objects of others, so until "
         f"users have moved both need their accelerators",

@@ -24,6 +24,20 @@ def record_of(spec: Delivery, version: ModelVersion, tags: Mapping[str, str]) ->
     return EngineRecord(name=version.version, fingerprint=_fingerprint(settings, image), settings=settings, image=image)
 
 
+def adopted_record(spec: Delivery, version: ModelVersion, *, image: str, template: str) -> EngineRecord:
+    """The engine of pods that others made, under the version's number: another one than any that the spec describes.
+
+    Args:
+        spec: what they are to be replaced by.
+        version: that they serve.
+        image: that they run.
+        template: the hash of their pod template, which stands for everything else that makes them.
+    """
+    settings = spec.engine.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    fingerprint = _fingerprint({"adopted": template}, image)
+    return EngineRecord(name=version.version, fingerprint=fingerprint, settings=settings, image=image)
+
+
 def _image(settings: EngineSettings, tags: Mapping[str, str]) -> str:
     return settings.image.reference if settings.image else tags.get(ENGINE_IMAGE, "")
 

@@ -147,6 +147,7 @@ def place_of(spec: Delivery, fleet: ArgoFleetSpec, region: str, patience: timede
     return RegionConfig(
         region=region,
         name=spec.metadata.name,
+        route_name=fleet.gateway.route or "",
         entry=there.entry,
         stable_url=there.stable_url,
         canary_url=there.canary_url,

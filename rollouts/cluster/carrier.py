@@ -171,7 +171,7 @@ class Fence:
         """Without a `carrier` it can only be looked at."""
         self._config = config
         self._cluster = cluster
-        self._marked = (ROLLOUTS, routes.resource)
+        self._marked = {ROLLOUTS: config.name, routes.resource: config.route}
         self._clock = clock
         self._carrier = carrier
         self._lease: Json | None = None
@@ -221,7 +221,7 @@ class Fence:
     async def take(self) -> Json:
         """The Lease alone; nothing is marked. As `enter`, for the one who has something to do that cannot wait."""
         if self._lease is None:
-            there = [await self._get(kind, self._config.name) for kind in self._marked]
+            there = [await self._get(kind, name) for kind, name in self._marked.items()]
             self._lease = await self._take(above=max(map(carrier_number, there)))
         return self._lease
 
@@ -244,12 +244,13 @@ class Fence:
             NotTheCarrier: it says that it is somebody else's, who came after us.
         """
         ours = number or (read_lease(self._lease).number if self._lease else 0)
-        while (found := await self._get(kind, self._config.name)) is not None:
+        name = self._marked[kind]
+        while (found := await self._get(kind, name)) is not None:
             self.allows(found)
             if carrier_number(found) >= ours or foreign_object(found, self._config.name):
                 return
             try:
-                await self._cluster.patch(kind, self._config.name, carrier_patch(found, ours))
+                await self._cluster.patch(kind, name, carrier_patch(found, ours))
             except Conflict:
                 continue
             return

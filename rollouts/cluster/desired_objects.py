@@ -31,7 +31,7 @@ from rollouts.kube.ports import Cluster
 from rollouts.kube.resources import PODS, ROLLOUTS, SERVICES, resource_of
 from rollouts.kube.retry import RetryPolicy
 from rollouts.manifests.conventions import ATTEMPT, CARRIER, PREVIOUS, UNATTENDED
-from rollouts.manifests.ownership import foreign_object, last_writer, with_preserved_fields
+from rollouts.manifests.ownership import foreign_object, last_writer, with_preserved_fields, with_selector_of
 from rollouts.model import Engine
 from tidegate.core.clock import Clock
 from tidegate.core.errors import TidegateError
@@ -119,7 +119,7 @@ def replacement(rollout: Json, live: Json) -> Json:
     annotations.pop(UNATTENDED, None)
     labels = {**(metadata.get("labels") or {}), **rollout["metadata"].get("labels", {})}
     applied = {**metadata, "labels": labels, "annotations": annotations}
-    return {**live, "metadata": applied, "spec": {**rollout["spec"], **kept}}
+    return {**live, "metadata": applied, "spec": {**with_selector_of(rollout["spec"], spec), **kept}}
 
 
 def reapplied(manifest: Json, live: Json | None) -> Json:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from typing import Protocol
 
 from rollouts.argo.model import path_to_weight
 from rollouts.cluster.capacity import require_headroom
@@ -345,7 +346,17 @@ RENEW_SECONDS = 10.0
 """Far less than `carrier.LIVE_SECONDS`: a request or two may be lost."""
 
 
-async def keep_renewing(fleet: ArgoFleet, clock: Clock) -> None:
+class LeaseHolder(Protocol):
+    """Whoever has a region's Lease."""
+
+    region: str
+
+    async def renew(self) -> None:
+        """Say that it lives."""
+        ...
+
+
+async def keep_renewing(fleet: LeaseHolder, clock: Clock) -> None:
     """Renew the Lease until the task is cancelled. A region that is away is asked again with the next beat."""
     while True:
         await clock.sleep(RENEW_SECONDS)

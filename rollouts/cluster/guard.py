@@ -282,7 +282,8 @@ class Guard:
         """Ask once whether all that a way back needs is allowed: at night is too late."""
         if self._may:
             return
-        asked = [each for right in guard_rights(self._config.name, self._routes.resource) for each in right.questions()]
+        rights = guard_rights(self._config.name, self._routes.resource, self._config.route)
+        asked = [each for right in rights for each in right.questions()]
         missing = [each for each in asked if not await self._cluster.allowed(each)]
         if missing:
             raise Forbidden(

@@ -24,6 +24,8 @@ class RegionConfig(Value):
     region: str
     name: str
     """The delivery's: its Rollout has it, and its other objects have names made of it."""
+    route_name: str = ""
+    """Of the object that splits users; the delivery's name when empty."""
     entry: str
     """The address that users of the region talk to."""
     stable_url: str
@@ -40,6 +42,11 @@ class RegionConfig(Value):
     """How long the engines of a version stay up after it was taken back."""
     nodes_grow: bool = False
     """Whether nodes come when pods ask for them: then those that are there say nothing of room."""
+
+    @property
+    def route(self) -> str:
+        """The name of the object that splits users."""
+        return self.route_name or self.name
 
     @property
     def operation_seconds(self) -> float:

@@ -142,7 +142,7 @@ def _phase(snapshot: RegionSnapshot, stable: EngineSet, canary: EngineSet | None
 def _problems(config: RegionConfig, snapshot: RegionSnapshot) -> Iterator[str]:
     yield from (str(each) for each in snapshot.foreign_objects)
     if snapshot.route is None:
-        yield f"{snapshot.routes.resource.kind} {config.name} is gone: nobody can be sent to a canary"
+        yield f"{snapshot.routes.resource.kind} {config.route} is gone: nobody can be sent to a canary"
     back = rollback_reason(snapshot) or unfinished_rollback(snapshot)
     if back:
         yield back
@@ -183,9 +183,9 @@ class RegionObserver:
             FleetError: when the API server does not answer, or does not let us see.
         """
         # First: whatever it speaks of is there in what is read after it.
-        rollout = await self._get(ROLLOUTS)
+        rollout = await self._get(ROLLOUTS, self._config.name)
         sets, route = await asyncio.gather(
-            self._cluster.list(REPLICA_SETS, labels=self._ours), self._get(self._routes.resource)
+            self._cluster.list(REPLICA_SETS, labels=self._ours), self._get(self._routes.resource, self._config.route)
         )
         # Whatever is written is written onto these two, or decided by them.
         self._fence.allows(rollout)
@@ -232,9 +232,9 @@ class RegionObserver:
                 raise timeout_error(snapshot, what, waited)
             await self._clock.sleep(POLL_SECONDS)
 
-    async def _get(self, resource: Resource) -> Json | None:
+    async def _get(self, resource: Resource, name: str) -> Json | None:
         try:
-            return await self._cluster.get(resource, self._config.name)
+            return await self._cluster.get(resource, name)
         except NotFound:
             return None
 

@@ -88,7 +88,7 @@ class RegionOperations:
             return snapshot
         if snapshot.route is None:
             raise NotPossible(
-                f"{self._routes.resource.kind} {self._config.name} is gone: nothing can be mirrored",
+                f"{self._routes.resource.kind} {self._config.route} is gone: nothing can be mirrored",
                 hint="apply it again: the set-up part of `tidegate rollout render`",
             )
         refuse_foreign(self._config.region, *snapshot.foreign_objects)
@@ -161,7 +161,8 @@ class RegionOperations:
                     raise
                 log.warning("%s: the way back is written again: %s", self._config.region, error)
                 if not await attempts.pause():
-                    where = f"{kind.resource.kind} {name} could not be written: users stay where it sends them"
+                    what = f"{kind.resource.kind} {self._config.route}"
+                    where = f"{what} could not be written: users stay where it sends them"
                     raise NotConfirmed(where) from error
             else:
                 return
@@ -196,7 +197,7 @@ class RegionOperations:
     async def _route_now(self, before: Json | None) -> Json | None:
         """As it is, or as it was where nobody tells: an old one is not taken."""
         try:
-            route = await self._cluster.get(self._routes.resource, self._config.name)
+            route = await self._cluster.get(self._routes.resource, self._config.route)
         except NotFound:
             return None
         except FleetError:

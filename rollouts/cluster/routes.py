@@ -73,7 +73,7 @@ class HttpRoutes:
         rule = _user_rule(changed, name)
         filters = [found for found in rule.pop("filters", None) or [] if not _is_ours(found, name)]
         if percent:
-            filters.append(_mirror_filter(name, percent))
+            filters.append(_mirror_filter(name, _port(rule, name), percent))
         if filters:
             rule["filters"] = filters
         return changed
@@ -100,10 +100,16 @@ def _is_ours(found: Json, name: str) -> bool:
     return found.get("type") == MIRROR and backend.get("name") == canary_service(name)
 
 
-def _mirror_filter(name: str, percent: int) -> Json:
+def _port(rule: Json, name: str) -> int:
+    """At which the rule's users reach the canary."""
+    refs = rule.get("backendRefs") or []
+    return next((int(ref["port"]) for ref in refs if ref.get("name") == canary_service(name)), SERVICE_PORT)
+
+
+def _mirror_filter(name: str, port: int, percent: int) -> Json:
     # `percent` is younger than the filter (Gateway API 1.3): said only where it is needed.
     some: Json = {} if percent == 100 else {"percent": percent}
-    backend = {"name": canary_service(name), "port": SERVICE_PORT}
+    backend = {"name": canary_service(name), "port": port}
     return {"type": MIRROR, "requestMirror": {"backendRef": backend, **some}}
 
 

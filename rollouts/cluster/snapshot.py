@@ -55,7 +55,9 @@ class RegionSnapshot:
     @property
     def foreign_route(self) -> ForeignObject | None:
         """The object that splits users, when it is there and not this delivery's."""
-        return foreign_object(self.route, str(self.route["metadata"]["name"])) if self.route else None
+        if self.route is None:
+            return None
+        return foreign_object(self.route, self.argo.name or str(self.route["metadata"]["name"]))
 
     @property
     def foreign_objects(self) -> tuple[ForeignObject, ...]:

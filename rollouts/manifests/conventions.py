@@ -33,6 +33,9 @@ CARRIED_FOR = "tidegate.dev/carried-for"
 UNATTENDED = "tidegate.dev/unattended"
 """Annotation of the Rollout: which trial the region's guard took back last, when, and who had carried it, as JSON."""
 
+BEFORE_ADOPTION = "tidegate.dev/before-adoption"
+"""Annotation of an object that was adopted: what it was before, as JSON, so that it can be given back."""
+
 GUARD = "tidegate.dev/guard"
 """On the guard's pod, which no selector of engines may match: the delivery's name."""
 

@@ -66,6 +66,9 @@ class PodSpec(SpecModel):
     """Of the engine environment in the image; the preStop hook starts it."""
     user: int = Field(default=10001, ge=1)
     """Number of the user that the engine runs as."""
+    service_account: ObjectName | None = None
+    """One of yours, such as one with workload identity; the delivery's own when absent, which may do nothing. Engines
+    get no token of either."""
     pull_secrets: tuple[ObjectName, ...] = ()
     labels: Mapping[LabelKey, LabelText] = {}
     """More labels for the pods."""

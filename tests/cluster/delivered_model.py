@@ -107,7 +107,9 @@ class DeliveredModel:
 
         asyncio.run(deploy())
 
-    async def set_up(self, region: str, engine: Engine) -> None:
+    async def set_up(
+        self, region: str, engine: Engine, parts: Sequence[RenderPart] = (RenderPart.SETUP, RenderPart.ADMISSION)
+    ) -> None:
         """An administrator's part of the region's objects: accounts, rights, priorities, policies."""
         spec = load_spec(self.spec, Delivery)
         assert isinstance(spec.fleet, ArgoFleetSpec)
@@ -115,7 +117,6 @@ class DeliveredModel:
             delivery=self.name, region=region, version=engine.version, digest=engine.digest, image=engine.image
         )
         client = self.bed.client(region)
-        parts = (RenderPart.SETUP, RenderPart.ADMISSION)
         for body in region_objects(spec, spec.fleet, release, repositories=self.repositories, parts=parts).objects:
             await client.apply(body, force=True)
             if not resource_of(body).namespaced:

@@ -69,11 +69,7 @@ class Others:
 
     def kubectl(self, *words: str, given: str = "") -> str:
         """What kubectl says in that region's namespace."""
-        context = self.bed.around.clusters[self.region].context
-        where = ["--kubeconfig", self.bed.kubeconfig, "--context", context, "--namespace", self.bed.namespace]
-        done = subprocess.run(["kubectl", *where, *words], input=given, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+        return kubectl(self.bed, self.region, *words, given=given)
 
     def _concerns(self, metadata: Json) -> bool:
         return self.name in metadata["name"] or (metadata.get("labels") or {}).get(DELIVERY) == self.name
@@ -87,6 +83,15 @@ class Others:
         if body["kind"] == "HTTPRoute":
             spec |= {"parentRefs": [{"name": GATEWAY}], "hostnames": [f"{self.name}.example"]}
         return {**body, "metadata": metadata, "spec": spec}
+
+
+def kubectl(bed: Bed, region: str, *words: str, given: str = "") -> str:
+    """What kubectl says in a region's namespace."""
+    context = bed.around.clusters[region].context
+    where = ["--kubeconfig", bed.kubeconfig, "--context", context, "--namespace", bed.namespace]
+    done = subprocess.run(["kubectl", *where, *words], input=given, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def _pause_image(nodes: Sequence[Json]) -> str:

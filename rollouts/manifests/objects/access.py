@@ -75,7 +75,8 @@ def rights(site: Site) -> tuple[Right, ...]:
         *read,
         *kept,
         # Written whole where somebody else writes too: a version that was not looked at is a conflict then.
-        *(Right(resource=each, verbs=("update",), names=(site.name,)) for each in (ROLLOUTS, site.route)),
+        Right(resource=ROLLOUTS, verbs=("update",), names=(site.name,)),
+        Right(resource=site.route, verbs=("update",), names=(site.route_name,)),
         # Who carries the delivery is a compare-and-set.
         Right(resource=LEASES, verbs=("create",)),
         Right(resource=LEASES, verbs=("get", "update"), names=(lease(site.name),)),
@@ -115,8 +116,9 @@ def access(site: Site) -> tuple[Json, ...]:
         manifest(kind, may, site, rules=[right.rule for right in granted])
         for kind, granted in ((ROLES, rights(site)), (CLUSTER_ROLES, cluster_rights(site)))
     )
+    theirs = site.fleet.pod.service_account
     return (
-        manifest(SERVICE_ACCOUNTS, site.name, site, automountServiceAccountToken=False),
+        *(() if theirs else (manifest(SERVICE_ACCOUNTS, site.name, site, automountServiceAccountToken=False),)),
         manifest(SERVICE_ACCOUNTS, may, site, automountServiceAccountToken=False),
         role,
         role_binding(role, site, may, ROLE_BINDINGS),
@@ -131,7 +133,7 @@ def written_objects(site: Site) -> dict[Resource, tuple[str, ...]]:
     written_objects: dict[Resource, tuple[str, ...]] = {
         ROLLOUTS: (site.name,),
         SERVICES: direct,
-        site.route: (site.name, *direct) if fleet.gateway.direct else (site.name,),
+        site.route: (site.route_name, *direct) if fleet.gateway.direct else (site.route_name,),
         POD_DISRUPTION_BUDGETS: (site.name,),
         ANALYSIS_TEMPLATES: (),
         POD_MONITORS: (),
@@ -156,13 +158,13 @@ def role_binding(role: Json, site: Site, account: str, kind: Resource) -> Json:
     return manifest(kind, account, site, roleRef=reference, subjects=[subject])
 
 
-def guard_rights(delivery: str, route: Resource) -> tuple[Right, ...]:
-    """In the delivery's namespace; `route` is the kind that splits its users."""
+def guard_rights(delivery: str, route: Resource, route_name: str = "") -> tuple[Right, ...]:
+    """In the delivery's namespace; `route` is the kind that splits its users, named as the delivery when empty."""
     return (
         Right(resource=LEASES, verbs=("get", "update"), names=(lease(delivery),)),
         Right(resource=ROLLOUTS, verbs=("get", "patch"), names=(delivery,)),
         Right(resource=ROLLOUTS, verbs=("patch",), names=(delivery,), subresource="status"),
-        Right(resource=route, verbs=("get", "patch", "update"), names=(delivery,)),
+        Right(resource=route, verbs=("get", "patch", "update"), names=(route_name or delivery,)),
         Right(resource=REPLICA_SETS, verbs=("list",)),
         Right(resource=PODS, verbs=("list",)),
         Right(resource=EVENTS, verbs=("create",)),

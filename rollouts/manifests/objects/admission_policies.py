@@ -93,9 +93,10 @@ HARDENED = Validation(
 def account(site: Site) -> Validation:
     """The engines' own, which may do nothing, without its token."""
     return Validation(
-        holds=f"has(variables.pod.serviceAccountName) && variables.pod.serviceAccountName == {cel_string(site.name)} "
+        holds="has(variables.pod.serviceAccountName) "
+        f"&& variables.pod.serviceAccountName == {cel_string(site.account)} "
         "&& has(variables.pod.automountServiceAccountToken) && !variables.pod.automountServiceAccountToken",
-        message=f"engines run as the service account {site.name}, without its token",
+        message=f"engines run as the service account {site.account}, without its token",
     )
 
 
@@ -275,7 +276,8 @@ def _of_objects(site: Site) -> tuple[Validation, ...]:
         ),
         Validation(
             holds=f"object.metadata.name == {name} || object.metadata.name.startsWith({cel_string(site.name + '-')}) "
-            f"|| object.metadata.name.startsWith({cel_string(site.name + '.')})",
+            f"|| object.metadata.name.startsWith({cel_string(site.name + '.')})"
+            + (f" || object.metadata.name == {cel_string(site.route_name)}" if site.fleet.gateway.route else ""),
             message=f"tidegate writes objects that are named after {site.name}",
         ),
         Validation(
@@ -416,7 +418,7 @@ def _of_pods(site: Site, admitted: AdmissionScope) -> tuple[Validation, ...]:
         ),
         Validation(
             holds="has(variables.pod.serviceAccountName) "
-            f"&& variables.pod.serviceAccountName == {cel_string(site.name)}",
+            f"&& variables.pod.serviceAccountName == {cel_string(site.account)}",
             message=f"whatever is taken for an engine of {site.name} runs as its service account",
         ),
         HOST,

@@ -26,7 +26,8 @@ def guarding(site: Site) -> tuple[Json, ...]:
     if not site.guard:
         return ()
     name = guard(site.name)
-    role = manifest(ROLES, name, site, rules=[right.rule for right in guard_rights(site.name, site.route)])
+    rights = guard_rights(site.name, site.route, site.route_name)
+    role = manifest(ROLES, name, site, rules=[right.rule for right in rights])
     return (
         manifest(SERVICE_ACCOUNTS, name, site, automountServiceAccountToken=False),
         role,
@@ -111,6 +112,7 @@ def _options(site: Site) -> list[str]:
         "--after-abort": format_duration(fleet.canary.after_abort),
         "--warm": str(fleet.previous.versions if fleet.previous else 0),
         "--probes": str(PROBES),
+        **({"--route": fleet.gateway.route} if fleet.gateway.route else {}),
     }
     return [word for option in options.items() for word in option]
 

@@ -29,7 +29,7 @@ TOKENIZE = "/tokenize"
 
 def routes(site: Site) -> tuple[Json, ...]:
     """Of users, and of those who ask one arm alone where there is a place for that."""
-    users = _route(site, site.name, _entrance(site), _hosts(site), _shares(site))
+    users = _route(site, site.route_name, _entrance(site), _hosts(site), _shares(site))
     inside = site.fleet.gateway.direct
     return (users, *_direct(site, inside)) if inside else (users,)
 

@@ -26,7 +26,7 @@ def pod_template(site: Site) -> Json:
     if annotations := _annotations(site):
         metadata["annotations"] = annotations
     spec: Json = {
-        "serviceAccountName": site.name,
+        "serviceAccountName": site.account,
         "automountServiceAccountToken": False,
         # Kubernetes writes a variable for each Service of the namespace, some of which vLLM would take for its own.
         "enableServiceLinks": False,

@@ -155,7 +155,7 @@ class ClusterRegion:
         """What the route gave the canary of users and of copies, change by change."""
         self.split_at: list[float] = [0.0] if like else []
         """When, in seconds of the cluster's own time."""
-        self._routes = VirtualServices() if self.spec.traffic is TrafficRouter.ISTIO else HttpRoutes()
+        self.routes = VirtualServices() if self.spec.traffic is TrafficRouter.ISTIO else HttpRoutes()
         self._render = render or self.plainly
         self._retry_seconds = retry_seconds
         self._token = "token"
@@ -178,9 +178,9 @@ class ClusterRegion:
         `transport` is its way to `api`.
         """
         return ArgoFleet(
-            self._place(self._retry_seconds if retry_seconds is None else retry_seconds),
-            cluster=self._client(transport),
-            routes=self._routes,
+            self.place(self._retry_seconds if retry_seconds is None else retry_seconds),
+            cluster=self.client(transport),
+            routes=self.routes,
             render=self._render,
             clock=self.time,
             served=self.users if self.users.per_second else None,
@@ -189,14 +189,15 @@ class ClusterRegion:
 
     def guard(self, clock: Clock | None = None, *, transport: httpx.AsyncBaseTransport | None = None) -> Guard:
         """What runs in the region's own cluster, by its own clock; `transport` is its way to `api`."""
-        client = self._client(transport, retry_seconds=0)
-        return Guard(self._place(60.0), client, self._routes, clock or self.time)
+        client = self.client(transport, retry_seconds=0)
+        return Guard(self.place(60.0), client, self.routes, clock or self.time)
 
-    def _place(self, retry_seconds: float) -> RegionConfig:
+    def place(self, retry_seconds: float) -> RegionConfig:
         place = self.spec.regions[self.region]
         return RegionConfig(
             region=self.region,
             name=NAME,
+            route_name=self.route_name,
             entry=place.entry,
             stable_url=place.stable_url,
             canary_url=place.canary_url,
@@ -205,7 +206,7 @@ class ClusterRegion:
             retry_seconds=retry_seconds,
         )
 
-    def _client(self, transport: httpx.AsyncBaseTransport | None = None, **options: float) -> KubeClient:
+    def client(self, transport: httpx.AsyncBaseTransport | None = None, **options: float) -> KubeClient:
         return KubeClient(
             CredentialProvider(self._credential, self.time),
             namespace=NAMESPACE,
@@ -227,8 +228,12 @@ class ClusterRegion:
         return self.cluster.get(ROLLOUTS, NAME)
 
     @property
+    def route_name(self) -> str:
+        return self.spec.gateway.route or NAME
+
+    @property
     def route(self) -> Json:
-        return self.cluster.get(self._routes.resource, NAME)
+        return self.cluster.get(self.routes.resource, self.route_name)
 
     async def _credential(self) -> Credential:
         """As an exec plugin gives it: whatever is valid now."""
@@ -254,7 +259,7 @@ class ClusterRegion:
 
     def edit_route(self, change: Callable[[Json], object]) -> None:
         """Somebody changes the route."""
-        self.cluster.edit(self._routes.resource, NAME, lambda body: change(body) and None)
+        self.cluster.edit(self.routes.resource, self.route_name, lambda body: change(body) and None)
 
     def abort(self, message: str) -> None:
         """The region's own analysis takes its trial back."""
@@ -268,7 +273,7 @@ class ClusterRegion:
 
     def weight_of(self, route: Json) -> int:
         """Percent of users that a route gives the canary."""
-        return self._routes.weight(route, NAME)
+        return self.routes.weight(route, NAME)
 
     def versions(self) -> tuple[str, str]:
         """Whom users of the stable reach, and those of the canary; empty for nobody."""
@@ -277,10 +282,10 @@ class ClusterRegion:
         return self._version(status.get("stableRS", "")), self._version(status.get("currentPodHash", ""))
 
     def _note(self, event: Event) -> None:
-        if event.kind.plural == self._routes.resource.plural and event.name == NAME:
+        if event.kind.plural == self.routes.resource.plural and event.name == self.route_name:
             # Until now they were split as before.
             self.users.pass_by(self.splits[-1] if self.splits else (0, 0))
-            now = self._routes.weight(event.after, NAME), self._routes.mirror(event.after, NAME)
+            now = self.routes.weight(event.after, NAME), self.routes.mirror(event.after, NAME)
             if self.splits[-1:] != [now]:
                 self.splits.append(now)
                 self.split_at.append(self.cluster.time.monotonic())

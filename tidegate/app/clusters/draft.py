@@ -33,6 +33,8 @@ class DraftRequest:
     """Of the delivery; chosen when empty."""
     container: str
     to: Path
+    adopting: bool = False
+    """Whether the workload is to be taken over."""
 
 
 @dataclass(frozen=True)
@@ -61,11 +63,11 @@ def draft_from_clusters(asked: DraftRequest) -> DraftedSpec:
     if len(set(contexts)) != len(contexts):
         raise UsageError(f"--context: found {', '.join(contexts)}; expected each context once")
     surveys = tuple(asyncio.run(_surveys(asked, contexts)))
-    draft = draft_delivery(surveys, name=asked.name)
+    draft = draft_delivery(surveys, name=asked.name, adopting=asked.adopting)
     text = draft_text(draft, _head(asked, surveys))
     write_atomically({asked.to: text})
     notes = (*draft.notes, *_problems(text, asked.to))
-    return DraftedSpec(asked.to, surveys, draft, notes, next_steps(draft, surveys, asked.to))
+    return DraftedSpec(asked.to, surveys, draft, notes, next_steps(draft, surveys, asked.to, adopting=asked.adopting))
 
 
 async def _surveys(asked: DraftRequest, contexts: Sequence[str]) -> Sequence[ServingSurvey]:

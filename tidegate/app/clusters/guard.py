@@ -28,6 +28,8 @@ class GuardOptions:
     context: str | None
     namespace: str | None
     traffic: TrafficRouter
+    route: str
+    """The name of the route that splits users; the delivery's when empty."""
     start_seconds: float
     after_abort_seconds: float
     warm: int
@@ -57,6 +59,7 @@ def _place(asked: GuardOptions) -> RegionConfig:
     return RegionConfig(
         region=asked.region,
         name=asked.name,
+        route_name=asked.route,
         # Addresses are for those who ask engines.
         entry="",
         stable_url="",

@@ -47,6 +47,9 @@ class WorkloadOptions:
     to: Annotated[
         Path | None, typer.Option("--to", metavar="FILE", help="File to write; default: delivery.yaml in the folder.")
     ] = None
+    adopt: Annotated[
+        bool, typer.Option("--adopt", help="For `tidegate rollout adopt`: with the Rollout's own name and route.")
+    ] = False
 
     @property
     def is_asked(self) -> bool:
@@ -85,6 +88,7 @@ def init(
     Examples:
       tidegate init support
       tidegate init --from-rollout support-llm --context prod-eu-west-1 -n serving
+      tidegate init --from-rollout support-llm --context prod-eu-west-1 -n serving --adopt
       tidegate init --from-deployment vllm --context eu --context us --to delivery.yaml -o json
     """
     if not workload.is_asked:
@@ -107,6 +111,7 @@ def init(
         name=workload.name or "",
         container=workload.container or "",
         to=workload.to or folder / "delivery.yaml",
+        adopting=workload.adopt,
     )
     return write_draft(asked, output=output)
 

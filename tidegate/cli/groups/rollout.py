@@ -11,11 +11,21 @@ import typer
 
 from rollouts.manifests.conventions import RenderPart, TrafficRouter
 from tidegate.cli.durations import Duration, duration
-from tidegate.cli.options import As, AsList, spread
+from tidegate.cli.options import SPEC, STATE, As, AsList, Spec, State, Tracking, spread
 from tidegate.cli.output import ListOutput, Output
-from tidegate.cli.rollout_options import ClusterOptions, Context, Namespace, ReleaseOptions, RolloutOptions
+from tidegate.cli.rollout_options import (
+    ClusterOptions,
+    Context,
+    Namespace,
+    RegionOfSpec,
+    ReleaseOptions,
+    RolloutOptions,
+)
 
 rollout = typer.Typer(name="rollout", help="Rollouts and other Kubernetes objects of a delivery.")
+
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show each write; send none.")]
+
 
 ExpectHash = Annotated[
     str | None, typer.Option("--expect-hash", help="Refuse unless this is the pod template hash of the new version.")
@@ -87,6 +97,59 @@ def diff(
     from tidegate.cli.commands.rollout_objects import diff_objects
 
     return diff_objects(release, exit_code=exit_code, output=output)
+
+
+@rollout.command("adopt")
+@spread
+def adopt_command(
+    *,
+    spec: Spec = SPEC,
+    region: RegionOfSpec = None,
+    version: Annotated[
+        str | None, typer.Option("--version", help="The model version that its pods serve; default: the champion.")
+    ] = None,
+    dry_run: DryRun = False,
+    state: State = STATE,
+    tracking_uri: Tracking = None,
+    output: As = Output.TEXT,
+) -> int:
+    """Take over a Rollout of others with its Services and its route, while it serves.
+
+    The Rollout has the delivery's name. Its pods stay, and are the stable version until a delivery replaces them;
+    users keep their address. Labels come first, then Services, then the route, then the Rollout, each onto what was
+    just read. What was cut off goes on when it is run again. `tidegate rollout release` gives everything back.
+
+    \b
+    Examples:
+      tidegate rollout adopt delivery.yaml --region eu-west-1 --dry-run
+      tidegate rollout adopt delivery.yaml --region eu-west-1 --version 7
+    """
+    from tidegate.app.clusters.adoption import AdoptionRequest
+    from tidegate.cli.commands.adoption import adopt
+
+    asked = AdoptionRequest(spec, region, dry_run)
+    return adopt(asked, version=version, state=state, tracking_uri=tracking_uri, output=output)
+
+
+@rollout.command("release")
+@spread
+def release_command(
+    *, spec: Spec = SPEC, region: RegionOfSpec = None, dry_run: DryRun = False, output: As = Output.TEXT
+) -> int:
+    """Give a Rollout back that was adopted, with its Services and its route as they were, while it serves.
+
+    Starts its own pods again where a delivery has replaced them, and moves users once all are ready. Deletes what
+    deliveries brought besides; the set-up part stays. Refused while a trial is under way.
+
+    \b
+    Examples:
+      tidegate rollout release delivery.yaml --region eu-west-1 --dry-run
+      tidegate rollout release delivery.yaml --region eu-west-1
+    """
+    from tidegate.app.clusters.adoption import AdoptionRequest
+    from tidegate.cli.commands.adoption import release
+
+    return release(AdoptionRequest(spec, region, dry_run), output=output)
 
 
 @rollout.command("get")
@@ -350,6 +413,9 @@ def guard(
     traffic: Annotated[
         TrafficRouter, typer.Option("--traffic", help="What splits traffic.")
     ] = TrafficRouter.GATEWAY_API,
+    route: Annotated[
+        str, typer.Option("--route", help="The value of `fleet.gateway.route`; default: NAME.", show_default=False)
+    ] = "",
     start_within: Annotated[
         Duration, typer.Option("--start-within", parser=duration, help="Time that engines may take to start.")
     ] = Duration(minutes=35),
@@ -381,6 +447,7 @@ def guard(
         context=context,
         namespace=namespace,
         traffic=traffic,
+        route=route,
         start_seconds=start_within.total_seconds(),
         after_abort_seconds=after_abort.total_seconds(),
         warm=warm,

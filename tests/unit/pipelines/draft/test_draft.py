@@ -202,6 +202,20 @@ async def test_a_name_of_ones_own() -> None:
         draft_delivery([lead], name="Mine")
 
 
+async def test_a_draft_for_an_adoption_has_the_rollouts_name_and_route(tmp_path: Path) -> None:
+    lead = await surveyed("helm_rollout")
+    draft = draft_delivery([lead], adopting=True)
+    spec = loaded(draft, tmp_path)
+    assert isinstance(spec.fleet, ArgoFleetSpec)
+    assert (spec.metadata.name, spec.fleet.replicas) == (lead.name, lead.replicas)
+    assert (spec.fleet.gateway.route or spec.metadata.name) == lead.traffic.route
+    steps = next_steps(draft, [lead], tmp_path / "delivery.yaml", adopting=True)
+    assert steps[-2].command.startswith("tidegate rollout adopt ")
+    assert "serve next to" not in " ".join(each.what for each in steps)
+    with pytest.raises(UsageError, match=f"--name: found 'mine'; expected {lead.name}, the Rollout's own"):
+        draft_delivery([lead], name="mine", adopting=True)
+
+
 async def test_the_next_steps_name_the_file_and_todays_way_to_move_users() -> None:
     lead = await surveyed("helm_rollout")
     steps = next_steps(draft_delivery([lead]), [lead], Path("d.yaml"))
