@@ -116,9 +116,9 @@ def _candidates(lead: ServingSurvey) -> Iterator[str]:
 
 def _put_names(sketch: Sketch, name: str, lead: ServingSurvey, *, adopting: bool) -> None:
     command = served_by(lead.pod.engine).command
-    beside = f"tidegate's objects get this name, in {lead.namespace} next to {lead.subject}, which it does not touch"
+    next_to = f"tidegate's objects get this name, in {lead.namespace} next to {lead.subject}, which it does not touch"
     over = f"that of {lead.subject} in {lead.namespace}, which `tidegate rollout adopt` takes over"
-    sketch.put("metadata.name", name, over if adopting else beside)
+    sketch.put("metadata.name", name, over if adopting else next_to)
     asked = command.served_name or command.model or "(not said by the pod)"
     if asked != name:
         sketch.unsupported(

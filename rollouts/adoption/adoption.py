@@ -1,7 +1,7 @@
 """Adopts the Rollout of one region, or gives it back: one write after the other, each onto what was just read.
 
 Nothing is remembered in between: what is left to do is read from the cluster before every write. What is cut off goes
-on when it is said again.
+on when it is repeated.
 """
 
 from __future__ import annotations

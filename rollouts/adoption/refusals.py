@@ -99,9 +99,9 @@ def _of_its_route(place: Place, who: AdoptedVersion) -> Iterator[str]:
     if len(rules) != 1:
         yield f"{len(rules)} rules of HTTPRoute {name} lead to its pods: exactly one can be split"
     for rule in rules:
-        strangers = [str(ref.get("name")) for ref in rule.strangers]
-        if strangers:
-            others = ", ".join(strangers)
+        foreign = [str(ref.get("name")) for ref in rule.foreign]
+        if foreign:
+            others = ", ".join(foreign)
             yield f"a rule of HTTPRoute {name} splits its users with {others}, which selects none of its pods"
 
 

@@ -68,7 +68,7 @@ class WriteSender:
             )
 
     async def _keep_users(self, write: Write) -> None:
-        """Whoever gets more users than before has a pod for them."""
+        """The one who gets more users than before has a pod for them."""
         had, gets = _shares(write.live), _shares(write.body)
         for name in sorted(name for name, share in gets.items() if share > had.get(name, 0)):
             if not await self.ready(await self._cluster.get(SERVICES, name)):

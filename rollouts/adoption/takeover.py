@@ -1,9 +1,9 @@
 """The writes that take a Rollout over, in their order: labels, Services, the route, then the Rollout. Pure.
 
-Pods are not started anew. Argo Rollouts knows a ReplicaSet by the hash of the Rollout's template, else by a template
+Pods are not started again. Argo Rollouts knows a ReplicaSet by the hash of the Rollout's template, else by a template
 that is equal (`FindNewReplicaSet` in utils/replicaset/replicaset.go). So the ReplicaSet's template gets our labels
 first, which starts nothing, then the pods, and the Rollout's template last: it is equal to the ReplicaSet's by then,
-and no new revision begins. Whatever reads the place anew after each write finds what is left to do; so it can stop
+and no new revision begins. Whatever reads the place again after each write finds what is left to do; so it can stop
 anywhere, and be called again.
 """
 
@@ -43,7 +43,7 @@ def _of_pods(place: Place, who: AdoptedVersion) -> Iterator[Write]:
     if not has_all or labels_of(stable).get(DELIVERY) != who.delivery:
         marks = {"labels": dict(who.labels), "annotations": dict(who.annotations)}
         patch = {"metadata": {"labels": dict(who.labels)}, "spec": {"template": {"metadata": marks}}}
-        what = f"new pods of it get the labels of version {who.version}; none is started anew"
+        what = f"new pods of it get the labels of version {who.version}; no pod is started"
         yield Write(said(stable), what, Verb.PATCH, stable, patch)
     for pod in place.pods:
         serves = hash_of(pod) == hash_of(stable) and not at(pod, "metadata", "deletionTimestamp")

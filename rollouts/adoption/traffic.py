@@ -29,7 +29,7 @@ class UsersRule:
     """Its place in the route."""
     refs: Sequence[Json]
     """Its backends."""
-    strangers: Sequence[Json]
+    foreign: Sequence[Json]
     """Those of them with weight that lead elsewhere."""
 
 
@@ -41,10 +41,10 @@ def users_rules(place: Place, route: Json) -> tuple[UsersRule, ...]:
     for index, rule in enumerate(at(route, "spec", "rules", default=[])):
         refs = [ref for ref in rule.get("backendRefs") or [] if ref.get("kind", "Service") == "Service"]
         if any(ref.get("name") in ours for ref in refs):
-            strangers = [
+            foreign = [
                 ref for ref in rule.get("backendRefs") or [] if ref.get("name") not in ours and ref.get("weight", 1)
             ]
-            found.append(UsersRule(index, refs, strangers))
+            found.append(UsersRule(index, refs, foreign))
     return tuple(found)
 
 

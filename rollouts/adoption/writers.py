@@ -42,7 +42,7 @@ ADVICE = {
     Tool.ARGO_CD: "a sync writes them back: put this into the Application, with RespectIgnoreDifferences=true",
     Tool.FLUX: "a reconciliation writes them back: give them the annotation "
     "kustomize.toolkit.fluxcd.io/reconcile: disabled",
-    Tool.OTHER: "whoever applies them again writes them back: do not, until they are given back",
+    Tool.OTHER: "anyone who applies them again writes them back: do not, until they are given back",
 }
 """What each does, and what to do."""
 

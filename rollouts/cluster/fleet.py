@@ -347,7 +347,7 @@ RENEW_SECONDS = 10.0
 
 
 class LeaseHolder(Protocol):
-    """Whoever has a region's Lease."""
+    """Anyone who has a region's Lease."""
 
     region: str
 
