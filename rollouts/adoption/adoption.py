@@ -239,7 +239,8 @@ class Adoption:
         if observed and not argo.in_progress and (narrowed or not others):
             return False
         if self._sent and self._clock.monotonic() - self._sent[1] > self._config.start_seconds:
-            raise NotConfirmed(f"Rollout {argo.name} does not come to rest; {others} pods are of other versions")
+            told = f"Rollout {argo.name} does not come to rest; {others} pods are of other versions"
+            raise NotConfirmed(told, hint=f"`tidegate rollout status {argo.name}` says why; then release it again")
         return True
 
     async def _restore(self, place: Place, write: Write) -> None:
@@ -248,7 +249,11 @@ class Adoption:
         for part in ("labels", "annotations"):
             metadata[part] = write.live["metadata"].get(part) or {}
         await self._cluster.replace(ROLLOUTS, {**place.rollout, "spec": write.live["spec"], "metadata": metadata})
-        raise NotPossible(f"{write.subject} would start other pods for the template that it had: it stays adopted")
+        told = f"{write.subject} would start other pods for the template that it had: it stays adopted"
+        raise NotPossible(
+            told,
+            hint="another controller named its ReplicaSet: `kubectl argo rollouts get rollout` shows both",
+        )
 
     async def _take_back(self, place: Place, why: str) -> None:
         """Give the Rollout alone back at once.
@@ -259,7 +264,10 @@ class Adoption:
         for write in giveback(place, self._config.name):
             if write.live["kind"] == ROLLOUTS.kind:
                 await self._sender.send(write)
-        raise NotPossible(f"Rollout {self._config.name}: {why}; it was given back")
+        raise NotPossible(
+            f"Rollout {self._config.name}: {why}; it was given back",
+            hint="`tidegate rollout release` gives back the rest; let it roll once by its own steps, then adopt it",
+        )
 
     async def _until(self, holds: Callable[[RegionSnapshot], bool], within: float) -> RegionSnapshot:
         return await self._observer.until(
@@ -304,9 +312,14 @@ def require_releasable(place: Place, delivery: str) -> None:
     """
     rollout = place.rollout
     if rollout is not None and labels_of(rollout).get(DELIVERY) == delivery and not before(rollout):
-        raise CannotAdopt(f"Rollout {delivery} was made by tidegate, and is nobody's to give back to")
+        raise CannotAdopt(
+            f"Rollout {delivery} was made by tidegate, and is nobody's to give back to",
+            hint="`kubectl delete` what `tidegate rollout render` prints",
+        )
     if next(iter(giveback(place, delivery)), None) is None:
-        raise CannotAdopt(f"nothing of {delivery} was adopted here")
+        raise CannotAdopt(
+            f"nothing of {delivery} was adopted here", hint="`tidegate rollout adopt --dry-run` says what would be"
+        )
 
 
 def _is_ours(place: Place) -> bool:

@@ -73,7 +73,8 @@ class WriteSender:
         for name in sorted(name for name, share in gets.items() if share > had.get(name, 0)):
             if not await self.ready(await self._cluster.get(SERVICES, name)):
                 raise WouldTakeDown(
-                    f"{self._region}: {write.subject} would lead users to {name}, which has no ready pod"
+                    f"{self._region}: {write.subject} would lead users to {name}, which has no ready pod",
+                    hint="nothing was written to it; run it again once the Service has ready pods",
                 )
 
 
