@@ -25,7 +25,7 @@ Image = Annotated[
 def engine_record(spec: Spec = SPEC, state: State = STATE, tracking_uri: Tracking = None) -> int:
     """Record that the champion is served by the spec's engine, so that a change of it alone can be delivered.
 
-    Deliveries and `fleet up` record it themselves; this is for a champion of before. Changes no region.
+    Deliveries and `fleet up` record it themselves; use it for a champion of an older tidegate. Changes no region.
 
     \b
     Examples:

@@ -73,7 +73,7 @@ def check(
     """Judge evidence from a file or from Prometheus, for CI. Changes nothing.
 
     Exit code: 0 every gate passed, 1 one failed, 2 the evidence or a spec is wrong, 3 too little evidence,
-    4 Prometheus was not there.
+    4 Prometheus did not answer.
 
     \b
     Examples:
@@ -144,7 +144,7 @@ def replay(
 ) -> int:
     """Judge recorded evidence again, and compare every verdict bit for bit. Changes nothing.
 
-    Exit code: 0 every verdict is the same, 1 one differs, 2 there is no such record, 4 MLflow was not there.
+    Exit code: 0 every verdict is the same, 1 one differs, 2 there is no such record, 4 MLflow did not answer.
 
     \b
     Examples:

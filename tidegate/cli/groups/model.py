@@ -60,9 +60,9 @@ def model_adopt(
     tracking_uri: Tracking = None,
     output: As = Output.TEXT,
 ) -> int:
-    """Note the digests of a version's files as its tags, however it was logged: its files are read once.
+    """Write the digests of a version's files as tags, however it was logged. Reads the files once.
 
-    Copies and moves nothing. Does nothing to a version that has its digests.
+    Copies nothing; skips a version that has digests.
 
     \b
     Examples:
@@ -138,9 +138,9 @@ def model_download(
     state: State = STATE,
     tracking_uri: Tracking = None,
 ) -> int:
-    """Bring a version's files into a folder, each proven against its digest. Keeps files that are there and right.
+    """Download a version's files to a folder, and verify each against its digest.
 
-    Pods of `engine.image` run it before their engine starts.
+    Skips files that are there and correct. Pods of `engine.image` run it before their engine starts.
 
     \b
     Examples:

@@ -177,7 +177,7 @@ def notify(
     """Send a test message to everyone under `notify` in a spec, or show what a delivery would send.
 
     Changes nothing else. Addresses come from the environment only, and are never printed. Exits with 4 when a
-    message was not taken, with 2 when a variable is not set.
+    message was not accepted, with 2 when a variable is not set.
 
     \b
     Examples:
