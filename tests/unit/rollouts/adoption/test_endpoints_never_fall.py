@@ -87,7 +87,7 @@ async def told(release: str, story: list[tuple[str, tuple[Trouble, ...]]]) -> En
     return endpoints
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.sampled_from(sorted(RELEASES)), STORIES)
 def test_no_write_of_an_adoption_takes_users_from_ready_pods(
     release: str, story: list[tuple[str, tuple[Trouble, ...]]]
@@ -97,7 +97,7 @@ def test_no_write_of_an_adoption_takes_users_from_ready_pods(
     assert endpoints.misled == []
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.sampled_from(sorted(RELEASES)), st.lists(TROUBLES, max_size=3), st.lists(TROUBLES, max_size=3))
 def test_whatever_goes_wrong_it_is_adopted_and_given_back_in_the_end(
     release: str, first: list[Trouble], second: list[Trouble]
