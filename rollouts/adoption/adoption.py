@@ -335,7 +335,7 @@ def _is_up(now: RegionSnapshot) -> bool:
 
 
 def _with_their_template(live: Json, noted: Json, config: RegionConfig) -> Json:
-    """Our Rollout that asks for their pods. Past no step: a window would skip them, and send users before pods."""
+    """Our Rollout that asks for their pods, by its steps: `rollbackWindow` would skip them."""
     who = AdoptedVersion(
         delivery=config.name, region=config.region, version=str(noted["version"]), digest=str(noted["digest"])
     )
