@@ -50,12 +50,10 @@ class RestExperiments:
     def known(self, name: str) -> str | None:
         """Its number; None when there is none."""
         if name not in self._known:
-            try:
-                found = self._server.get(f"{API}/experiments/get-by-name", {"experiment_name": name})["experiment"]
-            except StoreRefused as error:
-                if error.code != NOT_FOUND:
-                    raise
+            answer = _said_of(self._server, "experiments/get-by-name", {"experiment_name": name})
+            if answer is None:
                 return None
+            found = answer["experiment"]
             if found["lifecycle_stage"] != "active":
                 raise RegistryError(f"MLflow experiment {name} is deleted", hint="restore it in MLflow, or purge it")
             self._known[name] = str(found["experiment_id"])
@@ -135,22 +133,15 @@ class RestModels:
         return [model["name"] for model in page.get("registered_models", [])]
 
     def model(self, name: str) -> StoredModel | None:
-        try:
-            found = self._server.get(f"{API}/registered-models/get", {"name": name})["registered_model"]
-        except StoreRefused as error:
-            if error.code != NOT_FOUND:
-                raise
+        answer = _said_of(self._server, "registered-models/get", {"name": name})
+        if answer is None:
             return None
+        found = answer["registered_model"]
         return StoredModel(name=name, aliases={each["alias"]: each["version"] for each in found.get("aliases", [])})
 
     def version(self, name: str, version: str) -> StoredVersion | None:
-        try:
-            query = {"name": name, "version": version}
-            return _to_version(self._server.get(f"{API}/model-versions/get", query)["model_version"])
-        except StoreRefused as error:
-            if error.code != NOT_FOUND:
-                raise
-            return None
+        answer = _said_of(self._server, "model-versions/get", {"name": name, "version": version})
+        return None if answer is None else _to_version(answer["model_version"])
 
     def versions(self, name: str) -> Sequence[StoredVersion]:
         query = {"filter": f"name = {in_filter(name)}", "max_results": str(PAGE_VERSIONS)}
@@ -181,6 +172,16 @@ class RestModels:
             page = self._server.get(f"{API}/{path}", {**query, **({"page_token": token} if token else {})})
             yield from page.get(key, [])
             token = page.get("next_page_token", "")
+
+
+def _said_of(server: MlflowServer, path: str, query: Mapping[str, str]) -> dict[str, Any] | None:
+    """What the server says of one thing; None when there is none."""
+    try:
+        return server.get(f"{API}/{path}", query)
+    except StoreRefused as error:
+        if error.code != NOT_FOUND:
+            raise
+        return None
 
 
 def key_value_pairs(values: Mapping[str, str]) -> list[dict[str, str]]:

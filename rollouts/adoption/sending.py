@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from rollouts.adoption.model import Verb, Write
+from rollouts.cluster.desired_objects import count_ready
 from rollouts.errors import NotFound, WouldTakeDown
 from rollouts.kube.model import PatchKind
 from rollouts.kube.objects import at
-from rollouts.kube.pods import is_pod_ready
 from rollouts.kube.ports import Cluster
-from rollouts.kube.resources import HTTP_ROUTES, PODS, SERVICES, resource_of
+from rollouts.kube.resources import HTTP_ROUTES, SERVICES, resource_of
 from rollouts.manifests.ownership import last_writer
 from tidegate.core.model import Json
 
@@ -38,14 +38,6 @@ class WriteSender:
             # A pod that ended meanwhile needs no label; whatever else is gone is missed by the next look.
             return
 
-    async def ready(self, service: Json) -> int:
-        """How many ready pods a Service selects."""
-        selector = at(service, "spec", "selector", default={})
-        if not selector:
-            return 0
-        labels = ",".join(f"{key}={value}" for key, value in selector.items())
-        return sum(is_pod_ready(pod) for pod in (await self._cluster.list(PODS, labels=labels)).items)
-
     async def _send(self, write: Write) -> None:
         resource, name = resource_of(write.live), str(write.live["metadata"]["name"])
         if write.verb is Verb.CREATE:
@@ -59,8 +51,11 @@ class WriteSender:
         else:
             await self._cluster.delete(resource, name)
 
+    async def _ready(self, service: Json) -> int:
+        return await count_ready(self._cluster, at(service, "spec", "selector", default={}))
+
     async def _keep_pods(self, write: Write) -> None:
-        has, would = await self.ready(write.live), await self.ready(write.body)
+        has, would = await self._ready(write.live), await self._ready(write.body)
         if would < has:
             raise WouldTakeDown(
                 f"{self._region}: {write.subject} selects {has} pods that are ready, and would select {would}",
@@ -71,7 +66,7 @@ class WriteSender:
         """The one who gets more users than before has a pod for them."""
         had, gets = _shares(write.live), _shares(write.body)
         for name in sorted(name for name, share in gets.items() if share > had.get(name, 0)):
-            if not await self.ready(await self._cluster.get(SERVICES, name)):
+            if not await self._ready(await self._cluster.get(SERVICES, name)):
                 raise WouldTakeDown(
                     f"{self._region}: {write.subject} would lead users to {name}, which has no ready pod",
                     hint="nothing was written to it; run it again once the Service has ready pods",

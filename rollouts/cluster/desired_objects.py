@@ -334,7 +334,7 @@ class ApplyTransaction:
         old, new = (each["spec"].get("selector") or {} for each in (live, wanted))
         if not old or old == new:
             return
-        has, would = await self._ready(old), await self._ready(new)
+        has, would = await count_ready(self._cluster, old), await count_ready(self._cluster, new)
         if would < has:
             name = live["metadata"]["name"]
             raise WouldTakeDown(
@@ -343,13 +343,17 @@ class ApplyTransaction:
                 "written to it: restore the selector, or delete the Service once nobody needs it",
             )
 
-    async def _ready(self, selector: Json) -> int:
-        pods = await self._cluster.list(PODS, labels=_written(selector))
-        return sum(is_pod_ready(pod) for pod in pods.items)
-
     def _note(self, wanted: Json, live: Json | None) -> None:
         """Noted before it is sent, since an answer may be lost; on a retry the first read counts."""
         self._said.setdefault(f"{wanted['kind']}/{wanted['metadata']['name']}", AppliedObject(wanted, live))
+
+
+async def count_ready(cluster: Cluster, selector: Json) -> int:
+    """How many ready pods a Service with that selector sends requests to; without one it selects none."""
+    if not selector:
+        return 0
+    pods = await cluster.list(PODS, labels=_written(selector))
+    return sum(is_pod_ready(pod) for pod in pods.items)
 
 
 def _written(selector: Json) -> str:

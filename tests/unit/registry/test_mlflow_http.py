@@ -6,6 +6,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from fakes.services.scripted_mlflow import ScriptedMlflow
 
 from registry.adapters.mlflow_address import MlflowAccess
 from registry.adapters.mlflow_http import MlflowServer
@@ -18,24 +19,6 @@ Answer = Callable[[httpx.Request], httpx.Response]
 RUN = StoredRun(id="1", status="RUNNING", started=0, ended=None, artifacts="mlflow-artifacts:/1/r/artifacts", tags={})
 
 
-class Asked:
-    """A server that gives one answer after the other, and the pauses between questions."""
-
-    def __init__(self, *answers: httpx.Response | Exception, access: MlflowAccess | None = None) -> None:
-        self.requests: list[httpx.Request] = []
-        self.pauses: list[float] = []
-        self._answers = list(answers)
-        access = access or MlflowAccess(url="http://mlflow:5000")
-        self.server = MlflowServer(access, transport=httpx.MockTransport(self._answer), sleep=self.pauses.append)
-
-    def _answer(self, request: httpx.Request) -> httpx.Response:
-        self.requests.append(request)
-        answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
-
-
 def fine(**content: object) -> httpx.Response:
     return httpx.Response(200, json=content)
 
@@ -46,34 +29,34 @@ def refused(status: int, code: str = "", message: str = "no") -> httpx.Response:
 
 @pytest.mark.parametrize("status", [408, 429, 500, 502, 503, 504])
 def test_a_fault_that_passes_is_waited_for(status: int) -> None:
-    asked = Asked(httpx.Response(status, text="later"), httpx.Response(status, text="later"), fine(a=1))
+    asked = ScriptedMlflow(httpx.Response(status, text="later"), httpx.Response(status, text="later"), fine(a=1))
     assert asked.server.get("/x") == {"a": 1}
     assert asked.pauses[0] == 0.0
     assert 4 <= asked.pauses[1] <= 5
 
 
 def test_a_server_that_names_a_time_is_asked_then() -> None:
-    asked = Asked(httpx.Response(429, headers={"Retry-After": "7"}), fine())
+    asked = ScriptedMlflow(httpx.Response(429, headers={"Retry-After": "7"}), fine())
     asked.server.get("/x")
     assert asked.pauses == [7.0]
 
 
 def test_nobody_there_is_said_in_one_line_after_the_retries() -> None:
-    asked = Asked(httpx.ConnectError("refused"))
+    asked = ScriptedMlflow(httpx.ConnectError("refused"))
     with pytest.raises(StoreUnreachable, match=r"^MLflow store http://mlflow:5000: no answer \(refused\); check"):
         asked.server.get("/x")
     assert len(asked.requests) == 4
 
 
 def test_a_call_takes_no_longer_than_its_limit_however_long_the_server_asks_to_wait() -> None:
-    asked = Asked(httpx.Response(503, headers={"Retry-After": "30"}), fine())
+    asked = ScriptedMlflow(httpx.Response(503, headers={"Retry-After": "30"}), fine())
     with pytest.raises(StoreUnreachable, match="answered 503"):
         asked.server.get("/x")
     assert asked.pauses == []
 
 
 def test_a_file_has_the_time_that_it_needs(tmp_path: Path) -> None:
-    asked = Asked(httpx.Response(503, headers={"Retry-After": "30"}), fine())
+    asked = ScriptedMlflow(httpx.Response(503, headers={"Retry-After": "30"}), fine())
     asked.server.download("/x", tmp_path / "x")
     assert asked.pauses == [30.0]
     limits = [request.extensions["timeout"] for request in asked.requests]
@@ -83,19 +66,19 @@ def test_a_file_has_the_time_that_it_needs(tmp_path: Path) -> None:
 
 
 def test_what_must_not_be_done_twice_is_not_repeated_once_it_may_have_arrived() -> None:
-    asked = Asked(httpx.ReadTimeout("slow"), fine())
+    asked = ScriptedMlflow(httpx.ReadTimeout("slow"), fine())
     with pytest.raises(StoreUnreachable, match="ReadTimeout"):
         asked.server.send("POST", "/x", {}, may_repeat=False)
     assert len(asked.requests) == 1
 
 
 def test_it_is_repeated_while_nothing_can_have_been_done() -> None:
-    asked = Asked(httpx.ConnectError("refused"), httpx.Response(429), fine(run="1"))
+    asked = ScriptedMlflow(httpx.ConnectError("refused"), httpx.Response(429), fine(run="1"))
     assert asked.server.send("POST", "/x", {}, may_repeat=False) == {"run": "1"}
 
 
 def test_a_refusal_is_said_in_mlflows_words_and_not_tried_again() -> None:
-    asked = Asked(refused(400, "INVALID_PARAMETER_VALUE", "no such thing\nat line 3"))
+    asked = ScriptedMlflow(refused(400, "INVALID_PARAMETER_VALUE", "no such thing\nat line 3"))
     with pytest.raises(StoreRefused, match="answered 400: no such thing") as caught:
         asked.server.get("/x")
     assert (caught.value.code, caught.value.status, len(asked.requests)) == ("INVALID_PARAMETER_VALUE", 400, 1)
@@ -103,16 +86,16 @@ def test_a_refusal_is_said_in_mlflows_words_and_not_tried_again() -> None:
 
 def test_who_may_not_in_is_told_which_variables_to_set() -> None:
     with pytest.raises(StoreRefused, match="set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD"):
-        Asked(httpx.Response(401, text="You are not authenticated")).server.get("/x")
+        ScriptedMlflow(httpx.Response(401, text="You are not authenticated")).server.get("/x")
 
 
 def test_another_server_at_that_address_is_said_so() -> None:
     with pytest.raises(StoreUnreachable, match="what answers there is not MLflow"):
-        Asked(httpx.Response(200, text="<html>welcome</html>")).server.get("/x")
+        ScriptedMlflow(httpx.Response(200, text="<html>welcome</html>")).server.get("/x")
 
 
 def test_credentials_are_sent_and_never_told() -> None:
-    asked = Asked(
+    asked = ScriptedMlflow(
         refused(403),
         access=MlflowAccess(url="http://mlflow:5000", basic=("ann", "s3cret"), token="t0ken", workspace="team"),
     )
@@ -125,7 +108,7 @@ def test_credentials_are_sent_and_never_told() -> None:
 
 
 def test_a_token_is_a_bearer() -> None:
-    asked = Asked(fine(), access=MlflowAccess(url="http://mlflow:5000", token="t0ken"))
+    asked = ScriptedMlflow(fine(), access=MlflowAccess(url="http://mlflow:5000", token="t0ken"))
     asked.server.get("/x")
     assert asked.requests[0].headers["Authorization"] == "Bearer t0ken"
 
@@ -140,7 +123,7 @@ def test_all_pages_of_runs_are_read() -> None:
     def run(number: str) -> dict[str, object]:
         return {"info": {"run_id": number, "status": "RUNNING", "start_time": 1, "artifact_uri": "mlflow-artifacts:/1"}}
 
-    asked = Asked(
+    asked = ScriptedMlflow(
         fine(experiment={"experiment_id": "7", "lifecycle_stage": "active"}),
         fine(runs=[run("a")], next_page_token="more"),
         fine(runs=[run("b")]),
@@ -149,21 +132,21 @@ def test_all_pages_of_runs_are_read() -> None:
 
 
 def test_a_deleted_experiment_is_said_so() -> None:
-    asked = Asked(fine(experiment={"experiment_id": "7", "lifecycle_stage": "deleted"}))
+    asked = ScriptedMlflow(fine(experiment={"experiment_id": "7", "lifecycle_stage": "deleted"}))
     with pytest.raises(RegistryError, match="experiment tidegate/m is deleted; restore it"):
         RestRuns(asked.server).create_run("tidegate/m", name="n", started=0, tags={}, params={})
 
 
 @pytest.mark.parametrize("name", ["..", "a/b", "", "a\\b"])
 def test_an_artifact_cannot_lie_outside_its_folder(name: str) -> None:
-    asked = Asked(fine(files=[{"path": name, "is_dir": False}]))
+    asked = ScriptedMlflow(fine(files=[{"path": name, "is_dir": False}]))
     artifacts = ProxiedArtifacts(asked.server, LibraryStore("http://mlflow:5000"))
     with pytest.raises(RegistryError, match="lists an artifact named"):
         artifacts.files(RUN, "spec")
 
 
 def test_artifacts_are_put_and_fetched_by_their_places(tmp_path: Path) -> None:
-    asked = Asked(httpx.Response(200, content=b"text"))
+    asked = ScriptedMlflow(httpx.Response(200, content=b"text"))
     artifacts = ProxiedArtifacts(asked.server, LibraryStore("http://mlflow:5000"))
     (tmp_path / "a b.yaml").write_bytes(b"spec")
     artifacts.upload(RUN, tmp_path / "a b.yaml", "spec/more")
@@ -190,14 +173,14 @@ class Broken(httpx.SyncByteStream):
 
 @pytest.mark.parametrize("rest", [httpx.Response(206, content=b"de"), httpx.Response(200, content=b"abcde")])
 def test_a_file_that_breaks_off_is_gone_on_with_where_it_broke(rest: httpx.Response) -> None:
-    asked = Asked(httpx.Response(200, stream=Broken(b"abc")), rest)
+    asked = ScriptedMlflow(httpx.Response(200, stream=Broken(b"abc")), rest)
 
     assert b"".join(asked.server.parts("/x")) == b"abcde"
     assert [request.headers.get("Range") for request in asked.requests] == [None, "bytes=3-"]
 
 
 def test_a_file_that_never_comes_is_said_in_one_line() -> None:
-    asked = Asked(httpx.ReadError("gone"))
+    asked = ScriptedMlflow(httpx.ReadError("gone"))
 
     with pytest.raises(StoreUnreachable, match=r"^MLflow store http://mlflow:5000: no answer"):
         list(asked.server.parts("/x"))
@@ -205,7 +188,7 @@ def test_a_file_that_never_comes_is_said_in_one_line() -> None:
 
 
 def test_a_file_that_is_not_there_is_no_fault_that_passes() -> None:
-    asked = Asked(refused(404, "RESOURCE_DOES_NOT_EXIST"))
+    asked = ScriptedMlflow(refused(404, "RESOURCE_DOES_NOT_EXIST"))
 
     with pytest.raises(StoreRefused):
         list(asked.server.parts("/x"))

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import httpx
 import pytest
+from fakes.services.scripted_mlflow import ScriptedMlflow
 
-from registry.adapters.mlflow_address import MlflowAccess
-from registry.adapters.mlflow_http import MlflowServer
 from registry.adapters.registering import server as registering
 from registry.adapters.registering.server import ServerVersions
 from registry.errors import StoreUnreachable
@@ -36,20 +35,13 @@ class Elsewhere:
         raise AssertionError
 
 
-class Scene:
-    """A server that gives one answer after the other, the last one for ever."""
+class Scene(ScriptedMlflow):
+    """Versions are registered there."""
 
     def __init__(self, *answers: httpx.Response | Exception) -> None:
-        self._answers, self.requests, self.elsewhere = list(answers), list[httpx.Request](), Elsewhere()
-        transport, access = httpx.MockTransport(self._answer), MlflowAccess(url="http://mlflow:5000")
-        self.log = ServerVersions(MlflowServer(access, transport=transport, sleep=lambda _: None), self.elsewhere)
-
-    def _answer(self, request: httpx.Request) -> httpx.Response:
-        self.requests.append(request)
-        answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
+        super().__init__(*answers)
+        self.elsewhere = Elsewhere()
+        self.log = ServerVersions(self.server, self.elsewhere)
 
 
 @pytest.fixture

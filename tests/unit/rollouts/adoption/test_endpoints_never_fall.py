@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -74,16 +74,21 @@ def fault_of(region: ClusterRegion, trouble: Trouble) -> Fault:
     return Fault(effect, verbs=WRITES, after=trouble.after, times=times)
 
 
+async def tried(region: ClusterRegion, operation: str, troubles: Sequence[Trouble], *, then_seconds: float) -> None:
+    """Begin it with these troubles ahead, and wait for what comes after."""
+    region.api.faults.clear()
+    for each in troubles:
+        region.api.faults.add(fault_of(region, each))
+    with suppress(TidegateError):
+        await OPERATIONS[operation](region)
+    await region.time.sleep(then_seconds)
+
+
 async def told(release: str, story: list[tuple[str, tuple[Trouble, ...]]]) -> Endpoints:
     region = await a_region_of_others(RELEASES[release]())
     endpoints = Endpoints(region.cluster)
     for operation, troubles in (("adopt", ()), *story):
-        region.api.faults.clear()
-        for each in troubles:
-            region.api.faults.add(fault_of(region, each))
-        with suppress(TidegateError):
-            await OPERATIONS[operation](region)
-        await region.time.sleep(30)
+        await tried(region, operation, troubles, then_seconds=30)
     return endpoints
 
 
@@ -106,12 +111,7 @@ def test_whatever_goes_wrong_it_is_adopted_and_given_back_in_the_end(
         region = await a_region_of_others(RELEASES[release]())
         endpoints = Endpoints(region.cluster)
         for operation, troubles in (("adopt", first), ("adopt", []), ("release", second), ("release", [])):
-            region.api.faults.clear()
-            for each in troubles:
-                region.api.faults.add(fault_of(region, each))
-            with suppress(TidegateError):
-                await OPERATIONS[operation](region)
-            await region.time.sleep(60)
+            await tried(region, operation, troubles, then_seconds=60)
         place = await adoption_of(region).look()
         ours = [each for each in (*place.lives, *place.pods, *place.replica_sets, place.lease) if each]
         return endpoints, any("tidegate.dev/" in str(each["metadata"].get("labels")) for each in ours)
