@@ -64,8 +64,8 @@ class Proxy(Protocol):
         """Return once every new request follows `routes`; requests in flight stay where they are."""
         ...
 
-    async def prune(self, routes: Routes) -> None:
-        """Forget engines that `routes` does not name, as far as no request is in flight on them."""
+    async def prune(self) -> None:
+        """Forget engines that the routes of the last `swap` do not name, as far as no request is in flight on them."""
         ...
 
     async def active(self, version: str) -> int:

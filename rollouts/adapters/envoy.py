@@ -63,6 +63,8 @@ class Envoy:
         self._generation = itertools.count(1)
         # Every cluster that Envoy has been told of and not yet been told to forget.
         self._known: dict[str, Upstream] = {}
+        # Those that a route may name: of a swap that was not confirmed, the routes before it too.
+        self._routed: set[str] = set()
         self._child: ChildProcess | None = None
         self.entry = f"http://{LOOPBACK}:{entry_port}"
         self.stats = f"http://{LOOPBACK}:{self._stats_port}"
@@ -111,17 +113,18 @@ class Envoy:
             self._known |= fresh
             self._write_clusters()
             await self._confirmed("take the clusters", self._has_clusters)
+        self._routed |= fresh.keys()
         generation = self._write_routes(routes)
 
         async def holds() -> bool:
             return await self._routes_generation() == generation
 
         await self._confirmed("take the routes", holds)
+        self._routed = set(fresh)
 
-    async def prune(self, routes: Routes) -> None:
+    async def prune(self) -> None:
         # A cluster that is forgotten takes its counters along, and what is in flight is not counted yet.
-        wanted = {upstream.cluster for upstream in routes.upstreams}
-        idle = [name for name in self._known if name not in wanted and await self._in_flight(name) == 0]
+        idle = [name for name in self._known if name not in self._routed and await self._in_flight(name) == 0]
         if idle:
             self._known = {name: upstream for name, upstream in self._known.items() if name not in idle}
             self._write_clusters()

@@ -123,7 +123,7 @@ class LocalRegion:
                 log.warning("%s: the proxy died; starting it again", self.region)
                 await self._proxy.restart()
             self._arms = await self._supervisor.reconcile(self._arms)
-            await self._proxy.prune(routes(self._arms))
+            await self._proxy.prune()
         canary = self._arms.canary
         if canary and not canary.alive and (self._arms.weight or self._arms.mirror):
             log.warning("%s: the canary, version %s, died; users are on the stable", self.region, canary.engine.version)

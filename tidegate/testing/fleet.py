@@ -96,7 +96,7 @@ class FakeProxy:
     async def swap(self, routes: Routes) -> None:
         self.swaps.append(routes)
 
-    async def prune(self, routes: Routes) -> None: ...
+    async def prune(self) -> None: ...
 
     async def active(self, version: str) -> int:
         return 0
