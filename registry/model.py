@@ -72,11 +72,13 @@ class EngineRecord(Value):
     """By which regions, metrics and the ledger know it: the number of its model version; for a change of the engine
     alone `NUMBER-FINGERPRINT`."""
     fingerprint: Digest
-    """Over settings and image."""
+    """Over settings, image and pods."""
     settings: Mapping[str, JsonValue]
     """`engine` of the spec, as far as it says something."""
     image: str = ""
     """What clusters run; empty on a machine."""
+    pods: Mapping[str, JsonValue] = {}
+    """What else of the spec makes its pods in clusters, such as patches."""
 
     @property
     def json_text(self) -> str:

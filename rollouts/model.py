@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Self
 
-from pydantic import AliasChoices, Field, model_validator
+from pydantic import AliasChoices, Field, JsonValue, model_validator
 
 from rollouts.errors import NotPossible
 from tidegate.core.model import Value
@@ -86,6 +86,8 @@ class Engine(Value):
     """The image to run, by digest; empty for an engine of this machine."""
     launch: ImageLaunch | None = None
     """How the image is started; None for one of tidegate's own making, which knows."""
+    pods: Mapping[str, JsonValue] | None = None
+    """What else makes its pods, as it was recorded; None for what the fleet's spec says now."""
     command: tuple[str, ...] = ()
     """The process to start; `PORT` in it is replaced by the port to listen on. Empty for an image."""
     environment: Mapping[str, str] = {}

@@ -65,6 +65,7 @@ class ImageEngines:
             model=self.name,
             image=image,
             launch=self.launch_of(version, settings) if settings and prebuilt else None,
+            pods=record.pods if record else None,
         )
 
     def _image(self, version: ModelVersion, tags: Mapping[str, str], record: EngineRecord | None) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from hashlib import sha256
 
 from engine_images.spec import EngineSettings
+from pipelines.plan.pods import pod_changes
 from pipelines.spec.delivery import Delivery
 from registry.conventions import ENGINE_IMAGE, ENGINE_SERVING
 from registry.model import EngineRecord, ModelVersion
@@ -21,7 +22,9 @@ def record_of(spec: Delivery, version: ModelVersion, tags: Mapping[str, str]) ->
     """The engine of `version` by the spec as it is now, under the version's number; `tags` are the version's."""
     settings = spec.engine.model_dump(mode="json", by_alias=True, exclude_defaults=True)
     image = _image(spec.engine, tags) if isinstance(spec.fleet, ArgoFleetSpec) else ""
-    return EngineRecord(name=version.version, fingerprint=_fingerprint(settings, image), settings=settings, image=image)
+    pods = pod_changes(spec.fleet) if isinstance(spec.fleet, ArgoFleetSpec) else {}
+    fingerprint = _fingerprint(settings, image, pods)
+    return EngineRecord(name=version.version, fingerprint=fingerprint, settings=settings, image=image, pods=pods)
 
 
 def adopted_record(spec: Delivery, version: ModelVersion, *, image: str, template: str) -> EngineRecord:
@@ -42,12 +45,17 @@ def _image(settings: EngineSettings, tags: Mapping[str, str]) -> str:
     return settings.image.reference if settings.image else tags.get(ENGINE_IMAGE, "")
 
 
-def _fingerprint(settings: Mapping[str, object], image: str) -> str:
+def _fingerprint(settings: Mapping[str, object], image: str, pods: Mapping[str, object] | None = None) -> str:
     compiled = settings.get("compile")
     kept = dict(settings)
     if isinstance(compiled, Mapping):
         kept["compile"] = {name: value for name, value in compiled.items() if name not in JUDGED_ONLY}
-    return sha256(json.dumps([kept, image], sort_keys=True).encode()).hexdigest()
+    # Records of before have no third part.
+    return _digest([kept, image, pods] if pods else [kept, image])
+
+
+def _digest(said: object) -> str:
+    return sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
 
 
 def planned_engines(
@@ -76,7 +84,7 @@ def planned_engines(
     if serving.fingerprint == wanted.fingerprint:
         raise UsageError(
             f"{version.uri} is the champion, and this very engine serves it: there is nothing to deliver",
-            hint="change the spec's `engine`, or deliver another version",
+            hint="change the spec's `engine` or a patch of its pods, or deliver another version",
         )
     name = f"{version.version}-{wanted.fingerprint[:8]}"
     return wanted.model_copy(update={"name": name}), serving
@@ -84,11 +92,16 @@ def planned_engines(
 
 def engine_changes(before: EngineRecord, after: EngineRecord) -> Iterator[str]:
     """What differs, a phrase for each: `vllm.args.max-num-seqs: 256 -> 8`."""
-    old, new = (dict(_flat(each.settings)) | {"image": each.image} for each in (before, after))
+    old, new = (dict(_flat(each.settings)) | {"image": each.image} | _of_pods(each) for each in (before, after))
     for name in sorted(old.keys() | new.keys()):
         was, now = old.get(name), new.get(name)
         if was != now:
             yield f"{name}: {_told(was)} -> {_told(now)}"
+
+
+def _of_pods(record: EngineRecord) -> dict[str, object]:
+    """By their digests: a patch has many lines."""
+    return {f"fleet.{name}": _digest(said)[:8] for name, said in record.pods.items()}
 
 
 def _told(value: object) -> str:

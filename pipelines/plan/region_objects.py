@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 
+from pipelines.plan.pods import with_pod_changes
 from pipelines.spec.delivery import CanaryStage, Delivery
 from pipelines.spec.workflow import account_of
 from rollouts.cluster.capacity import EngineDemand, engine_demand
@@ -180,7 +181,8 @@ def rendering(spec: Delivery, fleet: ArgoFleetSpec, region: str, public_keys: st
             accelerator=str(spec.engine.accelerator),
             accelerators=spec.engine.accelerator_count,
         )
-        return region_objects(spec, fleet, release, parts=(RenderPart.SERVING,)).objects
+        of_engine = fleet if engine.pods is None else with_pod_changes(fleet, engine.pods)
+        return region_objects(spec, of_engine, release, parts=(RenderPart.SERVING,)).objects
 
     return render
 

@@ -111,7 +111,7 @@ def replacement(rollout: Json, live: Json) -> Json:
     """
     spec, metadata = live.get("spec") or {}, live["metadata"]
     kept = {key: spec[key] for key in KEPT if key in spec and key not in rollout["spec"]}
-    annotations = dict(metadata.get("annotations") or {})
+    annotations = {**(metadata.get("annotations") or {}), **rollout["metadata"].get("annotations", {})}
     # The way back stays noted, for when this trial is taken back; but the same version on trial is no way back.
     if annotations.get(PREVIOUS) == version_labels(rollout["spec"]["template"])[0]:
         del annotations[PREVIOUS]

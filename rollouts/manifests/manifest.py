@@ -10,6 +10,7 @@ from pydantic import Field
 from rollouts.kube.model import Resource
 from rollouts.kube.resources import HTTP_ROUTES, VIRTUAL_SERVICES
 from rollouts.manifests.conventions import TrafficRouter, cluster_wide
+from rollouts.manifests.customization.additions import PodAdditions
 from rollouts.manifests.spec import ArgoFleetSpec, PrometheusSpec
 from rollouts.model import ImageLaunch
 from tidegate.core.model import Json, Value
@@ -62,6 +63,8 @@ class Site(Value):
     release: Release
     guard: str = ""
     """The image of the region's guard, by digest; empty where there is none."""
+    additions: PodAdditions = PodAdditions()
+    """What patches bring into engines' pods."""
 
     @property
     def name(self) -> str:

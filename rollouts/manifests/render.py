@@ -6,6 +6,9 @@ from collections.abc import Iterable
 
 from rollouts.kube.resources import CONFIG_MAPS
 from rollouts.manifests.conventions import PUBLIC_KEYS, RenderPart, public_keys
+from rollouts.manifests.customization.additions import additions_of
+from rollouts.manifests.customization.labels import labelled
+from rollouts.manifests.customization.patches import apply_patches
 from rollouts.manifests.manifest import Release, ReleaseCandidate, Site, manifest
 from rollouts.manifests.objects.access import access
 from rollouts.manifests.objects.admission_policies import AdmissionScope, admission, image_policy
@@ -16,6 +19,7 @@ from rollouts.manifests.objects.nodes import node_pool
 from rollouts.manifests.objects.prometheus import trigger_authentication
 from rollouts.manifests.objects.rollout import disruption_budget, rollout
 from rollouts.manifests.spec import ArgoFleetSpec
+from tidegate.core.errors import UsageError
 from tidegate.core.model import Json
 from tidegate.core.names import DELIVERY, MANAGED_BY
 
@@ -44,14 +48,33 @@ def render(
         guard: the image of what ends a trial without a carrier, by digest; nothing does so where it is empty.
 
     Raises:
-        UsageError: no node is labelled with the GPU, a template asks for what a Rollout does not know, or signatures
-            are to be verified and nothing says whose, and of which images.
+        UsageError: no node is labelled with the GPU, a template asks for what a Rollout does not know, signatures are
+            to be verified and nothing says whose, and of which images, or a patch changes what is a delivery's.
     """
-    site, wanted = Site(fleet=fleet, release=release, guard=guard), set(parts)
+    site, wanted = _with_additions(Site(fleet=fleet, release=release, guard=guard)), set(parts)
     setup = _setup(site) if RenderPart.SETUP in wanted else ()
     serving = _serving(site, trial, tuple(analyses), tuple(monitors)) if RenderPart.SERVING in wanted else ()
     held = (*admission(site, admitted), *image_policy(site, admitted)) if RenderPart.ADMISSION in wanted else ()
-    return (*setup, *held, *serving)
+    return _customized(fleet, (*setup, *held, *serving))
+
+
+def _with_additions(site: Site) -> Site:
+    """What patches bring into engines' pods, which policies have to let in."""
+    if not site.fleet.patches:
+        return site
+    plain = rollout(site, ReleaseCandidate(), ())
+    (theirs,) = _customized(site.fleet, (plain,))
+    before, after = (each["spec"]["template"]["spec"] for each in (plain, theirs))
+    return site.model_copy(update={"additions": additions_of(before, after)})
+
+
+def _customized(fleet: ArgoFleetSpec, objects: tuple[Json, ...]) -> tuple[Json, ...]:
+    """With labels and annotations, then the patches."""
+    marked = [labelled(each, fleet.labels, fleet.annotations) for each in objects]
+    found = apply_patches(fleet.patches, marked)
+    for odd in found.conflicts:
+        raise UsageError(f"fleet.patches[{odd.where[0]}]: found {odd.found}; expected {odd.expected}")
+    return found.objects
 
 
 def _setup(site: Site) -> tuple[Json, ...]:

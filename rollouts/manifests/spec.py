@@ -13,7 +13,9 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import BeforeValidator, Field
 
 from rollouts.manifests.conventions import LONGEST_NAME, TrafficRouter, canary_service
-from rollouts.manifests.fields import ObjectName, host_in
+from rollouts.manifests.customization.labels import label_conflicts
+from rollouts.manifests.customization.spec import PatchSpec
+from rollouts.manifests.fields import LabelKey, LabelText, ObjectName, host_in
 from rollouts.manifests.nodes_spec import CPU, NodesSpec, labellers_of
 from rollouts.manifests.pod_spec import AutoscaleSpec, GuardSpec, PodSpec, Scaler, WarmPoolSpec
 from rollouts.manifests.traffic_spec import GatewaySpec, NetworkSpec
@@ -146,6 +148,12 @@ class ArgoFleetSpec(SpecModel):
     """What ends a trial that has gone on for so long; null renders none."""
     signatures: Signatures | None = None
     """Who is told to verify images' signatures when pods are made; nobody when absent."""
+    labels: Mapping[LabelKey, LabelText] = {}
+    """Of yours, on every object that is rendered and on its pods."""
+    annotations: Mapping[LabelKey, str] = {}
+    """The same."""
+    patches: tuple[PatchSpec, ...] = ()
+    """Changes of yours to what is rendered, applied last."""
 
     def replicas_in(self, region: str) -> int:
         """Engines of `region`, before any autoscaling."""
@@ -156,6 +164,7 @@ class ArgoFleetSpec(SpecModel):
         yield from self._conflicts_of_numbers()
         yield from self._conflicts_of_going_back()
         yield from self._conflicts_of_regions()
+        yield from label_conflicts(self.labels, self.annotations, self.pod.labels)
 
     def _conflicts_of_numbers(self) -> Iterator[SpecConflict]:
         wanted = {("replicas",): self.replicas} | {

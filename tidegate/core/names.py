@@ -33,3 +33,6 @@ ROLE_HEADER, VERSION_HEADER = "x-tidegate-role", "x-tidegate-version"
 
 REGENERATES_HEADER = "x-tidegate-regenerates"
 """Header of a request whose user was not content with an answer and asks again: the version that gave it."""
+
+RESERVED = ("tidegate.dev/", MANAGED_BY_LABEL, POD_TEMPLATE_HASH)
+"""How labels and annotations begin that nobody else may set."""

@@ -113,16 +113,19 @@ def volumes(site: Site) -> Validation:
         if claim
     ]
     return Validation(
-        holds=f"!has(variables.pod.volumes) || variables.pod.volumes.all(v, {' || '.join(allowed)})",
-        message="an engine's volumes are empty ones, its cache and the public keys, and no others",
+        holds="!has(variables.pod.volumes) || "
+        f"variables.pod.volumes.all(v, {' || '.join([*allowed, *site.additions.volumes])})",
+        message="an engine's volumes are empty ones, its cache and the public keys, and no others"
+        + (" but those of `fleet.patches`" if site.additions.volumes else ""),
     )
 
 
-def image(repositories: Iterable[str]) -> Validation:
+def image(site: Site, repositories: Iterable[str]) -> Validation:
     """Of the repositories that the trust file allows, by digest."""
     allowed = tuple(repositories)
+    matches = f"c.image.matches({cel_string(images_from(allowed))})"
     return Validation(
-        holds=f"variables.containers.all(c, c.image.matches({cel_string(images_from(allowed))}))",
+        holds=f"variables.containers.all(c, {site.additions.or_container(matches)})",
         message=f"engines' images are named by digest and come from {', '.join(allowed) or 'a repository'}",
     )
 
@@ -131,43 +134,55 @@ def commands(site: Site) -> tuple[Validation, ...]:
     """What runs in an engine's pod is what its image says, and the entrypoint's own commands."""
     python = site.fleet.pod.python
     pull, drain = ([python, "-m", "tidegate_entrypoint", word] for word in ("pull", "drain"))
-    said = (
-        "has(variables.pod.initContainers) ? variables.pod.initContainers.all(c, "
+    brings = (
         f"c.name == {cel_string(WEIGHTS)} && has(c.command) && c.command.size() >= 4 "
-        f"&& [0, 1, 2, 3].all(i, c.command[i] == {cel_list(pull)}[i])) : true"
+        f"&& [0, 1, 2, 3].all(i, c.command[i] == {cel_list(pull)}[i])"
     )
+    added = site.additions
+    before = f"variables.pod.initContainers.all(c, {added.or_container(brings)})"
+    said = f"has(variables.pod.initContainers) ? {before} : true"
     probes = " && ".join(
         f"!(has(c.{probe}) && has(c.{probe}.exec))" for probe in ("startupProbe", "readinessProbe", "livenessProbe")
     )
+    engine = (
+        f"c.name == {cel_string(ENGINE)} "
+        f"&& !has(c.command) && {probes} && (!has(c.lifecycle) || (!has(c.lifecycle.postStart) "
+        f"&& (!has(c.lifecycle.preStop) || (has(c.lifecycle.preStop.exec) "
+        f"&& c.lifecycle.preStop.exec.command == {cel_list(drain)}))))"
+    )
     secret = site.fleet.pod.cache.secret
     token = f"e.valueFrom.secretKeyRef.name == {cel_string(secret)}" if secret else "false"
+    known = (
+        f'(e.name == "HOME" && !has(e.valueFrom)) || (e.name == {cel_string(WEIGHTS_TOKEN)} && has(e.valueFrom) '
+        f"&& has(e.valueFrom.secretKeyRef) && {token})"
+    )
+    reads = f"!has(c.envFrom) && (!has(c.env) || c.env.all(e, {site.additions.or_variable(known)}))"
     return (
         Validation(
-            holds="variables.pod.containers.size() == 1 "
-            f"&& variables.pod.containers.all(c, c.name == {cel_string(ENGINE)} "
-            f"&& !has(c.command) && {probes} && (!has(c.lifecycle) || (!has(c.lifecycle.postStart) "
-            f"&& (!has(c.lifecycle.preStop) || (has(c.lifecycle.preStop.exec) "
-            f"&& c.lifecycle.preStop.exec.command == {cel_list(drain)}))))) && ({said})",
+            holds=f"{added.only(ENGINE)} && variables.pod.containers.all(c, {added.or_container(engine)}) && ({said})",
             message="an engine's pod runs its image's own entrypoint, and what brings its weights, and nothing else",
         ),
         Validation(
-            holds="variables.containers.all(c, !has(c.envFrom) && (!has(c.env) || c.env.all(e, "
-            f'(e.name == "HOME" && !has(e.valueFrom)) || (e.name == {cel_string(WEIGHTS_TOKEN)} && has(e.valueFrom) '
-            f"&& has(e.valueFrom.secretKeyRef) && {token}))))",
+            holds=f"variables.containers.all(c, {site.additions.or_container(reads)})",
             message="an engine reads no Secret but the one of its store of weights, and has no variables next to that",
         ),
     )
 
 
-def prebuilt_commands(launch: ImageLaunch) -> tuple[Validation, ...]:
+def prebuilt_commands(site: Site, launch: ImageLaunch) -> tuple[Validation, ...]:
     """The same of an image that tidegate did not build: it waits before it ends, and a container may come before it."""
     pull = launch.pull
-    brings = cel_list(pull.command[:3]) if pull else "[]"
-    said = (
-        "has(variables.pod.initContainers) ? variables.pod.initContainers.all(c, "
+    command = cel_list(pull.command[:3]) if pull else "[]"
+    brings = (
         f"c.name == {cel_string(WEIGHTS)} && has(c.command) && c.command.size() >= 3 "
-        f"&& [0, 1, 2].all(i, c.command[i] == {brings}[i])) : true"
+        f"&& [0, 1, 2].all(i, c.command[i] == {command}[i])"
         if pull
+        else "false"
+    )
+    added = site.additions
+    said = (
+        f"has(variables.pod.initContainers) ? variables.pod.initContainers.all(c, {added.or_container(brings)}) : true"
+        if pull or site.additions.containers
         else "!has(variables.pod.initContainers) || variables.pod.initContainers.size() == 0"
     )
     probes = " && ".join(
@@ -175,18 +190,23 @@ def prebuilt_commands(launch: ImageLaunch) -> tuple[Validation, ...]:
     )
     own = {"HOME", "LOGNAME", *launch.environment, *(pull.environment if pull else ())}
     secrets = cel_list(pull.secrets if pull else ())
+    engine = (
+        f"c.name == {cel_string(ENGINE)} "
+        f"&& !has(c.command) && !has(c.envFrom) && {probes} && (!has(c.lifecycle) || (!has(c.lifecycle.postStart) "
+        f"&& (!has(c.lifecycle.preStop) || has(c.lifecycle.preStop.sleep))))"
+    )
+    known = site.additions.or_variable(f"e.name in {cel_list(sorted(own))} && !has(e.valueFrom)")
+    reads = (
+        "(!has(c.envFrom) || c.envFrom.all(e, has(e.secretRef) "
+        f"&& e.secretRef.name in {secrets})) && (!has(c.env) || c.env.all(e, {known}))"
+    )
     return (
         Validation(
-            holds="variables.pod.containers.size() == 1 "
-            f"&& variables.pod.containers.all(c, c.name == {cel_string(ENGINE)} "
-            f"&& !has(c.command) && !has(c.envFrom) && {probes} && (!has(c.lifecycle) || (!has(c.lifecycle.postStart) "
-            f"&& (!has(c.lifecycle.preStop) || has(c.lifecycle.preStop.sleep))))) && ({said})",
+            holds=f"{added.only(ENGINE)} && variables.pod.containers.all(c, {added.or_container(engine)}) && ({said})",
             message="an engine's pod runs its image's own entrypoint, and what brings its weights, and nothing else",
         ),
         Validation(
-            holds="variables.containers.all(c, (!has(c.envFrom) || c.envFrom.all(e, has(e.secretRef) "
-            f"&& e.secretRef.name in {secrets})) && (!has(c.env) || c.env.all(e, "
-            f"e.name in {cel_list(sorted(own))} && !has(e.valueFrom))))",
+            holds=f"variables.containers.all(c, {site.additions.or_container(reads)})",
             message="what brings weights reads the Secrets of the registry, the engine none, and both have no "
             "variables next to theirs",
         ),
@@ -198,10 +218,13 @@ def signed(site: Site) -> tuple[Validation, ...]:
     if not site.release.public_keys:
         return ()
     word = cel_string("--public-key")
+    told = (
+        f"(has(c.args) ? c.args : []).exists(a, a == {word}) "
+        f"|| (has(c.command) ? c.command : []).exists(a, a == {word})"
+    )
     return (
         Validation(
-            holds="variables.containers.all(c, (has(c.args) ? c.args : []).exists(a, a == "
-            f"{word}) || (has(c.command) ? c.command : []).exists(a, a == {word}))",
+            holds=f"variables.containers.all(c, {site.additions.or_container(told)})",
             message="engines are told the public keys, and prove their manifest (--public-key)",
         ),
     )
@@ -375,12 +398,12 @@ def _rollout(site: Site, admitted: AdmissionScope) -> Iterator[Validation]:
         )
     )
     for each in (
-        image(admitted.repositories),
+        image(site, admitted.repositories),
         account(site),
         HOST,
         volumes(site),
         HARDENED,
-        *(prebuilt_commands(site.release.launch) if site.release.launch else commands(site)),
+        *(prebuilt_commands(site, site.release.launch) if site.release.launch else commands(site)),
         *signed(site),
     ):
         yield _changed(each)

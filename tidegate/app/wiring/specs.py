@@ -61,6 +61,11 @@ def read_spec(
     def odds(spec: Delivery) -> Iterator[SpecConflict]:
         yield from not_for_a_spec(spec, trusted.trust.spec)
         yield from files_elsewhere(spec, path.parent, root)
+        if isinstance(spec.fleet, ArgoFleetSpec) and spec.fleet.patches:
+            # Few specs have any, and rendering takes time to load.
+            from pipelines.plan.customization import customization_conflicts
+
+            yield from customization_conflicts(spec, trusted.trust.engines.images)
         if files_needed:
             yield from missing_files(spec, path.parent)
 

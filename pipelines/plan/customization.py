@@ -1,0 +1,106 @@
+"""Whether a fleet's patches fit what is rendered. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from pipelines.plan.prebuilt import image_launch
+from pipelines.plan.region_objects import region_objects
+from pipelines.spec.delivery import Delivery
+from rollouts.manifests.customization.patches import apply_patches
+from rollouts.manifests.customization.spec import PatchSpec
+from rollouts.manifests.customization.validation import schema_problems
+from rollouts.manifests.manifest import Release
+from rollouts.manifests.objects.admission_policies import images_from
+from rollouts.manifests.spec import ArgoFleetSpec
+from tidegate.core.errors import UsageError
+from tidegate.core.model import Json, SpecConflict
+
+_DIGEST = "0" * 64
+_KEY = "-----BEGIN PUBLIC KEY-----\nMFkw\n-----END PUBLIC KEY-----\n"
+_ANY = "registry.example/engines"
+
+
+def customization_conflicts(spec: Delivery, repositories: Sequence[str] = ()) -> Iterator[SpecConflict]:
+    """Patches that hit nothing, change what is a delivery's, or bring images from elsewhere; each with its place.
+
+    Args:
+        spec: the delivery; one without a fleet of clusters has none.
+        repositories: that the trust file lets images come from; any when empty.
+    """
+    fleet = spec.fleet
+    if not isinstance(fleet, ArgoFleetSpec) or not fleet.patches or spec.engine.vllm is None:
+        return
+    hits = [0] * len(fleet.patches)
+    known: dict[str, set[str]] = {}
+    for region in fleet.regions:
+        try:
+            objects = _unpatched(spec, fleet, region, repositories)
+        except UsageError:
+            # What cannot be rendered is wrong elsewhere, and told there.
+            return
+        found = apply_patches(fleet.patches, objects, schema_problems)
+        conflicts = [*found.conflicts, *_of_other_repositories(fleet.patches, objects, repositories)]
+        if conflicts:
+            yield from (replace(each, where=("fleet", "patches", *each.where)) for each in conflicts)
+            return
+        hits = [before + now for before, now in zip(hits, found.hits, strict=True)]
+        for each in objects:
+            known.setdefault(each["kind"], set()).add(each["metadata"]["name"])
+    yield from (_hits_nothing(place, fleet.patches[place], known) for place, hit in enumerate(hits) if not hit)
+
+
+def _unpatched(spec: Delivery, fleet: ArgoFleetSpec, region: str, repositories: Sequence[str]) -> tuple[Json, ...]:
+    """The objects of some version: patches are about none in particular."""
+    release = Release(
+        delivery=spec.metadata.name,
+        region=region,
+        version="1",
+        digest=_DIGEST,
+        image=f"{_ANY}@sha256:{_DIGEST}",
+        launch=image_launch(spec, fleet, spec.engine, version="1", digest=_DIGEST),
+        public_keys=_KEY,
+        accelerator=str(spec.engine.accelerator),
+        accelerators=spec.engine.accelerator_count,
+    )
+    bare = fleet.model_copy(update={"patches": ()})
+    return region_objects(spec, bare, release, repositories=repositories or (_ANY,)).objects
+
+
+def _of_other_repositories(
+    patches: Sequence[PatchSpec], objects: Sequence[Json], repositories: Sequence[str]
+) -> Iterator[SpecConflict]:
+    if not repositories:
+        return
+    before = {image for each in objects for image in _images(each)}
+    for place in range(len(patches)):
+        # Each alone, so that the one that brings the image is named.
+        for each in apply_patches(patches[place : place + 1], objects).objects:
+            for image in _images(each):
+                if image not in before and not re.match(images_from(repositories), image):
+                    expected = f"an image by digest from {', '.join(repositories)}, as `engines.images` of trust.yaml"
+                    yield SpecConflict((place,), f"a container of {image}", expected)
+                    return
+
+
+def _images(seen: Json) -> Iterator[str]:
+    pod = ((seen.get("spec") or {}).get("template") or {}).get("spec") or {}
+    for containers in ("containers", "initContainers"):
+        yield from (str(each.get("image", "")) for each in pod.get(containers) or ())
+
+
+def _hits_nothing(place: int, patch: PatchSpec, known: Mapping[str, Iterable[str]]) -> SpecConflict:
+    target = patch.target
+    if target.kind not in known:
+        kinds = ", ".join(sorted(known))
+        return SpecConflict(
+            ("fleet", "patches", place, "target", "kind"), f"{target.kind}, of which nothing is rendered", kinds
+        )
+    names = " or ".join(sorted(known[target.kind]))
+    return SpecConflict(
+        ("fleet", "patches", place, "target", "name"),
+        f"{target.name}, which no rendered {target.kind} is called",
+        names,
+    )
