@@ -25,6 +25,7 @@ from pipelines.events.payloads import VerdictPayload
 from pipelines.ports import Ledger
 from pipelines.spec.delivery import Delivery
 from registry.model import Event
+from rollouts.manifests.spec import ArgoFleetSpec
 from tidegate.core.errors import UsageError
 from tidegate.core.model import Value
 
@@ -275,6 +276,8 @@ def named_files(spec: Delivery) -> Iterator[Path]:
         yield spec.offline.dataset
     if spec.traffic and spec.traffic.prompts:
         yield spec.traffic.prompts
+    if isinstance(spec.fleet, ArgoFleetSpec) and spec.fleet.template:
+        yield spec.fleet.template.file
 
 
 def refuse_unkeepable(spec: Delivery) -> None:

@@ -1,4 +1,4 @@
-"""Whether a fleet's patches fit what is rendered. Pure."""
+"""Whether a fleet's template and patches fit what is rendered. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from dataclasses import replace
 from pipelines.plan.prebuilt import image_launch
 from pipelines.plan.region_objects import region_objects
 from pipelines.spec.delivery import Delivery
-from rollouts.manifests.customization.patches import apply_patches
+from rollouts.manifests.conventions import ENGINE, WEIGHTS
+from rollouts.manifests.customization.patches import apply_patches, field_path
 from rollouts.manifests.customization.spec import PatchSpec
 from rollouts.manifests.customization.validation import schema_problems
 from rollouts.manifests.manifest import Release
@@ -24,14 +25,14 @@ _ANY = "registry.example/engines"
 
 
 def customization_conflicts(spec: Delivery, repositories: Sequence[str] = ()) -> Iterator[SpecConflict]:
-    """Patches that hit nothing, change what is a delivery's, or bring images from elsewhere; each with its place.
+    """Patches that hit nothing or change what is a delivery's, images from elsewhere, a template that is no pod.
 
     Args:
         spec: the delivery; one without a fleet of clusters has none.
         repositories: that the trust file lets images come from; any when empty.
     """
     fleet = spec.fleet
-    if not isinstance(fleet, ArgoFleetSpec) or not fleet.patches or spec.engine.vllm is None:
+    if not isinstance(fleet, ArgoFleetSpec) or spec.engine.vllm is None:
         return
     hits = [0] * len(fleet.patches)
     known: dict[str, set[str]] = {}
@@ -41,10 +42,12 @@ def customization_conflicts(spec: Delivery, repositories: Sequence[str] = ()) ->
         except UsageError:
             # What cannot be rendered is wrong elsewhere, and told there.
             return
+        conflicts = [*_of_template(fleet, objects, repositories)]
         found = apply_patches(fleet.patches, objects, schema_problems)
-        conflicts = [*found.conflicts, *_of_other_repositories(fleet.patches, objects, repositories)]
+        patches = (*found.conflicts, *_of_other_repositories(fleet.patches, objects, repositories))
+        conflicts += [replace(each, where=("patches", *each.where)) for each in patches]
         if conflicts:
-            yield from (replace(each, where=("fleet", "patches", *each.where)) for each in conflicts)
+            yield from (replace(each, where=("fleet", *each.where)) for each in conflicts)
             return
         hits = [before + now for before, now in zip(hits, found.hits, strict=True)]
         for each in objects:
@@ -69,26 +72,47 @@ def _unpatched(spec: Delivery, fleet: ArgoFleetSpec, region: str, repositories: 
     return region_objects(spec, bare, release, repositories=repositories or (_ANY,)).objects
 
 
+def _of_template(fleet: ArgoFleetSpec, objects: Sequence[Json], repositories: Sequence[str]) -> Iterator[SpecConflict]:
+    """What pods are not, with the template in them; what is rendered without one has no such problems."""
+    if fleet.template is None:
+        return
+    where, rollout = ("template", "file"), objects[-1]
+    for place, message in schema_problems(rollout):
+        found = f"{field_path(rollout, place)} of the pods that come of {fleet.template.file}: {message}"
+        yield SpecConflict(where, found, "what a pod may say")
+        return
+    for name, image in _images(rollout):
+        if name not in {ENGINE, WEIGHTS} and not _is_from(repositories, image):
+            yield SpecConflict(where, f"a container of {image}", _from(repositories))
+            return
+
+
+def _is_from(repositories: Sequence[str], image: str) -> bool:
+    return not repositories or re.match(images_from(repositories), image) is not None
+
+
+def _from(repositories: Sequence[str]) -> str:
+    return f"an image by digest from {', '.join(repositories)}, as `engines.images` of trust.yaml"
+
+
 def _of_other_repositories(
     patches: Sequence[PatchSpec], objects: Sequence[Json], repositories: Sequence[str]
 ) -> Iterator[SpecConflict]:
-    if not repositories:
-        return
-    before = {image for each in objects for image in _images(each)}
+    before = {image for each in objects for _, image in _images(each)}
     for place in range(len(patches)):
         # Each alone, so that the one that brings the image is named.
         for each in apply_patches(patches[place : place + 1], objects).objects:
-            for image in _images(each):
-                if image not in before and not re.match(images_from(repositories), image):
-                    expected = f"an image by digest from {', '.join(repositories)}, as `engines.images` of trust.yaml"
-                    yield SpecConflict((place,), f"a container of {image}", expected)
+            for _, image in _images(each):
+                if image not in before and not _is_from(repositories, image):
+                    yield SpecConflict((place,), f"a container of {image}", _from(repositories))
                     return
 
 
-def _images(seen: Json) -> Iterator[str]:
+def _images(seen: Json) -> Iterator[tuple[str, str]]:
+    """Containers of its pods by name, and what they run."""
     pod = ((seen.get("spec") or {}).get("template") or {}).get("spec") or {}
     for containers in ("containers", "initContainers"):
-        yield from (str(each.get("image", "")) for each in pod.get(containers) or ())
+        yield from ((str(each.get("name")), str(each.get("image", ""))) for each in pod.get(containers) or ())
 
 
 def _hits_nothing(place: int, patch: PatchSpec, known: Mapping[str, Iterable[str]]) -> SpecConflict:

@@ -15,10 +15,11 @@ from engine_images.arguments.validation import external_references
 from gates.answers.golden import GoldenPrompt, load_golden
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.trust import OUR_FILES, OURS, SpecTrust
+from rollouts.manifests.customization.template import pod_template_in
 from rollouts.manifests.spec import ArgoFleetSpec
 from tidegate.core.access.model import PrometheusEndpoint
 from tidegate.core.model import Loc, SpecConflict
-from tidegate.core.spec import Problem, SpecError, bounded_lines
+from tidegate.core.spec import MOST_BYTES, Problem, SpecError, bounded_lines, text_in
 from tidegate.core.text import host_of, redacted
 
 CLUSTER = (".svc", ".svc.cluster.local")
@@ -179,6 +180,8 @@ def _named(spec: Delivery) -> Iterator[tuple[Loc, Path]]:
         yield ("traffic", "prompts"), spec.traffic.prompts
     if spec.gates.judge and spec.gates.judge.control.labels:
         yield ("gates", "judge", "control", "labels"), spec.gates.judge.control.labels
+    if isinstance(spec.fleet, ArgoFleetSpec) and spec.fleet.template:
+        yield ("fleet", "template", "file"), spec.fleet.template.file
 
 
 MOST_USER_PROMPTS = 100_000
@@ -208,3 +211,18 @@ def user_prompts(spec: Delivery, folder: Path) -> tuple[str, ...]:
     if not prompts:
         raise SpecError([Problem(str(path), 1, "", "no prompts", "one prompt a line")])
     return prompts
+
+
+def with_pod_template(spec: Delivery, folder: Path) -> Delivery:
+    """The spec with what the file of `fleet.template` says, where it names one.
+
+    Raises:
+        SpecError: the file cannot be read, or has no pod template that an engine goes into.
+    """
+    fleet = spec.fleet
+    if not isinstance(fleet, ArgoFleetSpec) or fleet.template is None:
+        return spec
+    path = folder / fleet.template.file
+    text = text_in(path, "a YAML file with a pod template", most_bytes=MOST_BYTES)
+    read = fleet.with_pod_template(pod_template_in(text, str(path), fleet.template.container))
+    return spec.model_copy(update={"fleet": read})

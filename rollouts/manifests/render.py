@@ -59,11 +59,12 @@ def render(
 
 
 def _with_additions(site: Site) -> Site:
-    """What patches bring into engines' pods, which policies have to let in."""
-    if not site.fleet.patches:
+    """What patches and a template bring into engines' pods, which policies have to let in."""
+    if not site.fleet.patches and site.fleet.template is None:
         return site
-    plain = rollout(site, ReleaseCandidate(), ())
-    (theirs,) = _customized(site.fleet, (plain,))
+    bare = site.fleet.model_copy(update={"template": None})
+    plain = rollout(site.model_copy(update={"fleet": bare}), ReleaseCandidate(), ())
+    (theirs,) = _customized(site.fleet, (rollout(site, ReleaseCandidate(), ()),))
     before, after = (each["spec"]["template"]["spec"] for each in (plain, theirs))
     return site.model_copy(update={"additions": additions_of(before, after)})
 

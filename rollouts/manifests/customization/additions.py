@@ -1,4 +1,4 @@
-"""What patches bring into an engine's pod besides what tidegate renders, as admission policies let it in. Pure."""
+"""What patches and a template bring into an engine's pod, as admission policies let it in. Pure."""
 
 from __future__ import annotations
 
@@ -46,7 +46,9 @@ def additions_of(before: Json, after: Json) -> PodAdditions:
     variables = [
         each
         for key in ("containers", "initContainers")
-        for was, now in zip(before.get(key, []), after.get(key, []), strict=False)
+        for was in before.get(key, [])
+        for now in after.get(key, [])
+        if was["name"] == now["name"]
         for each in _new(was, now, "env")
     ]
     return PodAdditions(

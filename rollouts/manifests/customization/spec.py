@@ -1,12 +1,13 @@
-"""The parts of `fleet` about what is rendered for others' needs: `patches`, as Kustomize has them."""
+"""The parts of `fleet` about what is rendered for others' needs: `template`, and `patches` as Kustomize has them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
-from pydantic import Field, JsonValue, model_validator
+from pydantic import BeforeValidator, Field, JsonValue, model_validator
 
 from tidegate.core.model import SpecModel
 
@@ -78,3 +79,19 @@ class PatchSpec(SpecModel):
         if (self.patch is None) == (self.json6902 is None):
             raise ValueError("either `patch` or `json6902`")
         return self
+
+
+class TemplateSpec(SpecModel):
+    """A file with a pod template of yours, into which the engine goes."""
+
+    file: Path
+    """By its path from the spec: a PodTemplate, or a Deployment, Rollout, StatefulSet or ReplicaSet that has one."""
+    container: AnyName = "engine"
+    """Which of its containers is the engine's; it is called `engine` in pods."""
+
+
+def _file_too(written: object) -> object:
+    return {"file": written} if isinstance(written, str) else written
+
+
+Template = Annotated[TemplateSpec | None, BeforeValidator(_file_too, json_schema_input_type=str | TemplateSpec | None)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rollouts.kube.resources import POD_DISRUPTION_BUDGETS, ROLLOUTS
 from rollouts.manifests.conventions import DIGEST, LAUNCH, cluster_wide, public_keys
+from rollouts.manifests.customization.template import onto
 from rollouts.manifests.fields import whole_seconds
 from rollouts.manifests.manifest import ReleaseCandidate, Site, manifest
 from rollouts.manifests.objects.container import container, pulling
@@ -42,7 +43,11 @@ def pod_template(site: Site) -> Json:
         "containers": [_engine(site)],
         "volumes": _volumes(site),
     }
-    return {"metadata": metadata, "spec": spec}
+    ours = {"metadata": metadata, "spec": spec}
+    theirs = site.fleet.pod_template
+    if theirs is None or site.fleet.template is None:
+        return ours
+    return onto(theirs, ours, site.fleet.template.container)
 
 
 def _annotations(site: Site) -> dict[str, str]:

@@ -12,7 +12,15 @@ from pipelines.events.history import plan_of, spec_file_of
 from pipelines.plan.planner import refuse_other_files
 from pipelines.ports import Deliveries
 from pipelines.spec.delivery import Delivery, LocalFleet
-from pipelines.spec.policy import files_elsewhere, golden_set, missing_files, not_for_a_spec, root_of, user_prompts
+from pipelines.spec.policy import (
+    files_elsewhere,
+    golden_set,
+    missing_files,
+    not_for_a_spec,
+    root_of,
+    user_prompts,
+    with_pod_template,
+)
 from registry.adapters.mlflow_address import limit_calls
 from registry.model import Event
 from registry.model_files import digest_files
@@ -60,16 +68,17 @@ def read_spec(
 
     def odds(spec: Delivery) -> Iterator[SpecConflict]:
         yield from not_for_a_spec(spec, trusted.trust.spec)
-        yield from files_elsewhere(spec, path.parent, root)
-        if isinstance(spec.fleet, ArgoFleetSpec) and spec.fleet.patches:
+        wrong_files = list(files_elsewhere(spec, path.parent, root))
+        if files_needed:
+            wrong_files += missing_files(spec, path.parent)
+        yield from wrong_files
+        if not wrong_files and isinstance(spec.fleet, ArgoFleetSpec) and (spec.fleet.patches or spec.fleet.template):
             # Few specs have any, and rendering takes time to load.
             from pipelines.plan.customization import customization_conflicts
 
-            yield from customization_conflicts(spec, trusted.trust.engines.images)
-        if files_needed:
-            yield from missing_files(spec, path.parent)
+            yield from customization_conflicts(with_pod_template(spec, path.parent), trusted.trust.engines.images)
 
-    spec = load_spec(path, Delivery, also=odds)
+    spec = with_pod_template(load_spec(path, Delivery, also=odds), path.parent)
     if served:
         spec.engine.require_vllm()
     return spec
@@ -128,4 +137,4 @@ def kept_spec(deliveries: Deliveries, delivery: str, events: Sequence[Event]) ->
     with TemporaryDirectory(prefix="tidegate-") as folder:
         path = bring_spec(deliveries, delivery, spec_file, Path(folder))
         refuse_other_files(plan_of(events).resolved, digest_files(Path(folder) / SPEC), spec_file, delivery)
-        return load_spec(path, Delivery)
+        return with_pod_template(load_spec(path, Delivery), path.parent)

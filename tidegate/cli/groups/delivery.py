@@ -321,9 +321,10 @@ def rollback(
     """
     from pipelines.spec.delivery import Delivery
     from tidegate.app.rollback import RollbackOptions, roll_back_regions
+    from tidegate.app.wiring.fleets import with_template_if_there
     from tidegate.core.spec import load_spec
 
-    wanted = load_spec(spec, Delivery)
+    wanted = with_template_if_there(load_spec(spec, Delivery), spec)
     outcome = roll_back_regions(
         RollbackOptions(
             wanted,
