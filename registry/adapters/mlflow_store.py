@@ -11,7 +11,8 @@ from registry.adapters.mlflow_file import FileStore, is_read_here
 from registry.adapters.mlflow_library import SQLITE, LibraryStore
 from registry.adapters.registering.file import FileVersions
 from registry.adapters.registering.library import LibraryVersions
-from registry.adapters.version_files.library import LibraryFiles
+from registry.adapters.run_artifacts import ObjectArtifacts, ObjectVersions
+from registry.adapters.version_files.anywhere import FilesAnywhere
 from registry.ports import ArtifactFiles, ArtifactStore, ModelStore, RunStore, VersionLog
 
 
@@ -40,7 +41,7 @@ def open_store(tracking_uri: str) -> Store:
     """
     if asked_by_rest(tracking_uri, os.environ):
         return _by_rest(tracking_uri)
-    files, log = LibraryFiles(tracking_uri), LibraryVersions(tracking_uri)
+    files, log = FilesAnywhere(tracking_uri), LibraryVersions(tracking_uri)
     if is_read_here(tracking_uri, os.environ):
         file = FileStore(tracking_uri)
         return Store(tracking_uri, file, file, file, files, FileVersions(tracking_uri, log))
@@ -56,11 +57,12 @@ def _by_rest(tracking_uri: str) -> Store:
     from registry.adapters.version_files.server import ServerFiles
 
     server = MlflowServer(access_to(tracking_uri, os.environ, Path.home()))
+    anywhere = FilesAnywhere(tracking_uri)
     return Store(
         tracking_uri,
         RestRuns(server),
-        ProxiedArtifacts(server, LibraryStore(tracking_uri)),
+        ProxiedArtifacts(server, ObjectArtifacts(anywhere, LibraryStore(tracking_uri))),
         RestModels(server),
-        ServerFiles(server, LibraryFiles(tracking_uri)),
-        ServerVersions(server, LibraryVersions(tracking_uri)),
+        ServerFiles(server, anywhere),
+        ObjectVersions(anywhere, ServerVersions(server, LibraryVersions(tracking_uri))),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -39,6 +40,17 @@ class FolderFiles:
             raise StoreUnreachable(
                 f"{address}/{path}: cannot be read: {error.strerror}",
                 hint="check that the folder is mounted and readable",
+            ) from error
+
+    def put(self, address: str, path: str, file: Path) -> None:
+        kept = (folder_of(address) or Path()).joinpath(path)
+        try:
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(file, kept)
+        except OSError as error:
+            raise StoreUnreachable(
+                f"{address}/{path}: cannot be written: {error.strerror}",
+                hint="check that the folder is mounted and writable",
             ) from error
 
 

@@ -1,4 +1,4 @@
-"""Files of model versions in whatever store MLflow's library opens: buckets, volumes, servers with plugins."""
+"""Files of model versions in whatever other store MLflow's library opens: volumes, servers with plugins."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from registry.adapters.mlflow_library import files_move, store_errors
-from registry.adapters.version_files.folder import PART_BYTES, FolderFiles, folder_of
+from registry.adapters.version_files.folder import FolderFiles
 
 if TYPE_CHECKING:
     from mlflow.store.artifact.artifact_repo import ArtifactRepository
@@ -22,24 +22,41 @@ class LibraryFiles:
         """`uri` is that of the store, which knows where runs have their artifacts."""
         self._uri = uri
         self._open = lru_cache(maxsize=16)(self._opened)
+        self.resolved = lru_cache(maxsize=16)(self._resolved)
+        """The address of files, of one that names the run that logged them."""
 
     def listed(self, address: str) -> Mapping[str, int]:
-        if folder_of(address):
-            return FolderFiles().listed(address)
         with store_errors(self._uri), files_move():
             return dict(sorted(_below(self._open(address), None)))
 
     def parts(self, address: str, path: str) -> Iterator[bytes]:
-        if folder_of(address):
-            yield from FolderFiles().parts(address, path)
-            return
-        with store_errors(self._uri), files_move():
-            yield from _streamed(self._open(address), path)
+        with store_errors(self._uri), files_move(), tempfile.TemporaryDirectory(prefix="tidegate-") as folder:
+            # No more than one file at a time is on the disk.
+            kept = Path(self._open(address).download_artifacts(path, folder))  # type: ignore[no-untyped-call]
+            yield from FolderFiles().parts(str(kept.parent), kept.name)
+
+    def put(self, address: str, path: str, file: Path) -> None:
+        with (
+            store_errors(self._uri),
+            files_move(),
+            tempfile.TemporaryDirectory(prefix="tidegate-") as folder,
+        ):
+            # MLflow keeps a file under its own name.
+            named = Path(folder, path.rpartition("/")[2])
+            named.symlink_to(file.absolute())
+            below = path.rpartition("/")[0] or None
+            self._open(address).log_artifact(str(named), below)  # type: ignore[no-untyped-call]
 
     def _opened(self, address: str) -> ArtifactRepository:
         from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
 
         return get_artifact_repository(address, tracking_uri=self._uri, registry_uri=self._uri)
+
+    def _resolved(self, address: str) -> str:
+        with store_errors(self._uri):
+            from mlflow.store.artifact.runs_artifact_repo import RunsArtifactRepository
+
+            return str(RunsArtifactRepository.get_underlying_uri(address, self._uri))
 
 
 def _below(repository: ArtifactRepository, folder: str | None) -> Iterator[tuple[str, int]]:
@@ -48,26 +65,3 @@ def _below(repository: ArtifactRepository, folder: str | None) -> Iterator[tuple
             yield from _below(repository, file.path)
         else:
             yield file.path, int(file.file_size or 0)
-
-
-def _streamed(repository: ArtifactRepository, path: str) -> Iterator[bytes]:
-    """The bytes of a file; only stores that cannot stream put it on a disk, one at a time."""
-    from mlflow.store.artifact.runs_artifact_repo import RunsArtifactRepository
-    from mlflow.store.artifact.s3_artifact_repo import S3ArtifactRepository
-
-    if isinstance(repository, RunsArtifactRepository):
-        repository = repository.repo
-    if isinstance(repository, S3ArtifactRepository):
-        yield from _from_bucket(repository, path)
-        return
-    with tempfile.TemporaryDirectory(prefix="tidegate-") as folder:
-        kept = Path(repository.download_artifacts(path, folder))  # type: ignore[no-untyped-call]
-        yield from FolderFiles().parts(str(kept.parent), kept.name)
-
-
-def _from_bucket(repository: Any, path: str) -> Iterator[bytes]:
-    bucket, root = repository.parse_s3_compliant_uri(repository.artifact_uri)
-    # MLflow's own client, with all that its variables say of endpoint, certificates and addressing.
-    client = repository._get_s3_client()
-    found = client.get_object(Bucket=bucket, Key=f"{root}/{path}" if root else path)
-    yield from found["Body"].iter_chunks(PART_BYTES)

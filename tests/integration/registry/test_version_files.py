@@ -1,0 +1,182 @@
+"""Files of model versions, wherever they lie: every store keeps the same promises."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from fakes.services import object_stores
+from fakes.services.object_stores import AZURE_ACCOUNT, AZURITE, BUCKET, Line
+
+from registry.adapters.mlflow_store import open_store
+from registry.adapters.version_files.anywhere import FilesAnywhere
+from registry.adapters.version_files.objects import PART_BYTES
+from registry.errors import DigestMismatch, ObjectChanged, RegistryError, StoreUnreachable
+from registry.ports import ArtifactFiles
+
+ROOTS = {
+    "s3": f"s3://{BUCKET}",
+    "gcs": f"gs://{BUCKET}",
+    "azure": f"wasbs://{BUCKET}@{AZURE_ACCOUNT}.blob.core.windows.net",
+}
+PAGES = {"s3": 1000, "gcs": 1000, "azure": 5000}
+"""Objects that a store lists at once."""
+azure_is_there = pytest.mark.skipif(not AZURITE.exists(), reason="no Azurite; `make test-tools` installs it")
+OBJECT_STORES = ["s3", "gcs", pytest.param("azure", marks=azure_is_there)]
+pytestmark = pytest.mark.timeout(240)
+
+
+@dataclass
+class Kept:
+    """A store, and an address in it that no other test has."""
+
+    kind: str
+    files: ArtifactFiles
+    address: str
+    line: Line | None = None
+
+
+@pytest.fixture(scope="module")
+def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Line]]:
+    """Starts an object store when it is first asked for, and lets the environment lead there."""
+    lines: dict[str, Line] = {}
+    with ExitStack() as stack, pytest.MonkeyPatch.context() as environment:
+
+        def line(kind: str) -> Line:
+            if kind not in lines:
+                server = getattr(object_stores, kind)(tmp_path_factory.mktemp(kind))
+                lines[kind], settings = stack.enter_context(server)
+                for name, value in settings.items():
+                    environment.setenv(name, value)
+            return lines[kind]
+
+        yield line
+
+
+@pytest.fixture
+def at(
+    started: Callable[[str], Line], request: pytest.FixtureRequest, tmp_path: Path, name: str
+) -> Callable[[str], Kept]:
+    """A store of that kind."""
+
+    def kept(kind: str) -> Kept:
+        if kind == "folder":
+            return Kept(kind, FilesAnywhere("sqlite:///none.db"), (tmp_path / "kept").as_uri())
+        if kind == "mlflow":
+            uri = request.getfixturevalue("server")
+            return Kept(kind, open_store(uri).files, f"mlflow-artifacts:/of-tests/{name}")
+        line = started(kind)
+        return Kept(kind, FilesAnywhere("sqlite:///none.db"), f"{ROOTS[kind]}/of-tests/{name}", line)
+
+    return kept
+
+
+@contextmanager
+def written(folder: Path, content: bytes) -> Iterator[Path]:
+    """A file with that content."""
+    file = folder / "source"
+    file.write_bytes(content)
+    yield file
+
+
+@pytest.mark.parametrize("kind", ["folder", "mlflow", *OBJECT_STORES])
+def test_what_was_put_is_listed_with_its_size_and_read_as_it_was(
+    kind: str, at: Callable[[str], Kept], tmp_path: Path
+) -> None:
+    kept = at(kind)
+    contents = {
+        "model/config.json": b"{}",
+        "model/deep er/empty": b"",
+        "model/weights.safetensors": os.urandom(PART_BYTES + 5),
+    }
+    for path, content in contents.items():
+        with written(tmp_path, content) as file:
+            kept.files.put(kept.address, path, file)
+            # What is put twice is there once.
+            kept.files.put(kept.address, path, file)
+
+    assert dict(kept.files.listed(kept.address)) == {path: len(content) for path, content in contents.items()}
+    assert dict(kept.files.listed(f"{kept.address}/model")) == {
+        path.removeprefix("model/"): len(content) for path, content in contents.items()
+    }
+    assert {path: b"".join(kept.files.parts(kept.address, path)) for path in contents} == contents
+
+
+@pytest.mark.parametrize("kind", ["folder", "mlflow", *OBJECT_STORES])
+def test_what_is_not_there_is_told_in_one_line(kind: str, at: Callable[[str], Kept]) -> None:
+    kept = at(kind)
+    with pytest.raises(StoreUnreachable) as caught:
+        b"".join(kept.files.parts(kept.address, "model/config.json"))
+    assert "\n" not in str(caught.value)
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize("kind", OBJECT_STORES)
+def test_a_folder_of_more_objects_than_a_store_lists_at_once(
+    kind: str, at: Callable[[str], Kept], tmp_path: Path
+) -> None:
+    kept = at(kind)
+    with written(tmp_path, b"x") as file, ThreadPoolExecutor(8) as pool:
+        wanted = {f"part-{number:05}": 1 for number in range(PAGES[kind] + 5)}
+        list(pool.map(lambda path: kept.files.put(kept.address, path, file), wanted))
+    assert dict(kept.files.listed(kept.address)) == wanted
+
+
+@pytest.mark.parametrize("kind", OBJECT_STORES)
+def test_a_connection_that_breaks_costs_one_part(kind: str, at: Callable[[str], Kept], tmp_path: Path) -> None:
+    kept = at(kind)
+    content = os.urandom(2 * PART_BYTES + 7)
+    with written(tmp_path, content) as file:
+        kept.files.put(kept.address, "weights", file)
+    assert kept.line is not None
+    kept.line.cut(after=PART_BYTES // 2)
+    assert b"".join(kept.files.parts(kept.address, "weights")) == content
+    assert kept.line.cuts == 1
+    assert kept.line.answered < len(content) + PART_BYTES + (1 << 20)
+
+
+@pytest.mark.parametrize("kind", ["s3", pytest.param("azure", marks=azure_is_there)])
+def test_an_object_that_is_written_anew_while_it_is_read_is_nobodys(
+    kind: str, at: Callable[[str], Kept], tmp_path: Path
+) -> None:
+    kept = at(kind)
+    with written(tmp_path, os.urandom(PART_BYTES + 7)) as file:
+        kept.files.put(kept.address, "weights", file)
+        parts = kept.files.parts(kept.address, "weights")
+        assert len(next(parts)) == PART_BYTES
+        file.write_bytes(os.urandom(PART_BYTES + 7))
+        kept.files.put(kept.address, "weights", file)
+    with pytest.raises(ObjectChanged, match="written anew while it was read") as caught:
+        next(parts)
+    assert isinstance(caught.value, DigestMismatch)
+
+
+def test_google_is_told_which_generation_is_meant(at: Callable[[str], Kept], tmp_path: Path) -> None:
+    """The emulator takes any."""
+    kept = at("gcs")
+    with written(tmp_path, b"content") as file:
+        kept.files.put(kept.address, "weights", file)
+    assert kept.line is not None
+    kept.line.asked.clear()
+    assert b"".join(kept.files.parts(kept.address, "weights")) == b"content"
+    assert b"ifGenerationMatch=" in kept.line.asked
+
+
+@pytest.mark.parametrize("kind", OBJECT_STORES)
+@pytest.mark.parametrize("key", ["a/../../b", "a//b", "./a"])
+def test_an_object_whose_name_leads_out_of_the_folder_is_refused(
+    kind: str, key: str, at: Callable[[str], Kept], tmp_path: Path
+) -> None:
+    kept = at(kind)
+    with written(tmp_path, b"x") as file:
+        try:
+            kept.files.put(kept.address, key, file)
+        except StoreUnreachable:
+            pytest.skip("this store takes no such name")
+    with pytest.raises(RegistryError, match="has an object named"):
+        kept.files.listed(kept.address)
