@@ -40,7 +40,7 @@ class PackingList:
 
 def missing(what: str) -> BrokenImage:
     """The refusal of a folder into which somebody forgot to install something."""
-    hint = "`pip install --target FOLDER 'tidegate[deliver]'` puts it there"
+    hint = "`pip install --target FOLDER 'tidegate[deliver]'` puts it there, with any other extra that was asked for"
     return BrokenImage(f"{what} is not in that folder", hint=hint)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
-from registry.adapters.version_files.objects import quiet, said_by
+from registry.adapters.version_files.objects import PAGE_OBJECTS, quiet, said_by
 from registry.errors import ConnectionBroken, ObjectChanged, StoreUnreachable
 from registry.model import StoredObject
 from tidegate.core.errors import UsageError
@@ -41,7 +41,7 @@ class AzureContainer:
         """
         quiet("azure", "msal", "urllib3")
         self._container = _client(account, environment).get_container_client(name)
-        self._shown = f"{account}/{name}"
+        self.url = f"{account}/{name}"
 
     @classmethod
     def at(cls, address: str) -> tuple[AzureContainer, str]:
@@ -63,7 +63,9 @@ class AzureContainer:
 
     def objects(self, prefix: str) -> Iterator[tuple[str, int]]:
         with self._errors(prefix):
-            for found in self._container.list_blobs(name_starts_with=prefix, include=["metadata"]):
+            for found in self._container.list_blobs(
+                name_starts_with=prefix, include=["metadata"], results_per_page=PAGE_OBJECTS
+            ):
                 if (found.metadata or {}).get(FOLDER, "").lower() != "true":
                     yield found.name, int(found.size)
 
@@ -94,7 +96,7 @@ class AzureContainer:
             ServiceResponseError,
         )
 
-        place = f"{self._shown}/{key}"
+        place = f"{self.url}/{key}"
         try:
             yield
         except ResourceModifiedError:

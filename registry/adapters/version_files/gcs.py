@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from registry.adapters.version_files.objects import quiet, said_by
+from registry.adapters.version_files.objects import PAGE_OBJECTS, quiet, said_by
 from registry.errors import ConnectionBroken, ObjectChanged, StoreUnreachable
 from registry.model import StoredObject
 
@@ -42,7 +42,9 @@ class GoogleBucket:
 
     def objects(self, prefix: str) -> Iterator[tuple[str, int]]:
         with self._errors(prefix):
-            for found in self._client.list_blobs(self._bucket, prefix=prefix, retry=self._retry):
+            for found in self._client.list_blobs(
+                self._bucket, prefix=prefix, page_size=PAGE_OBJECTS, retry=self._retry
+            ):
                 yield found.name, int(found.size)
 
     def state(self, key: str) -> StoredObject:

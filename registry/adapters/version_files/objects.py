@@ -14,6 +14,8 @@ from tidegate.core.errors import without_credentials
 
 PART_BYTES = 16 << 20
 """Of one request: what is lost with a connection, and what each file that is read takes of memory."""
+PAGE_OBJECTS = 1000
+"""Listed by one request."""
 ATTEMPTS = 5
 PAUSE_SECONDS = 1.0
 """Before the third attempt; the second comes at once, and each further pause is twice as long."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from registry.adapters.version_files.objects import quiet, said_by
+from registry.adapters.version_files.objects import PAGE_OBJECTS, quiet, said_by
 from registry.errors import ConnectionBroken, ObjectChanged, StoreUnreachable
 from registry.model import StoredObject
 from tidegate.core.errors import UsageError
@@ -54,7 +54,9 @@ class S3Bucket:
     def objects(self, prefix: str) -> Iterator[tuple[str, int]]:
         with self._errors(prefix):
             pages = self._client.get_paginator("list_objects_v2")
-            for page in pages.paginate(Bucket=self._name, Prefix=prefix, **self._owner):
+            for page in pages.paginate(
+                Bucket=self._name, Prefix=prefix, PaginationConfig={"PageSize": PAGE_OBJECTS}, **self._owner
+            ):
                 for found in page.get("Contents", []):
                     yield found["Key"], int(found["Size"])
 
@@ -81,21 +83,27 @@ class S3Bucket:
         try:
             yield
         except ClientError as error:
-            raise _refusal(place, error.response.get("Error", {}), said_by(error)) from None
+            raise _refusal(place, error.response.get("Error", {})) from None
+        except S3UploadFailedError as error:
+            # It tells of what was refused below it.
+            cause = error.__context__
+            found = cause.response.get("Error", {}) if isinstance(cause, ClientError) else {"Message": said_by(error)}
+            raise _refusal(place, found) from None
         except (HTTPClientError, IncompleteReadError) as error:
             raise ConnectionBroken(f"{place}: {said_by(error)}", hint="try again") from error
-        except (BotoCoreError, S3UploadFailedError) as error:
+        except BotoCoreError as error:
             hint = CREDENTIALS if "redential" in type(error).__name__ else f"check {ENDPOINT} and AWS_REGION"
             raise StoreUnreachable(f"{place}: {said_by(error)}", hint=hint) from error
 
 
-def _refusal(place: str, found: Mapping[str, Any], told: str) -> StoreUnreachable | ObjectChanged:
-    code = str(found.get("Code", ""))
+def _refusal(place: str, found: Mapping[str, Any]) -> StoreUnreachable | ObjectChanged:
+    code, told = str(found.get("Code", "")), str(found.get("Message", ""))
     if code in CHANGED:
         return ObjectChanged(f"{place}: was written anew while it was read", hint="try again once nobody writes there")
     if code in UNKNOWN:
         return StoreUnreachable(f"{place}: no such bucket or object", hint=f"check the address, and {ENDPOINT}")
-    return StoreUnreachable(f"{place}: {told}", hint=f"the role needs to list, read and write there; {CREDENTIALS}")
+    said = ": ".join(filter(None, (code, told[:200])))
+    return StoreUnreachable(f"{place}: {said}", hint=f"who asks must list, read and write there; {CREDENTIALS}")
 
 
 def _client(environment: Mapping[str, str]) -> BaseClient:

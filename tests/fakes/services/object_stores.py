@@ -1,4 +1,4 @@
-"""Object stores on this machine: moto's S3, an emulator of Google's, Azurite; each behind a proxy that may cut a line."""
+"""Object stores on this machine: moto's S3, an emulator of Google's, Azurite; each behind a proxy that cuts lines."""
 
 from __future__ import annotations
 
@@ -140,5 +140,6 @@ def connection_string(address: str, key: str = AZURE_KEY) -> str:
 
 def refuse_strangers(line: Line) -> None:
     """Let moto look at who asks, from now on; it lets everybody in otherwise."""
-    with urlopen(Request(f"http://{line.address}/moto-api/reset-auth", b"0", method="POST"), timeout=10):
+    plain = {"Content-Type": "text/plain"}
+    with urlopen(Request(f"http://{line.address}/moto-api/reset-auth", b"0", plain), timeout=10):
         return

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,12 @@ from fakes.terminal import Tidegate
 def installed(tmp_path: Path) -> Path:
     """As pip leaves it, of tidegate and of what it requires; each with one small module."""
     folder = tmp_path / "installed"
-    requires = {"tidegate": ["httpx", "hera", 'openai ; extra == "deliver"'], "httpx": [], "openai": ["httpx"]}
+    requires = {
+        "tidegate": ["httpx", "hera", 'openai ; extra == "deliver"', 'boto3 ; extra == "s3"', 'uv ; extra == "local"'],
+        "httpx": [],
+        "openai": ["httpx"],
+        "boto3": [],
+    }
     for name, others in requires.items():
         module = f"{name.replace('-', '_')}/cli/__init__.py"
         write(folder / module, "def main() -> int:\n    return 0\n")
@@ -56,3 +62,29 @@ def test_a_folder_without_tidegate_is_refused(tidegate: Tidegate, installed: Pat
     (tmp_path / "other").mkdir()
     said = tidegate("workflow", "image", "other", "--base", "base:base")
     assert (said.code, "tidegate is not in that folder" in said.err) == (2, True)
+
+
+def test_a_bucket_that_steps_read_is_an_extra_to_pack(tidegate: Tidegate, installed: Path, tmp_path: Path) -> None:
+    def packed(*extras: str) -> set[str]:
+        options = [word for extra in extras for word in ("--extra", extra)]
+        said = tidegate("workflow", "image", str(installed), "--base", "base:base", *options, "--output", "json")
+        assert said.code == 0, said.err
+        layers = [path for path in (tmp_path / "images" / "blobs" / "sha256").iterdir() if path.stat().st_size]
+        names = {name for path in layers for name in _names_in(path)}
+        return {name for name in ("httpx", "openai", "boto3") if f"opt/tidegate/{name}/cli/__init__.py" in names}
+
+    assert packed() == {"httpx", "openai"}
+    assert packed("s3") == {"httpx", "openai", "boto3"}
+    missing = tidegate("workflow", "image", str(installed), "--base", "base:base", "--extra", "local")
+    assert (missing.code, "uv, which tidegate needs, is not in that folder" in missing.err) == (2, True)
+    unknown = tidegate("workflow", "image", str(installed), "--base", "base:base", "--extra", "s4")
+    assert unknown.code == 2
+    assert unknown.err.startswith("tidegate: --extra s4: expected one of all, aws, azure, deliver, gcs, ")
+
+
+def _names_in(blob: Path) -> list[str]:
+    try:
+        with tarfile.open(blob) as layer:
+            return layer.getnames()
+    except tarfile.ReadError:
+        return []

@@ -109,9 +109,11 @@ def test_the_containerfile_takes_nothing_that_is_not_pinned() -> None:
     text = CONTAINERFILE.read_text()
     assert "ARG BASE\nFROM ${BASE}\n" in text
     assert all("--require-hashes" in line or "--no-deps" in line for line in text.splitlines() if "pip install" in line)
-    tested, packed = (_pins(CONTAINERFILE.with_name(name)) for name in ("requirements.lock", "runtime.lock"))
-    assert packed.items() <= tested.items()
+    locks = ("requirements.lock", "runtime-stores.lock", "runtime.lock")
+    tested, stores, packed = (_pins(CONTAINERFILE.with_name(name)) for name in locks)
+    assert packed.items() <= stores.items() <= tested.items()
     assert packed
+    assert {"boto3", "google-cloud-storage", "azure-storage-blob"} <= stores.keys() - packed.keys()
 
 
 def _pins(lock: Path) -> dict[str, tuple[str, frozenset[str]]]:

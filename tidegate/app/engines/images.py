@@ -121,6 +121,8 @@ class ToolchainOptions:
     push: str | None
     whole: bool
     """Pack all that is installed, and not only what steps need."""
+    extras: tuple[str, ...] = ()
+    """Of tidegate's extras, which to pack next to what every step needs."""
 
 
 @dataclass(frozen=True)
@@ -137,6 +139,8 @@ def build_step_image(request: ToolchainOptions, login: RegistryLogin) -> BuiltTo
     """Build, and push where a registry is named."""
     target = ImageReference.parse(request.push) if request.push else None
     place = ImagePlace(request.layout, f"tidegate:{__version__}")
-    image = place.pack_toolchain(base_for_this_machine(request.base, login), request.installed, whole=request.whole)
+    image = place.pack_toolchain(
+        base_for_this_machine(request.base, login), request.installed, whole=request.whole, extras=request.extras
+    )
     pushed = image.push(target, login).reference if target else None
     return BuiltToolchain(place, image.descriptor.digest, pushed)

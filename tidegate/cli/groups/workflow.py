@@ -90,6 +90,10 @@ def image(
     whole: Annotated[
         bool, typer.Option("--whole", help="Pack all that is installed, not only what steps need.")
     ] = False,
+    extra: Annotated[
+        list[str] | None,
+        typer.Option(help="Also pack what this extra needs, such as s3, gcs or azure; may be repeated."),
+    ] = None,
     output: As = Output.TEXT,
 ) -> int:
     """Build the image that steps run in, without a container daemon, and print its name.
@@ -107,7 +111,7 @@ def image(
     from tidegate.cli.commands.images import build_step_image
 
     return build_step_image(
-        ToolchainOptions(installed, base, layout, push, whole),
+        ToolchainOptions(installed, base, layout, push, whole, tuple(extra or ())),
         RegistryLogin(insecure),
         output=output,
     )

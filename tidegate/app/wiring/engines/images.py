@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from engine_images.adapters.oci_build import (
@@ -31,6 +31,8 @@ from engine_images.sbom import sbom_of
 from engine_images.signature import SigningKey
 from tidegate.app.process import note
 from tidegate.app.wiring.engines.registries import RegistryLogin
+from tidegate.core.adapters.extras import extras as known_extras
+from tidegate.core.errors import UsageError
 
 GO_NAMES = {"x86_64": "amd64", "aarch64": "arm64"}
 """How images name what Python calls a machine."""
@@ -120,13 +122,21 @@ class ImagePlace:
             OciLayout(self.layout), name=self.name, base=base, contents=contents, runtime=runtime, key=key
         )
 
-    def pack_toolchain(self, base: Base, installed: Path, *, whole: bool) -> StoredImage:
-        """Put tidegate as it is installed in a folder on its base: the `whole` of it, or what steps need."""
+    def pack_toolchain(self, base: Base, installed: Path, *, whole: bool, extras: tuple[str, ...] = ()) -> StoredImage:
+        """Put tidegate as it is installed in a folder on its base: the `whole` of it, or what steps and `extras` need.
+
+        Raises:
+            UsageError: there is no such extra.
+        """
         layout = OciLayout(self.layout)
-        files = every_file(installed) if whole else _needed_files(installed)
+        files = every_file(installed) if whole else _needed_files(installed, extras)
         return StoredImage(layout, build_toolchain(layout, name=self.name, base=base, files=files))
 
 
-def _needed_files(installed: Path) -> Mapping[str, Path]:
+def _needed_files(installed: Path, extras: tuple[str, ...]) -> Mapping[str, Path]:
+    unknown = set(extras) - known_extras().keys()
+    if unknown:
+        raise UsageError(f"--extra {min(unknown)}: expected one of {', '.join(sorted(known_extras()))}")
     needs = PackingList.read(STEPS)
+    needs = replace(needs, extras=(*needs.extras, *extras))
     return distribution_files(installed, lambda requires: packed_distributions(needs, requires), leaves=needs.leaves)
