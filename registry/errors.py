@@ -11,7 +11,7 @@ RegistryError (OutsideError)
 │   ├── StoreRefused       it answered no; `code` says why in MLflow's words
 │   └── ConnectionBroken   an object store's answer ended in its middle
 ├── DigestMismatch     files are not the registered ones; names each
-│   └── ObjectChanged  one was written anew while it was read
+│   └── ObjectChanged  one changed while it was read
 └── DeliveryLost       somebody else closed this delivery while we were away
 StopAsked (Interrupted)                                   somebody asks us to end the delivery that we carry
 """
@@ -79,7 +79,7 @@ class DigestMismatch(RegistryError):
 
 
 class ObjectChanged(DigestMismatch):
-    """An object was written anew while it was read."""
+    """An object changed while it was read."""
 
 
 class StopAsked(Interrupted):

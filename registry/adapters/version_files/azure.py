@@ -101,7 +101,7 @@ class AzureContainer:
             yield
         except ResourceModifiedError:
             raise ObjectChanged(
-                f"{place}: was written anew while it was read", hint="try again once nobody writes there"
+                f"{place}: changed while it was read", hint="try again once nobody writes there"
             ) from None
         except ResourceNotFoundError:
             raise StoreUnreachable(f"{place}: no such container or object", hint="check the address") from None

@@ -86,7 +86,7 @@ class GoogleBucket:
             yield
         except PreconditionFailed:
             raise ObjectChanged(
-                f"{place}: was written anew while it was read", hint="try again once nobody writes there"
+                f"{place}: changed while it was read", hint="try again once nobody writes there"
             ) from None
         except NotFound:
             raise StoreUnreachable(f"{place}: no such bucket or object", hint="check the address") from None

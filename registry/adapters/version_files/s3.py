@@ -99,7 +99,7 @@ class S3Bucket:
 def _refusal(place: str, found: Mapping[str, Any]) -> StoreUnreachable | ObjectChanged:
     code, told = str(found.get("Code", "")), str(found.get("Message", ""))
     if code in CHANGED:
-        return ObjectChanged(f"{place}: was written anew while it was read", hint="try again once nobody writes there")
+        return ObjectChanged(f"{place}: changed while it was read", hint="try again once nobody writes there")
     if code in UNKNOWN:
         return StoreUnreachable(f"{place}: no such bucket or object", hint=f"check the address, and {ENDPOINT}")
     said = ": ".join(filter(None, (code, told[:200])))

@@ -138,7 +138,7 @@ def connection_string(address: str, key: str = AZURE_KEY) -> str:
     )
 
 
-def refuse_strangers(line: Line) -> None:
+def require_known_keys(line: Line) -> None:
     """Let moto look at who asks, from now on; it lets everybody in otherwise."""
     plain = {"Content-Type": "text/plain"}
     with urlopen(Request(f"http://{line.address}/moto-api/reset-auth", b"0", plain), timeout=10):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from fakes.services.mlflow_server import mlflow_server
-from fakes.services.object_stores import BUCKET, S3_KEYS, SECRET_KEY, Line, refuse_strangers, s3
+from fakes.services.object_stores import BUCKET, S3_KEYS, SECRET_KEY, Line, require_known_keys, s3
 
 from registry.adapters.mlflow_library import open_client
 from registry.adapters.mlflow_models import MlflowRegistry
@@ -140,7 +140,7 @@ def test_keys_that_the_store_refuses_are_in_no_output(
     bucket: tuple[Line, Mapping[str, str]], uri: str, name: str, folder: Path, tmp_path: Path
 ) -> None:
     MlflowRegistry(uri).register(name, folder)
-    refuse_strangers(bucket[0])
+    require_known_keys(bucket[0])
     place = (f"models:/{name}/1", str(tmp_path / "pod"))
     told = tidegate(uri, "--log-level", "debug", "model", "download", *place, "--debug", **S3_KEYS)
     assert told.returncode == 4
