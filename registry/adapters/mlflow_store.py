@@ -11,8 +11,8 @@ from registry.adapters.mlflow_file import FileStore, is_read_here
 from registry.adapters.mlflow_library import SQLITE, LibraryStore
 from registry.adapters.registering.file import FileVersions
 from registry.adapters.registering.library import LibraryVersions
-from registry.adapters.run_artifacts import ObjectArtifacts, ObjectVersions
-from registry.adapters.version_files.anywhere import FilesAnywhere
+from registry.adapters.version_files.anywhere import FilesAnywhere, ObjectArtifacts, ObjectVersions
+from registry.adapters.version_files.library import LibraryFiles
 from registry.ports import ArtifactFiles, ArtifactStore, ModelStore, RunStore, VersionLog
 
 
@@ -41,7 +41,7 @@ def open_store(tracking_uri: str) -> Store:
     """
     if asked_by_rest(tracking_uri, os.environ):
         return _by_rest(tracking_uri)
-    files, log = FilesAnywhere(tracking_uri), LibraryVersions(tracking_uri)
+    files, log = _anywhere(tracking_uri), LibraryVersions(tracking_uri)
     if is_read_here(tracking_uri, os.environ):
         file = FileStore(tracking_uri)
         return Store(tracking_uri, file, file, file, files, FileVersions(tracking_uri, log))
@@ -57,7 +57,7 @@ def _by_rest(tracking_uri: str) -> Store:
     from registry.adapters.version_files.server import ServerFiles
 
     server = MlflowServer(access_to(tracking_uri, os.environ, Path.home()))
-    anywhere = FilesAnywhere(tracking_uri)
+    anywhere = _anywhere(tracking_uri)
     return Store(
         tracking_uri,
         RestRuns(server),
@@ -66,3 +66,8 @@ def _by_rest(tracking_uri: str) -> Store:
         ServerFiles(server, anywhere),
         ObjectVersions(anywhere, ServerVersions(server, LibraryVersions(tracking_uri))),
     )
+
+
+def _anywhere(tracking_uri: str) -> FilesAnywhere:
+    by_library = LibraryFiles(tracking_uri)
+    return FilesAnywhere(by_library, by_library.resolved)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
-from registry.adapters.version_files.objects import PAGE_OBJECTS, quiet, said_by
+from registry.adapters.version_files.clients import PAGE_OBJECTS, quiet, said_by
 from registry.errors import ConnectionBroken, ObjectChanged, StoreUnreachable
 from registry.model import StoredObject
 from tidegate.core.errors import UsageError

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from registry.adapters.version_files.objects import PAGE_OBJECTS, quiet, said_by
+from registry.adapters.version_files.clients import PAGE_OBJECTS, quiet, said_by
 from registry.errors import ConnectionBroken, ObjectChanged, StoreUnreachable
 from registry.model import StoredObject
 

@@ -22,8 +22,7 @@ class LibraryFiles:
         """`uri` is that of the store, which knows where runs have their artifacts."""
         self._uri = uri
         self._open = lru_cache(maxsize=16)(self._opened)
-        self.resolved = lru_cache(maxsize=16)(self._resolved)
-        """The address of files, of one that names the run that logged them."""
+        self._resolve = lru_cache(maxsize=16)(self._resolved)
 
     def listed(self, address: str) -> Mapping[str, int]:
         with store_errors(self._uri), files_move():
@@ -46,6 +45,10 @@ class LibraryFiles:
             named.symlink_to(file.absolute())
             below = path.rpartition("/")[0] or None
             self._open(address).log_artifact(str(named), below)  # type: ignore[no-untyped-call]
+
+    def resolved(self, address: str) -> str:
+        """The address of files, of one that names the run that logged them."""
+        return self._resolve(address)
 
     def _opened(self, address: str) -> ArtifactRepository:
         from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository

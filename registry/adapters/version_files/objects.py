@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -10,12 +9,9 @@ from pathlib import Path
 from registry.errors import ConnectionBroken, RegistryError, StoreUnreachable
 from registry.model import StoredObject
 from registry.ports import ObjectContainer
-from tidegate.core.errors import without_credentials
 
 PART_BYTES = 16 << 20
 """Of one request: what is lost with a connection, and what each file that is read takes of memory."""
-PAGE_OBJECTS = 1000
-"""Listed by one request."""
 ATTEMPTS = 5
 PAUSE_SECONDS = 1.0
 """Before the third attempt; the second comes at once, and each further pause is twice as long."""
@@ -76,15 +72,3 @@ def _refuse_leading_out(address: str, path: str) -> None:
         raise RegistryError(
             f"{address} has an object named {path!r}", hint="log the version again with plain file names"
         )
-
-
-def said_by(error: BaseException) -> str:
-    """The first line of a provider's error, in which no address has a password."""
-    lines = str(error).strip().splitlines()
-    return without_credentials(lines[0])[:200] if lines else type(error).__name__
-
-
-def quiet(*loggers: str) -> None:
-    """Let clients write down no more than warnings: below are tokens, keys that they were given, signed addresses."""
-    for name in loggers:
-        logging.getLogger(name).setLevel(logging.WARNING)

@@ -15,7 +15,6 @@ from fakes.services import object_stores
 from fakes.services.object_stores import AZURE_ACCOUNT, AZURITE, BUCKET, Line, connection_string
 
 from registry.adapters.mlflow_store import open_store
-from registry.adapters.version_files.anywhere import FilesAnywhere
 from registry.adapters.version_files.objects import PART_BYTES
 from registry.errors import DigestMismatch, ObjectChanged, RegistryError, StoreUnreachable
 from registry.ports import ArtifactFiles
@@ -65,12 +64,12 @@ def at(
 
     def kept(kind: str) -> Kept:
         if kind == "folder":
-            return Kept(kind, FilesAnywhere("sqlite:///none.db"), (tmp_path / "kept").as_uri())
+            return Kept(kind, open_store("sqlite:///none.db").files, (tmp_path / "kept").as_uri())
         if kind == "mlflow":
             uri = request.getfixturevalue("server")
             return Kept(kind, open_store(uri).files, f"mlflow-artifacts:/of-tests/{name}")
         line = started(kind)
-        return Kept(kind, FilesAnywhere("sqlite:///none.db"), f"{ROOTS[kind]}/of-tests/{name}", line)
+        return Kept(kind, open_store("sqlite:///none.db").files, f"{ROOTS[kind]}/of-tests/{name}", line)
 
     return kept
 
@@ -190,7 +189,7 @@ def test_a_key_that_azure_refuses_is_in_no_message_and_no_log_line(
     monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", connection_string(kept.line.address, key))
     caplog.set_level(logging.DEBUG)
     with pytest.raises(StoreUnreachable) as caught:
-        FilesAnywhere("sqlite:///none.db").listed(kept.address)
+        open_store("sqlite:///none.db").files.listed(kept.address)
     told = f"{caught.value} {caught.value.hint} {caught.value.detail} {caplog.text}"
     assert key not in told
     assert "SharedKey" not in told
