@@ -20,6 +20,7 @@ from rollouts.errors import Conflict, FleetError, NotFound, NotTheCarrier
 from rollouts.kube.model import Resource
 from rollouts.kube.ports import Cluster
 from rollouts.kube.resources import LEASES, ROLLOUTS
+from rollouts.kube.retry import time_left
 from rollouts.manifests import conventions
 from rollouts.manifests.conventions import CARRIED_BY, CARRIED_FOR, CARRIER
 from rollouts.manifests.ownership import foreign_object
@@ -30,6 +31,10 @@ from tidegate.core.names import DELIVERY, MANAGED_BY
 
 LIVE_SECONDS = 60.0
 """A Lease that was renewed more lately is that of a process which lives: it renews every 10 s."""
+
+GUARD = "guard"
+"""Token of a region's guard. It holds the Lease while it takes a trial back; a guard that finds it there, silent, goes
+on where another one died, and a delivery waits until it is done."""
 
 UNATTENDED_SECONDS = 900.0
 """When the spec does not say how long a trial may go on while nobody carries it."""
@@ -302,7 +307,11 @@ class Fence:
         return found if found is not None and read_lease(found).token == self._who.token else None
 
     async def _take(self, *, above: int) -> Json:
-        """The Lease in our hands; one that somebody holds who may be gone is watched until that is clear."""
+        """The Lease in our hands; one that somebody holds who may be gone is watched until that is clear.
+
+        A guard has it until the trial is taken back, and no other part in the delivery: it is waited for as long as the
+        operation may take.
+        """
         name, met = self._config.name, None
         while True:
             found, now = await self._get(LEASES, conventions.lease(name)), self._clock.now()
@@ -315,8 +324,12 @@ class Fence:
                     return await self._cluster.replace(LEASES, taken_lease(found, self._who, now, above=above))
             except Conflict:
                 continue
+            if met is None and record.token == GUARD:
+                log.warning("%s: waiting for its guard, which is taking a trial back", self._config.region)
             met = met or record
-            if (record.token, record.renewed) != (met.token, met.renewed):
+            # A guard renews while it works, and gives the Lease back.
+            waits = record.token == GUARD and time_left() > LOOK_SECONDS
+            if not waits and (record.token, record.renewed) != (met.token, met.renewed):
                 raise self._replaced(record)
             await self._clock.sleep(LOOK_SECONDS)
 

@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 from rollouts.argo.model import parse_time
 from rollouts.cluster.carrier import (
+    GUARD,
     Carrier,
     Fence,
     LeaseRecord,
@@ -153,9 +154,6 @@ def _written(rollout: Json | None) -> datetime | None:
 POLL_SECONDS = 10.0
 """Between two looks, also while nobody answers."""
 
-TOKEN = "guard"
-"""Holds the Lease while a trial is taken back; a guard that finds it there, silent, goes on where another one died."""
-
 WHO = "the region's guard"
 
 log = logging.getLogger(__name__)
@@ -210,7 +208,7 @@ class Guard:
             await self._let_go(found)
             return None
         silence = self._vigil.silence(self._clock.now(), moment)
-        goes_on = record.token == TOKEN and (self._began or bool(silence))
+        goes_on = record.token == GUARD and (self._began or bool(silence))
         if not goes_on and silence <= record.lasts:
             return None
         return await self._take_back(found, snapshot, silence)
@@ -218,7 +216,7 @@ class Guard:
     async def _take_back(self, found: Json, snapshot: RegionSnapshot, silence: timedelta) -> GuardAction | None:
         record, now = read_lease(found), self._clock.now()
         assert snapshot.stable is not None, "without a stable nothing is on trial"
-        carrier = Carrier(token=TOKEN, who=WHO, unattended_seconds=record.lasts.total_seconds())
+        carrier = Carrier(token=GUARD, who=WHO, unattended_seconds=record.lasts.total_seconds())
         above = max(carrier_number(snapshot.rollout), carrier_number(snapshot.route))
         try:
             await self._cluster.replace(LEASES, taken_lease(found, carrier, now, above=above))
@@ -234,7 +232,7 @@ class Guard:
 
     async def _noted(self, record: LeaseRecord, snapshot: RegionSnapshot, silence: timedelta) -> GuardRollback:
         """Say on the Rollout what is about to happen, before the one who was replaced can ask."""
-        if record.token == TOKEN and snapshot.unattended:
+        if record.token == GUARD and snapshot.unattended:
             # One before it had begun.
             return snapshot.unattended
         now = self._clock.now()
@@ -269,7 +267,7 @@ class Guard:
     async def _let_go(self, found: Json) -> None:
         """A guard that died when all was done left the Lease behind."""
         self._began = False
-        if read_lease(found).token == TOKEN:
+        if read_lease(found).token == GUARD:
             await self._cluster.replace(LEASES, released_lease(found))
 
     async def _tell(self, taken: GuardRollback, snapshot: RegionSnapshot) -> None:

@@ -41,9 +41,9 @@ from registry.adapters.mlflow_deliveries import MlflowDeliveries
 from registry.adapters.mlflow_ledger import MlflowLedger
 from registry.errors import DeliveryLost
 from registry.model import Alias, ModelVersion
-from rollouts.cluster.carrier import Carrier, carrier_number, read_lease
+from rollouts.cluster.carrier import GUARD, Carrier, carrier_number, read_lease
 from rollouts.cluster.fleet import ArgoFleet, keep_renewing
-from rollouts.cluster.guard import TOKEN, WHO, GuardLoop
+from rollouts.cluster.guard import WHO, GuardLoop
 from rollouts.cluster.model import version_labels
 from rollouts.errors import NotTheCarrier
 from rollouts.kube.resources import HTTP_ROUTES, LEASES, ROLLOUTS
@@ -313,7 +313,7 @@ class Place:
 
     async def guard(self, life: Life) -> None:
         """The guard of every region, until the task is cancelled."""
-        carrier = Carrier(token=TOKEN, who=WHO)
+        carrier = Carrier(token=GUARD, who=WHO)
         self.rules.knows(life, carrier)
         loops = [
             GuardLoop(

@@ -14,9 +14,9 @@ from fakes.clusters.region import DELIVERER, LABELS, NAME, ClusterRegion, an_ima
 from fakes.kube.refusal import Refusal
 from fakes.kube.requests import Fault, Meanwhile, Refuse
 
-from rollouts.cluster.carrier import Carrier, read_lease
+from rollouts.cluster.carrier import GUARD, Carrier, read_lease
 from rollouts.cluster.fleet import keep_renewing
-from rollouts.cluster.guard import POLL_SECONDS, TOKEN, UNBROKEN_SECONDS, Guard, GuardAction, GuardLoop
+from rollouts.cluster.guard import POLL_SECONDS, UNBROKEN_SECONDS, Guard, GuardAction, GuardLoop
 from rollouts.errors import FleetError, Forbidden, NotTheCarrier
 from rollouts.kube.resources import EVENTS, LEASES, ROLLOUTS
 from rollouts.manifests.conventions import UNATTENDED, lease
@@ -261,7 +261,7 @@ async def test_what_a_guard_began_the_next_one_ends(region: ClusterRegion) -> No
     first = asyncio.ensure_future(looks(region.guard(), region, UNATTENDED_SECONDS + 40))
     await region.time.sleep(UNATTENDED_SECONDS + 30)
     first.cancel()
-    assert holder(region) == TOKEN
+    assert holder(region) == GUARD
     region.api.faults.clear()
     (back,) = await looks(region.guard(), region, 60)
     assert back.state.canary is None
@@ -271,7 +271,7 @@ async def test_what_a_guard_began_the_next_one_ends(region: ClusterRegion) -> No
 async def test_a_lease_that_a_guard_left_behind_is_let_go(region: ClusterRegion) -> None:
     await on_trial(region)
     await region.fleet.rollback("1")
-    region.cluster.edit(LEASES, lease(NAME), lambda it: it["spec"].update(holderIdentity=TOKEN))
+    region.cluster.edit(LEASES, lease(NAME), lambda it: it["spec"].update(holderIdentity=GUARD))
     assert await looks(region.guard(), region, 20) == []
     assert holder(region) == ""
 
@@ -283,14 +283,44 @@ async def test_no_matter_who_takes_the_region_over_meanwhile_keeps_it(region: Cl
     region.api.faults.add(Fault(full, plural="rollouts", subresource="status", times=1000))
     guarding = asyncio.ensure_future(looks(region.guard(), region, UNATTENDED_SECONDS + 400))
     await region.time.sleep(UNATTENDED_SECONDS + 15)
-    assert holder(region) == TOKEN
-    resumed = Carrier(token="resumed", who="laptop", over=frozenset({TOKEN}))
+    assert holder(region) == GUARD
+    resumed = Carrier(token="resumed", who="laptop", over=frozenset({GUARD}))
     region.api.faults.clear()
     fleet = region.open(carrier=resumed)
     await fleet.deploy(an_image("2"))
     async with carried(region, fleet):
         assert await guarding == []
         assert (await fleet.observe()).canary is not None
+
+
+async def test_a_delivery_waits_for_a_guard_at_work(region: ClusterRegion) -> None:
+    """A `resume` of several regions may meet the guard in one of them: making way would leave the others behind."""
+    await on_trial(region)
+    full = Refuse(Refusal(500, "InternalError", "no space left"))
+    region.api.faults.add(Fault(full, plural="rollouts", subresource="status", times=1000))
+    guarding = asyncio.ensure_future(looks(region.guard(), region, UNATTENDED_SECONDS + 200))
+    await region.time.sleep(UNATTENDED_SECONDS + 15)
+    assert holder(region) == GUARD
+    resumed = asyncio.ensure_future(region.open(carrier=Carrier(token="resumed", who="laptop")).deploy(an_image("2")))
+    await region.time.sleep(30)
+    assert not resumed.done()
+    region.api.faults.clear()
+    state = await resumed
+    assert (state.stable and state.stable.version, state.canary and state.canary.version) == ("1", "2")
+    (back,) = await guarding
+    assert back.state.canary is None
+
+
+async def test_a_delivery_waits_for_a_guard_no_longer_than_an_operation_may_take(region: ClusterRegion) -> None:
+    await on_trial(region)
+    full = Refuse(Refusal(500, "InternalError", "no space left"))
+    region.api.faults.add(Fault(full, plural="rollouts", subresource="status", times=10_000))
+    guarding = asyncio.ensure_future(looks(region.guard(), region, 10 * UNATTENDED_SECONDS))
+    await region.time.sleep(UNATTENDED_SECONDS + 15)
+    with pytest.raises(NotTheCarrier, match="carried by the region's guard now"):
+        await region.open(carrier=Carrier(token="resumed", who="laptop")).deploy(an_image("2"))
+    assert holder(region) == GUARD
+    guarding.cancel()
 
 
 async def test_a_person_who_acts_by_hand_long_after_a_delivery_has_time(region: ClusterRegion) -> None:
