@@ -38,6 +38,7 @@ from pipelines.spec.approvals import (
 from pipelines.spec.sections import IN_CLUSTERS, ON_THIS_MACHINE, MetricsSpec, NotifySpec, PatienceSpec
 from pipelines.spec.slo_gates import slo_conflicts
 from pipelines.spec.workflow import WorkflowSpec, workflow_conflicts
+from rollouts.manifests.nodes_spec import more_than_a_node_has
 from rollouts.manifests.spec import ArgoFleetSpec
 from rollouts.manifests.spec import FleetValidationContext as AroundFleet
 from rollouts.manifests.spec import conflicts_with as fleet_conflicts
@@ -250,6 +251,8 @@ class Delivery(SpecModel):
         else:
             yield from self._around_silence(self.fleet)
             yield from self._around_image()
+            if odd := more_than_a_node_has(self.fleet.nodes, self.engine.accelerator, self.engine.accelerator_count):
+                yield replace(odd, where=("engine", *odd.where))
             for conflict in fleet_conflicts(self.fleet, self._around_fleet()):
                 yield replace(conflict, where=("fleet", *conflict.where))
         yield from self._around_unattended(self.fleet.unattended)

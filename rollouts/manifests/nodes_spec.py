@@ -60,6 +60,8 @@ class NodesSpec(SpecModel):
     """With spot nodes, each engine asks this cloud's metadata server for its notice. Absent where a node termination
     handler drains nodes: then no engine reaches that server."""
     karpenter: KarpenterSpec | None = None
+    accelerators: int | None = Field(default=None, ge=1, le=1024)
+    """Accelerators of one of your nodes; as the largest machines that clouds have when absent."""
 
     @property
     def grow(self) -> bool:
@@ -98,15 +100,18 @@ class Gpu(Value):
     """What a container asks for."""
     labels: Mapping[GpuLabels, Mapping[str, str]]
     """Of a node that has it, as each labeller says it; a labeller that is missing never does."""
+    most_in_node: int = 8
+    """Of the largest machines that AWS, Google Cloud and Azure have with it: g4dn.metal, g6.48xlarge, g5.48xlarge,
+    g6e.48xlarge, p4de.24xlarge, p5.48xlarge, p5e.48xlarge, p6-b200.48xlarge, ND MI300X v5."""
 
 
-def _gpu(product: str, *, karpenter: Mapping[str, str] | None = None, gke: str = "") -> Gpu:
+def _gpu(product: str, *, karpenter: Mapping[str, str] | None = None, gke: str = "", most_in_node: int = 8) -> Gpu:
     labels: dict[GpuLabels, Mapping[str, str]] = {GpuLabels.OPERATOR: {_PRODUCT: product}}
     if karpenter:
         labels[GpuLabels.KARPENTER] = karpenter
     if gke:
         labels[GpuLabels.GKE] = {_GKE: gke}
-    return Gpu(labels=labels)
+    return Gpu(labels=labels, most_in_node=most_in_node)
 
 
 GPUS: Mapping[str, Gpu] = {
@@ -115,7 +120,10 @@ GPUS: Mapping[str, Gpu] = {
     "nvidia-a10g": _gpu("NVIDIA-A10G", karpenter={_KARPENTER: "a10g"}),
     "nvidia-l40s": _gpu("NVIDIA-L40S", karpenter={_KARPENTER: "l40s"}),
     "nvidia-a100-40gb": _gpu(
-        "NVIDIA-A100-SXM4-40GB", karpenter={_KARPENTER: "a100", _KARPENTER_MEMORY: "40960"}, gke="nvidia-tesla-a100"
+        "NVIDIA-A100-SXM4-40GB",
+        karpenter={_KARPENTER: "a100", _KARPENTER_MEMORY: "40960"},
+        gke="nvidia-tesla-a100",
+        most_in_node=16,  # a2-megagpu-16g
     ),
     "nvidia-a100-80gb": _gpu(
         "NVIDIA-A100-SXM4-80GB", karpenter={_KARPENTER: "a100", _KARPENTER_MEMORY: "81920"}, gke="nvidia-a100-80gb"
@@ -127,6 +135,19 @@ GPUS: Mapping[str, Gpu] = {
 }
 """By the name that `engine.accelerator` has. Products are as NVIDIA's GPU feature discovery writes the driver's name
 (`-` for spaces), GKE's and Karpenter's as their documentation lists them."""
+
+
+def more_than_a_node_has(nodes: NodesSpec, accelerator: str, count: int) -> SpecConflict | None:
+    """An engine is one pod, and a pod is on one node: no scheduler finds room for more than a node has."""
+    known = GPUS.get(accelerator)
+    most = nodes.accelerators or (known.most_in_node if known else None)
+    if most is None or count <= most:
+        return None
+    whose = "`fleet.nodes.accelerators` says" if nodes.accelerators else "the largest nodes of clouds have"
+    expected = f"at most {most}, as {whose}; engines over several nodes are not served (docs/concepts/served.md)"
+    if not nodes.accelerators:
+        expected += "; `fleet.nodes.accelerators`, where yours have more"
+    return SpecConflict(("accelerator_count",), f"{count} of {accelerator} in one pod", expected)
 
 
 def labellers_of(accelerator: str) -> tuple[GpuLabels, ...]:
