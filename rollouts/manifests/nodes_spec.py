@@ -102,7 +102,7 @@ class Gpu(Value):
     """Of a node that has it, as each labeller says it; a labeller that is missing never does."""
     most_in_node: int = 8
     """Of the largest machines that AWS, Google Cloud and Azure have with it: g4dn.metal, g6.48xlarge, g5.48xlarge,
-    g6e.48xlarge, p4de.24xlarge, p5.48xlarge, p5e.48xlarge, p6-b200.48xlarge, ND MI300X v5."""
+    g6e.48xlarge, p4de.24xlarge, p5.48xlarge, p5e.48xlarge, p6-b200.48xlarge, and Azure's MI300X v5."""
 
 
 def _gpu(product: str, *, karpenter: Mapping[str, str] | None = None, gke: str = "", most_in_node: int = 8) -> Gpu:
