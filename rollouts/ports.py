@@ -35,6 +35,10 @@ class RunningEngine(Protocol):
         """Ask it to end, wait, then make it. Also right for an engine that is dead already."""
         ...
 
+    async def abandon(self) -> None:
+        """End it at once: no user waits for an answer of it."""
+        ...
+
 
 class EngineRunner(Protocol):
     """Runs engines on this machine."""

@@ -22,7 +22,7 @@ from pydantic import ValidationError
 
 from engine_images.adapters.oci_layout import OciLayout, split_layout, write_layer
 from engine_images.adapters.oci_registry import RegistryAccess, Repository
-from engine_images.errors import BadReference, BrokenImage
+from engine_images.errors import BadReference, BrokenImage, RegistryUnavailable
 from engine_images.manifest import CACHE_FOLDER, ENTRYPOINT_FOLDER, MANIFEST_FILE, MODEL_FOLDER, EngineManifest
 from engine_images.oci.compose import Contents, PlannedLayer, annotations_of, labels_of, manifest_bytes, planned_layers
 from engine_images.oci.model import (
@@ -103,7 +103,16 @@ def base_at(text: str, platform: Platform, access: Callable[[ImageReference], Re
     if layout:
         return base_in_layout(*layout, platform)
     reference = ImageReference.parse(text)
-    return base_in_registry(reference, access(reference), platform)
+    try:
+        return base_in_registry(reference, access(reference), platform)
+    except RegistryUnavailable as error:
+        if text.startswith(reference.registry):
+            raise
+        # Who wrote no registry may have meant a folder.
+        raise RegistryUnavailable(
+            f"no OCI layout is in {text} here, and {error.message}",
+            hint="name a layout's PATH[:NAME], or REGISTRY/REPOSITORY@DIGEST",
+        ) from error
 
 
 def base_in_layout(root: Path, name: str | None, platform: Platform) -> Base:

@@ -44,6 +44,11 @@ def missing(what: str) -> BrokenImage:
     return BrokenImage(f"{what} is not in that folder", hint=hint)
 
 
+def missing_folder(folder: Path) -> BrokenImage:
+    """The refusal of a folder that is not there."""
+    return BrokenImage(f"{folder} is no folder", hint=f"`pip install --target {folder} 'tidegate[deliver]'` makes it")
+
+
 def packed_distributions(packing: PackingList, requires: Mapping[str, Iterable[str]]) -> frozenset[str]:
     """The names of the distributions to pack, tidegate among them; `requires` is what each installed one needs.
 

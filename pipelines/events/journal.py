@@ -44,7 +44,7 @@ from tidegate.core.durations import format_duration
 from tidegate.core.errors import TidegateError
 
 RUNNING_INTERVAL_SECONDS = 10.0
-"""How often the ledger repeats a verdict that has not changed; displays see every one."""
+"""How often the ledger repeats a verdict that has not changed, until its step ends; displays see every one."""
 LOOK_SECONDS = 1.0
 """Between two looks whether a store that was silent has answered."""
 
@@ -73,6 +73,7 @@ class Journal:
         self._spool = spool
         self._writer = Writer(ledger, registry, clock, spool=spool, limits=self._limits)
         self._last: dict[tuple[str, str, str | None], tuple[str, float]] = {}
+        self._unwritten: dict[tuple[str, str, str | None], tuple[Entry, Entry]] = {}
         self._told_silent: StoreSilence | None = None
         self._closing = False
         self.begun: set[str] = set()
@@ -102,6 +103,7 @@ class Journal:
             DeliveryLost: another process has closed this delivery.
         """
         event = payload.event(self._clock.now(), step, message)
+        self._write_last_verdicts(event)
         await self._durable(self._writer.put(EventEntry(event=event)), self._limits.patience, meanwhile)
         if event.kind == EventKind.STARTED:
             self.begun.add(step)
@@ -110,6 +112,7 @@ class Journal:
     def tell(self, step: str, payload: Payload, message: str = "") -> None:
         """Record one event, and wait for nobody. What the ledger refuses is told to the displays."""
         event = payload.event(self._clock.now(), step, message)
+        self._write_last_verdicts(event)
         self._remember(event)
         self._show(event)
         unwritten = event.model_copy(update={"message": f"{message}; not in the ledger"})
@@ -186,7 +189,7 @@ class Journal:
         *,
         region: str | None = None,
     ) -> None:
-        """A gate answered. Its numbers become time series; the ledger repeats an unchanged answer rarely.
+        """A gate answered. Its numbers become time series; the ledger repeats an unchanged answer rarely, and last.
 
         `transcripts` says of what: as `Trials.written`. `region` is where, of a step that looks at several.
         """
@@ -204,16 +207,26 @@ class Journal:
         event = payload.event(self._clock.now(), step.id, verdict.reason)
         key, now = (step.id, verdict.gate, region), self._clock.monotonic()
         outcome, when = self._last.get(key, ("", float("-inf")))
+        place = f"{region}." if region else ""
+        numbers = {f"{place}{verdict.gate}.{name}": value for name, value in verdict.numbers.items()}
+        self._unwritten[key] = EventEntry(event=event), MetricsEntry(numbers=numbers, at=event.at)
         # A gate is asked every two seconds, and an event costs the store some milliseconds and a tag for good.
         if outcome != str(verdict.outcome) or now - when >= RUNNING_INTERVAL_SECONDS:
             self._last[key] = (str(verdict.outcome), now)
-            self._put(EventEntry(event=event), None)
-            place = f"{region}." if region else ""
-            numbers = {f"{place}{verdict.gate}.{name}": value for name, value in verdict.numbers.items()}
-            self._put(MetricsEntry(numbers=numbers, at=event.at), None)
+            self._write(key)
         # For those who watch only: it may be dozens of numbers, and the ledger keeps what it is told for good.
         shown = payload.model_copy(update={"auxiliary": verdict.auxiliary})
         self._show(shown.event(event.at, step.id, verdict.reason))
+
+    def _write(self, key: tuple[str, str, str | None]) -> None:
+        for entry in self._unwritten.pop(key):
+            self._put(entry, None)
+
+    def _write_last_verdicts(self, event: Event) -> None:
+        """Before a step's end: what its gates said last stands in the ledger, as it does in a report."""
+        if event.kind in (EventKind.DONE, EventKind.FAILED):
+            for key in [key for key in self._unwritten if key[0] == event.step]:
+                self._write(key)
 
     def attach(self, path: Path, *, folder: str = "") -> None:
         """Keep a file besides the events, when its turn comes."""

@@ -77,7 +77,7 @@ class EngineProcess:
         await self._child.stop(grace_seconds=STOP_SECONDS)
 
     async def abandon(self) -> None:
-        """End it at once: it never served anybody."""
+        """End it at once: no user waits for an answer of it."""
         self._child.kill()
 
     async def healthy(self) -> bool:

@@ -14,7 +14,7 @@ from rollouts.arms import Arms, state
 from rollouts.errors import FleetError
 from rollouts.local.routes import routes
 from rollouts.local.supervisor import RestartSupervisor
-from rollouts.model import Engine, RegionState
+from rollouts.model import Engine, RegionState, Role
 from rollouts.ports import EngineRunner, Proxy, RunningEngine
 from rollouts.starting import CancellableStart
 from tidegate.core.clock import Clock
@@ -46,6 +46,8 @@ class LocalRegion:
         """Held while the arms and the routes change: milliseconds."""
         self._start: CancellableStart[RunningEngine] = CancellableStart()
         self._supervisor = RestartSupervisor(engines, clock)
+        self._met: list[RunningEngine] = []
+        """The engines here that users have been sent to: their streams may be open."""
         self._taken_away = ""
         """Why the last trial was ended here; empty when it was not, and once another one begins."""
 
@@ -145,16 +147,20 @@ class LocalRegion:
         return await self._engines.start(engine)
 
     async def _become(self, change: Callable[[Arms[RunningEngine]], Arms[RunningEngine]]) -> None:
-        """Routes first and confirmed; then every engine without a role drains and stops."""
+        """Routes first and confirmed; then every engine without a role drains and stops, if users have met it."""
         begun = self._clock.monotonic()
         async with self._change:
             before, after = self._arms, change(self._arms)
+            # Before the routes are: whoever comes meanwhile is met.
+            met = self._met = [*self._met, *_with_users(before), *_with_users(after)]
             await self._proxy.swap(routes(after))
             self._arms = after
+            self._met = [running for _, running in after if running in met]
         log.info("%s: %s in %.1f ms", self.region, _summary(after), (self._clock.monotonic() - begun) * 1000)
         # Outside the lock: a drain takes up to a minute, and reconciling must go on.
         kept = [running for _, running in after]
-        await asyncio.gather(*(self._retire(running) for _, running in before if running not in kept))
+        gone = [running for _, running in before if running not in kept]
+        await asyncio.gather(*(self._retire(running) if running in met else running.abandon() for running in gone))
 
     async def _retire(self, running: RunningEngine) -> None:
         if not await self._drained(running, DRAIN_SECONDS):
@@ -178,6 +184,11 @@ class LocalRegion:
         except FleetError:
             # No answer says nothing about streams: look again until the deadline.
             return False
+
+
+def _with_users(arms: Arms[RunningEngine]) -> list[RunningEngine]:
+    """Engines that users are sent to; a canary without weight answers copies and probes, for which nobody waits."""
+    return [running for role, running in arms if role is not Role.CANARY or arms.weight]
 
 
 def _summary(arms: Arms[RunningEngine]) -> str:

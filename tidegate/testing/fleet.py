@@ -41,6 +41,8 @@ class FakeEngine:
         self.alive = True
         self.in_flight = 0
         self.last_words = ""
+        self.abandoned = False
+        """Whether it was ended without asking."""
 
     def tail(self) -> str:
         return self.last_words
@@ -52,6 +54,9 @@ class FakeEngine:
 
     async def stop(self) -> None:
         self.alive = False
+
+    async def abandon(self) -> None:
+        self.alive, self.abandoned = False, True
 
 
 class FakeEngines:

@@ -88,3 +88,21 @@ def _names_in(blob: Path) -> list[str]:
             return layer.getnames()
     except tarfile.ReadError:
         return []
+
+
+def test_a_folder_that_is_not_there_is_told_before_any_registry_is_asked(tidegate: Tidegate, tmp_path: Path) -> None:
+    said = tidegate("workflow", "image", "nowhere", "--base", "no.such.host.invalid/python@sha256:" + "0" * 64)
+    assert (said.code, said.err.startswith("tidegate: nowhere is no folder; `pip install --target nowhere")) == (
+        2,
+        True,
+    )
+
+
+def test_a_base_without_a_registry_may_have_been_meant_as_a_layout(
+    tidegate: Tidegate, installed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for proxy in ("https_proxy", "HTTPS_PROXY"):
+        monkeypatch.setenv(proxy, "http://127.0.0.1:9")
+    said = tidegate("workflow", "image", str(installed), "--base", "bases/python")
+    assert said.code == 4, said.err
+    assert said.err.startswith("tidegate: no OCI layout is in bases/python here, and docker.io does not answer: ")

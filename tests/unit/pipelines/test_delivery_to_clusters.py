@@ -317,7 +317,7 @@ async def test_a_region_that_is_away_for_a_whole_stage_is_waited_for(world: Clus
     assert result.ending is Ending.DELIVERED, result.reason
     assert world.time.elapsed > 500
     assert world.stable_versions() == EVERYWHERE
-    assert region.splits == [(0, 0), (0, 100), (0, 0), (50, 0), (0, 0)]
+    assert region.splits == [(0, 0), (0, 50), (0, 0), (50, 0), (0, 0)]
 
 
 async def test_a_region_that_stays_away_takes_the_others_back_and_is_mended_later(world: ClusterWorld) -> None:

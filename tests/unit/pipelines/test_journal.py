@@ -8,7 +8,7 @@ from fakes.delivery.world import CHALLENGER, CHAMPION, Recorder, a_spec, a_versi
 
 from gates.model import GateOutcome, Verdict
 from pipelines.events.journal import RUNNING_INTERVAL_SECONDS, Journal
-from pipelines.events.payloads import Opening, StepProgress, StepStarted, VerdictPayload
+from pipelines.events.payloads import Opening, StepDone, StepFailure, StepProgress, StepStarted, VerdictPayload
 from pipelines.events.state import state_of
 from pipelines.model import Ending, PlanStep, StageName
 from pipelines.plan.planner import make_plan
@@ -94,6 +94,25 @@ async def test_an_unchanged_running_verdict_is_repeated_in_the_ledger_every_ten_
     await desk.written()
     assert desk.in_ledger() == [("latency", "running")] * 3
     assert len(desk.display.events) == 11
+
+
+@pytest.mark.parametrize("end", [StepDone(), StepFailure()])
+async def test_what_a_gate_said_last_is_in_the_ledger_before_its_step_ends(
+    desk: Desk, end: StepDone | StepFailure
+) -> None:
+    other = STEP.model_copy(update={"region": "us-east-1"})
+    for p95 in (0.1, 0.2, 0.3):
+        desk.judge(GateOutcome.PASS, p95=p95)
+        desk.judge(GateOutcome.PASS, p95=p95, step=other)
+    desk.journal.tell(STEP.id, end)
+    await desk.written()
+    said = [(event.step, event.kind, event.data.get("numbers")) for event in desk.ledger.events]
+    assert said == [
+        (STEP.id, "verdict", {"p95_seconds": 0.1}),
+        (other.id, "verdict", {"p95_seconds": 0.1}),
+        (STEP.id, "verdict", {"p95_seconds": 0.3}),
+        (STEP.id, end.kind, None),
+    ]
 
 
 async def test_a_verdict_that_changes_is_in_the_ledger_at_once(desk: Desk) -> None:

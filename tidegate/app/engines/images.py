@@ -19,7 +19,7 @@ from registry.model import ModelVersion
 from tidegate import __version__
 from tidegate.app.engines.keys import read_key
 from tidegate.app.process import note
-from tidegate.app.wiring.engines.images import ImagePlace, StoredImage, base_for_this_machine
+from tidegate.app.wiring.engines.images import ImagePlace, StoredImage, base_for_this_machine, toolchain_files
 from tidegate.app.wiring.engines.registries import RegistryLogin
 
 
@@ -139,8 +139,8 @@ def build_step_image(request: ToolchainOptions, login: RegistryLogin) -> BuiltTo
     """Build, and push where a registry is named."""
     target = ImageReference.parse(request.push) if request.push else None
     place = ImagePlace(request.layout, f"tidegate:{__version__}")
-    image = place.pack_toolchain(
-        base_for_this_machine(request.base, login), request.installed, whole=request.whole, extras=request.extras
-    )
+    # Before a registry is asked for anything.
+    files = toolchain_files(request.installed, whole=request.whole, extras=request.extras)
+    image = place.pack_toolchain(base_for_this_machine(request.base, login), files)
     pushed = image.push(target, login).reference if target else None
     return BuiltToolchain(place, image.descriptor.digest, pushed)

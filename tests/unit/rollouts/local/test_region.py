@@ -54,9 +54,31 @@ async def test_an_engine_that_never_drains_is_stopped_at_the_deadline() -> None:
         return 1
 
     fleet.engines.newest("7").busy = always_busy  # type: ignore[method-assign]
+    await fleet.shift(50)
     await fleet.rollback("6")
     assert clock.elapsed == pytest.approx(DRAIN_SECONDS, abs=1)
     assert fleet.engines.running() == ["6"]
+
+
+async def test_nobody_waits_for_the_copies_that_a_canary_without_users_still_answers() -> None:
+    clock = FakeClock()
+    fleet = FakeFleet(clock=clock)
+    for version in ("6", "7"):
+        await fleet.deploy(an_engine(version))
+    await fleet.mirror(100)
+    fleet.engines.newest("7").in_flight = 40
+    await fleet.rollback("6")
+    assert (clock.elapsed, fleet.engines.running()) == (0, ["6"])
+    assert fleet.engines.newest("7").abandoned
+
+
+async def test_a_canary_whose_users_have_left_drains_all_the_same(trial: FakeFleet) -> None:
+    await trial.shift(0)
+    await trial.mirror(100)
+    trial.engines.newest("7").in_flight = 5
+    await trial.rollback("6")
+    assert trial.engines.newest("7").in_flight == 0
+    assert not trial.engines.newest("7").abandoned
 
 
 async def test_a_promotion_stops_nobody(trial: FakeFleet) -> None:

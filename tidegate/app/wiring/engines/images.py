@@ -25,7 +25,7 @@ from engine_images.errors import BrokenImage
 from engine_images.oci.model import Base, Descriptor, Platform, Runtime
 from engine_images.oci.reading import Images
 from engine_images.oci.reference import ImageReference
-from engine_images.oci.toolchain import STEPS, PackingList, packed_distributions
+from engine_images.oci.toolchain import STEPS, PackingList, missing_folder, packed_distributions
 from engine_images.oci.transfers import PushResult, Transfer
 from engine_images.sbom import sbom_of
 from engine_images.signature import SigningKey
@@ -122,15 +122,22 @@ class ImagePlace:
             OciLayout(self.layout), name=self.name, base=base, contents=contents, runtime=runtime, key=key
         )
 
-    def pack_toolchain(self, base: Base, installed: Path, *, whole: bool, extras: tuple[str, ...] = ()) -> StoredImage:
-        """Put tidegate as it is installed in a folder on its base: the `whole` of it, or what steps and `extras` need.
-
-        Raises:
-            UsageError: there is no such extra.
-        """
+    def pack_toolchain(self, base: Base, files: Mapping[str, Path]) -> StoredImage:
+        """Put those of `toolchain_files` on their base."""
         layout = OciLayout(self.layout)
-        files = every_file(installed) if whole else _needed_files(installed, extras)
         return StoredImage(layout, build_toolchain(layout, name=self.name, base=base, files=files))
+
+
+def toolchain_files(installed: Path, *, whole: bool, extras: tuple[str, ...] = ()) -> Mapping[str, Path]:
+    """Tidegate as it is installed in a folder: the `whole` of it, or what steps and `extras` need.
+
+    Raises:
+        BrokenImage: no such folder, or something of it was not installed there.
+        UsageError: no such extra.
+    """
+    if not installed.is_dir():
+        raise missing_folder(installed)
+    return every_file(installed) if whole else _needed_files(installed, extras)
 
 
 def _needed_files(installed: Path, extras: tuple[str, ...]) -> Mapping[str, Path]:
