@@ -151,7 +151,7 @@ class LocalRegion:
         begun = self._clock.monotonic()
         async with self._change:
             before, after = self._arms, change(self._arms)
-            # Before the routes are: whoever comes meanwhile is met.
+            # Before the routes change: who comes meanwhile counts.
             met = self._met = [*self._met, *_with_users(before), *_with_users(after)]
             await self._proxy.swap(routes(after))
             self._arms = after
