@@ -65,6 +65,10 @@ class StepState(Value):
     approvals: tuple[str, ...] = ()
     """What people must have approved before it starts."""
     state: StepStatus = StepStatus.WAITING
+    held_since: datetime | None = None
+    """When it was first held back before it began; None when nothing held it."""
+    held_by: str = ""
+    """What held it back last: an approval, such as `wave@2`, or `a freeze`."""
     started: datetime | None = None
     ended: datetime | None = None
     message: str = ""
@@ -236,8 +240,11 @@ def _(_: StepStarted, delivery: DeliveryState, event: Event) -> DeliveryState:
 
 
 @_after.register
-def _(_: Waiting, delivery: DeliveryState, event: Event) -> DeliveryState:
-    return delivery.with_step(event, message=event.message)
+def _(waiting: Waiting, delivery: DeliveryState, event: Event) -> DeliveryState:
+    step = delivery.step(event.step)
+    since = (step.held_since if step else None) or event.at
+    held_by = waiting.approval or "a freeze"
+    return delivery.with_step(event, message=event.message, held_since=since, held_by=held_by)
 
 
 @_after.register

@@ -57,7 +57,9 @@ def timeline(name: str, story: DeliveryState) -> str:
 
 def touched(region: RegionTraffic, story: DeliveryState) -> bool:
     """Whether anything happened there; a region the delivery never reached has nothing to show."""
-    return bool(region.history) or any(step.region == region.name and step.started for step in story.steps)
+    return bool(region.history) or any(
+        step.region == region.name and (step.started or step.held_since) for step in story.steps
+    )
 
 
 def _lanes(region: RegionTraffic, story: DeliveryState) -> list[str]:
@@ -78,7 +80,9 @@ def _strip(axes: Axes, story: DeliveryState, end: float) -> None:
     """The topmost row: the steps and verdicts that belong to no region."""
     steps = [step for step in story.steps if step.region is None]
     _bands(axes, story, steps)
-    for text, start in strip_labels([(step.stage, seconds_into(story, step.started)) for step in _begun(steps)], end):
+    named = [(step.stage, seconds_into(story, step.started)) for step in _begun(steps)]
+    named += [(f"waits for {what}", start) for what, start, _ in waits(story, steps)]
+    for text, start in strip_labels(sorted(named, key=lambda each: each[1]), end):
         # The widths are estimates: what was moved to the left ends where the axis ends.
         at, side = (end, "right") if 0 < start == _latest_start(text, end) else (start, "left")
         axes.text(at, 0.65, text, ha=side, va="center", fontsize=7.5, color=MUTED)
@@ -152,10 +156,23 @@ def _span(story: DeliveryState, step: StepState) -> tuple[float, float]:
 
 
 def _bands(axes: Axes, story: DeliveryState, steps: list[StepState]) -> None:
-    """One shade per step, every second one darker."""
+    """One shade per step, every second one darker; hatched while people, or a freeze, held one back."""
     for index, step in enumerate(_begun(steps)):
         start, stop = _span(story, step)
         axes.axvspan(start, stop, color=BAND, alpha=0.9 if index % 2 else 0.45, linewidth=0)
+    for _, start, stop in waits(story, steps):
+        axes.axvspan(start, stop, facecolor="none", edgecolor=UNSURE, alpha=0.6, hatch="///", linewidth=0)
+
+
+def waits(story: DeliveryState, steps: list[StepState]) -> list[tuple[str, float, float]]:
+    """What the steps waited for before they began, from when to when in seconds."""
+    found = []
+    for step in steps:
+        if step.held_since:
+            until = step.started if step.started and step.started > step.held_since else None
+            stop = until or story.ended or last_moment(story)
+            found.append((step.held_by, seconds_into(story, step.held_since), seconds_into(story, stop)))
+    return found
 
 
 def _names_inside(axes: Axes, story: DeliveryState, steps: list[StepState], end: float) -> None:
@@ -163,8 +180,14 @@ def _names_inside(axes: Axes, story: DeliveryState, steps: list[StepState], end:
     for step in _begun(steps):
         start, stop = _span(story, step)
         name = f"{step.stage} {step.weight}%" if step.weight is not None else step.stage
-        if _width(name, end) < stop - start:
-            axes.text((start + stop) / 2, 112, name, ha="center", va="center", fontsize=7.5, color=MUTED)
+        _name_inside(axes, name, start, stop, end)
+    for what, start, stop in waits(story, steps):
+        _name_inside(axes, f"waits for {what}", start, stop, end)
+
+
+def _name_inside(axes: Axes, name: str, start: float, stop: float, end: float) -> None:
+    if _width(name, end) < stop - start:
+        axes.text((start + stop) / 2, 112, name, ha="center", va="center", fontsize=7.5, color=MUTED)
 
 
 def _verdicts(axes: Axes, story: DeliveryState, region: RegionTraffic, lanes: list[str]) -> None:
@@ -202,6 +225,6 @@ def seconds_into(story: DeliveryState, moment: datetime | None) -> float:
 
 def last_moment(story: DeliveryState) -> datetime | None:
     """The last moment anything is known of, for a delivery that has not ended."""
-    moments = [moment for step in story.steps for moment in (step.started, step.ended) if moment]
+    moments = [moment for step in story.steps for moment in (step.held_since, step.started, step.ended) if moment]
     moments += [judgement.at for gate in story.gates for judgement in gate.history]
     return max(moments, default=story.started)

@@ -15,7 +15,7 @@ from gates.evidence.request_record import RequestRecord
 from pipelines.events.state import state_of
 from pipelines.views.report import DeliveryRecord, render_report
 from pipelines.views.report.figures import CURVE_POINTS, curve, during, per_version, quantile, side_by_side
-from pipelines.views.report.timeline import strip_labels
+from pipelines.views.report.timeline import strip_labels, waits
 from registry.model import Event
 
 VOID = {"meta", "br", "hr", "img", "link", "input"}
@@ -222,3 +222,25 @@ def test_every_step_of_the_whole_delivery_is_named_in_the_strip() -> None:
 def test_names_that_do_not_fit_next_to_each_other_share_one_text_that_stays_within() -> None:
     steps = [("build", 0.0), ("bake", 2.0), ("bake", 4.0), ("finalize", 6.0)]
     assert strip_labels(steps, 1000.0) == [("build, bake, bake, finalize", 0.0)]
+
+
+def test_how_long_an_approval_was_waited_for_is_drawn() -> None:
+    delivery = Delivery().open().pass_through("build", 60).say("deploy@us-east-1", "waiting", approval="wave@2")
+    story = state_of(delivery.say("deploy@us-east-1", "waiting", after=100, reason="holiday").events)
+    assert waits(story, list(story.steps)) == [("a freeze", 60.0, 60.0)]
+    delivery.say("deploy@us-east-1", "allowed", "wave@2 was approved", after=200)
+    delivery.pass_through("deploy@us-east-1", 30)
+    story = state_of(delivery.events)
+    assert waits(story, list(story.steps)) == [("a freeze", 60.0, 360.0)]
+    html = render_report([record(delivery.events), record(delivery.events, "run-2")], records=[], title="Held")
+    assert html.count(">waits for a freeze<") == 2
+    page = Page(html)
+    assert len(page.ids) == len(set(page.ids))
+    assert "#0101" not in html
+
+
+def test_what_was_waited_for_in_vain_ends_with_the_delivery() -> None:
+    delivery = Delivery().open().say("promote@eu-west-1", "waiting", approval="promote@eu-west-1")
+    delivery.say("delivery", "closed", after=900, outcome="inconclusive", reason="nobody answered")
+    story = state_of(delivery.events)
+    assert waits(story, list(story.steps)) == [("promote@eu-west-1", 0.0, 900.0)]
