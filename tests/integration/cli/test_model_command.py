@@ -35,6 +35,14 @@ def test_the_list_has_every_version_with_its_aliases(tidegate: Tidegate, name: s
     assert [(version["version"], version["aliases"]) for version in as_json] == [("1", []), ("2", ["challenger"])]
 
 
+def test_a_script_gets_the_name_alone(tidegate: Tidegate, name: str, folder: Path) -> None:
+    registered = tidegate("model", "register", name, str(folder), "-o", "name")
+    moved = tidegate("model", "alias", name, "1", "champion", "-o", "name")
+    adopted = tidegate("model", "adopt", name, "1", "-o", "name")
+    assert {said.out for said in (registered, moved, adopted)} == {f"models:/{name}/1\n"}
+    assert tidegate("model", "alias", name, "1", "champion", "-o", "json").json["aliases"] == ["champion"]
+
+
 def test_an_alias_moves_from_one_version_to_the_other(tidegate: Tidegate, name: str, folder: Path) -> None:
     for alias in ("champion", "challenger"):
         tidegate("model", "register", name, str(folder), "--alias", alias)

@@ -5,13 +5,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidegate.cli.options import STATE, As, AsList, State, Tracking
-from tidegate.cli.output import ListOutput, Output, print_data, say
+from tidegate.cli.options import STATE, AsList, State, Tracking
+from tidegate.cli.output import ListOutput, print_data, say
 from tidegate.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def model_register(
     description: Annotated[str, typer.Option(help="Description of the version.")] = "",
     state: State = STATE,
     tracking_uri: Tracking = None,
-    output: As = Output.TEXT,
+    output: AsList = ListOutput.TEXT,
 ) -> int:
     """Register a folder as the next version of a model, with a digest of every file.
 
@@ -41,11 +42,7 @@ def model_register(
 
     _refuse_unknown_alias(alias)
     registry = open_registry(state, tracking_uri)
-    version = registry.register(name, folder, description=description or None, alias=alias)
-    if output.is_data:
-        print_data(version.model_dump(mode="json"), output)
-    else:
-        say(_line(version))
+    _tell(registry.register(name, folder, description=description or None, alias=alias), output)
     return 0
 
 
@@ -58,7 +55,7 @@ def model_adopt(
     ] = None,
     state: State = STATE,
     tracking_uri: Tracking = None,
-    output: As = Output.TEXT,
+    output: AsList = ListOutput.TEXT,
 ) -> int:
     """Write the digests of a version's files as tags, however it was logged. Reads the files once.
 
@@ -74,12 +71,8 @@ def model_adopt(
 
     registry, noted = open_registry(state, tracking_uri), NotedAdoption()
     adopted = registry.adopt(name, version or registry.newest(name), folder=folder, progress=noted)
-    if output.is_data:
-        left_out = noted.seen.layout.left_out if noted.seen else ()
-        told = {"adopted_now": noted.seen is not None, "left_out": left_out}
-        print_data(adopted.model_dump(mode="json") | told, output)
-    else:
-        say(_line(adopted))
+    left_out = noted.seen.layout.left_out if noted.seen else ()
+    _tell(adopted, output, {"adopted_now": noted.seen is not None, "left_out": left_out})
     return 0
 
 
@@ -103,7 +96,7 @@ def model_list(
         print_data([version.model_dump(mode="json") for version in found], output)
         return 0
     for version in found:
-        say(version.uri if output is ListOutput.NAME else _line(version))
+        _tell(version, output)
     return 0
 
 
@@ -114,6 +107,7 @@ def model_alias(
     alias: Annotated[str, typer.Argument(help="champion, challenger or previous.")],
     state: State = STATE,
     tracking_uri: Tracking = None,
+    output: AsList = ListOutput.TEXT,
 ) -> int:
     """Set an alias of a version. Moves it when another version has it.
 
@@ -126,7 +120,7 @@ def model_alias(
     _refuse_unknown_alias(alias)
     registry = open_registry(state, tracking_uri)
     registry.set_alias(name, alias, version)
-    say(_line(next(each for each in registry.versions(name) if each.version == str(int(version)))))
+    _tell(next(each for each in registry.versions(name) if each.version == str(int(version))), output)
     return 0
 
 
@@ -155,6 +149,14 @@ def model_download(
         raise UsageError(f"{version.uri}: found digest {version.digest[:12]}; expected {digest[:12]}")
     say(f"{registry.download(version, folder)}: {len(version.files)} files, digest {version.digest[:12]}")
     return 0
+
+
+def _tell(version: ModelVersion, output: ListOutput, more: Mapping[str, object] | None = None) -> None:
+    """One version; data has `more`."""
+    if output.is_data:
+        print_data(version.model_dump(mode="json") | dict(more or {}), output)
+    else:
+        say(version.uri if output is ListOutput.NAME else _line(version))
 
 
 def _refuse_unknown_alias(alias: str | None) -> None:
