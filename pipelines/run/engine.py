@@ -18,7 +18,8 @@ from pipelines.run.context import Context
 from pipelines.run.regions import refuse_others
 from pipelines.run.rollback import arrived, request_rollbacks, roll_back_late_changes, take_back_the_rest, told
 from registry.conventions import ENGINE_SERVING
-from rollouts.errors import NotPossible, NotTheCarrier, Overruled
+from rollouts.errors import FleetError, NotTheCarrier, Overruled
+from rollouts.kube.retry import deadline, is_transient
 from tidegate.core.errors import ExitCode, TidegateError, UsageError
 from tidegate.core.threads import call_in_thread
 
@@ -27,6 +28,8 @@ Done = TypeVar("Done")
 STOPPED = "asked to stop before the end"
 SOON_SECONDS = 60.0
 """For regions to be back; one that takes longer holds up nothing else of the ending, and is told as open."""
+ONE_LOOK_SECONDS = 5.0
+"""For a region that is asked why something did not come about."""
 LEAVING_SECONDS = 30.0
 """For steps that were told to stop; what they still request after that is not undone."""
 
@@ -164,19 +167,21 @@ async def _begun_and_done(context: Context, step: PlanStep) -> None:
         await context.stages[step.stage](context, step)
     except (Overruled, NotTheCarrier) as error:
         raise by_others(str(error)) from error
-    except NotPossible:
-        await _refuse_taken_away(context, step)
+    except FleetError as error:
+        if not is_transient(error):
+            await _refuse_taken_away(context, step)
         raise
 
 
 async def _refuse_taken_away(context: Context, step: PlanStep) -> None:
-    """What is not possible may be so because the trial was ended meanwhile: that is not the version's fault.
+    """What did not come about may not have because somebody ended the trial meanwhile: not the version's fault.
 
     Raises:
         Stopped: so it was.
     """
     if step.region is not None:
-        with suppress(TidegateError):
+        # Users wait to be taken back: whose fault it is must not take long.
+        with suppress(TidegateError), deadline(context.clock, ONE_LOOK_SECONDS):
             refuse_others(await context.fleet(step).observe(), context.plan.on_trial)
 
 

@@ -7,10 +7,11 @@ from enum import StrEnum
 
 from rollouts.kube.model import MANAGER
 from rollouts.kube.objects import at, labels_of, owns_field, said
-from rollouts.kube.resources import resource_of
+from rollouts.manifests.gitops import argo_cd_settings, delivered_objects, flux_settings
 from rollouts.manifests.ownership import owner_of
 from tidegate.core.model import Json, Value
 from tidegate.core.names import MANAGED_BY_LABEL
+from tidegate.core.yaml_text import yaml_text
 
 
 class Tool(StrEnum):
@@ -39,9 +40,9 @@ _CONTROLLERS = (
 ADVICE = {
     Tool.HELM: "an upgrade of the release writes them back: take them out of the chart first, after an upgrade that "
     "gives them the annotation helm.sh/resource-policy: keep",
-    Tool.ARGO_CD: "a sync writes them back: put this into the Application, with RespectIgnoreDifferences=true",
-    Tool.FLUX: "a reconciliation writes them back: give them the annotation "
-    "kustomize.toolkit.fluxcd.io/reconcile: disabled",
+    Tool.ARGO_CD: "a sync writes them back: put this into the `spec` of the Application",
+    Tool.FLUX: "a reconciliation writes them back: put this into the `spec` of the Kustomization; a HelmRelease has "
+    "no such thing, take them out of its chart",
     Tool.OTHER: "anyone who applies them again writes them back: do not, until they are given back",
 }
 """What each does, and what to do."""
@@ -71,22 +72,21 @@ def returning_writers(lives: Iterable[Json]) -> tuple[ReturningWriter, ...]:
             name=name,
             objects=tuple(map(said, mine)),
             advice=ADVICE[tool],
-            paste=ignore_differences(mine) if tool is Tool.ARGO_CD else "",
+            paste=_PASTE[tool](mine) if tool in _PASTE else "",
         )
         for (tool, name), mine in found.items()
     )
 
 
-def ignore_differences(lives: Iterable[Json]) -> str:
-    """For the `spec` of an Argo CD Application: the fields of these objects that tidegate writes."""
-    lines = ["ignoreDifferences:"]
-    for live in lives:
-        resource = resource_of(live)
-        lines.append(f"  - group: {resource.group!r}" if not resource.group else f"  - group: {resource.group}")
-        lines += [f"    kind: {resource.kind}", f"    name: {live['metadata']['name']}", "    jsonPointers:"]
-        lines += [f"      - {path}" for path in ("/spec", "/metadata/labels", "/metadata/annotations")]
-    lines += ["syncPolicy:", "  syncOptions: [RespectIgnoreDifferences=true]"]
-    return "\n".join(lines)
+def _for_argo_cd(lives: Iterable[Json]) -> str:
+    return yaml_text(argo_cd_settings(delivered_objects(lives)))
+
+
+def _for_flux(lives: Iterable[Json]) -> str:
+    return yaml_text(flux_settings(delivered_objects(lives)))
+
+
+_PASTE = {Tool.ARGO_CD: _for_argo_cd, Tool.FLUX: _for_flux}
 
 
 def _tools(live: Json) -> Iterator[tuple[Tool, str]]:

@@ -24,7 +24,7 @@ from rollouts.cluster.carrier import Fence
 from rollouts.cluster.model import RegionConfig, launch_of, revision_of_replica_set, version_labels
 from rollouts.cluster.ownership import live_object, live_objects, refuse_foreign
 from rollouts.cluster.snapshot import RegionSnapshot
-from rollouts.errors import Conflict, FleetError, NotFound, NotPossible, NotTheCarrier, WouldTakeDown
+from rollouts.errors import Conflict, FleetError, NotFound, NotPossible, NotTheCarrier, Overruled, WouldTakeDown
 from rollouts.kube.model import MANAGER, PatchKind, Request
 from rollouts.kube.pods import is_pod_ready
 from rollouts.kube.ports import Cluster
@@ -71,6 +71,17 @@ def is_deployed(snapshot: RegionSnapshot, engine: Engine) -> bool:
             )
     here = [theirs for theirs, _ in known]
     return engine.version in here and (snapshot.stable is not None or _is_asked(snapshot, engine))
+
+
+def refuse_other_engine(snapshot: RegionSnapshot, engine: Engine) -> None:
+    """Be sure that what came up is what was asked for.
+
+    Raises:
+        Overruled: somebody changed its image or its arguments before the controller saw ours.
+    """
+    if snapshot.asked[0] == engine.version and not _is_asked(snapshot, engine):
+        who = last_writer(snapshot.rollout or {"metadata": {}}) or "somebody"
+        raise Overruled(f"{who} changed Rollout {snapshot.argo.name}: version {engine.version} runs {_image(snapshot)}")
 
 
 def _is_asked(snapshot: RegionSnapshot, engine: Engine) -> bool:

@@ -13,7 +13,7 @@ from typing import Protocol
 from rollouts.argo.model import path_to_weight
 from rollouts.cluster.capacity import require_headroom
 from rollouts.cluster.carrier import Carrier, Fence
-from rollouts.cluster.desired_objects import ApplyTransaction, engine_of, is_deployed
+from rollouts.cluster.desired_objects import ApplyTransaction, engine_of, is_deployed, refuse_other_engine
 from rollouts.cluster.model import RegionConfig, Render, Revision
 from rollouts.cluster.observer import RegionObserver, region_state, rollback_reason, unfinished_rollback
 from rollouts.cluster.operations import RegionOperations
@@ -139,7 +139,9 @@ class ArgoFleet:
                 return now.stable.is_complete
             return now.is_ready_for_users and now.trial is not None and now.trial.version == engine.version
 
-        return await self._observer.until(up, f"version {engine.version}", within=self._config.start_seconds)
+        snapshot = await self._observer.until(up, f"version {engine.version}", within=self._config.start_seconds)
+        refuse_other_engine(snapshot, engine)
+        return snapshot
 
     async def _entered(self) -> RegionSnapshot:
         """The region once it is ours to write to, whose it is being looked at first.

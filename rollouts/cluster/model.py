@@ -73,6 +73,8 @@ class Revision:
     available: int
     """Engines that are ready now."""
 
+    created: datetime | None = None
+    """When the region first had it; None where it does not say."""
     ends: datetime | None = None
     """When the controller takes its engines away; None while it does not mean to."""
 
@@ -93,6 +95,7 @@ def revision_of_replica_set(replica_set: Json) -> Revision:
         attempt=attempt,
         wanted=int(replica_set["spec"].get("replicas") or 0),
         available=int((replica_set.get("status") or {}).get("availableReplicas") or 0),
+        created=parse_time(replica_set["metadata"].get("creationTimestamp")),
         ends=parse_time((replica_set["metadata"].get("annotations") or {}).get(SCALE_DOWN_DEADLINE)),
     )
 

@@ -260,7 +260,7 @@ def refuse_overruled(snapshot: RegionSnapshot, first: RegionSnapshot) -> None:
         Overruled: somebody else asks for another one.
     """
     # Who asked for the same, such as a GitOps controller that is ahead of us, does no harm.
-    if snapshot.foreign_change and snapshot.asked[0] != first.asked[0]:
+    if snapshot.foreign_change and snapshot.foreign_change.version != first.asked[0]:
         raise Overruled(snapshot.foreign_change.reason)
 
 

@@ -156,7 +156,7 @@ class ClusterRegion:
         self.split_at: list[float] = [0.0] if like else []
         """When, in seconds of the cluster's own time."""
         self.routes = VirtualServices() if self.spec.traffic is TrafficRouter.ISTIO else HttpRoutes()
-        self._render = render or self.plainly
+        self.render = render or self.plainly
         self._retry_seconds = retry_seconds
         self._token = "token"
         self.fleet = self.open()
@@ -181,7 +181,7 @@ class ClusterRegion:
             self.place(self._retry_seconds if retry_seconds is None else retry_seconds),
             cluster=self.client(transport),
             routes=self.routes,
-            render=self._render,
+            render=self.render,
             clock=self.time,
             served=self.users if self.users.per_second else None,
             carrier=carrier,
@@ -255,7 +255,7 @@ class ClusterRegion:
 
     def apply_over(self, engine: Engine, *, manager: str) -> None:
         """Somebody applies that engine's Rollout over what is there, as Argo CD's self-heal does."""
-        self.cluster.apply(ROLLOUTS, self._render(engine)[-1], manager=manager, force=True)
+        self.cluster.apply(ROLLOUTS, self.render(engine)[-1], manager=manager, force=True)
 
     def edit_route(self, change: Callable[[Json], object]) -> None:
         """Somebody changes the route."""

@@ -35,12 +35,13 @@ REGIONS = ("eu-west-1", "us-east-1", "ap-south-1")
 
 
 def demo_on_clusters(*waves: tuple[str, ...]) -> Delivery:
-    """The demo's spec, but for its regions and its fleet: three clusters, by default in three waves."""
+    """The demo's spec, but for its regions and its fleet: clusters, by default three in three waves."""
     demo = yaml.safe_load((DEMO / "delivery.yaml").read_text())
-    demo["regions"]["waves"] = [list(wave) for wave in waves or [(region,) for region in REGIONS]]
+    chosen = [list(wave) for wave in waves or [(region,) for region in REGIONS]]
+    demo["regions"]["waves"] = chosen
     # The demo looks every 6 s, which is three scrapes of its own machine's Prometheus.
     demo["metrics"] = {**demo.get("metrics", {}), "scrape_interval": "2s"}
-    demo["fleet"] = a_fleet(*REGIONS).model_dump(mode="json", exclude_unset=True)
+    demo["fleet"] = a_fleet(*(region for wave in chosen for region in wave)).model_dump(mode="json", exclude_unset=True)
     return parse_spec(yaml.safe_dump(demo), Delivery, file="delivery.yaml")
 
 

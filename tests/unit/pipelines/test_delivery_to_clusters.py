@@ -210,7 +210,7 @@ async def test_who_takes_the_rollout_away_from_a_trial_is_named_and_the_version_
     result = await world.deliver()
     assert (result.ending, result.exit_code) == (Ending.INTERRUPTED, ExitCode.OUTSIDE), result.reason
     assert result.reason == (
-        f"canary@{region.region}/50: somebody changed Rollout support-llm during the trial: "
+        f"canary@{region.region}/50: somebody changed Rollout support-llm: "
         f"argocd-controller at {overruled_at[0]:%H:%M:%S} UTC asks for version {CHAMPION} again"
     )
     assert world.stable_versions() == NOWHERE

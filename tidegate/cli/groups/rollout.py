@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from rollouts.manifests.conventions import RenderPart, TrafficRouter
+from rollouts.manifests.conventions import GitOpsTool, RenderPart, TrafficRouter
 from tidegate.cli.durations import Duration, duration
 from tidegate.cli.options import SPEC, STATE, As, AsList, Spec, State, Tracking, spread
 from tidegate.cli.output import ListOutput, Output
@@ -97,6 +97,32 @@ def diff(
     from tidegate.cli.commands.rollout_objects import diff_objects
 
     return diff_objects(release, exit_code=exit_code, output=output)
+
+
+@rollout.command("ignore-differences")
+@spread
+def ignore_differences_command(
+    *,
+    spec: Spec = SPEC,
+    tool: Annotated[
+        GitOpsTool, typer.Option("--for", help="The tool that applies what is in Git.")
+    ] = GitOpsTool.ARGO_CD,
+    output: As = Output.TEXT,
+) -> int:
+    """Print what keeps Argo CD or Flux from writing back what deliveries write.
+
+    For Argo CD `ignoreDifferences` and `RespectIgnoreDifferences=true`, for the `spec` of its Application; for Flux
+    patches that annotate the objects, for the `spec` of its Kustomization. Needed where Git holds objects of the part
+    `serving`, or objects that were adopted. Reads the spec only: asks no cluster, and changes nothing.
+
+    \b
+    Examples:
+      tidegate rollout ignore-differences delivery.yaml
+      tidegate rollout ignore-differences delivery.yaml --for flux
+    """
+    from tidegate.cli.commands.gitops import ignore_differences
+
+    return ignore_differences(spec, tool, output)
 
 
 @rollout.command("adopt")

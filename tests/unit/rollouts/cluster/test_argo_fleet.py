@@ -8,9 +8,12 @@ import pytest
 from fakes.clusters.region import NAME, ClusterRegion, a_fleet, an_image
 from fakes.kube.refusal import Refusal
 from fakes.kube.requests import Fault, Refuse
+from fakes.kube.store import Event
 
+from rollouts.cluster.model import version_labels
 from rollouts.errors import EngineDidNotStart, FleetError, Invalid, NotPossible, Overruled
-from rollouts.kube.resources import PODS, REPLICA_SETS, SERVICES
+from rollouts.kube.model import MANAGER
+from rollouts.kube.resources import PODS, REPLICA_SETS, ROLLOUTS, SERVICES
 from rollouts.manifests.conventions import PREVIOUS, TrafficRouter, stable_service
 from rollouts.manifests.manifest import Release, Site
 from rollouts.manifests.objects.access import access
@@ -37,6 +40,16 @@ async def promoted(region: ClusterRegion) -> None:
 
 def pods_of(region: ClusterRegion, version: str) -> list[str]:
     return [each["metadata"]["name"] for each in region.cluster.list(PODS, labels=f"tidegate.dev/version={version}")]
+
+
+CHARTS_IMAGE = "registry.example/chart@sha256:" + "a" * 64
+
+
+def another_image(region: ClusterRegion) -> Json:
+    """A merge patch as Helm 3 sends one: the list of containers whole, labels as they are."""
+    containers = [dict(each) for each in region.rollout["spec"]["template"]["spec"]["containers"]]
+    containers[0]["image"] = CHARTS_IMAGE
+    return {"spec": {"template": {"spec": {"containers": containers}}}}
 
 
 def weights_of(region: ClusterRegion) -> list[int]:
@@ -432,8 +445,7 @@ class TestWhatOthersAskFor:
         assert told
         assert (told.version, told.reason) == (
             "1",
-            "somebody changed Rollout support-llm during the trial: "
-            f"argocd-controller at {at:%H:%M:%S} UTC asks for version 1 again",
+            f"somebody changed Rollout support-llm: argocd-controller at {at:%H:%M:%S} UTC asks for version 1 again",
         )
 
     async def test_the_youngest_of_others_is_named(self, region: ClusterRegion) -> None:
@@ -478,6 +490,36 @@ class TestWhatOthersAskFor:
         region.apply_over(an_image("2"), manager="argocd-controller")
         await region.fleet.shift(50)
         assert (await region.fleet.observe()).foreign_change is None
+
+    async def test_an_engine_that_is_changed_below_its_version_is_theirs(self, region: ClusterRegion) -> None:
+        await on_trial(region)
+        region.cluster.patch(ROLLOUTS, NAME, another_image(region), manager="helm")
+        await region.time.sleep(30)
+        told = (await region.fleet.observe()).foreign_change
+        assert told and told.version == "", told
+        assert "helm at " in told.reason
+        assert told.reason.endswith("asks for another pod template of version 2")
+        await region.fleet.rollback("1")
+        assert (await region.fleet.observe()).foreign_change is None
+        # Another attempt of the same version is ours again.
+        await region.fleet.deploy(an_image("2"))
+        assert (await region.fleet.observe()).foreign_change is None
+
+    async def test_one_that_is_changed_before_the_controller_sees_ours_is_not_taken_for_it(
+        self, region: ClusterRegion
+    ) -> None:
+        await region.fleet.deploy(an_image("1"))
+
+        def at_once(event: Event) -> None:
+            if event.kind.plural == ROLLOUTS.plural and event.manager == MANAGER and event.before:
+                template = event.after["spec"]["template"]
+                if version_labels(template)[0] == "2" and template["spec"]["containers"][0]["image"] != CHARTS_IMAGE:
+                    stop()
+                    region.cluster.patch(ROLLOUTS, NAME, another_image(region), manager="helm")
+
+        stop = region.cluster.on_change(at_once)
+        with pytest.raises(Overruled, match=f"helm changed Rollout {NAME}: version 2 runs {CHARTS_IMAGE}"):
+            await region.fleet.deploy(an_image("2"))
 
     async def test_nobody_waits_for_a_version_that_somebody_else_took_away(self, region: ClusterRegion) -> None:
         await region.fleet.deploy(an_image("1"))

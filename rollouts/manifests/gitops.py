@@ -1,0 +1,95 @@
+"""What a delivery writes of a region's objects, told to the tools that would write it back from Git. Pure.
+
+Of an object that a delivery applies it owns the whole content: a Rollout is replaced whole, and fields of Services and
+routes are Argo Rollouts'. So every top-level field is ignored, and not single fields below: Argo CD cannot keep one
+element of a list when it syncs (argo-cd#17694), and weights stand in lists. Labels and annotations are ignored too: a
+sync with `Replace=true` would take away the label by which an object is a delivery's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rollouts.kube.resources import resource_of
+from tidegate.core.model import Json, Value
+
+METADATA = ("/metadata/labels", "/metadata/annotations")
+_IDENTITY = ("apiVersion", "kind", "metadata", "status")
+
+RECONCILE = "kustomize.toolkit.fluxcd.io/ssa"
+"""The annotation by which Flux's kustomize-controller knows how to apply an object."""
+ONCE = "IfNotPresent"
+"""Flux brings an object that is not there, and leaves one that is."""
+
+
+class DeliveredObject(Value):
+    """One object that deliveries write, and what of it."""
+
+    api_version: str
+    group: str
+    """Empty for the core group."""
+    kind: str
+    name: str
+    namespace: str
+    """Empty for an object without one."""
+    fields: tuple[str, ...]
+    """JSON pointers (RFC 6901)."""
+
+
+def delivered_objects(manifests: Iterable[Json]) -> tuple[DeliveredObject, ...]:
+    """Of these objects, each once, in their order."""
+    found: dict[tuple[str, str, str], DeliveredObject] = {}
+    for each in manifests:
+        resource, metadata = resource_of(each), each["metadata"]
+        content = tuple(f"/{key}" for key in each if key not in _IDENTITY)
+        delivered = DeliveredObject(
+            api_version=each["apiVersion"],
+            group=resource.group,
+            kind=resource.kind,
+            name=metadata["name"],
+            namespace=metadata.get("namespace") or "",
+            fields=(*content, *METADATA),
+        )
+        found.setdefault((delivered.group, delivered.kind, delivered.name), delivered)
+    return tuple(found.values())
+
+
+def argo_cd_settings(delivered: Iterable[DeliveredObject]) -> Json:
+    """For the `spec` of an Argo CD Application: neither its self-heal nor a sync writes these fields."""
+    ignored = [_ignored(each) for each in delivered]
+    # Without it the fields are ignored when differences are looked for, and written all the same by the next sync.
+    return {"ignoreDifferences": ignored, "syncPolicy": {"syncOptions": ["RespectIgnoreDifferences=true"]}}
+
+
+def _ignored(delivered: DeliveredObject) -> Json:
+    where = {"namespace": delivered.namespace} if delivered.namespace else {}
+    return {
+        "group": delivered.group,
+        "kind": delivered.kind,
+        "name": delivered.name,
+        **where,
+        "jsonPointers": list(delivered.fields),
+    }
+
+
+def flux_settings(delivered: Iterable[DeliveredObject]) -> Json:
+    """For the `spec` of a Flux Kustomization: it brings these objects, and leaves them to deliveries."""
+    return {"patches": [{"patch": _annotating(each), "target": _target(each)} for each in delivered]}
+
+
+def _annotating(delivered: DeliveredObject) -> str:
+    """A strategic merge patch; one of JSON would fail on an object without annotations."""
+    lines = (
+        f"apiVersion: {delivered.api_version}",
+        f"kind: {delivered.kind}",
+        "metadata:",
+        f"  name: {delivered.name}",
+        "  annotations:",
+        f"    {RECONCILE}: {ONCE}",
+    )
+    return "\n".join(lines) + "\n"
+
+
+def _target(delivered: DeliveredObject) -> Json:
+    group = {"group": delivered.group} if delivered.group else {}
+    return {**group, "kind": delivered.kind, "name": delivered.name}

@@ -1,0 +1,231 @@
+"""Those who write a region's objects back from elsewhere: Argo CD, `kubectl apply`, an upgrade of a Helm release.
+
+Each as its documentation and source have it, on what the simulated API server does with patches and applies. Lists are
+written whole, as in any custom resource; of Services, whose lists kubectl merges by key, no list changes here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Any
+
+from fakes.clusters.region import user_shares
+from fakes.kube.cluster import FakeCluster, merged
+from fakes.kube.store import Event, copied
+
+from rollouts.kube.resources import HTTP_ROUTES, SERVICES, VIRTUAL_SERVICES, resource_of
+from tidegate.core.model import Json
+
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+KUBECTL, ARGO_CD, HELM = "kubectl-client-side-apply", "argocd-controller", "helm"
+"""Field managers, as each names itself."""
+
+
+def merge_patch(before: Json, after: Json) -> Json:
+    """The RFC 7386 patch from one to the other."""
+    patch: Json = {key: None for key in before if key not in after}
+    for key, value in after.items():
+        if key not in before:
+            patch[key] = copied(value)
+        elif isinstance(value, dict) and isinstance(before[key], dict):
+            if inner := merge_patch(before[key], value):
+                patch[key] = inner
+        elif value != before[key]:
+            patch[key] = copied(value)
+    return patch
+
+
+def three_way(last: Json, wanted: Json, live: Json) -> Json:
+    """What is wanted and is not so, and what was said last and is not wanted any more; fields of others stay."""
+    set_ = _without_nulls(merge_patch(live, wanted))
+    gone = _nulls_only(merge_patch(last, wanted))
+    return merged(set_, gone) if not gone else _joined(set_, gone)
+
+
+def _without_nulls(patch: Json) -> Json:
+    result: Json = {}
+    for key, value in patch.items():
+        if isinstance(value, dict):
+            if inner := _without_nulls(value):
+                result[key] = inner
+        elif value is not None:
+            result[key] = value
+    return result
+
+
+def _nulls_only(patch: Json) -> Json:
+    result: Json = {}
+    for key, value in patch.items():
+        if isinstance(value, dict):
+            if inner := _nulls_only(value):
+                result[key] = inner
+        elif value is None:
+            result[key] = None
+    return result
+
+
+def _joined(one: Json, other: Json) -> Json:
+    result = dict(one)
+    for key, value in other.items():
+        both = isinstance(value, dict) and isinstance(result.get(key), dict)
+        result[key] = _joined(result[key], value) if both else value
+    return result
+
+
+def kubectl_apply(cluster: FakeCluster, manifests: Sequence[Json], *, manager: str = KUBECTL) -> list[str]:
+    """`kubectl apply -f`, client-side: a three-way merge with what was applied last; says what it changed."""
+    changed = []
+    for wanted in manifests:
+        said = json.dumps(wanted, separators=(",", ":"))
+        metadata = {**wanted["metadata"], "annotations": {**_annotations(wanted), LAST_APPLIED: said}}
+        noted = {**wanted, "metadata": metadata}
+        live = cluster.find(resource_of(wanted), wanted["metadata"]["name"])
+        if live is None:
+            cluster.create(resource_of(wanted), noted, manager=manager)
+            changed.append(_name(wanted))
+            continue
+        last = json.loads(_annotations(live).get(LAST_APPLIED, "{}"))
+        if _patched(cluster, wanted, three_way(last, noted, live), manager):
+            changed.append(_name(wanted))
+    return changed
+
+
+def helm_upgrade(cluster: FakeCluster, before: Sequence[Json], after: Sequence[Json]) -> list[str]:
+    """`helm upgrade` of Helm 3 from one release's manifests to the next.
+
+    Of custom resources it sends what changed between the two releases, whatever is there (`createPatch` in
+    pkg/kube/client.go: `jsonpatch.CreateMergePatch`); of built-in kinds a three-way merge with what is there.
+    """
+    changed = []
+    for old, new in zip(before, after, strict=True):
+        live = cluster.get(resource_of(new), new["metadata"]["name"])
+        custom = "." in resource_of(new).group and not resource_of(new).group.endswith(".k8s.io")
+        custom = custom or resource_of(new).group == HTTP_ROUTES.group
+        if _patched(cluster, new, merge_patch(old, new) if custom else three_way(old, new, live), HELM):
+            changed.append(_name(new))
+    return changed
+
+
+def _patched(cluster: FakeCluster, wanted: Json, patch: Json, manager: str) -> bool:
+    if not patch:
+        return False
+    resource, name = resource_of(wanted), wanted["metadata"]["name"]
+    before = cluster.get(resource, name)
+    after = cluster.patch(resource, name, patch, manager=manager)
+    return bool(after["metadata"].get("generation") != before["metadata"].get("generation"))
+
+
+class ArgoCd:
+    """An Application with self-heal: what differs from Git is applied again, but for what is ignored.
+
+    `settings` are those of its spec: `ignoreDifferences`, with JSON pointers, and `syncPolicy.syncOptions`. Fields
+    are taken out of both sides before they are compared (`ignoreNormalizer`: RFC 6902 `remove`; group and kind are
+    globs, a name or namespace that is not given is any). With `RespectIgnoreDifferences=true` a sync gives the
+    wanted object what was taken out of the live one (`normalizeTargetResources`: a merge patch).
+    """
+
+    def __init__(self, cluster: FakeCluster, git: Sequence[Json], settings: Json | None = None) -> None:
+        self._cluster = cluster
+        self.git = list(git)
+        self._ignored = (settings or {}).get("ignoreDifferences", ())
+        options = (settings or {}).get("syncPolicy", {}).get("syncOptions", ())
+        self._respects = "RespectIgnoreDifferences=true" in options
+        self._server_side = "ServerSideApply=true" in options
+
+    def out_of_sync(self) -> list[str]:
+        """Objects that differ from Git where that is not ignored."""
+        return [_name(each) for each in self.git if self._differs(each)]
+
+    def self_heal(self) -> list[str]:
+        """Sync when anything is out of sync; says what was changed."""
+        if not self.out_of_sync():
+            return []
+        targets = [self._target(each) for each in self.git]
+        if not self._server_side:
+            return kubectl_apply(self._cluster, targets, manager=ARGO_CD)
+        for each in targets:
+            self._cluster.apply(resource_of(each), each, manager=ARGO_CD, force=True)
+        return [_name(each) for each in targets]
+
+    def _differs(self, wanted: Json) -> bool:
+        live = self._live(wanted)
+        if live is None:
+            return True
+        last = json.loads(_annotations(live).get(LAST_APPLIED, "{}"))
+        return bool(three_way(self._normal(last), self._normal(wanted), self._normal(live)))
+
+    def _target(self, wanted: Json) -> Json:
+        live = self._live(wanted)
+        if live is None or not self._respects:
+            return wanted
+        kept = merge_patch(self._normal(live), _plain(live))
+        return merged(self._normal(wanted), kept)
+
+    def _live(self, wanted: Json) -> Json | None:
+        return self._cluster.find(resource_of(wanted), wanted["metadata"]["name"])
+
+    def _normal(self, body: Json) -> Json:
+        if not body:
+            return body
+        result = _plain(body)
+        for rule in self._ignored:
+            if _is_meant(rule, result):
+                for pointer in rule.get("jsonPointers", ()):
+                    _remove(result, pointer.split("/")[1:])
+        return result
+
+
+def _is_meant(rule: Mapping[str, Any], body: Json) -> bool:
+    metadata = body["metadata"]
+    return (
+        fnmatchcase(resource_of(body).group, rule.get("group", ""))
+        and fnmatchcase(body["kind"], rule["kind"])
+        and rule.get("name", metadata["name"]) == metadata["name"]
+        and rule.get("namespace", metadata.get("namespace")) == metadata.get("namespace")
+    )
+
+
+def _plain(body: Json) -> Json:
+    """Without what the API server alone writes; of what was applied last Argo CD's own note is no field."""
+    mine = ("managedFields", "resourceVersion", "uid", "generation", "creationTimestamp")
+    metadata = {key: copied(value) for key, value in body["metadata"].items() if key not in mine}
+    if LAST_APPLIED in metadata.get("annotations", {}):
+        metadata["annotations"] = {key: text for key, text in metadata["annotations"].items() if key != LAST_APPLIED}
+    return {**{key: copied(value) for key, value in body.items() if key != "status"}, "metadata": metadata}
+
+
+def _remove(body: Json, path: Sequence[str]) -> None:
+    *above, last = (each.replace("~1", "/").replace("~0", "~") for each in path)
+    for key in above:
+        if not isinstance(body.get(key), dict):
+            return
+        body = body[key]
+    body.pop(last, None)
+
+
+def _annotations(body: Json) -> Mapping[str, str]:
+    return body["metadata"].get("annotations") or {}
+
+
+def _name(body: Json) -> str:
+    return f"{body['kind']} {body['metadata']['name']}"
+
+
+class Unserved:
+    """Watches a cluster: when users are led to a Service without a ready pod, whoever brings that about."""
+
+    def __init__(self, cluster: FakeCluster, ready: Callable[[str], int]) -> None:
+        """`ready` counts the ready pods behind a Service."""
+        self._cluster, self._ready = cluster, ready
+        self.seen: list[str] = []
+        cluster.on_change(self._look)
+
+    def _look(self, event: Event) -> None:
+        for resource in (HTTP_ROUTES, VIRTUAL_SERVICES):
+            for route in self._cluster.list(resource):
+                for (_, service), share in user_shares(route).items():
+                    known = self._cluster.find(SERVICES, service) is not None
+                    if share and known and not self._ready(service):
+                        self.seen.append(f"{event.manager or event.change}: {share:g} % of users to {service}")

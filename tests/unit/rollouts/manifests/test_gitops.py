@@ -1,0 +1,175 @@
+"""What GitOps tools are told to leave alone: tried against Argo CD's rules, and against Kustomize's own patches."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from fakes.clusters.region import NAME, ClusterRegion, a_fleet, an_image
+from fakes.clusters.reverting import ArgoCd
+from fakes.fleet import read_fleet, release
+
+from rollouts.kube.resources import ROLLOUTS, resource_of
+from rollouts.manifests.conventions import RenderPart, TrafficRouter
+from rollouts.manifests.gitops import argo_cd_settings, delivered_objects, flux_settings
+from rollouts.manifests.render import render
+from tidegate.cli import main
+from tidegate.core.model import Json
+
+ROOT = Path(__file__).parents[4]
+EXAMPLE = str(ROOT / "examples/kubernetes/delivery.yaml")
+GOLDEN = ROOT / "tests/golden/manifests"
+
+
+@pytest.fixture(params=list(TrafficRouter))
+async def region(request: pytest.FixtureRequest) -> ClusterRegion:
+    """Version 1 serves, as Git has it."""
+    region = ClusterRegion(spec=a_fleet("eu-west-1", traffic=request.param))
+    await region.fleet.deploy(an_image("1"))
+    return region
+
+
+async def a_trial(region: ClusterRegion) -> None:
+    await region.fleet.deploy(an_image("2"))
+    await region.fleet.mirror(100)
+    await region.fleet.shift(50)
+
+
+def settings_for(region: ClusterRegion) -> Json:
+    return argo_cd_settings(delivered_objects(region.plainly(an_image("0"))))
+
+
+class TestArgoCd:
+    async def test_without_settings_it_ends_a_trial(self, region: ClusterRegion) -> None:
+        argo_cd = ArgoCd(region.cluster, region.plainly(an_image("1")))
+        await a_trial(region)
+        assert f"Rollout {NAME}" in argo_cd.out_of_sync()
+        argo_cd.self_heal()
+        await region.time.sleep(30)
+        assert (await region.fleet.observe()).foreign_change
+
+    @pytest.mark.parametrize("options", [[], ["ServerSideApply=true"]])
+    async def test_with_them_it_sees_no_difference_and_changes_none(
+        self, region: ClusterRegion, options: list[str]
+    ) -> None:
+        settings = settings_for(region)
+        settings["syncPolicy"]["syncOptions"] += options
+        argo_cd = ArgoCd(region.cluster, region.plainly(an_image("1")), settings)
+        await a_trial(region)
+        assert (argo_cd.out_of_sync(), argo_cd.self_heal()) == ([], [])
+        await region.fleet.promote()
+        assert argo_cd.out_of_sync() == []
+        await region.fleet.rollback("1")
+        assert argo_cd.out_of_sync() == []
+
+    @pytest.mark.parametrize("options", [[], ["ServerSideApply=true"]])
+    async def test_a_sync_for_another_reason_leaves_a_trial_alone(
+        self, region: ClusterRegion, options: list[str]
+    ) -> None:
+        """Something else of the Application changed in Git: a sync applies all of it."""
+        settings = settings_for(region)
+        settings["syncPolicy"]["syncOptions"] += options
+        budget: Json = {
+            "apiVersion": "policy/v1",
+            "kind": "PodDisruptionBudget",
+            "metadata": {"name": "another", "namespace": region.cluster.namespace},
+            "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "another"}}},
+        }
+        argo_cd = ArgoCd(region.cluster, [*region.plainly(an_image("1")), budget], settings)
+        await a_trial(region)
+        before = {each["kind"]: each["spec"] for each in (region.rollout, region.route)}
+        assert argo_cd.out_of_sync() == ["PodDisruptionBudget another"]
+        argo_cd.self_heal()
+        await region.time.sleep(30)
+        assert {each["kind"]: each["spec"] for each in (region.rollout, region.route)} == before
+        state = await region.fleet.observe()
+        assert (state.weight, state.mirror, state.foreign_change, state.problem) == (50, 100, None, None)
+        await region.fleet.promote()
+        assert region.versions()[0] == "2"
+
+    async def test_ignoring_without_respecting_is_not_enough(self, region: ClusterRegion) -> None:
+        """The reason for the sync option: differences are not seen, and written all the same."""
+        settings = {**settings_for(region), "syncPolicy": {}}
+        await a_trial(region)
+        argo_cd = ArgoCd(region.cluster, region.plainly(an_image("1")), settings)
+        assert argo_cd.out_of_sync() == []
+        region.cluster.delete(resource_of(argo_cd.git[2]), argo_cd.git[2]["metadata"]["name"])
+        argo_cd.self_heal()
+        await region.time.sleep(30)
+        assert (await region.fleet.observe()).foreign_change
+
+    async def test_what_git_has_first_it_brings_whole(self) -> None:
+        region = ClusterRegion()
+        argo_cd = ArgoCd(region.cluster, region.plainly(an_image("1")), settings_for(region))
+        argo_cd.self_heal()
+        await region.time.sleep(60)
+        assert region.versions()[0] == "1"
+
+
+@pytest.mark.parametrize("case", ["blue-green", "canary", "hpa", "istio", "keda"])
+def test_every_object_that_a_delivery_writes_is_named_and_none_that_git_owns(case: str) -> None:
+    fleet = read_fleet((GOLDEN / case / "fleet.yaml").read_text())
+    accelerators = {
+        "istio": "nvidia-h100-80gb",
+        "keda": "nvidia-a100-80gb",
+        "hpa": "nvidia-l4",
+        "canary": "nvidia-l40s",
+    }
+    of = release(accelerator=accelerators.get(case, "cpu"))
+    serving = render(fleet, of, parts=(RenderPart.SERVING,))
+    others = render(fleet, of, parts=(RenderPart.SETUP, RenderPart.ADMISSION))
+    named = {(each.group, each.kind, each.name) for each in delivered_objects(serving)}
+    assert named == {(resource_of(each).group, each["kind"], each["metadata"]["name"]) for each in serving}
+    assert not named & {(resource_of(each).group, each["kind"], each["metadata"]["name"]) for each in others}
+
+
+def test_an_object_with_other_content_than_a_spec_is_ignored_whole() -> None:
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"b": "c"}, "immutable": True}
+    (found,) = delivered_objects([body, body])
+    assert found.fields == ("/data", "/immutable", "/metadata/labels", "/metadata/annotations")
+    assert argo_cd_settings([found])["ignoreDifferences"] == [
+        {"group": "", "kind": "ConfigMap", "name": "a", "jsonPointers": list(found.fields)}
+    ]
+
+
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="no kubectl on this machine")
+def test_kustomize_puts_the_annotation_of_flux_on_each_object(tmp_path: Path) -> None:
+    region = ClusterRegion()
+    objects = region.plainly(an_image("1"))
+    (tmp_path / "serving.yaml").write_text(yaml.safe_dump_all(objects))
+    settings = flux_settings(delivered_objects(objects))
+    kustomization = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization"}
+    (tmp_path / "kustomization.yaml").write_text(
+        yaml.safe_dump({**kustomization, "resources": ["serving.yaml"], **settings})
+    )
+    built = subprocess.run(["kubectl", "kustomize", tmp_path], capture_output=True, text=True, check=True).stdout
+    found: list[Any] = list(yaml.safe_load_all(built))
+    assert len(found) == len(objects)
+    assert all(each["metadata"]["annotations"]["kustomize.toolkit.fluxcd.io/ssa"] == "IfNotPresent" for each in found)
+    # But for the annotation, the objects are as they were rendered.
+    assert next(each["spec"] for each in found if each["kind"] == ROLLOUTS.kind) == objects[-1]["spec"]
+
+
+class TestTheCommand:
+    def test_text_is_yaml_to_paste(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["rollout", "ignore-differences", EXAMPLE]) == 0
+        text = capsys.readouterr().out
+        assert text.startswith("# For the `spec` of the Application ")
+        pasted = yaml.safe_load(text)
+        assert pasted["syncPolicy"] == {"syncOptions": ["RespectIgnoreDifferences=true"]}
+        assert ("argoproj.io", "Rollout", "support-llm", "serving") in [
+            (each["group"], each["kind"], each["name"], each["namespace"]) for each in pasted["ignoreDifferences"]
+        ]
+
+    def test_flux_gets_patches(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["rollout", "ignore-differences", EXAMPLE, "--for", "flux", "--output", "yaml"]) == 0
+        targets = [each["target"] for each in yaml.safe_load(capsys.readouterr().out)["patches"]]
+        assert {"group": "argoproj.io", "kind": "Rollout", "name": "support-llm"} in targets
+
+    def test_a_fleet_on_this_machine_has_none(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["rollout", "ignore-differences", str(ROOT / "examples/demo/delivery.yaml")]) == 2
+        assert "the fleet of this delivery is no cluster" in capsys.readouterr().err
