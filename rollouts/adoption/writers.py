@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
 
+from rollouts.adoption.gitops import argo_cd_settings, delivered_objects, flux_settings
 from rollouts.kube.model import MANAGER
 from rollouts.kube.objects import at, labels_of, owns_field, said
-from rollouts.manifests.gitops import argo_cd_settings, delivered_objects, flux_settings
 from rollouts.manifests.ownership import owner_of
 from tidegate.core.model import Json, Value
 from tidegate.core.names import MANAGED_BY_LABEL

@@ -39,7 +39,7 @@ class Told:
 
 def healthy(bed: Bed) -> Told:
     """A healthy version goes to two regions, wave after wave, and back again to the warm one."""
-    model, first = _served(bed, "healthy", waves=[[each] for each in bed.around.clusters])
+    model, first = model_served(bed, "healthy", waves=[[each] for each in bed.around.clusters])
     with model.users():
         second = model.version()
         done = _delivers(model, 0, "delivered")
@@ -92,7 +92,7 @@ def dying(bed: Bed) -> Told:
 
 def aborted(bed: Bed) -> Told:
     """Three deliveries are taken back one after the other; the version before the champion stays warm all the while."""
-    model, first = _served(bed, "aborted", stages=UNGATED)
+    model, first = model_served(bed, "aborted", stages=UNGATED)
     (region,) = model.regions
     with model.users():
         second = model.version()
@@ -114,7 +114,7 @@ def aborted(bed: Bed) -> Told:
 def killed(bed: Bed) -> Told:
     """`kill -9` of tidegate in each step, and `resume` each time; it is delivered in the end."""
     stages = [*UNGATED, {"canary": {"weights": [50], "at_least": "3s", "within": "5m", "gates": ["errors"]}}]
-    model, first = _served(bed, "killed", stages=stages)
+    model, first = model_served(bed, "killed", stages=stages)
     with model.users():
         second = model.version()
         steps, running = model.steps(), model.deliver()
@@ -132,7 +132,7 @@ def killed(bed: Bed) -> Told:
 def interrupted(bed: Bed) -> Told:
     """Ctrl-C in each step: every time all users are back on the champion."""
     stages = [*UNGATED, {"canary": {"weights": [50], "at_least": "3s", "within": "5m", "gates": ["errors"]}}]
-    model, first = _served(bed, "interrupted", stages=stages)
+    model, first = model_served(bed, "interrupted", stages=stages)
     with model.users():
         model.version()
         steps = model.steps()
@@ -148,7 +148,7 @@ def interrupted(bed: Bed) -> Told:
 
 def without_controller(bed: Bed) -> Told:
     """The controller of Rollouts is killed with half of the users on the canary; then a gate fails."""
-    model, first = _served(bed, "without-controller", stages=CANARY)
+    model, first = model_served(bed, "without-controller", stages=CANARY)
     (region,) = model.regions
     with model.users():
         bad = model.version(ttft=0.09)
@@ -170,7 +170,7 @@ def without_controller(bed: Bed) -> Told:
 
 def without_ledger(bed: Bed) -> Told:
     """MLflow stops answering with half of both regions' users on the canary; then a gate fails in one of them."""
-    model, first = _served(bed, "without-ledger", waves=[list(bed.around.clusters)], stages=CANARY)
+    model, first = model_served(bed, "without-ledger", waves=[list(bed.around.clusters)], stages=CANARY)
     with model.users():
         bad = model.version(ttft=0.09)
         running = model.deliver("--output", "json")
@@ -202,7 +202,7 @@ def region_away(bed: Bed) -> Told:
     one, other = bed.around.clusters
     there = bed.around.clusters[other]
     assert there.stop, "that API server must not be stopped"
-    model, first = _served(bed, "region-away", waves=[[one], [other]], stages=CANARY)
+    model, first = model_served(bed, "region-away", waves=[[one], [other]], stages=CANARY)
     with model.users():
         second = model.version()
         running = model.deliver("--output", "json")
@@ -233,7 +233,7 @@ ALONE: dict[str, Callable[[Bed], Told]] = {
 }
 
 
-def _served(
+def model_served(
     bed: Bed, name: str, *, waves: Sequence[Sequence[str]] | None = None, stages: object = None
 ) -> tuple[DeliveredModel, str]:
     """A model whose first version serves every region."""
@@ -261,7 +261,7 @@ def _taken_back(
     ends: tuple[int, str] = (1, "rolled-back"),
     **ways: object,
 ) -> Told:
-    model, first = _served(bed, name, stages=stages)
+    model, first = model_served(bed, name, stages=stages)
     with model.users():
         bad = model.version(**ways)
         done = _delivers(model, *ends)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pipelines.plan.region_objects import rendering
-from rollouts.manifests.gitops import DeliveredObject, delivered_objects
+from rollouts.adoption.gitops import DeliveredObject, delivered_objects
 from rollouts.model import Engine
 from tidegate.app.wiring.specs import on_clusters, read_spec
 

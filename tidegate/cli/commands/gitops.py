@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from rollouts.adoption.gitops import DeliveredObject, argo_cd_settings, flux_settings
 from rollouts.manifests.conventions import GitOpsTool
-from rollouts.manifests.gitops import DeliveredObject, argo_cd_settings, flux_settings
 from tidegate.app.clusters.gitops import objects_of_deliveries
 from tidegate.cli.output import OutputForm, print_data, say
 from tidegate.core.model import Json

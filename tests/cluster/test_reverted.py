@@ -1,0 +1,16 @@
+"""Who writes a region back during a delivery is named, and no request fails."""
+
+from __future__ import annotations
+
+import pytest
+from cluster.reverted import ALONE
+from cluster.telling import Telling
+
+pytestmark = [pytest.mark.timeout(1800), pytest.mark.long]
+
+TOGETHER: dict[str, object] = {}
+
+
+@pytest.mark.parametrize("story", ALONE)
+def test_users_while_others_write_it_back(story: str, tell: Telling) -> None:
+    assert tell(story).users
