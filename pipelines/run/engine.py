@@ -18,8 +18,7 @@ from pipelines.run.context import Context
 from pipelines.run.regions import refuse_others
 from pipelines.run.rollback import arrived, request_rollbacks, roll_back_late_changes, take_back_the_rest, told
 from registry.conventions import ENGINE_SERVING
-from rollouts.errors import FleetError, NotTheCarrier, Overruled
-from rollouts.kube.retry import deadline, is_transient
+from rollouts.errors import FleetError, NotTheCarrier, Overruled, Unreachable
 from tidegate.core.errors import ExitCode, TidegateError, UsageError
 from tidegate.core.threads import call_in_thread
 
@@ -28,8 +27,6 @@ Done = TypeVar("Done")
 STOPPED = "asked to stop before the end"
 SOON_SECONDS = 60.0
 """For regions to be back; one that takes longer holds up nothing else of the ending, and is told as open."""
-ONE_LOOK_SECONDS = 5.0
-"""For a region that is asked why something did not come about."""
 LEAVING_SECONDS = 30.0
 """For steps that were told to stop; what they still request after that is not undone."""
 
@@ -168,7 +165,8 @@ async def _begun_and_done(context: Context, step: PlanStep) -> None:
     except (Overruled, NotTheCarrier) as error:
         raise by_others(str(error)) from error
     except FleetError as error:
-        if not is_transient(error):
+        # A region that does not answer is not asked why: users wait to be taken back.
+        if not isinstance(error, Unreachable):
             await _refuse_taken_away(context, step)
         raise
 
@@ -180,8 +178,7 @@ async def _refuse_taken_away(context: Context, step: PlanStep) -> None:
         Stopped: so it was.
     """
     if step.region is not None:
-        # Users wait to be taken back: whose fault it is must not take long.
-        with suppress(TidegateError), deadline(context.clock, ONE_LOOK_SECONDS):
+        with suppress(TidegateError):
             refuse_others(await context.fleet(step).observe(), context.plan.on_trial)
 
 

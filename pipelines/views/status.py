@@ -52,6 +52,8 @@ class StatusReport:
     fleet: FleetSnapshot
     process: int | None
     """Of the delivery that runs here."""
+    in_production: str | None = None
+    """What serves by the registry's alias, under the name that regions have for it; None when that is not known."""
 
     @property
     def exit_code(self) -> ExitCode:

@@ -101,7 +101,7 @@ class RegionSnapshot:
         """
         if self.rollout is None or not (self.observed or self.unprocessed_change):
             return None
-        asked = _foreign_version(self.rollout, self.stable.version if self.stable else "")
+        asked = foreign_version(self.rollout, self.stable.version if self.stable else "")
         return asked or (_foreign_template(self.rollout, self.revisions) if self.observed else None)
 
     @property
@@ -242,7 +242,7 @@ _TEMPLATE = ("f:spec", "f:template")
 _VERSION_LABEL = (*_TEMPLATE, "f:metadata", "f:labels", f"f:{VERSION}")
 
 
-def _foreign_version(rollout: Json, stable: str) -> ForeignChange | None:
+def foreign_version(rollout: Json, stable: str) -> ForeignChange | None:
     """What somebody else asks for, as `metadata.managedFields` has it; None when it is tidegate's own operation.
 
     Anyone who writes a version takes its label over, alone; one who applies the same shares it (Kubernetes,

@@ -10,17 +10,19 @@ from pathlib import Path
 from pipelines.delivery_lock import holder
 from pipelines.events.spool import SUFFIX
 from pipelines.events.state import DeliveryState, state_of
-from pipelines.ports import Deliveries, Fleet
+from pipelines.ports import Deliveries, Fleet, VersionRegistry
 from pipelines.run.regions import foreign_objects_in
 from pipelines.spec.delivery import Delivery
 from pipelines.state import StateFolder
 from pipelines.views.status import DeliveryStatus, FleetSnapshot, PastDelivery, StatusReport
+from registry.conventions import ENGINE_SERVING
+from registry.model import EngineRecord
 from rollouts.errors import FleetError
 from rollouts.model import CarrierHeartbeat, RegionState
 from tidegate.app.process import note
 from tidegate.app.wiring.fleets import CarriedFleet, FleetsOpener, require_contexts, standing_fleets
 from tidegate.app.wiring.specs import read_delivery
-from tidegate.app.wiring.stores import open_deliveries
+from tidegate.app.wiring.stores import open_deliveries, open_registry
 from tidegate.core.errors import TidegateError
 from tidegate.core.threads import call_in_thread
 
@@ -34,6 +36,16 @@ def read_status(ledgers: Deliveries, model: str, unwritten: Path) -> DeliverySta
     except TidegateError as error:
         return DeliveryStatus(unwritten=unwritten_count(unwritten), unreadable=str(error))
     return DeliveryStatus(last, alive, story, unwritten_count(unwritten))
+
+
+def in_production(registry: VersionRegistry, model: str, alias: str) -> str | None:
+    """Under which name regions serve the version of that alias; None when the registry does not say."""
+    try:
+        version = registry.resolve(model, alias)
+        kept = EngineRecord.kept(registry.tags(version).get(ENGINE_SERVING))
+    except TidegateError:
+        return None
+    return kept.name if kept else version.version
 
 
 def unwritten_count(folder: Path) -> int:
@@ -57,7 +69,8 @@ def status(
     wanted = select(spec)
     require_contexts(spec, wanted)
     delivery = read_status(open_deliveries(state, tracking_uri), spec.model.name, folder.unwritten)
-    return StatusReport(delivery, asyncio.run(_observe(spec, folder, wanted=wanted)), holder(folder.lock))
+    serves = in_production(open_registry(state, tracking_uri), spec.model.name, spec.model.target)
+    return StatusReport(delivery, asyncio.run(_observe(spec, folder, wanted=wanted)), holder(folder.lock), serves)
 
 
 def history(spec_path: Path, state: Path, tracking_uri: str | None, *, last: int) -> list[PastDelivery]:
@@ -71,10 +84,12 @@ async def read_report(spec: Delivery, state: Path, tracking_uri: str | None, ope
     """As `status`, in an event loop of the caller's."""
     folder = StateFolder(state)
 
-    def read() -> DeliveryStatus:
-        return read_status(open_deliveries(state, tracking_uri, spec.path.parent), spec.model.name, folder.unwritten)
+    def read() -> tuple[DeliveryStatus, str | None]:
+        known = read_status(open_deliveries(state, tracking_uri, spec.path.parent), spec.model.name, folder.unwritten)
+        return known, in_production(open_registry(state, tracking_uri), spec.model.name, spec.model.target)
 
-    return StatusReport(await call_in_thread(read), await _observe(spec, folder, open_fleets), holder(folder.lock))
+    delivery, serves = await call_in_thread(read)
+    return StatusReport(delivery, await _observe(spec, folder, open_fleets), holder(folder.lock), serves)
 
 
 async def _observe(

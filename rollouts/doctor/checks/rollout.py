@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 from rollouts.argo.model import Rollout
+from rollouts.cluster.snapshot import foreign_version
 from rollouts.doctor.model import Check, Finding, Severity, Snapshot, of_rollout
 from rollouts.doctor.strategy import ago, canary, gateway_plugins, lags, replicas, routers, routing, services, steps
 from rollouts.kube.objects import at, condition, said, time_at
@@ -161,6 +162,14 @@ def _step(rollout: Json) -> str:
     return f"step {index}/{len(steps(rollout))}"
 
 
+REVERTED = Check(
+    code="reverted-by",
+    severity=Severity.WARNING,
+    cause="somebody else than tidegate wrote the version that the Rollout asks for, such as a GitOps tool that applies "
+    "what is in Git: the next delivery is ended the same way",
+    remediation="`tidegate rollout ignore-differences` prints what keeps Argo CD or Flux from it; for others, take the "
+    "Rollout out of what they apply, and deliver again",
+)
 WEIGHTS_BLIND = Check(
     code="weights-blind",
     severity=Severity.ERROR,
@@ -242,6 +251,13 @@ DEFAULT_DELAY = 30
 """scaleDownDelaySeconds of a Rollout that does not say."""
 WARM_SECONDS = 300
 """Less than this is over before anybody has looked at a promoted version."""
+
+
+@of_rollout
+def reverted(_: Snapshot, rollout: Json) -> Iterator[Finding]:
+    """What is asked for was asked for by tidegate."""
+    if found := foreign_version(rollout, stable=""):
+        yield REVERTED.found(f"{said(rollout)} was written by somebody else", found.reason)
 
 
 @of_rollout
@@ -389,6 +405,7 @@ CHECKS = (
     NO_PROGRESS,
     NOTHING_SERVES,
     NEVER_RUN,
+    REVERTED,
     WEIGHTS_BLIND,
     FIELD_DROPPED,
     COARSE_WEIGHTS,
@@ -408,6 +425,7 @@ INSPECTIONS = (
     degraded,
     moving,
     idle,
+    reverted,
     weights,
     mirrors,
     managed,

@@ -31,7 +31,7 @@ from rollouts.doctor import (
 from rollouts.doctor.gather import required_access
 from rollouts.doctor.queries import metrics_of
 from rollouts.errors import QueryRefused, Unreachable
-from rollouts.kube.model import Resource
+from rollouts.kube.model import MANAGER, Resource
 from rollouts.kube.resources import (
     CONFIG_MAPS,
     LEASES,
@@ -164,20 +164,20 @@ class Region:
             accelerator="nvidia-h200-141gb",
         )
         for body in (*analyses, *self.rendered(release, analyses)):
-            self.put(body)
+            self.put(body, manager=MANAGER)
 
     def rendered(self, release: Release, analyses: Iterable[Json] = ()) -> tuple[Json, ...]:
         """All that tidegate brings for an engine."""
         return render(self.spec, release, analyses=analyses, guard=self.guard)
 
-    def put(self, body: Json) -> None:
+    def put(self, body: Json, *, manager: str = "controller") -> None:
         """Create it, or merge it into what is there."""
         resource, name = resource_of(body), body["metadata"]["name"]
         namespace = body["metadata"].get("namespace")
         if self.cluster.find(resource, name, namespace=namespace) is None:
-            self.cluster.create(resource, body, namespace=namespace)
+            self.cluster.create(resource, body, namespace=namespace, manager=manager)
         elif resource == ROLLOUTS:
-            self.cluster.patch(resource, name, {"spec": body["spec"]}, namespace=namespace)
+            self.cluster.patch(resource, name, {"spec": body["spec"]}, namespace=namespace, manager=manager)
 
     def bring(self, body: Json) -> None:
         """Create it with its status, which an API server drops from what is created."""

@@ -11,10 +11,10 @@ import pytest
 
 from gates.model import GateOutcome, Verdict
 from pipelines.events.state import DeliveryState, GateState, StepState, StepStatus, TimedVerdict
-from pipelines.views.status import DeliveryStatus, PastDelivery, _exit_code
+from pipelines.views.status import DeliveryStatus, FleetSnapshot, PastDelivery, StatusReport, _exit_code
 from registry.errors import StoreUnreachable
 from registry.model import DeliverySummary
-from rollouts.model import CarrierHeartbeat, EngineSet, ForeignObject, RegionPhase, RegionState, Role
+from rollouts.model import CarrierHeartbeat, EngineSet, ForeignChange, ForeignObject, RegionPhase, RegionState, Role
 from tidegate.app.status import read_status
 from tidegate.cli.views.status import (
     _delivery_line,
@@ -25,6 +25,8 @@ from tidegate.cli.views.status import (
     carrier_line,
     history_data,
     history_lines,
+    other_version_lines,
+    status_data,
 )
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -228,3 +230,39 @@ def test_the_history_is_a_table_newest_first() -> None:
 def test_the_history_of_nothing_says_so() -> None:
     assert list(history_lines([])) == ["no delivery yet"]
     assert history_data([]) == []
+
+
+def a_report(region: RegionState, *, alive: bool = False, champion: str | None = "3") -> StatusReport:
+    fleet = FleetSnapshot(regions=[region], silent={}, carried={})
+    return StatusReport(DeliveryStatus(a_delivery(), alive=alive), fleet, process=None, in_production=champion)
+
+
+REVERTED = ForeignChange(
+    version="2", reason="somebody changed Rollout chat: argocd-controller at 12:00:00 UTC asks for version 2"
+)
+
+
+@pytest.mark.parametrize(
+    ("stable", "foreign", "alive", "champion", "line"),
+    [
+        ("3", None, False, "3", None),
+        ("2", None, False, "3", "users are on version 2, and the registry says version 3"),
+        ("2", REVERTED, False, "3", f"users are on version 2, and the registry says version 3: {REVERTED.reason}"),
+        # What is asked for and does not serve yet.
+        ("3", REVERTED, False, "3", REVERTED.reason),
+        # Whoever applied the champion by hand took nothing away.
+        ("2", REVERTED, False, "2", None),
+        # While a delivery is under way regions have its version, or the champion still.
+        ("3", None, True, "2", None),
+        ("2", None, True, "2", None),
+        ("2", REVERTED, True, "1", f"users are on version 2, and the registry says version 1: {REVERTED.reason}"),
+        ("2", None, False, None, None),
+    ],
+)
+def test_a_region_that_serves_something_else_than_the_registry_says_is_told(
+    stable: str, foreign: ForeignChange | None, alive: bool, champion: str | None, line: str | None
+) -> None:
+    region = a_region(stable=an_arm(Role.STABLE, stable), foreign_change=foreign)
+    told = list(other_version_lines(region, a_report(region, alive=alive, champion=champion)))
+    assert told == ([f"eu-west-1: {line}"] if line else [])
+    assert status_data(a_report(region, champion=champion))["in_production"] == champion

@@ -22,6 +22,8 @@ def status_lines(report: StatusReport, now: datetime) -> Iterator[str]:
     yield _first_line(report.delivery)
     yield from _record_lines(report.delivery)
     yield from _lines(report.fleet, now)
+    for region in report.fleet.regions:
+        yield from other_version_lines(region, report)
 
 
 def status_data(report: StatusReport) -> dict[str, object]:
@@ -37,6 +39,7 @@ def status_data(report: StatusReport) -> dict[str, object]:
         "unwritten": delivery.unwritten,
         "unreadable": delivery.unreadable,
         "process": report.process,
+        "in_production": report.in_production,
         "regions": [region_data(region) for region in fleet.regions],
         "carried": {region: each.model_dump(mode="json") for region, each in fleet.carried.items()},
         "silent": fleet.silent,
@@ -159,6 +162,18 @@ def _region_line(region: RegionState) -> str:
     nothing = "" if region.phase is RegionPhase.UNKNOWN else ", empty"
     served = f", {', '.join(arms)}" if arms else nothing
     return f"{region.region}: {region.phase}{served}{traffic}, at {region.entry}{problem}"
+
+
+def other_version_lines(region: RegionState, report: StatusReport) -> Iterator[str]:
+    """That its users are not on what the registry says, or that somebody else asks for something, and who."""
+    champion, delivery, foreign = report.in_production, report.delivery, region.foreign_change
+    expected = {champion, delivery.last.version if delivery.last and delivery.alive else champion}
+    who = foreign.reason if foreign and foreign.version not in expected else ""
+    if champion and region.stable and region.stable.version not in expected:
+        told = f"users are on version {region.stable.version}, and the registry says version {champion}"
+        yield f"{region.region}: {told}" + (f": {who or foreign.reason}" if foreign else "")
+    elif who:
+        yield f"{region.region}: {who}"
 
 
 def _unattended_lines(region: RegionState) -> list[str]:
