@@ -41,7 +41,7 @@ def three_way(last: Json, wanted: Json, live: Json) -> Json:
     """What is wanted and is not so, and what was said last and is not wanted any more; fields of others stay."""
     set_ = _without_nulls(merge_patch(live, wanted))
     gone = _nulls_only(merge_patch(last, wanted))
-    return merged(set_, gone) if not gone else _joined(set_, gone)
+    return _joined(set_, gone)
 
 
 def _without_nulls(patch: Json) -> Json:
