@@ -214,7 +214,7 @@ def _name(body: Json) -> str:
 
 
 class Unserved:
-    """Watches a cluster: when users are led to a Service without a ready pod, whoever brings that about."""
+    """Watches a cluster: when users are led to a Service without a ready pod, no matter who brings that about."""
 
     def __init__(self, cluster: FakeCluster, ready: Callable[[str], int]) -> None:
         """`ready` counts the ready pods behind a Service."""

@@ -250,7 +250,7 @@ REVERTED = ForeignChange(
         ("2", REVERTED, False, "3", f"users are on version 2, and the registry says version 3: {REVERTED.reason}"),
         # What is asked for and does not serve yet.
         ("3", REVERTED, False, "3", REVERTED.reason),
-        # Whoever applied the champion by hand took nothing away.
+        # Anyone who applied the champion by hand took nothing away.
         ("2", REVERTED, False, "2", None),
         # While a delivery is under way regions have its version, or the champion still.
         ("3", None, True, "2", None),

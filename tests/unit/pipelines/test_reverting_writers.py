@@ -69,7 +69,7 @@ MOMENTS = {
 
 @pytest.mark.parametrize("moment", MOMENTS)
 @pytest.mark.parametrize("who", WRITERS)
-async def test_whoever_writes_it_back_is_named(who: str, moment: str, tmp_path: Path) -> None:
+async def test_the_one_who_writes_it_back_is_named(who: str, moment: str, tmp_path: Path) -> None:
     world = ClusterWorld(tmp_path, demo_on_clusters((REGION,)))
     region = world.regions[REGION]
     await region.fleet.deploy(an_image(CHAMPION))
@@ -97,7 +97,7 @@ async def test_whoever_writes_it_back_is_named(who: str, moment: str, tmp_path: 
     assert CHALLENGER not in {each.version for each in (state.stable, state.canary) if each}
 
 
-async def test_one_that_comes_after_the_last_look_is_named_by_whoever_looks_next(tmp_path: Path) -> None:
+async def test_one_that_comes_after_the_last_look_is_named_by_the_next_look(tmp_path: Path) -> None:
     world = ClusterWorld(tmp_path, demo_on_clusters((REGION,)))
     region = world.regions[REGION]
     world.when("finalize", "done", lambda: _kubectl(region))
