@@ -81,7 +81,10 @@ def refuse_other_engine(snapshot: RegionSnapshot, engine: Engine) -> None:
     """
     if snapshot.asked[0] == engine.version and not _is_asked(snapshot, engine):
         who = last_writer(snapshot.rollout or {"metadata": {}}) or "somebody"
-        raise Overruled(f"{who} changed Rollout {snapshot.argo.name}: version {engine.version} runs {_image(snapshot)}")
+        raise Overruled(
+            f"{who} changed Rollout {snapshot.argo.name}: version {engine.version} runs {_image(snapshot)}",
+            hint="let one of the two own the Rollout: `tidegate rollout ignore-differences`",
+        )
 
 
 def _is_asked(snapshot: RegionSnapshot, engine: Engine) -> bool:
