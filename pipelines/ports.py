@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Protocol
 
-from registry.model import AdoptionProgress, DeliverySummary, EngineRecord, ModelVersion
+from registry.model import SERVING, AdoptionProgress, DeliverySummary, EngineRecord, ModelVersion, ServingAliases
 from registry.model import Event as Event  # noqa: PLC0414  # re-exported: a part of the port Ledger
 from rollouts.model import Engine, RegionState
 from tidegate.core.model import Value
@@ -56,11 +56,11 @@ class Registry(Protocol):
         """The addresses below which a plain GET brings each of the version's files; empty when there is none."""
         ...
 
-    def promote(self, version: ModelVersion) -> None:
+    def promote(self, version: ModelVersion, names: ServingAliases = SERVING) -> None:
         """Champion becomes previous, this version champion, challenger goes."""
         ...
 
-    def reinstate(self, version: ModelVersion) -> None:
+    def reinstate(self, version: ModelVersion, names: ServingAliases = SERVING) -> None:
         """Make the version champion again; previous is the one before it, where that is known."""
         ...
 

@@ -8,6 +8,9 @@ from collections.abc import Mapping
 from tidegate.core.errors import UsageError
 
 _URI = re.compile(r"models:/(?P<name>[^/@]+)(?:/(?P<version>\d+)|@(?P<alias>[^/@]+))")
+_STAGED = re.compile(r"(?:models:/(?P<name>[^/@]+)/)?(?P<stage>production|staging|archived|none)", re.IGNORECASE)
+_ALIAS = re.compile(r"[\w-]{1,255}")
+_RESERVED = re.compile(r"latest|v\d+", re.IGNORECASE)
 
 DIGEST = "tidegate.digest"
 """Of a model version: one SHA-256 over all its files, as `registry.model_files.whole_digest` makes it."""
@@ -81,6 +84,21 @@ def in_filter(name: str) -> str:
     return f"'{name}'"
 
 
+def stage_of(text: str) -> str | None:
+    """The stage, in lower case, that a name or `models:/NAME/STAGE` is of in MLflow; None when it is none."""
+    found = _STAGED.fullmatch(text)
+    return found["stage"].lower() if found else None
+
+
+def alias_problem(name: str) -> str | None:
+    """Why MLflow takes no alias of that name; None when it does."""
+    if not _ALIAS.fullmatch(name):
+        return "no name of an alias, which has letters, digits, - and _"
+    if _RESERVED.fullmatch(name) or name.isdecimal():
+        return "a name that MLflow keeps for versions"
+    return None
+
+
 def runs_filter(tags: Mapping[str, str], status: str | None) -> str:
     """Runs with all these tags, and of that status, as MLflow's filters say it.
 
@@ -98,6 +116,11 @@ def name_and_reference(uri: str) -> tuple[str, str]:
         UsageError: it is neither.
     """
     found = _URI.fullmatch(uri)
+    if found is None and (stage := stage_of(uri)):
+        raise UsageError(
+            f"`{uri}` names a version by its stage, and MLflow's stages are not read",
+            hint=f"`tidegate model alias NAME VERSION {stage}` gives it an alias; write models:/NAME@{stage}",
+        )
     if found is None:
         raise UsageError(f"`{uri}` names no model version", hint="write models:/NAME/VERSION or models:/NAME@ALIAS")
     return found["name"], found["version"] or found["alias"]

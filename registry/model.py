@@ -11,6 +11,7 @@ from pydantic import AfterValidator, Field, JsonValue, ValidationError
 
 from tidegate.core.errors import UsageError
 from tidegate.core.model import Value
+from tidegate.core.text import redacted
 
 
 def _inside(path: str) -> str:
@@ -35,6 +36,17 @@ class Alias(StrEnum):
     """To be delivered next."""
     PREVIOUS = "previous"
     """The champion before this one: what `tidegate rollback --to previous` goes back to."""
+
+
+class ServingAliases(Value):
+    """How a team calls the version in production, and the one before it."""
+
+    champion: str = Alias.CHAMPION.value
+    previous: str = Alias.PREVIOUS.value
+
+
+SERVING = ServingAliases()
+"""Names of those who chose none."""
 
 
 class ModelVersion(Value):
@@ -242,17 +254,64 @@ class StoredObject(Value):
     """Another one after each write, as the container says it: an entity tag, or a generation."""
 
 
+class NewVersion(Value):
+    """What becomes the next version of a registered model."""
+
+    name: str
+    source: str
+    """Where its files are: `models:/ID` of a logged model, `runs:/ID/PATH`, or the address of artifacts."""
+    logged: str = ""
+    """The id of the logged model, where the store that keeps the version has it."""
+    run: str = ""
+    """The id of the run that logged it, where that is known."""
+    tags: Mapping[str, str]
+    description: str | None = None
+
+
+class MlflowAddresses(Value):
+    """The MLflow stores of one process: often it is the same one twice."""
+
+    tracking: str
+    """Of runs, which deliveries are, and of artifacts."""
+    registry: str
+    """Of model versions and their aliases."""
+
+    @property
+    def are_two(self) -> bool:
+        """Whether versions are kept elsewhere than runs."""
+        return self.tracking != self.registry
+
+    @property
+    def shown(self) -> MlflowAddresses:
+        """Without a name and password."""
+        return MlflowAddresses(tracking=redacted(self.tracking), registry=redacted(self.registry))
+
+    def __str__(self) -> str:
+        shown = self.shown
+        if not self.are_two:
+            return f"MLflow: {shown.tracking}"
+        return f"MLflow: runs and artifacts in {shown.tracking}, model versions in {shown.registry}"
+
+
 class PendingVersion(Value):
-    """A logged model of MLflow whose files are on their way."""
+    """A logged model of MLflow, or a folder of a run, whose files are on their way."""
 
     id: str
+    """Of the logged model, or of the run."""
+    run_folder: str = ""
+    """Of the run's artifacts; empty for a logged model."""
     artifacts: str
     """The address of its artifacts."""
 
     @property
     def source(self) -> str:
         """As the version that it becomes names it."""
-        return f"models:/{self.id}"
+        return f"runs:/{self.id}/{self.run_folder}" if self.run_folder else f"models:/{self.id}"
+
+    def becoming(self, name: str, tags: Mapping[str, str], description: str | None) -> NewVersion:
+        """The next version of that model."""
+        known = {"run": self.id} if self.run_folder else {"logged": self.id}
+        return NewVersion(name=name, source=self.source, tags=tags, description=description, **known)
 
 
 class ModelLayout(Value):
@@ -295,30 +354,42 @@ Move = tuple[str, str | None]
 """An alias and the number of the version it points at from now on; None takes the alias away."""
 
 
-def promoted(version: str, aliases: Mapping[str, str], replaced: str | None, registered: Collection[str]) -> list[Move]:
+def promoted(
+    version: str,
+    aliases: Mapping[str, str],
+    replaced: str | None,
+    registered: Collection[str],
+    names: ServingAliases = SERVING,
+) -> list[Move]:
     """What to write, in this order, when `version` becomes champion and the champion previous.
 
     `replaced` is what is noted on the version: the champion that it took over from, which is written before any
     of this. So it may be repeated after a crash at any point; the challenger goes last, because it is what
-    says that work is left.
+    says that work is left. Another alias that asked for it is a team's own, and stays where they put it.
     """
-    moves = list(_succeed(version, aliases, replaced, registered))
-    if aliases.get(Alias.CHALLENGER) == version:
+    moves = list(_succeed(version, aliases, replaced, registered, names))
+    if aliases.get(Alias.CHALLENGER) == version and Alias.CHALLENGER not in (names.champion, names.previous):
         moves.append((Alias.CHALLENGER, None))
     return moves
 
 
-def taken_over_from(version: str, aliases: Mapping[str, str], replaced: str | None) -> str | None:
+def taken_over_from(
+    version: str, aliases: Mapping[str, str], replaced: str | None, names: ServingAliases = SERVING
+) -> str | None:
     """The champion that `version` takes over from when it is promoted now; once it is champion itself, as noted."""
-    champion = aliases.get(Alias.CHAMPION)
+    champion = aliases.get(names.champion)
     return replaced if champion in (None, version) else champion
 
 
 def reinstated(
-    version: str, aliases: Mapping[str, str], replaced: str | None, registered: Collection[str]
+    version: str,
+    aliases: Mapping[str, str],
+    replaced: str | None,
+    registered: Collection[str],
+    names: ServingAliases = SERVING,
 ) -> list[Move]:
     """What to write, in this order, when users went back to `version`. `replaced` as for `promoted`."""
-    return list(_succeed(version, aliases, replaced, registered))
+    return list(_succeed(version, aliases, replaced, registered, names))
 
 
 def pointed(alias: str, version: str, aliases: Mapping[str, str]) -> list[Move]:
@@ -337,16 +408,20 @@ def pointed(alias: str, version: str, aliases: Mapping[str, str]) -> list[Move]:
 
 
 def _succeed(
-    version: str, aliases: Mapping[str, str], replaced: str | None, registered: Collection[str]
+    version: str,
+    aliases: Mapping[str, str],
+    replaced: str | None,
+    registered: Collection[str],
+    names: ServingAliases,
 ) -> Iterator[Move]:
-    champion, previous = aliases.get(Alias.CHAMPION), aliases.get(Alias.PREVIOUS)
+    champion, previous = aliases.get(names.champion), aliases.get(names.previous)
     # Of one that stays champion nothing may be noted, as when somebody set the aliases by hand.
     known = (replaced, previous if champion == version else None)
     wanted = next((each for each in known if each in registered and each != version), None)
     # A `previous` of before must not be where a rollback goes to when this dies in the middle.
     if previous not in (None, wanted):
-        yield Alias.PREVIOUS, None
+        yield names.previous, None
     if champion != version:
-        yield Alias.CHAMPION, version
+        yield names.champion, version
     if wanted not in (None, previous):
-        yield Alias.PREVIOUS, wanted
+        yield names.previous, wanted

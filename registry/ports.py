@@ -9,7 +9,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from registry.model import PendingVersion, StoredMetric, StoredModel, StoredObject, StoredRun, StoredVersion
+from registry.model import (
+    NewVersion,
+    PendingVersion,
+    StoredMetric,
+    StoredModel,
+    StoredObject,
+    StoredRun,
+    StoredVersion,
+)
 
 
 class RunStore(Protocol):
@@ -136,6 +144,10 @@ class ModelStore(ModelCatalogue, Protocol):
 
     def tag_version(self, name: str, version: str, key: str, value: str | None) -> None:
         """Write a tag on a version; None takes it away."""
+        ...
+
+    def add_version(self, new: NewVersion) -> str:
+        """Make it the next version of the registered model, which is made when there is none; returns its number."""
         ...
 
 

@@ -37,7 +37,7 @@ from pipelines.events.writer import StoreSilence, Writer, WriterLimits
 from pipelines.model import Ending, Left, Plan, PlanStep, Result
 from pipelines.ports import Ledger, Listener, Registry
 from registry.errors import DeliveryLost, StoreUnreachable
-from registry.model import Event, EventKind, ModelVersion
+from registry.model import SERVING, Event, EventKind, ModelVersion, ServingAliases
 from rollouts.model import RegionState
 from tidegate.core.clock import Clock
 from tidegate.core.durations import format_duration
@@ -237,9 +237,9 @@ class Journal:
         event = self._noted("the version could not be marked")
         self._put(TagsEntry(version=version, tags=tags), event)
 
-    def reinstate(self, version: ModelVersion) -> None:
+    def reinstate(self, version: ModelVersion, names: ServingAliases = SERVING) -> None:
         """Make the version champion again, when its turn comes."""
-        self._put(AliasEntry(version=version), self._noted("the aliases may be wrong"))
+        self._put(AliasEntry(version=version, names=names), self._noted("the aliases may be wrong"))
 
     async def insist(self, call: Callable[[], None]) -> None:
         """Let the ledger's thread call the store, again while it is silent; the call states what shall hold.

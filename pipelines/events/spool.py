@@ -14,7 +14,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from pipelines.ports import Ledger, Registry
 from registry.errors import StoreRefused, StoreUnreachable, UnknownDelivery
-from registry.model import DeliverySummary, Event, ModelVersion
+from registry.model import SERVING, DeliverySummary, Event, ModelVersion, ServingAliases
 from tidegate.core.errors import TidegateError
 from tidegate.core.files import lock_open_file
 from tidegate.core.model import Value
@@ -56,6 +56,7 @@ class AliasEntry(Value):
 
     kind: Literal["reinstated"] = "reinstated"
     version: ModelVersion
+    names: ServingAliases = SERVING
 
 
 class ClosingEntry(Value):
@@ -87,8 +88,8 @@ def write_entry(entry: Entry, ledger: Ledger, registry: Registry | None, *, agai
             ledger.attach(path, folder=folder)
         case TagsEntry(version=version, tags=tags) if registry:
             registry.mark(version, tags)
-        case AliasEntry(version=version) if registry:
-            registry.reinstate(version)
+        case AliasEntry(version=version, names=names) if registry:
+            registry.reinstate(version, names)
         case ClosingEntry(outcome=outcome, reason=reason):
             ledger.close(outcome, reason)
         case _:

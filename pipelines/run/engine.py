@@ -189,7 +189,7 @@ def _undo_promotion(context: Context) -> None:
         plan = context.plan
         if plan.is_engine_change and plan.champion_engine:
             context.journal.mark(plan.champion, {ENGINE_SERVING: plan.champion_engine.json_text})
-        context.journal.reinstate(plan.champion)
+        context.journal.reinstate(plan.champion, context.spec.model.serving)
 
 
 async def abort(

@@ -35,6 +35,7 @@ from pipelines.spec.approvals import (
     Weight,
     approval_conflicts,
 )
+from pipelines.spec.model_reference import ModelReference
 from pipelines.spec.sections import IN_CLUSTERS, ON_THIS_MACHINE, MetricsSpec, NotifySpec, PatienceSpec
 from pipelines.spec.slo_gates import slo_conflicts
 from pipelines.spec.workflow import WorkflowSpec, workflow_conflicts
@@ -72,14 +73,6 @@ class Metadata(SpecModel):
     """Whose delivery this is."""
 
     name: Name
-
-
-class ModelReference(SpecModel):
-    """Which model version moves, and what it becomes: both are MLflow aliases."""
-
-    name: str = Field(pattern=r"""^[^'"`\\/:\x00-\x1f]+$""")
-    origin: str = Field(default="challenger", alias="from", min_length=1)
-    target: Literal["champion"] = Field(default="champion", alias="to")
 
 
 OfflineGate = Annotated[str, *gate_of_stage("offline")]

@@ -15,8 +15,9 @@ from registry.adapters.local_artifacts import copy_file, list_files
 from registry.adapters.mlflow_library import SQLITE, LibraryStore
 from registry.adapters.mlflow_sqlite import NotReadHere, Tables, here_or_by_library, read
 from registry.adapters.mlflow_sqlite_writes import write
+from registry.conventions import alias_problem
 from registry.errors import StoreUnreachable
-from registry.model import Alias, StoredModel, StoredRun, StoredVersion
+from registry.model import StoredModel, StoredRun, StoredVersion
 from tidegate.core.text import redacted
 
 WORKSPACES = "MLFLOW_ENABLE_WORKSPACES"
@@ -73,7 +74,7 @@ class FileStore(LibraryStore):
     def set_alias(self, name: str, alias: str, version: str | None) -> None:
         def here() -> None:
             # Of other names MLflow refuses some.
-            if alias not in set(Alias):
+            if alias_problem(alias):
                 raise NotReadHere(alias)
             if version is None:
                 write(self._path, lambda tables: tables.take_away(name, alias))

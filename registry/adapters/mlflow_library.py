@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from registry.adapters.mlflow_address import TIMEOUT, TRANSFER_SECONDS, is_server
 from registry.conventions import in_filter, runs_filter
 from registry.errors import RegistryError, StoreUnreachable
-from registry.model import StoredMetric, StoredModel, StoredRun, StoredVersion
+from registry.model import NewVersion, StoredMetric, StoredModel, StoredRun, StoredVersion
 from tidegate.core.errors import without_credentials
 from tidegate.core.text import redacted
 
@@ -189,6 +189,10 @@ class LibraryStore:
             else:
                 self._client.set_model_version_tag(name, version, key, value)
 
+    def add_version(self, new: NewVersion) -> str:
+        with store_errors(self._uri):
+            return create_version(self._client, new)
+
     def address(self, name: str, version: str) -> str:
         with store_errors(self._uri):
             return str(self._client.get_model_version_download_uri(name, version))
@@ -245,6 +249,28 @@ def experiment_id(client: MlflowClient, name: str) -> str:
     if found is None or found.lifecycle_stage != "active":
         raise RegistryError(f"MLflow experiment {name} is deleted", hint="restore it in MLflow, or purge it")
     return str(found.experiment_id)
+
+
+def create_version(client: MlflowClient, new: NewVersion) -> str:
+    """The next version of a registered model, which is made when there is none; returns its number."""
+    from mlflow.exceptions import MlflowException
+
+    try:
+        client.create_registered_model(new.name)
+    except MlflowException as error:
+        # Every version but the first finds its model there.
+        if error.error_code != "RESOURCE_ALREADY_EXISTS":
+            raise
+    with as_global_store(client.tracking_uri):
+        made = client.create_model_version(
+            new.name,
+            new.source,
+            run_id=new.run or None,
+            tags=dict(new.tags),
+            description=new.description,
+            model_id=new.logged or None,
+        )
+    return str(made.version)
 
 
 @contextmanager

@@ -13,12 +13,14 @@ from registry.adapters.mlflow_address import ARTIFACTS_API, PROXIED, is_server
 from registry.adapters.mlflow_store import Store, open_store
 from registry.adapters.registering.log import log_version
 from registry.adapters.version_files.adopt import adopt, fetch, survey
-from registry.conventions import DIGEST, MODEL_FOLDER, REPLACED
+from registry.conventions import DIGEST, MODEL_FOLDER, REPLACED, stage_of
 from registry.errors import DigestMismatch, NotAdopted, UnknownAlias, UnknownModel, UnknownVersion
 from registry.model import (
+    SERVING,
     AdoptionProgress,
     ModelVersion,
     Move,
+    ServingAliases,
     StoredModel,
     StoredVersion,
     pointed,
@@ -36,15 +38,18 @@ MOST_NAMES = 10
 
 
 class MlflowRegistry:
-    """The registry of one MLflow tracking store."""
+    """Model versions and aliases, with the files that runs logged."""
 
-    def __init__(self, tracking_uri: str) -> None:
-        """`tracking_uri` is any that MLflow takes; `embedded_uri(state)` names the one on this machine."""
-        self._uri = tracking_uri
+    def __init__(self, tracking_uri: str, registry_uri: str | None = None) -> None:
+        """`tracking_uri` is any that MLflow takes; `embedded_uri(state)` names the one on this machine.
+
+        `registry_uri` is that of the store with the versions, where it is another one.
+        """
+        self._uri, self._registry_uri = tracking_uri, registry_uri or tracking_uri
 
     @cached_property
     def _store(self) -> Store:
-        return open_store(self._uri)
+        return open_store(self._uri, self._registry_uri)
 
     def resolve(self, name: str, reference: str) -> ModelVersion:
         """The version behind an alias or a number.
@@ -152,23 +157,23 @@ class MlflowRegistry:
         model, found = self._found(name, version)
         self._move(name, pointed(alias, found.version, model.aliases))
 
-    def promote(self, version: ModelVersion) -> None:
+    def promote(self, version: ModelVersion, names: ServingAliases = SERVING) -> None:
         """Champion becomes previous, this version champion, and it is no longer challenger.
 
         MLflow moves one alias at a time, so this may be repeated after a crash at any point.
         """
         model, versions = self._read(version.name)
         aliases, noted = model.aliases, _replaced(version, versions)
-        replaced = taken_over_from(version.version, aliases, noted)
+        replaced = taken_over_from(version.version, aliases, noted, names)
         if replaced is not None and replaced != noted:
             self.mark(version, {REPLACED: replaced})
-        self._move(version.name, promoted(version.version, aliases, replaced, _registered(versions)))
+        self._move(version.name, promoted(version.version, aliases, replaced, _registered(versions), names))
 
-    def reinstate(self, version: ModelVersion) -> None:
+    def reinstate(self, version: ModelVersion, names: ServingAliases = SERVING) -> None:
         """Make the version champion again, as after a rollback; previous is the one before it, where that is known."""
         model, versions = self._read(version.name)
         replaced = _replaced(version, versions)
-        self._move(version.name, reinstated(version.version, model.aliases, replaced, _registered(versions)))
+        self._move(version.name, reinstated(version.version, model.aliases, replaced, _registered(versions), names))
 
     def _move(self, name: str, moves: Iterable[Move]) -> None:
         for alias, version in moves:
@@ -184,7 +189,7 @@ class MlflowRegistry:
         found = self._store.models.version(version.name, version.version)
         if found is None:
             raise UnknownVersion(
-                f"{version.uri} is no longer in {redacted(self._uri)}",
+                f"{version.uri} is no longer in {redacted(self._registry_uri)}",
                 hint="register it again, or name a version that is there: `tidegate model list`",
             )
         return dict(found.tags)
@@ -220,7 +225,7 @@ class MlflowRegistry:
 
     def location(self, version: ModelVersion) -> str:
         """Where MLflow keeps the version's files: `mlflow-artifacts:/...` when it hands them out itself."""
-        return self._store.models.address(version.name, version.version)
+        return self._store.place(version.name, version.version)
 
     def source(self, version: ModelVersion) -> str:
         """The addresses below which a plain GET brings each of the version's files; empty when there is none.
@@ -256,8 +261,9 @@ class MlflowRegistry:
         if model is None:
             near = models.names_like(_first_word(name), MOST_NAMES) or models.names_like("", MOST_NAMES)
             raise UnknownModel(
-                f"models:/{name}: no such model in {redacted(self._uri)}, which has {_some(near)}",
-                hint="another store: --tracking-uri or MLFLOW_TRACKING_URI; a first version: `tidegate model register`",
+                f"models:/{name}: no such model in {redacted(self._registry_uri)}, which has {_some(near)}",
+                hint="another store: --tracking-uri, MLFLOW_TRACKING_URI or MLFLOW_REGISTRY_URI; "
+                "a first version: `tidegate model register`",
             )
         return model
 
@@ -316,5 +322,6 @@ def _unknown_alias(name: str, alias: str, model: StoredModel) -> UnknownAlias:
     there = ", ".join(f"{known} ({number})" for known, number in sorted(model.aliases.items()))
     return UnknownAlias(
         f"models:/{name}@{alias}: no version has this alias; {'there are ' + there if there else 'there are none yet'}",
-        hint=f"set it: tidegate model alias {name} VERSION {alias}",
+        hint=f"set it: tidegate model alias {name} VERSION {alias}"
+        + ("; MLflow's stages, of which this is one, are not read" if stage_of(alias) else ""),
     )

@@ -11,7 +11,7 @@ from registry.adapters.mlflow_address import API, ARTIFACTS_API, root_on
 from registry.adapters.mlflow_http import MlflowServer
 from registry.conventions import in_filter, runs_filter
 from registry.errors import RegistryError, StoreRefused
-from registry.model import StoredMetric, StoredModel, StoredRun, StoredVersion
+from registry.model import NewVersion, StoredMetric, StoredModel, StoredRun, StoredVersion
 from registry.ports import ArtifactStore
 
 NOT_FOUND = "RESOURCE_DOES_NOT_EXIST"
@@ -162,9 +162,26 @@ class RestModels:
         else:
             self._server.send("POST", f"{API}/model-versions/set-tag", said | {"value": value})
 
+    def add_version(self, new: NewVersion) -> str:
+        self._make_model(new.name)
+        said = {"model_id": new.logged, "run_id": new.run, "description": new.description}
+        body = {"name": new.name, "source": new.source, "tags": key_value_pairs(new.tags)}
+        body |= {key: value for key, value in said.items() if value}
+        # Carried out twice it would be two versions.
+        made = self._server.send("POST", f"{API}/model-versions/create", body, may_repeat=False)
+        return str(made["model_version"]["version"])
+
     def address(self, name: str, version: str) -> str:
         query = {"name": name, "version": version}
         return str(self._server.get(f"{API}/model-versions/get-download-uri", query)["artifact_uri"])
+
+    def _make_model(self, name: str) -> None:
+        try:
+            self._server.send("POST", f"{API}/registered-models/create", {"name": name})
+        except StoreRefused as error:
+            # Every version but the first finds its model there.
+            if error.code != EXISTS:
+                raise
 
     def _pages(self, path: str, key: str, query: Mapping[str, str]) -> Iterator[dict[str, Any]]:
         token: str | None = None

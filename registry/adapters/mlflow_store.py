@@ -3,29 +3,53 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from registry.adapters.mlflow_address import access_to, asked_by_rest
 from registry.adapters.mlflow_file import FileStore, is_read_here
 from registry.adapters.mlflow_library import SQLITE, LibraryStore
+from registry.adapters.registering.elsewhere import VersionsElsewhere
 from registry.adapters.registering.file import FileVersions
 from registry.adapters.registering.library import LibraryVersions
 from registry.adapters.version_files.anywhere import FilesAnywhere, ObjectArtifacts, ObjectVersions
 from registry.adapters.version_files.library import LibraryFiles
+from registry.errors import UnfitModel
+from registry.model import MlflowAddresses
 from registry.ports import ArtifactFiles, ArtifactStore, ModelStore, RunStore, VersionLog
+from tidegate.core.text import redacted
 
 
 @dataclass(frozen=True)
 class Store:
-    """One MLflow store."""
+    """MLflow, as one process sees it."""
 
-    uri: str
+    at: MlflowAddresses
     runs: RunStore
     artifacts: ArtifactStore
     models: ModelStore
     files: ArtifactFiles
     log: VersionLog
+
+    def place(self, name: str, version: str) -> str:
+        """The address of a version's files; it may be known by the run that logged them.
+
+        Raises:
+            UnfitModel: that run is gone.
+        """
+        address = self.models.address(name, version)
+        parts = urlsplit(address)
+        if parts.scheme != "runs":
+            return address
+        number, _, path = (parts.netloc + parts.path).strip("/").partition("/")
+        run = self.runs.run(number)
+        if run is None:
+            raise UnfitModel(
+                f"models:/{name}/{version}: run {number} logged its files, and is not in {redacted(self.at.tracking)}",
+                hint="check the tracking URI: MLFLOW_TRACKING_URI",
+            )
+        return f"{run.artifacts.rstrip('/')}/{path}".rstrip("/")
 
 
 def embedded_uri(state: Path) -> str:
@@ -33,20 +57,35 @@ def embedded_uri(state: Path) -> str:
     return f"{SQLITE}{state.absolute() / 'mlflow.db'}"
 
 
-def open_store(tracking_uri: str) -> Store:
+def open_store(tracking_uri: str, registry_uri: str | None = None) -> Store:
     """That store; nothing is asked yet.
+
+    Args:
+        tracking_uri: of runs and artifacts.
+        registry_uri: of model versions, where another store keeps them.
 
     Raises:
         UsageError: the environment says something about it that cannot be.
     """
+    tracking = _opened(tracking_uri)
+    if registry_uri in (None, tracking_uri):
+        return tracking
+    registry = _opened(registry_uri)
+    at = MlflowAddresses(tracking=tracking_uri, registry=registry_uri)
+    log = VersionsElsewhere(tracking.runs, tracking.artifacts, registry.models)
+    return replace(tracking, at=at, models=registry.models, log=log)
+
+
+def _opened(tracking_uri: str) -> Store:
     if asked_by_rest(tracking_uri, os.environ):
         return _by_rest(tracking_uri)
+    at = MlflowAddresses(tracking=tracking_uri, registry=tracking_uri)
     files, log = _anywhere(tracking_uri), LibraryVersions(tracking_uri)
     if is_read_here(tracking_uri, os.environ):
         file = FileStore(tracking_uri)
-        return Store(tracking_uri, file, file, file, files, FileVersions(tracking_uri, log))
+        return Store(at, file, file, file, files, FileVersions(tracking_uri, log))
     library = LibraryStore(tracking_uri)
-    return Store(tracking_uri, library, library, library, files, log)
+    return Store(at, library, library, library, files, log)
 
 
 def _by_rest(tracking_uri: str) -> Store:
@@ -59,7 +98,7 @@ def _by_rest(tracking_uri: str) -> Store:
     server = MlflowServer(access_to(tracking_uri, os.environ, Path.home()))
     anywhere = _anywhere(tracking_uri)
     return Store(
-        tracking_uri,
+        MlflowAddresses(tracking=tracking_uri, registry=tracking_uri),
         RestRuns(server),
         ProxiedArtifacts(server, ObjectArtifacts(anywhere, LibraryStore(tracking_uri))),
         RestModels(server),

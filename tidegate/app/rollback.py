@@ -116,7 +116,7 @@ async def take_back(options: RollbackOptions) -> RollbackOutcome:
         watched = await stack.enter_async_context(open_fleets(spec, state, patience=PATIENCE))
         fleets = {region: running[region] for region in _selected_regions(options, spec)}
         limit = spec.patience.call.total_seconds()
-        ledger = RollbackLedger(spec.model.name, state.root, options.tracking_uri, limit)
+        ledger = RollbackLedger(spec.model.name, state.root, options.tracking_uri, spec.model.serving, limit)
 
         async def start_again(fleet: Fleet, version: str) -> Engine:
             return await engine_before(fleet, version, options, ledger)
@@ -440,7 +440,7 @@ async def _previous_alias(rollback: Rollback, states: Mapping[str, RegionState])
     try:
         return await rollback.records.previous()
     except OutsideError as error:
-        note(f"MLflow was asked for the alias `previous`: {error}")
+        note(f"MLflow was asked for the alias `{rollback.spec.model.previous}`: {error}")
         return None
 
 
@@ -476,8 +476,8 @@ async def _reinstate(rollback: Rollback, version: str) -> None:
     try:
         await rollback.records.reinstate(version)
     except TidegateError as error:
-        name = rollback.spec.model.name
-        note(f"`champion` was not moved: {error}; later: `tidegate model alias {name} {version} champion`")
+        name, alias = rollback.spec.model.name, rollback.spec.model.target
+        note(f"`{alias}` was not moved: {error}; later: `tidegate model alias {name} {version} {alias}`")
 
 
 async def engine_before(fleet: Fleet, version: str, options: RollbackOptions, records: RollbackLedger) -> Engine:

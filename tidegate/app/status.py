@@ -22,7 +22,7 @@ from rollouts.model import CarrierHeartbeat, RegionState
 from tidegate.app.process import note
 from tidegate.app.wiring.fleets import CarriedFleet, FleetsOpener, require_contexts, standing_fleets
 from tidegate.app.wiring.specs import read_delivery
-from tidegate.app.wiring.stores import open_deliveries, open_registry
+from tidegate.app.wiring.stores import mlflow_addresses, open_deliveries, open_registry
 from tidegate.core.errors import TidegateError
 from tidegate.core.threads import call_in_thread
 
@@ -70,7 +70,8 @@ def status(
     require_contexts(spec, wanted)
     delivery = read_status(open_deliveries(state, tracking_uri), spec.model.name, folder.unwritten)
     serves = in_production(open_registry(state, tracking_uri), spec.model.name, spec.model.target)
-    return StatusReport(delivery, asyncio.run(_observe(spec, folder, wanted=wanted)), holder(folder.lock), serves)
+    fleet = asyncio.run(_observe(spec, folder, wanted=wanted))
+    return StatusReport(delivery, fleet, holder(folder.lock), mlflow_addresses(state, tracking_uri), serves)
 
 
 def history(spec_path: Path, state: Path, tracking_uri: str | None, *, last: int) -> list[PastDelivery]:
@@ -88,8 +89,8 @@ async def read_report(spec: Delivery, state: Path, tracking_uri: str | None, ope
         known = read_status(open_deliveries(state, tracking_uri, spec.path.parent), spec.model.name, folder.unwritten)
         return known, in_production(open_registry(state, tracking_uri), spec.model.name, spec.model.target)
 
-    delivery, serves = await call_in_thread(read)
-    return StatusReport(delivery, await _observe(spec, folder, open_fleets), holder(folder.lock), serves)
+    (delivery, serves), fleet = await call_in_thread(read), await _observe(spec, folder, open_fleets)
+    return StatusReport(delivery, fleet, holder(folder.lock), mlflow_addresses(state, tracking_uri), serves)
 
 
 async def _observe(

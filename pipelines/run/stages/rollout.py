@@ -80,7 +80,7 @@ async def finalize(context: Context, step: PlanStep) -> None:
     # Both by the ledger's thread: what undoes them, should the delivery end here, comes after them.
     await context.journal.insist(lambda: context.registry.mark(version, marks))
     # Last of all: until every wave has baked, the champion is where everything goes back to.
-    await context.journal.insist(lambda: context.registry.promote(version))
+    await context.journal.insist(lambda: context.registry.promote(version, context.spec.model.serving))
     context.journal.note(step.id, f"champion is version {context.plan.on_trial}")
 
 

@@ -56,7 +56,7 @@ def _mlmodel(card: ModelCard, pending: PendingVersion) -> dict[str, Any]:
         "flavors": {"transformers": _transformers_flavor(card), "python_function": python_function},
         "is_signature_from_type_hint": False,
         "mlflow_version": _mlflow_version(),
-        "model_id": pending.id,
+        **({"model_id": None, "run_id": pending.id} if pending.run_folder else {"model_id": pending.id}),
         "model_uuid": pending.id,
         "prompts": None,
         "signature": {"inputs": TEXT, "outputs": TEXT, "params": None},

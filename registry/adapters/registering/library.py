@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from registry.adapters.mlflow_library import as_global_store, experiment_id, files_move, open_client, store_errors
+from registry.adapters.mlflow_library import create_version, experiment_id, files_move, open_client, store_errors
 from registry.model import PendingVersion
 
 if TYPE_CHECKING:
@@ -36,23 +36,6 @@ class LibraryVersions:
             client.log_model_artifacts(pending.id, str(folder))
 
     def finish(self, pending: PendingVersion, name: str, tags: Mapping[str, str], description: str | None) -> str:
-        client = self._client
         with store_errors(self._uri):
-            client.finalize_logged_model(pending.id, "READY")
-            _make_model(client, name)
-            with as_global_store(self._uri):
-                version = client.create_model_version(
-                    name, pending.source, tags=dict(tags), description=description, model_id=pending.id
-                )
-        return str(version.version)
-
-
-def _make_model(client: MlflowClient, name: str) -> None:
-    from mlflow.exceptions import MlflowException
-
-    try:
-        client.create_registered_model(name)
-    except MlflowException as error:
-        # Every version but the first finds its model there.
-        if error.error_code != "RESOURCE_ALREADY_EXISTS":
-            raise
+            self._client.finalize_logged_model(pending.id, "READY")
+            return create_version(self._client, pending.becoming(name, tags, description))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from registry.adapters.mlflow_address import API, root_on
 from registry.adapters.mlflow_http import MlflowServer
-from registry.adapters.mlflow_rest import EXISTS, RestExperiments, artifact_path, key_value_pairs
+from registry.adapters.mlflow_rest import RestExperiments, RestModels, artifact_path
 from registry.errors import StoreRefused
 from registry.model import PendingVersion
 from registry.ports import VersionLog
@@ -22,7 +22,7 @@ class ServerVersions:
 
     def __init__(self, server: MlflowServer, elsewhere: VersionLog) -> None:
         self._server, self._elsewhere = server, elsewhere
-        self._experiments = RestExperiments(server)
+        self._experiments, self._models = RestExperiments(server), RestModels(server)
 
     def begin(self, experiment: str, name: str, kind: str) -> PendingVersion:
         body = {"experiment_id": self._experiments.made(experiment), "name": name, "model_type": kind}
@@ -41,20 +41,7 @@ class ServerVersions:
     def finish(self, pending: PendingVersion, name: str, tags: Mapping[str, str], description: str | None) -> str:
         ready = {"model_id": pending.id, "status": "LOGGED_MODEL_READY"}
         self._server.send("PATCH", f"{API}/logged-models/{pending.id}", ready)
-        self._make_model(name)
-        body = {"name": name, "source": pending.source, "model_id": pending.id, "tags": key_value_pairs(tags)}
-        body |= {"description": description} if description is not None else {}
-        # Carried out twice it would be two versions.
-        made = self._server.send("POST", f"{API}/model-versions/create", body, may_repeat=False)
-        return str(made["model_version"]["version"])
-
-    def _make_model(self, name: str) -> None:
-        try:
-            self._server.send("POST", f"{API}/registered-models/create", {"name": name})
-        except StoreRefused as error:
-            # Every version but the first finds its model there.
-            if error.code != EXISTS:
-                raise
+        return self._models.add_version(pending.becoming(name, tags, description))
 
     def _in_parts(self, files: list[Path]) -> bool:
         if all(file.stat().st_size < LARGE_BYTES for file in files):

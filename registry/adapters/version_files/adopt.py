@@ -29,7 +29,7 @@ def survey(store: Store, found: StoredVersion, folder: str | None = None) -> Sur
     Raises:
         UnfitModel: nowhere, or in several places and none is named.
     """
-    address = store.models.address(found.name, found.version)
+    address = store.place(found.name, found.version)
     listed = store.files.listed(address)
     try:
         layout = find_layout(listed, folder=folder)
@@ -66,7 +66,7 @@ def fetch(store: Store, version: ModelVersion, target: Path) -> dict[str, str]:
 
     Files that were put there since, and have no digest, are not fetched.
     """
-    address = store.models.address(version.name, version.version)
+    address = store.place(version.name, version.version)
     places = places_in(version.folders, store.files.listed(address))
 
     def fetched(path: str) -> str:

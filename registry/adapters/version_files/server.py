@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from urllib.parse import urlsplit
 
-from registry.adapters.mlflow_address import API, root_on
+from registry.adapters.mlflow_address import root_on
 from registry.adapters.mlflow_http import MlflowServer
 from registry.adapters.mlflow_rest import artifact_path, files_below
 from registry.ports import ArtifactFiles
@@ -19,30 +18,18 @@ class ServerFiles:
         self._server, self._elsewhere = server, elsewhere
 
     def listed(self, address: str) -> Mapping[str, int]:
-        place = self._resolved(address)
-        root = root_on(self._server.url, place)
-        return self._elsewhere.listed(place) if root is None else dict(sorted(files_below(self._server, root)))
+        root = root_on(self._server.url, address)
+        return self._elsewhere.listed(address) if root is None else dict(sorted(files_below(self._server, root)))
 
     def parts(self, address: str, path: str) -> Iterator[bytes]:
-        place = self._resolved(address)
-        root = root_on(self._server.url, place)
+        root = root_on(self._server.url, address)
         if root is None:
-            return self._elsewhere.parts(place, path)
+            return self._elsewhere.parts(address, path)
         return self._server.parts(artifact_path(root, path))
 
     def put(self, address: str, path: str, file: Path) -> None:
-        place = self._resolved(address)
-        root = root_on(self._server.url, place)
+        root = root_on(self._server.url, address)
         if root is None:
-            self._elsewhere.put(place, path, file)
+            self._elsewhere.put(address, path, file)
         else:
             self._server.upload(artifact_path(root, path), file)
-
-    def _resolved(self, address: str) -> str:
-        """The address of files; a version may be known by the run that logged them."""
-        parts = urlsplit(address)
-        if parts.scheme != "runs":
-            return address
-        run, _, path = (parts.netloc + parts.path).strip("/").partition("/")
-        info = self._server.get(f"{API}/runs/get", {"run_id": run})["run"]["info"]
-        return f"{info['artifact_uri'].rstrip('/')}/{path}".rstrip("/")

@@ -10,11 +10,13 @@ from pipelines.requests import QueuedRequest
 from registry.conventions import REPLACED
 from registry.errors import DigestMismatch, UnknownAlias, UnknownModel, UnknownVersion
 from registry.model import (
+    SERVING,
     AdoptionProgress,
     DeliverySummary,
     Event,
     ModelVersion,
     Move,
+    ServingAliases,
     pointed,
     promoted,
     reinstated,
@@ -83,16 +85,16 @@ class FakeRegistry:
         found = self.resolve(name, version)
         self._move(name, pointed(alias, found.version, self._aliases.get(name, {})))
 
-    def promote(self, version: ModelVersion) -> None:
+    def promote(self, version: ModelVersion, names: ServingAliases = SERVING) -> None:
         aliases, noted = self._aliases.get(version.name, {}), self.tags(version).get(REPLACED)
-        replaced = taken_over_from(version.version, aliases, noted)
+        replaced = taken_over_from(version.version, aliases, noted, names)
         if replaced is not None:
             self.mark(version, {REPLACED: replaced})
-        self._move(version.name, promoted(version.version, aliases, replaced, self._numbers(version.name)))
+        self._move(version.name, promoted(version.version, aliases, replaced, self._numbers(version.name), names))
 
-    def reinstate(self, version: ModelVersion) -> None:
+    def reinstate(self, version: ModelVersion, names: ServingAliases = SERVING) -> None:
         aliases, replaced = self._aliases.get(version.name, {}), self.tags(version).get(REPLACED)
-        self._move(version.name, reinstated(version.version, aliases, replaced, self._numbers(version.name)))
+        self._move(version.name, reinstated(version.version, aliases, replaced, self._numbers(version.name), names))
 
     def _numbers(self, name: str) -> list[str]:
         return [version.version for version in self.versions(name)]

@@ -30,7 +30,7 @@ from pipelines.run.stages import STAGES
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.policy import golden_set
 from pipelines.statements import Prover
-from registry.model import EngineRecord, Event, ModelVersion
+from registry.model import SERVING, EngineRecord, Event, ModelVersion, ServingAliases
 from rollouts.model import Engine
 from tidegate.core.errors import OutsideError
 from tidegate.core.spec import parse_spec
@@ -105,6 +105,8 @@ class AliasBook:
 
     def __init__(self) -> None:
         self.champion = CHAMPION
+        self.names: list[ServingAliases] = []
+        """By which it was told of aliases, each time."""
         self.marks: dict[str, str] = {}
         self.gone = False
         self.breaks_off = False
@@ -119,14 +121,16 @@ class AliasBook:
     def source(self, version: ModelVersion) -> str:
         return ""
 
-    def promote(self, version: ModelVersion) -> None:
+    def promote(self, version: ModelVersion, names: ServingAliases = SERVING) -> None:
         self._refuse_when_gone()
+        self.names.append(names)
         self.champion = version.version
         if self.breaks_off:
             raise OutsideError("the registry went away")
 
-    def reinstate(self, version: ModelVersion) -> None:
+    def reinstate(self, version: ModelVersion, names: ServingAliases = SERVING) -> None:
         self._refuse_when_gone()
+        self.names.append(names)
         self.champion = version.version
 
     def mark(self, version: ModelVersion, tags: Any) -> None:

@@ -56,7 +56,7 @@ def mlflow_server(
     handed_out = ["--artifacts-destination", str(folder / "artifacts"), "--serve-artifacts"]
     command += ["--default-artifact-root", bucket, "--no-serve-artifacts"] if bucket else handed_out
     ready, log = f"http://{address}/health", folder / "server.log"
-    with running(command, ready=ready, log=log, within=120, settings={**NO_JOBS, **(settings or {})}):
+    with running(command, ready=ready, log=log, within=300, settings={**NO_JOBS, **(settings or {})}):
         yield f"http://{address}"
 
 

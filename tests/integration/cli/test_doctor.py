@@ -114,6 +114,18 @@ def test_a_registry_whose_files_no_pod_can_read_is_refused_after_all_else_is_tol
     assert "a file of one machine; expected an MLflow server as pods reach it" in said.err
 
 
+def test_versions_in_another_store_that_is_away_are_told_so(
+    regions: Served, spec: Path, tidegate: Tidegate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_REGISTRY_URI", "http://ann:s3cret@127.0.0.1:9")
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    uri = embedded_uri(tmp_path / "registry")
+    said = tidegate("doctor", str(spec), "--tracking-uri", uri)
+    assert f"MLflow: runs and artifacts in {uri}, model versions in http://127.0.0.1:9\n" in said.err
+    assert "no model version can be looked up: MLflow store http://127.0.0.1:9: no answer" in said.err
+    assert "s3cret" not in said.err + said.out
+
+
 def test_one_region_may_be_asked_for_and_told_as_data(regions: Served, spec: Path, tidegate: Tidegate) -> None:
     regions.do("us-east-1", shrink_quota)
     said = tidegate("doctor", str(spec), "--region", "us-east-1", "--output", "json")

@@ -11,7 +11,7 @@ from fakes.services.mlflow_server import STORES
 
 from registry.adapters.mlflow_models import MlflowRegistry
 from registry.errors import DigestMismatch, UnfitModel, UnknownAlias, UnknownModel, UnknownVersion
-from registry.model import ModelVersion
+from registry.model import SERVING, ModelVersion, ServingAliases
 from registry.model_files import digest_files, whole_digest
 from tidegate.core.errors import UsageError
 
@@ -23,8 +23,8 @@ class AnyRegistry(Protocol):
     def resolve(self, name: str, reference: str) -> ModelVersion: ...
     def versions(self, name: str) -> list[ModelVersion]: ...
     def set_alias(self, name: str, alias: str, version: str) -> None: ...
-    def promote(self, version: ModelVersion) -> None: ...
-    def reinstate(self, version: ModelVersion) -> None: ...
+    def promote(self, version: ModelVersion, names: ServingAliases = SERVING) -> None: ...
+    def reinstate(self, version: ModelVersion, names: ServingAliases = SERVING) -> None: ...
     def mark(self, version: ModelVersion, tags: Mapping[str, str]) -> None: ...
     def tags(self, version: ModelVersion) -> Mapping[str, str]: ...
     def download(self, version: ModelVersion, target: Path) -> Path: ...
@@ -151,6 +151,17 @@ def test_after_a_rollback_the_next_champion_took_over_from_the_one_that_serves(
 
     assert aliases(registry, name) == {"champion": "3", "previous": "1"}
     assert registry.tags(third)["tidegate.replaced"] == "1"
+
+
+def test_a_team_calls_what_serves_as_it_likes(registry: AnyRegistry, name: str, folder: Path) -> None:
+    names = ServingAliases(champion="Production", previous="fallback-eu")
+    first = registry.register(name, folder, alias="Production")
+    second = registry.register(name, folder, alias="candidate")
+
+    registry.promote(second, names)
+    assert aliases(registry, name) == {"Production": "2", "candidate": "2", "fallback-eu": "1"}
+    registry.reinstate(first, names)
+    assert aliases(registry, name) == {"Production": "1", "candidate": "2"}
 
 
 def test_no_version_is_champion_and_previous_by_hand_either(registry: AnyRegistry, name: str, folder: Path) -> None:

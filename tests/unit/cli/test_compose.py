@@ -10,7 +10,7 @@ from pipelines.spec.delivery import Delivery
 from pipelines.state import StateFolder
 from tidegate.app.wiring.backends import start_users
 from tidegate.app.wiring.specs import read_delivery
-from tidegate.app.wiring.stores import registry_uri
+from tidegate.app.wiring.stores import mlflow_addresses
 from tidegate.cli import main
 from tidegate.core.errors import UsageError
 from tidegate.core.spec import SpecError, parse_spec
@@ -42,9 +42,17 @@ def started(tmp_path: Path) -> Path:
 
 
 def test_without_a_registry_of_its_own_a_team_gets_one_in_the_state_folder(tmp_path: Path) -> None:
-    assert registry_uri(tmp_path, None).startswith("sqlite:///")
-    assert str(tmp_path) in registry_uri(tmp_path, None)
-    assert registry_uri(tmp_path, "http://mlflow:5000") == "http://mlflow:5000"
+    assert mlflow_addresses(tmp_path, None).tracking == f"sqlite:///{tmp_path}/mlflow.db"
+    assert mlflow_addresses(tmp_path, "http://mlflow:5000").tracking == "http://mlflow:5000"
+
+
+def test_versions_may_be_in_another_store_than_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not mlflow_addresses(tmp_path, "http://mlflow:5000").are_two
+    monkeypatch.setenv("MLFLOW_REGISTRY_URI", "http://ann:s3cret@versions:5000")
+    at = mlflow_addresses(tmp_path, "http://mlflow:5000")
+    assert (at.tracking, at.registry) == ("http://mlflow:5000", "http://ann:s3cret@versions:5000")
+    said = "MLflow: runs and artifacts in http://mlflow:5000, model versions in http://versions:5000"
+    assert str(at) == said
 
 
 def test_a_golden_set_that_is_wrong_is_told_when_the_spec_is_read(started: Path) -> None:

@@ -90,8 +90,8 @@ def test_without_arguments_it_explains_itself(capsys: pytest.CaptureFixture[str]
         ),
         (["schema", "nope"], "tidegate: no schema is called `nope`; known: delivery, trust, gates, batch, answer"),
         (
-            ["model", "alias", "m", "1", "production"],
-            "tidegate: no alias is called `production`; known: champion, challenger, previous",
+            ["model", "alias", "m", "1", "v2"],
+            "tidegate: alias `v2`: a name that MLflow keeps for versions; such as challenger, champion, production",
         ),
     ],
 )

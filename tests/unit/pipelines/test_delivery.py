@@ -9,6 +9,7 @@ import pytest
 from fakes.delivery.world import CHALLENGER, CHALLENGER_URL, CHAMPION, SIDE_BY_SIDE, World, a_spec
 
 from pipelines.model import Ending
+from registry.model import ServingAliases
 from rollouts.model import RegionState
 from tidegate.core.errors import ExitCode
 from tidegate.testing import answers_500
@@ -323,3 +324,13 @@ async def test_a_champion_that_is_no_longer_warm_is_started_again_to_go_back_to(
     await world.deliver()
     assert world.stable_versions() == NOWHERE
     assert world.fleets["eu-west-1"].engines.running() == [CHAMPION]
+
+
+@pytest.mark.parametrize(("breaks_off", "moves"), [(False, 1), (True, 2)])
+async def test_aliases_are_moved_and_moved_back_by_the_names_of_the_spec(
+    tmp_path: Path, *, breaks_off: bool, moves: int
+) -> None:
+    world = World(tmp_path, a_spec(model="model: {name: support-llm, to: live, previous: live-before}"))
+    world.registry.breaks_off = breaks_off
+    await world.deliver()
+    assert world.registry.names == [ServingAliases(champion="live", previous="live-before")] * moves

@@ -97,8 +97,16 @@ def test_from_and_to_are_how_a_person_writes_the_aliases() -> None:
     spec = read(with_line(4, "model: {name: support-llm, from: '7', to: champion}"))
     assert spec.model.origin == "7"
     assert problems(with_line(4, "model: {name: support-llm, origin: '7'}")) == [
-        "delivery.yaml:4: model.origin: found an unknown key; expected one of name, from, to"
+        "delivery.yaml:4: model.origin: found an unknown key; expected one of name, from, to, previous"
     ]
+
+
+def test_a_team_names_what_serves_as_it_likes() -> None:
+    spec = read(with_line(4, "model: {name: support-llm, from: candidate, to: live-eu, previous: live-eu-before}"))
+    assert (spec.model.origin, spec.model.serving.champion, spec.model.serving.previous) == (
+        *("candidate", "live-eu"),
+        "live-eu-before",
+    )
 
 
 @pytest.mark.parametrize(
@@ -113,8 +121,20 @@ def test_from_and_to_are_how_a_person_writes_the_aliases() -> None:
         ),
         (
             4,
-            "model: {name: support-llm, to: production}",
-            "4: model.to: found 'production'; expected 'champion'",
+            "model: {name: support-llm, to: models:/support-llm/Production}",
+            "4: model.to: found 'models:/support-llm/Production': no name of an alias, which has letters, digits, - "
+            "and _; expected an alias: stages are not read; set one with `tidegate model alias NAME VERSION ALIAS`",
+        ),
+        (
+            4,
+            "model: {name: support-llm, from: latest}",
+            "4: model.from: found 'latest': a name that MLflow keeps for versions; expected an alias of the model, "
+            "such as `champion` or `production`",
+        ),
+        (
+            4,
+            "model: {name: support-llm, to: live, previous: live}",
+            "4: model: found `previous` and `to` both live; expected two aliases",
         ),
         (
             5,

@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from registry.model import Move, promoted, reinstated, taken_over_from
+from registry.conventions import alias_problem, name_and_reference
+from registry.model import Move, ServingAliases, promoted, reinstated, taken_over_from
+from tidegate.core.errors import UsageError
 
 NUMBERS = [str(number) for number in range(1, 6)]
 number = st.sampled_from(NUMBERS)
@@ -79,3 +81,32 @@ def test_previous_is_never_the_champion_at_any_point_and_saying_it_again_changes
         assert done == 0 or "previous" not in between or between["previous"] != between["champion"]
         assert back or taken_over_from(version, between, noted) == noted
         assert after(between, rule(version, between, noted, NUMBERS)) == ended
+
+
+def test_a_team_calls_what_serves_as_it_likes_and_other_aliases_stay() -> None:
+    names = ServingAliases(champion="live", previous="live-before")
+    book = {"live": "2", "live-before": "1", "candidate": "3", "champion": "1", "previous": "4"}
+    noted = taken_over_from("3", book, None, names)
+    moved = after(book, promoted("3", book, noted, NUMBERS, names))
+    assert moved == book | {"live": "3", "live-before": "2"}
+    assert after(moved, reinstated("2", moved, "1", NUMBERS, names)) == book
+
+
+@pytest.mark.parametrize("name", ["live", "Production", "eu_west-1", "früh"])
+def test_what_mlflow_takes_for_an_alias(name: str) -> None:
+    assert alias_problem(name) is None
+
+
+@pytest.mark.parametrize(
+    "name", ["", "a b", "models:/m/Production", "m@live", "v7", "V7", "latest", "Latest", "7", "x" * 256]
+)
+def test_what_mlflow_takes_for_none(name: str) -> None:
+    assert alias_problem(name) is not None
+
+
+@pytest.mark.parametrize("uri", ["models:/m/Production", "models:/m/staging"])
+def test_a_stage_is_no_address_of_a_version(uri: str) -> None:
+    with pytest.raises(
+        UsageError, match="names a version by its stage, and MLflow's stages are not read; `tidegate model alias NAME"
+    ):
+        name_and_reference(uri)

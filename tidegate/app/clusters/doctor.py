@@ -21,10 +21,10 @@ from tidegate.app.plan import require_files_for_pods
 from tidegate.app.process import note
 from tidegate.app.wiring.fleets import cluster_client, prometheus_of, require_contexts
 from tidegate.app.wiring.specs import read_spec
-from tidegate.app.wiring.stores import open_deliveries
+from tidegate.app.wiring.stores import mlflow_addresses, open_deliveries, open_registry
 from tidegate.app.wiring.trust import trust_next_to, trusted_images
 from tidegate.core.clock import SystemClock
-from tidegate.core.errors import ExitCode, TidegateError, UsageError
+from tidegate.core.errors import ExitCode, OutsideError, TidegateError, UsageError
 from tidegate.core.model import Json
 
 
@@ -164,6 +164,9 @@ def _objects(spec: Delivery, fleet: ArgoFleetSpec, region: str, trusted: Trusted
 
 def _last_delivery(spec: Delivery, asked: DoctorOptions) -> tuple[datetime | None, bool]:
     """When the registry last saw one begin, and whether it answers; where there is no registry here, no one knows."""
+    at = mlflow_addresses(asked.state, asked.tracking_uri)
+    if at.are_two:
+        note(str(at))
     if asked.tracking_uri is None and not (asked.state / "mlflow.db").exists():
         return None, True
     try:
@@ -171,4 +174,18 @@ def _last_delivery(spec: Delivery, asked: DoctorOptions) -> tuple[datetime | Non
     except TidegateError as error:
         note(f"neither the last delivery nor the place of the version's files is known: {error}")
         return None, False
+    if at.are_two and not _versions_answer(spec, asked):
+        return last.started if last else None, False
     return last.started if last else None, True
+
+
+def _versions_answer(spec: Delivery, asked: DoctorOptions) -> bool:
+    """Whether the store of the versions, which is another than that of the deliveries, can be asked."""
+    try:
+        open_registry(asked.state, asked.tracking_uri).newest(spec.model.name)
+    except OutsideError as error:
+        note(f"no model version can be looked up: {error}")
+        return False
+    except TidegateError as error:
+        note(str(error))
+    return True

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pipelines.events.payloads import Closing, StopRequest
 from registry.conventions import ENGINE_BEFORE, ENGINE_SERVING
-from registry.model import Alias, DeliverySummary, EngineRecord, ModelVersion, number_of
+from registry.model import SERVING, DeliverySummary, EngineRecord, ModelVersion, ServingAliases, number_of
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import OutsideError
 from tidegate.core.threads import call_with_timeout
@@ -46,6 +46,8 @@ class RollbackLedger:
     model: str
     state: Path
     tracking_uri: str | None
+    names: ServingAliases = SERVING
+    """`to` and `previous` of the spec's model."""
     limit_seconds: float = 10.0
     """For each question to a server: `patience.call` of the spec."""
 
@@ -66,8 +68,8 @@ class RollbackLedger:
         await self._ask(lambda: self._reinstate(version))
 
     async def previous(self) -> str:
-        """The version that the alias `previous` points at."""
-        return await self._ask(lambda: self.registry().resolve(self.model, Alias.PREVIOUS).version)
+        """The version before the champion, as the registry knows it."""
+        return await self._ask(lambda: self.registry().resolve(self.model, self.names.previous).version)
 
     async def registered(self, version: str) -> ModelVersion:
         """The version as the registry has it."""
@@ -103,8 +105,8 @@ class RollbackLedger:
         closing = Closing(outcome="interrupted", reason=reason, exit_code=130)
         at = SystemClock().now()
         registry = self.registry()
-        if last.champion is not None and registry.resolve(self.model, Alias.CHAMPION).version != last.champion:
-            registry.reinstate(registry.resolve(self.model, last.champion))
+        if last.champion is not None and registry.resolve(self.model, self.names.champion).version != last.champion:
+            registry.reinstate(registry.resolve(self.model, last.champion), self.names)
         if last.in_production and last.champion == last.version:
             self._reinstate(last.in_production)
         ledger.append(closing.event(at, "delivery", f"interrupted: {reason}"))
@@ -123,7 +125,7 @@ class RollbackLedger:
             other = next((each for name, each in kept.items() if name != engine), None)
             before = {ENGINE_BEFORE: other.json_text} if other else {}
             registry.mark(version, {ENGINE_SERVING: kept[engine].json_text} | before)
-        registry.reinstate(version)
+        registry.reinstate(version, self.names)
 
     def _engine(self, version: str, name: str) -> Engine:
         from pipelines.authority.engine_images import pinned_image

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipelines.state import StateFolder
+from registry.model import MlflowAddresses
 from tidegate.app.process import note
 
 if TYPE_CHECKING:
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 
 LEDGER_KEY = "TIDEGATE_LEDGER_KEY"
 """The path of the private key that signs what this process writes into ledgers."""
+
+REGISTRY_URI = "MLFLOW_REGISTRY_URI"
+"""MLflow's own variable: the address of the store with the model versions, where it is not that of the runs."""
 
 
 def open_deliveries(
@@ -43,7 +47,7 @@ def open_deliveries(
 
     seal = seal_from(os.environ.get(LEDGER_KEY))
     believed = believed_by(trust_next_to(spec_folder or Path()))
-    deliveries = MlflowDeliveries(registry_uri(state, tracking_uri), seal=seal, believed=believed)
+    deliveries = MlflowDeliveries(mlflow_addresses(state, tracking_uri).tracking, seal=seal, believed=believed)
     if leftovers and (unwritten := StateFolder(state).unwritten).exists():
         write_leftovers(unwritten, deliveries, open_registry(state, tracking_uri), note)
     return deliveries
@@ -53,18 +57,20 @@ def open_registry(state: Path, tracking_uri: str | None) -> MlflowRegistry:
     """The registry that commands share."""
     from registry.adapters.mlflow_models import MlflowRegistry
 
-    return MlflowRegistry(registry_uri(state, tracking_uri))
+    at = mlflow_addresses(state, tracking_uri)
+    return MlflowRegistry(at.tracking, at.registry)
 
 
 def open_triggers(state: Path, tracking_uri: str | None) -> MlflowTriggers:
     """The registry, asked which versions are to be delivered, and told whom to call."""
     from pipelines.adapters.mlflow_triggers import MlflowTriggers
 
-    return MlflowTriggers(registry_uri(state, tracking_uri))
+    return MlflowTriggers(mlflow_addresses(state, tracking_uri).registry)
 
 
-def registry_uri(state: Path, tracking_uri: str | None) -> str:
-    """Where MLflow is: as named, else the embedded store in `state`."""
+def mlflow_addresses(state: Path, tracking_uri: str | None) -> MlflowAddresses:
+    """Where MLflow is: as named, else the embedded store in `state`; versions may be in another, as for MLflow."""
     from registry.adapters.mlflow_store import embedded_uri
 
-    return tracking_uri or embedded_uri(state)
+    tracking = tracking_uri or embedded_uri(state)
+    return MlflowAddresses(tracking=tracking, registry=os.environ.get(REGISTRY_URI) or tracking)

@@ -26,7 +26,7 @@ model = typer.Typer(name="model", help="Model versions in the MLflow registry.")
 def model_register(
     name: Annotated[str, typer.Argument(help="Name of the registered model.")],
     folder: Annotated[Path, typer.Argument(help="A Hugging Face folder: safetensors, tokenizer, config.")],
-    alias: Annotated[str | None, typer.Option(help="Alias to set: champion or challenger.")] = None,
+    alias: Annotated[str | None, typer.Option(help="Alias to set, such as challenger.")] = None,
     description: Annotated[str, typer.Option(help="Description of the version.")] = "",
     state: State = STATE,
     tracking_uri: Tracking = None,
@@ -40,7 +40,7 @@ def model_register(
     """
     from tidegate.app.wiring.stores import open_registry
 
-    _refuse_unknown_alias(alias)
+    _require_alias(alias)
     registry = open_registry(state, tracking_uri)
     _tell(registry.register(name, folder, description=description or None, alias=alias), output)
     return 0
@@ -104,7 +104,7 @@ def model_list(
 def model_alias(
     name: Annotated[str, typer.Argument(help="Name of the registered model.")],
     version: Annotated[str, typer.Argument(help="Number of the version.")],
-    alias: Annotated[str, typer.Argument(help="champion, challenger or previous.")],
+    alias: Annotated[str, typer.Argument(help="Such as challenger, champion or production.")],
     state: State = STATE,
     tracking_uri: Tracking = None,
     output: AsList = ListOutput.TEXT,
@@ -117,7 +117,7 @@ def model_alias(
     """
     from tidegate.app.wiring.stores import open_registry
 
-    _refuse_unknown_alias(alias)
+    _require_alias(alias)
     registry = open_registry(state, tracking_uri)
     registry.set_alias(name, alias, version)
     _tell(next(each for each in registry.versions(name) if each.version == str(int(version))), output)
@@ -159,11 +159,12 @@ def _tell(version: ModelVersion, output: ListOutput, more: Mapping[str, object] 
         say(version.uri if output is ListOutput.NAME else _line(version))
 
 
-def _refuse_unknown_alias(alias: str | None) -> None:
-    from registry.model import Alias
+def _require_alias(alias: str | None) -> None:
+    from registry.conventions import alias_problem
 
-    if alias is not None and alias not in set(Alias):
-        raise UsageError(f"no alias is called `{alias}`", hint=f"known: {', '.join(Alias)}")
+    problem = alias_problem(alias) if alias is not None else None
+    if problem:
+        raise UsageError(f"alias `{alias}`: {problem}", hint="such as challenger, champion, production")
 
 
 def _line(version: ModelVersion) -> str:
