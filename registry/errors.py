@@ -1,6 +1,7 @@
 """What the registry can fail at.
 
 UnknownModel, UnknownVersion, UnknownAlias (UsageError)   the name leads nowhere; says what there is
+UnknownSource (UsageError)                                no run or repository has that name, or it is not for us
 UnknownDelivery (UsageError)                              no ledger has that id
 LedgerForged (NotGenuine)                                 the events of a delivery are not what was written
 UnfitModel (UsageError)                                   a folder or version that tidegate will not serve
@@ -10,6 +11,7 @@ RegistryError (OutsideError)
 ├── StoreUnreachable   the tracking store did not answer
 │   ├── StoreRefused       it answered no; `code` says why in MLflow's words
 │   └── ConnectionBroken   an object store's answer ended in its middle
+├── HubAway            Hugging Face's hub did not answer
 ├── DigestMismatch     files are not the registered ones; names each
 │   └── ObjectChanged  one changed while it was read
 └── DeliveryLost       somebody else closed this delivery while we were away
@@ -31,6 +33,10 @@ class UnknownVersion(UsageError):
 
 class UnknownAlias(UsageError):
     """No version of the model carries that alias."""
+
+
+class UnknownSource(UsageError):
+    """What a version is to be made of is not there, or not for this user."""
 
 
 class UnknownDelivery(UsageError):
@@ -72,6 +78,10 @@ class StoreRefused(StoreUnreachable):
 
 class ConnectionBroken(StoreUnreachable):
     """An object store began to answer, and did not end."""
+
+
+class HubAway(RegistryError):
+    """Hugging Face's hub did not answer, or not as it should."""
 
 
 class DigestMismatch(RegistryError):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import random
+import re
 import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -34,6 +35,9 @@ UNTOUCHED = frozenset({429})
 CONNECT_SECONDS = 10.0
 LONGEST_PAUSE_SECONDS = 120.0
 PART_BYTES = 1 << 20
+_NOT_BELIEVED = re.compile(r"certificate verify failed: ([^(]*)")
+_NO_CERTIFICATE = re.compile(r"alert (certificate required|unknown ca|bad certificate|handshake failure)", re.I)
+"""What OpenSSL says of a server that we do not believe, and of one that does not believe us."""
 PARTIAL, RANGE_BEHIND_THE_END = 206, 416
 
 # It logs the URL of every request at the level INFO.
@@ -161,10 +165,21 @@ class MlflowServer:
             raise StoreUnreachable(
                 f"MLflow store {self.url}: {type(error).__name__}", hint="check the tracking URI"
             ) from None
-        except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError) as error:
+        except (httpx.ConnectError, httpx.ReadError, httpx.WriteError) as error:
+            _refuse_tls(self.url, str(error))
+            untouched = isinstance(error, httpx.ConnectError)
+            return f"no answer ({(str(error) if untouched else '') or self._hung_up(error)})", untouched, None
+        except (httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError) as error:
             return f"no answer ({error or type(error).__name__})", True, None
         except httpx.TransportError as error:
-            return f"no answer ({type(error).__name__})", False, None
+            return f"no answer ({self._hung_up(error)})", False, None
+
+    def _hung_up(self, error: httpx.TransportError) -> str:
+        """What became of the connection; no request is in it. Not every server says what it missed in TLS."""
+        name = type(error).__name__
+        if not self.url.startswith("https:") or isinstance(error, httpx.TimeoutException):
+            return name
+        return f"{name}; a server that wants another client certificate, MLFLOW_TRACKING_CLIENT_CERT_PATH, hangs up too"
 
     def _stream(self, method: str, path: str, **what: Any) -> AbstractContextManager[httpx.Response]:
         file, query, body = what.get("file"), what.get("query"), what.get("body")
@@ -242,6 +257,24 @@ def _said(response: httpx.Response) -> str:
     except (ValueError, KeyError, TypeError):
         message = response.text
     return (message.strip().splitlines() or ["nothing more"])[0][:200]
+
+
+def _refuse_tls(url: str, problem: str) -> None:
+    """What trying again would not mend.
+
+    Raises:
+        StoreUnreachable: the server, or we, could not prove who it is.
+    """
+    if found := _NOT_BELIEVED.search(problem):
+        raise StoreUnreachable(
+            f"MLflow store {url}: its certificate is not believed: {found[1].strip()}",
+            hint="MLFLOW_TRACKING_SERVER_CERT_PATH names a file of authorities",
+        ) from None
+    if _NO_CERTIFICATE.search(problem):
+        raise StoreUnreachable(
+            f"MLflow store {url}: no client certificate that it takes",
+            hint="set MLFLOW_TRACKING_CLIENT_CERT_PATH to a file with certificate and key",
+        ) from None
 
 
 def _refusal(url: str, response: httpx.Response) -> StoreRefused:

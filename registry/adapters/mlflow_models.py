@@ -14,12 +14,14 @@ from registry.adapters.mlflow_store import Store, open_store
 from registry.adapters.registering.log import log_version
 from registry.adapters.version_files.adopt import adopt, fetch, survey
 from registry.conventions import DIGEST, MODEL_FOLDER, REPLACED, stage_of
-from registry.errors import DigestMismatch, NotAdopted, UnknownAlias, UnknownModel, UnknownVersion
+from registry.errors import DigestMismatch, NotAdopted, UnknownAlias, UnknownModel, UnknownSource, UnknownVersion
+from registry.layout import find_layout
 from registry.model import (
     SERVING,
     AdoptionProgress,
     ModelVersion,
     Move,
+    NewVersion,
     ServingAliases,
     StoredModel,
     StoredVersion,
@@ -29,6 +31,7 @@ from registry.model import (
     taken_over_from,
 )
 from registry.model_files import compare, digest_files, read_card
+from registry.sources import RunSource
 from registry.version_tags import aliases_of, digest_tags, version_of
 from tidegate.core.errors import UsageError, without_credentials
 from tidegate.core.text import redacted
@@ -129,23 +132,70 @@ class MlflowRegistry:
         return versions[-1].version
 
     def register(
-        self, name: str, folder: Path, *, description: str | None = None, alias: str | None = None
+        self,
+        name: str,
+        folder: Path,
+        *,
+        description: str | None = None,
+        alias: str | None = None,
+        files: Mapping[str, str] | None = None,
+        tags: Mapping[str, str] | None = None,
     ) -> ModelVersion:
         """Log the Hugging Face directory `folder` as the next version of `name`.
 
         Its weights are copied once, into MLflow's store.
 
+        Args:
+            name: of the registered model.
+            folder: with all files.
+            description: for people.
+            alias: that the version gets.
+            files: the digests of the folder's files, where somebody has read them already.
+            tags: to write on the version besides.
+
         Raises:
             UnfitModel: the folder is not one that tidegate serves.
         """
-        files = digest_files(folder)
+        files = digest_files(folder) if files is None else files
         card = read_card(folder, files)
         size = sum((folder / path).stat().st_size for path in files)
-        tags = digest_tags(files, size)
-        number = log_version(self._store.log, name, folder, files, card, tags=tags, description=description)
+        told = {**(tags or {}), **digest_tags(files, size)}
+        number = log_version(self._store.log, name, folder, files, card, tags=told, description=description)
         if alias is not None:
             self.set_alias(name, alias, number)
         return self.resolve(name, number)
+
+    def register_run(
+        self,
+        name: str,
+        source: RunSource,
+        *,
+        description: str | None = None,
+        alias: str | None = None,
+        progress: AdoptionProgress | None = None,
+    ) -> ModelVersion:
+        """Make what a run logged the next version of `name`. Its files are read once, and stay where they are.
+
+        Raises:
+            UnknownSource: there is no such run, or nothing in that folder of it.
+            UnfitModel: there is no one folder that tidegate serves; no version was made.
+        """
+        run = self._store.runs.run(source.run)
+        if run is None:
+            raise UnknownSource(
+                f"{source.uri}: there is no such run in {redacted(self._uri)}",
+                hint="another store: MLFLOW_TRACKING_URI",
+            )
+        listed = self._store.files.listed(f"{run.artifacts.rstrip('/')}/{source.path}".rstrip("/"))
+        if not listed:
+            raise UnknownSource(f"{source.uri}: no file lies there", hint="name a folder of the run's artifacts")
+        find_layout(listed)
+        new = NewVersion(name=name, source=source.uri, run=source.run, tags={}, description=description)
+        version = self.adopt(name, self._store.models.add_version(new), progress=progress)
+        if alias is None:
+            return version
+        self.set_alias(name, alias, version.version)
+        return self.resolve(name, version.version)
 
     def set_alias(self, name: str, alias: str, version: str) -> None:
         """Point `alias` at `version`, wherever it pointed before.

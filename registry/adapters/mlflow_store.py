@@ -18,7 +18,11 @@ from registry.adapters.version_files.library import LibraryFiles
 from registry.errors import UnfitModel
 from registry.model import MlflowAddresses
 from registry.ports import ArtifactFiles, ArtifactStore, ModelStore, RunStore, VersionLog
+from tidegate.core.errors import UsageError
 from tidegate.core.text import redacted
+
+UNITY_CATALOG = frozenset({"databricks-uc", "uc"})
+"""It takes 50 tags on a version, and no `.`, `/` or `-` in their keys."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +81,11 @@ def open_store(tracking_uri: str, registry_uri: str | None = None) -> Store:
 
 
 def _opened(tracking_uri: str) -> Store:
+    if urlsplit(tracking_uri).scheme in UNITY_CATALOG or tracking_uri in UNITY_CATALOG:
+        raise UsageError(
+            f"{redacted(tracking_uri)}: Unity Catalog cannot hold the digests of a version's files as its tags",
+            hint="name an MLflow server in MLFLOW_REGISTRY_URI",
+        )
     if asked_by_rest(tracking_uri, os.environ):
         return _by_rest(tracking_uri)
     at = MlflowAddresses(tracking=tracking_uri, registry=tracking_uri)

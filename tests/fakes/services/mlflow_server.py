@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Self
@@ -43,10 +43,13 @@ def mlflow_server(
     *,
     settings: Mapping[str, str] | None = None,
     bucket: str | None = None,
+    options: Sequence[str] = (),
+    scheme: str = "http",
 ) -> Iterator[str]:
     """Its tracking URI while it runs; `folder` outlives it, and so may `address`, a free one otherwise.
 
-    `settings` are environment variables of the server alone; with `bucket`, an address, it hands out no files itself.
+    `settings` are environment variables of the server alone, `options` more words of its command line; with
+    `bucket`, an address, it hands out no files itself.
     """
     folder.mkdir(parents=True, exist_ok=True)
     address = address or free_address()
@@ -55,9 +58,10 @@ def mlflow_server(
     command += ["--backend-store-uri", f"sqlite:///{folder / 'mlflow.db'}"]
     handed_out = ["--artifacts-destination", str(folder / "artifacts"), "--serve-artifacts"]
     command += ["--default-artifact-root", bucket, "--no-serve-artifacts"] if bucket else handed_out
-    ready, log = f"http://{address}/health", folder / "server.log"
+    command += options
+    ready, log = f"{scheme}://{address}/health", folder / "server.log"
     with running(command, ready=ready, log=log, within=300, settings={**NO_JOBS, **(settings or {})}):
-        yield f"http://{address}"
+        yield f"{scheme}://{address}"
 
 
 class AwayServer:

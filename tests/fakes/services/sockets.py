@@ -71,8 +71,8 @@ def _answers(url: str) -> bool:
             return True
     except urllib.error.HTTPError as error:
         return error.code in (401, 403)
-    except ssl.SSLError:
-        return True
+    except (ssl.SSLError, ConnectionResetError):
+        return url.startswith("https:")
     except OSError as error:
         return isinstance(getattr(error, "reason", None), ssl.SSLError)
 

@@ -8,11 +8,13 @@ from typing import Protocol
 import pytest
 from fakes.delivery.registry import FakeRegistry
 from fakes.services.mlflow_server import STORES
+from mlflow import MlflowClient
 
 from registry.adapters.mlflow_models import MlflowRegistry
-from registry.errors import DigestMismatch, UnfitModel, UnknownAlias, UnknownModel, UnknownVersion
+from registry.errors import DigestMismatch, UnfitModel, UnknownAlias, UnknownModel, UnknownSource, UnknownVersion
 from registry.model import SERVING, ModelVersion, ServingAliases
 from registry.model_files import digest_files, whole_digest
+from registry.sources import RunSource
 from tidegate.core.errors import UsageError
 
 
@@ -227,3 +229,40 @@ def test_a_fake_refuses_changed_files_as_mlflow_does(name: str, folder: Path, tm
 
     with pytest.raises(DigestMismatch, match=r"changed: config\.json"):
         registry.download(version, tmp_path / "engine")
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_what_a_run_logged_becomes_a_version_and_stays_where_it_is(
+    request: pytest.FixtureRequest, store: str, name: str, folder: Path, tmp_path: Path
+) -> None:
+    uri = request.getfixturevalue(STORES[store])
+    client = MlflowClient(uri, registry_uri=uri)
+    place = None if uri.startswith("http") else (tmp_path / "artifacts").as_uri()
+    run = client.create_run(client.create_experiment(name, place)).info
+    client.log_artifacts(run.run_id, str(folder), "out/weights")
+    registry = MlflowRegistry(uri)
+
+    version = registry.register_run(name, RunSource(run=run.run_id, path="out"), alias="candidate")
+
+    assert (version.version, version.aliases, version.folders) == ("1", ("candidate",), ("weights",))
+    assert version.files == digest_files(folder)
+    found = client.get_model_version(name, "1")
+    assert (found.source, found.run_id) == (f"runs:/{run.run_id}/out", run.run_id)
+    assert digest_files(registry.download(version, tmp_path / "engine")) == version.files
+    assert registry.source(version).startswith(uri) == (store == "mlflow server")
+
+
+def test_a_run_without_a_model_makes_no_version(server: str, name: str, folder: Path) -> None:
+    client = MlflowClient(server, registry_uri=server)
+    run = client.create_run(client.create_experiment(name)).info.run_id
+    client.log_artifact(run, str(folder / "config.json"), "half")
+    registry = MlflowRegistry(server)
+
+    with pytest.raises(UnknownSource, match=f"runs:/none/model: there is no such run in {server}"):
+        registry.register_run(name, RunSource(run="none", path="model"))
+    with pytest.raises(UnknownSource, match=f"runs:/{run}/other: no file lies there"):
+        registry.register_run(name, RunSource(run=run, path="other"))
+    with pytest.raises(UnfitModel, match=r"no folder of it has config\.json and \*\.safetensors"):
+        registry.register_run(name, RunSource(run=run, path="half"))
+    with pytest.raises(UnknownModel):
+        registry.versions(name)

@@ -8,10 +8,19 @@ import pytest
 
 from registry.adapters.mlflow_address import access_to, asked_by_rest
 from registry.adapters.mlflow_library import hide_names
+from registry.adapters.mlflow_store import open_store
 from tidegate.core.errors import UsageError
 from tidegate.core.text import redacted
 
 URL = "https://mlflow.example.com/team"
+
+
+@pytest.mark.parametrize("uri", ["databricks-uc", "databricks-uc://profile", "uc:http://127.0.0.1:8080"])
+def test_unity_catalog_is_refused_before_anything_is_written(uri: str) -> None:
+    with pytest.raises(
+        UsageError, match=r"Unity Catalog cannot hold the digests .* name an MLflow server in MLFLOW_REG"
+    ):
+        open_store("sqlite:///none.db", uri)
 
 
 def test_name_and_password_of_the_environment_go_first(tmp_path: Path) -> None:

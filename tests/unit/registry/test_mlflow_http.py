@@ -193,3 +193,29 @@ def test_a_file_that_is_not_there_is_no_fault_that_passes() -> None:
     with pytest.raises(StoreRefused):
         list(asked.server.parts("/x"))
     assert len(asked.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (
+            httpx.ConnectError("[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: self-signed (_ssl.c:1006)"),
+            r"certificate is not believed: self-signed; MLFLOW_TRACKING_SERVER_CERT_PATH names a file of authorities",
+        ),
+        (
+            httpx.ReadError("[SSL: TLSV13_ALERT_CERTIFICATE_REQUIRED] tlsv13 alert certificate required (_ssl.c:2580)"),
+            r"no client certificate that it takes; set MLFLOW_TRACKING_CLIENT_CERT_PATH to a file",
+        ),
+    ],
+)
+def test_a_certificate_that_is_not_believed_is_told_at_once(error: Exception, said: str) -> None:
+    scene = ScriptedMlflow(error, access=MlflowAccess(url="https://mlflow"))
+    with pytest.raises(StoreUnreachable, match=said):
+        scene.server.get("/")
+    assert (len(scene.requests), scene.pauses) == (1, [])
+
+
+def test_a_server_that_hangs_up_over_tls_may_want_a_certificate() -> None:
+    scene = ScriptedMlflow(httpx.ReadError(""), access=MlflowAccess(url="https://mlflow", retries=0))
+    with pytest.raises(StoreUnreachable, match=r"no answer \(ReadError; a server .* MLFLOW_TRACKING_CLIENT_CERT_PATH"):
+        scene.server.get("/")

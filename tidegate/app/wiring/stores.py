@@ -15,6 +15,7 @@ from tidegate.app.process import note
 
 if TYPE_CHECKING:
     from pipelines.adapters.mlflow_triggers import MlflowTriggers
+    from registry.adapters.hugging_face import HuggingFaceHub
     from registry.adapters.mlflow_deliveries import MlflowDeliveries
     from registry.adapters.mlflow_models import MlflowRegistry
 
@@ -59,6 +60,19 @@ def open_registry(state: Path, tracking_uri: str | None) -> MlflowRegistry:
 
     at = mlflow_addresses(state, tracking_uri)
     return MlflowRegistry(at.tracking, at.registry)
+
+
+def open_hub() -> HuggingFaceHub:
+    """Hugging Face's hub, or the mirror that HF_ENDPOINT names.
+
+    Raises:
+        NotInstalled: without the extra `hub`.
+    """
+    from registry.adapters.hugging_face import HuggingFaceHub
+    from tidegate.core.adapters.extras import require
+
+    require("huggingface_hub")
+    return HuggingFaceHub()
 
 
 def open_triggers(state: Path, tracking_uri: str | None) -> MlflowTriggers:

@@ -25,24 +25,30 @@ model = typer.Typer(name="model", help="Model versions in the MLflow registry.")
 @model.command("register")
 def model_register(
     name: Annotated[str, typer.Argument(help="Name of the registered model.")],
-    folder: Annotated[Path, typer.Argument(help="A Hugging Face folder: safetensors, tokenizer, config.")],
+    source: Annotated[
+        str, typer.Argument(help="A Hugging Face folder, runs:/RUN/PATH, or hf://ORGANISATION/NAME@REVISION.")
+    ],
     alias: Annotated[str | None, typer.Option(help="Alias to set, such as challenger.")] = None,
     description: Annotated[str, typer.Option(help="Description of the version.")] = "",
     state: State = STATE,
     tracking_uri: Tracking = None,
     output: AsList = ListOutput.TEXT,
 ) -> int:
-    """Register a folder as the next version of a model, with a digest of every file.
+    """Register a model's files as its next version, with a digest of every file.
+
+    A folder, and what is fetched from the hub, is copied into MLflow; a run's artifacts stay where they are.
 
     \b
     Examples:
       tidegate model register support-llm ./export --alias challenger
+      tidegate model register support-llm runs:/4f2c.../model
+      tidegate model register support-llm hf://acme/support-llm@v3 --alias challenger
     """
-    from tidegate.app.wiring.stores import open_registry
+    from tidegate.app.register import Registration, register
 
     _require_alias(alias)
-    registry = open_registry(state, tracking_uri)
-    _tell(registry.register(name, folder, description=description or None, alias=alias), output)
+    version = register(Registration(name, source, state, tracking_uri, alias, description or None))
+    _tell(version, output)
     return 0
 
 
