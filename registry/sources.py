@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
+from registry.errors import UnfitModel
 from tidegate.core.errors import UsageError
 from tidegate.core.model import Value
 
@@ -37,6 +39,33 @@ class HubSource(Value):
     def at(self, commit: str) -> str:
         """The same for good."""
         return f"hf://{self.repository}@{commit}"
+
+
+class HubRevision(Value):
+    """A repository of the hub as it was at one commit."""
+
+    source: HubSource
+    commit: str
+    digests: Mapping[str, str]
+    """SHA-256 of its large files, as the hub says it."""
+
+    @property
+    def uri(self) -> str:
+        """With the commit."""
+        return self.source.at(self.commit)
+
+    def require_same(self, digests: Mapping[str, str]) -> None:
+        """Compare what was fetched with what the hub says of it.
+
+        Raises:
+            UnfitModel: a file is another one, as when a cache was changed.
+        """
+        for path, digest in self.digests.items():
+            if path in digests and digests[path] != digest:
+                raise UnfitModel(
+                    f"{self.uri}: {path} is not the file that the hub has",
+                    hint="remove it from HF_HOME, and try again",
+                )
 
 
 def source_of(text: str) -> Path | RunSource | HubSource:

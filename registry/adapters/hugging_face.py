@@ -5,32 +5,16 @@ No error of this module holds a token, or an address with one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
-from registry.errors import HubAway, UnfitModel, UnknownSource
+from registry.errors import HubAway, UnknownSource
 from registry.model_files import CODE, PICKLES
-from registry.sources import HubSource
+from registry.sources import HubRevision, HubSource
 
 LEFT_OUT = tuple(f"*{suffix}" for suffix in (*PICKLES, CODE))
 """What is never fetched: it may run when it is loaded."""
-
-
-@dataclass(frozen=True)
-class HubRevision:
-    """A repository as it was at one commit."""
-
-    source: HubSource
-    commit: str
-    digests: Mapping[str, str]
-    """SHA-256 of its large files, as the hub says it."""
-
-    @property
-    def uri(self) -> str:
-        """With the commit."""
-        return self.source.at(self.commit)
 
 
 class HuggingFaceHub:
@@ -50,7 +34,7 @@ class HuggingFaceHub:
         if not found.sha:
             raise HubAway(f"{source.at(source.revision)}: the hub names no commit", hint="check HF_ENDPOINT")
         large = {each.rfilename: each.lfs.sha256 for each in found.siblings or () if each.lfs}
-        return HubRevision(source, found.sha, large)
+        return HubRevision(source=source, commit=found.sha, digests=large)
 
     def fetch(self, revision: HubRevision) -> Path:
         """The folder with its files, all of that commit.
@@ -63,19 +47,6 @@ class HuggingFaceHub:
         source = revision.source
         with _hub_errors(source):
             return Path(snapshot_download(source.repository, revision=revision.commit, ignore_patterns=list(LEFT_OUT)))
-
-
-def require_as_said(revision: HubRevision, digests: Mapping[str, str]) -> None:
-    """Compare what was fetched with what the hub says of it.
-
-    Raises:
-        UnfitModel: a file is another one, as when a cache was changed.
-    """
-    for path, digest in revision.digests.items():
-        if path in digests and digests[path] != digest:
-            raise UnfitModel(
-                f"{revision.uri}: {path} is not the file that the hub has", hint="remove it from HF_HOME, and try again"
-            )
 
 
 @contextmanager

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from registry.adapters.mlflow_models import MlflowRegistry
 from registry.conventions import REVISION, SOURCE
 from registry.model import ModelVersion
 from registry.model_files import digest_files
@@ -36,25 +36,24 @@ def register(asked: Registration) -> ModelVersion:
         HubAway, StoreUnreachable: one of them did not answer.
     """
     registry, source = open_registry(asked.state, asked.tracking_uri), source_of(asked.source)
-    if isinstance(source, HubSource):
-        return _from_hub(registry, source, asked)
     if isinstance(source, RunSource):
         return registry.register_run(
             asked.name, source, description=asked.description, alias=asked.alias, progress=NotedAdoption()
         )
-    return registry.register(asked.name, source, description=asked.description, alias=asked.alias)
+    if isinstance(source, Path):
+        return registry.register(asked.name, source, description=asked.description, alias=asked.alias)
+    folder, files, tags = _fetched(source)
+    return registry.register(
+        asked.name, folder, description=asked.description, alias=asked.alias, files=files, tags=tags
+    )
 
 
-def _from_hub(registry: MlflowRegistry, source: HubSource, asked: Registration) -> ModelVersion:
-    from registry.adapters.hugging_face import require_as_said
-
+def _fetched(source: HubSource) -> tuple[Path, Mapping[str, str], Mapping[str, str]]:
+    """The folder with the files of the hub, their digests, and what is recorded of where they come from."""
     hub = open_hub()
     revision = hub.resolve(source)
     note(f"{revision.uri}: fetching its files")
     folder = hub.fetch(revision)
     files = digest_files(folder)
-    require_as_said(revision, files)
-    tags = {SOURCE: revision.uri, REVISION: source.revision}
-    return registry.register(
-        asked.name, folder, description=asked.description, alias=asked.alias, files=files, tags=tags
-    )
+    revision.require_same(files)
+    return folder, files, {SOURCE: revision.uri, REVISION: source.revision}
