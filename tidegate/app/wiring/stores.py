@@ -15,9 +15,9 @@ from tidegate.app.process import note
 
 if TYPE_CHECKING:
     from pipelines.adapters.mlflow_triggers import MlflowTriggers
-    from registry.adapters.hugging_face import HuggingFaceHub
     from registry.adapters.mlflow_deliveries import MlflowDeliveries
     from registry.adapters.mlflow_models import MlflowRegistry
+    from registry.adapters.version_files.hugging_face import HuggingFaceHub
 
 
 LEDGER_KEY = "TIDEGATE_LEDGER_KEY"
@@ -68,7 +68,7 @@ def open_hub() -> HuggingFaceHub:
     Raises:
         NotInstalled: without the extra `hub`.
     """
-    from registry.adapters.hugging_face import HuggingFaceHub
+    from registry.adapters.version_files.hugging_face import HuggingFaceHub
     from tidegate.core.adapters.extras import require
 
     require("huggingface_hub")

@@ -44,7 +44,7 @@ def model_register(
       tidegate model register support-llm runs:/4f2c.../model
       tidegate model register support-llm hf://acme/support-llm@v3 --alias challenger
     """
-    from tidegate.app.register import Registration, register
+    from tidegate.app.models.register import Registration, register
 
     _require_alias(alias)
     version = register(Registration(name, source, state, tracking_uri, alias, description or None))

@@ -1,0 +1,1 @@
+"""Model versions: where they come from."""
