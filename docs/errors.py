@@ -55,7 +55,7 @@ def page() -> str:
     constants = {name: text for tree in trees.values() for name, text in _constants(tree)}
     for path, tree in trees.items():
         for name, call, around in _made(tree, classes):
-            text, hint = _texts(call, _Advice(constants, tree, around))
+            text, hint = _texts(call, _Advice(constants | dict(_constants(tree)), tree, around))
             # What is put together elsewhere stands there.
             if len(_words(text)) > 1:
                 package = path.relative_to(ROOT).parts[0]
@@ -95,7 +95,7 @@ def _cell(text: str) -> str:
 
 
 def _trees() -> Iterator[tuple[Path, ast.Module]]:
-    for package in PACKAGES:
+    for package in sorted(PACKAGES):
         for path in sorted((ROOT / package).rglob("*.py")):
             if path.is_relative_to(DOUBLES):
                 continue
