@@ -44,7 +44,7 @@ async def test_the_demo_reaches_every_region_wave_after_wave(world: ClusterWorld
 async def test_users_meet_it_a_little_at_a_time_and_after_copies_of_what_they_ask(world: ClusterWorld) -> None:
     await world.deliver()
     for region in world.regions.values():
-        assert region.splits == [(0, 0), (0, 100), (0, 0), (50, 0), (0, 0)], region.region
+        assert region.splits == [(0, 0), (0, 50), (0, 0), (50, 0), (0, 0)], region.region
 
 
 async def test_every_region_keeps_the_champion_warm_to_go_back_to(world: ClusterWorld) -> None:

@@ -233,7 +233,7 @@ async def test_evidence_goes_on_from_weight_to_weight_though_each_is_another_mac
 async def test_a_bug_is_in_the_ledger_and_keeps_its_traceback(steps: Steps, world: World) -> None:
     await steps.until("bake@2")
 
-    def broken(version: object) -> None:
+    def broken(*_: object) -> None:
         raise ZeroDivisionError
 
     world.registry.promote = broken  # type: ignore[method-assign]
