@@ -44,7 +44,7 @@ async def test_the_demo_reaches_every_region_wave_after_wave(world: ClusterWorld
 async def test_users_meet_it_a_little_at_a_time_and_after_copies_of_what_they_ask(world: ClusterWorld) -> None:
     await world.deliver()
     for region in world.regions.values():
-        assert region.splits == [(0, 0), (0, 50), (0, 0), (50, 0), (0, 0)], region.region
+        assert region.splits == [(0, 0), (0, 100), (0, 0), (50, 0), (0, 0)], region.region
 
 
 async def test_every_region_keeps_the_champion_warm_to_go_back_to(world: ClusterWorld) -> None:
@@ -317,7 +317,7 @@ async def test_a_region_that_is_away_for_a_whole_stage_is_waited_for(world: Clus
     assert result.ending is Ending.DELIVERED, result.reason
     assert world.time.elapsed > 500
     assert world.stable_versions() == EVERYWHERE
-    assert region.splits == [(0, 0), (0, 50), (0, 0), (50, 0), (0, 0)]
+    assert region.splits == [(0, 0), (0, 100), (0, 0), (50, 0), (0, 0)]
 
 
 async def test_a_region_that_stays_away_takes_the_others_back_and_is_mended_later(world: ClusterWorld) -> None:
