@@ -121,7 +121,7 @@ def test_a_plan_that_could_never_decide_is_refused(tidegate: Tidegate, registere
     assert "one of: `within` of at least " in said.err
 
 
-def test_nothing_was_delivered_yet(tidegate: Tidegate, delivery: Path) -> None:
+def test_nothing_was_delivered_yet(tidegate: Tidegate, delivery: Path, state: Path) -> None:
     said = tidegate("status", "delivery.yaml")
     assert (said.code, said.out) == (4, "no delivery yet\nno fleet runs here\n")
     history = tidegate("history", "delivery.yaml")
@@ -130,6 +130,7 @@ def test_nothing_was_delivered_yet(tidegate: Tidegate, delivery: Path) -> None:
     assert as_json == {
         "delivery": None, "alive": False, "process": None, "regions": [], "silent": {}, "carried": {},
         "requester": "", "approvals": [], "steps": {}, "left": [], "unwritten": 0, "unreadable": None,
+        "in_production": None, "mlflow": dict.fromkeys(("tracking", "registry"), embedded_uri(state)),
     }  # fmt: skip
 
 
