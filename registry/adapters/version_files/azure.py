@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
-from registry.adapters.version_files.clients import PAGE_OBJECTS, quiet, said_by
-from registry.errors import ConnectionBroken, ObjectChanged, StoreUnreachable
+from registry.adapters.version_files.clients import PAGE_OBJECTS, connection_broken, object_changed, quiet, said_by
+from registry.errors import StoreUnreachable
 from registry.model import StoredObject
 from tidegate.core.errors import UsageError
 
@@ -100,15 +100,13 @@ class AzureContainer:
         try:
             yield
         except ResourceModifiedError:
-            raise ObjectChanged(
-                f"{place}: changed while it was read", hint="try again once nobody writes there"
-            ) from None
+            raise object_changed(place) from None
         except ResourceNotFoundError:
             raise StoreUnreachable(f"{place}: no such container or object", hint="check the address") from None
         except ClientAuthenticationError as error:
             raise StoreUnreachable(f"{place}: {said_by(error)}", hint=CREDENTIALS) from None
         except (ServiceResponseError, IncompleteReadError) as error:
-            raise ConnectionBroken(f"{place}: {said_by(error)}", hint="try again") from error
+            raise connection_broken(place, error) from error
         except AzureError as error:
             raise StoreUnreachable(
                 f"{place}: {said_by(error)}", hint=f"check the address, and who asks: {CREDENTIALS}"

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from registry.adapters.version_files.clients import PAGE_OBJECTS, quiet, said_by
-from registry.errors import ConnectionBroken, ObjectChanged, StoreUnreachable
+from registry.adapters.version_files.clients import PAGE_OBJECTS, connection_broken, object_changed, quiet, said_by
+from registry.errors import StoreUnreachable
 from registry.model import StoredObject
 
 CREDENTIALS = "workload identity, GOOGLE_APPLICATION_CREDENTIALS, or `gcloud auth application-default login`"
@@ -85,15 +85,13 @@ class GoogleBucket:
         try:
             yield
         except PreconditionFailed:
-            raise ObjectChanged(
-                f"{place}: changed while it was read", hint="try again once nobody writes there"
-            ) from None
+            raise object_changed(place) from None
         except NotFound:
             raise StoreUnreachable(f"{place}: no such bucket or object", hint="check the address") from None
         except GoogleAuthError as error:
             raise StoreUnreachable(f"{place}: {said_by(error)}", hint=CREDENTIALS) from None
         except (RequestException, ConnectionError) as error:
-            raise ConnectionBroken(f"{place}: {said_by(error)}", hint="try again") from error
+            raise connection_broken(place, error) from error
         except GoogleAPIError as error:
             raise StoreUnreachable(
                 f"{place}: {said_by(error)}", hint=f"the account needs to list, read and write there: {CREDENTIALS}"

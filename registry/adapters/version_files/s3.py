@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from registry.adapters.version_files.clients import PAGE_OBJECTS, quiet, said_by
-from registry.errors import ConnectionBroken, ObjectChanged, StoreUnreachable
+from registry.adapters.version_files.clients import PAGE_OBJECTS, connection_broken, object_changed, quiet, said_by
+from registry.errors import ObjectChanged, StoreUnreachable
 from registry.model import StoredObject
 from tidegate.core.errors import UsageError
 
@@ -90,7 +90,7 @@ class S3Bucket:
             found = cause.response.get("Error", {}) if isinstance(cause, ClientError) else {"Message": said_by(error)}
             raise _refusal(place, found) from None
         except (HTTPClientError, IncompleteReadError) as error:
-            raise ConnectionBroken(f"{place}: {said_by(error)}", hint="try again") from error
+            raise connection_broken(place, error) from error
         except BotoCoreError as error:
             hint = CREDENTIALS if "redential" in type(error).__name__ else f"check {ENDPOINT} and AWS_REGION"
             raise StoreUnreachable(f"{place}: {said_by(error)}", hint=hint) from error
@@ -99,7 +99,7 @@ class S3Bucket:
 def _refusal(place: str, found: Mapping[str, Any]) -> StoreUnreachable | ObjectChanged:
     code, told = str(found.get("Code", "")), str(found.get("Message", ""))
     if code in CHANGED:
-        return ObjectChanged(f"{place}: changed while it was read", hint="try again once nobody writes there")
+        return object_changed(place)
     if code in UNKNOWN:
         return StoreUnreachable(f"{place}: no such bucket or object", hint=f"check the address, and {ENDPOINT}")
     said = ": ".join(filter(None, (code, told[:200])))
